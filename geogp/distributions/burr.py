@@ -1,21 +1,22 @@
 """A Burr XII prior of a process's scale, and its predictive mixture of normals.
 
 Burr XII(c, d), the second prior of the scale s² in Lee et al., "Scale mixtures of neural network
-Gaussian processes" (Scale, appendices E and H), has density c d s²^(c-1) / (1 + s²^c)^(d+1). Given
-n rows there is no closed form, but only e'A^(-1)e of them is needed: with u = log s²,
+Gaussian processes" (called Scale below; appendices E and H), has density c d s²^(c-1) / (1 +
+s²^c)^(d+1). Given n rows, the posterior has no closed form, but it depends on the rows only through
+n and e'A^(-1)e: with u = log s²,
 
 log p(u | y) = log p(u) - n/2 u - e'A^(-1)e / 2 e^(-u) + constant.
 
-Expectations use self-normalised importance sampling (Scale appendix E): sums
-Σ w_i h(u_i) / Σ w_i, w_i = p(u_i, y) / q(u_i). Two things differ from the paper, which draws from
-the prior. The proposal q is uniform in u, where p(u | y) is not negligible: draws from the prior
-are lost with many rows or a scale that is far off. And q is taken at the midpoints of equal
-probabilities instead of at random: in u the integrand is smooth and vanishes at both ends, so this
-is the trapezoidal rule, whose error falls exponentially with the number of nodes. With 20 rows and
-a scale off by ten, 75 nodes gave E[s²] and the density at 8 standard deviations to 1e-12; 1,000
-midpoints of the proposal InvGamma(n/2, e'A^(-1)e / 2) missed them by 1e-3 and 5e-3, 1,000 draws
-of it by 2e-2 and 2e-1, and draws from the prior had an effective sample size of 1
-(`tests/models/test_burr_process.py`).
+Expectations use self-normalised importance sampling (Scale appendix E): sums Σ w_i h(u_i) / Σ w_i,
+w_i = p(u_i, y) / q(u_i). Two things differ from the paper, which draws from the prior. First, the
+proposal q is uniform in u over the range where p(u | y) is not negligible, because with many rows
+or a scale far from the prior's nearly all draws from the prior have no weight. Second, the nodes
+are the midpoints of intervals of equal probability instead of random draws: in u the integrand is
+smooth and vanishes at both ends, so this is the trapezoidal rule, whose error falls exponentially
+with the number of nodes. With 20 rows and a scale s ten times the prior's, 75 nodes gave E[s²] and
+the density at 8 standard deviations with an error of 1e-12; 1,000 midpoints of the proposal
+InvGamma(n/2, e'A^(-1)e / 2) had errors of 1e-3 and 5e-3, 1,000 draws from it 2e-2 and 2e-1, and
+draws from the prior had an effective sample size of 1 (`tests/models/test_burr_process.py`).
 """
 
 import math
@@ -36,13 +37,13 @@ from geogp.distributions.shapes import BURR_COLUMNS, Floats
 from geogp.errors import NumericalError, RequestError
 
 MIN_EFFECTIVE = 4.0
-"""Least effective sample size: fewer evenly spaced nodes miss a bell curve by more than 1e-10."""
+"""Least effective sample size: fewer even nodes integrate a bell curve with errors above 1e-10."""
 
 _STEP = 0.25
-"""Step between nodes over the standard deviation of u under the likelihood; see `_step`."""
+"""Step between nodes, relative to the standard deviation of u in the likelihood; see `_step`."""
 
 _REACH = 40.0
-"""Nodes end where log p(u | y) and log s² p(u | y) are below their maxima by this much."""
+"""Nodes end where log p(u | y) and log s² p(u | y) are this far below their maxima."""
 
 _MAX_NODES = 1 << 12
 _FARTHEST = 600.0
@@ -76,8 +77,8 @@ class Burr:
 
 
 BURR_PRIOR = Burr(2.0, 2.0)
-"""Median 0.64, mean 0.79, and tails as of 8 degrees of freedom: geogp's choice out of the grid
-{0.5, 1, 2, 3, 4}² that Scale searches (appendix F).
+"""The prior of geogp, with median 0.64, mean 0.79 and tails like Student's t with 8 degrees of
+freedom; (c, d) is a point of the grid {0.5, 1, 2, 3, 4}² that Scale searches (appendix F).
 """
 
 
@@ -90,12 +91,13 @@ class BurrScale:
     prior
         The prior.
     n, distance
-        Number of rows, and their e'A^(-1)e; both 0 for the prior itself.
+        Number of rows, and e'A^(-1)e of these rows; both are 0 for the prior itself.
 
     Raises
     ------
     RequestError
-        n is negative, the distance does not go with n, or s² has no mean: n / 2 + c d is at most 1.
+        n is negative, only one of n and the distance is 0, or s² has no mean (n / 2 + c d is at
+        most 1).
     NumericalError
         The distribution is too wide for its nodes.
     """
@@ -121,7 +123,7 @@ class BurrScale:
     def nodes(self) -> tuple[Floats, float]:
         """Return nodes u_i of log s², (q,), and the step between them.
 
-        Raises NumericalError: they exceed floating point, or there are too many.
+        Raises NumericalError if nodes exceed floating point, or there are too many.
         """
         low, _ = self._ends(0.0)
         _, high = self._ends(1.0)
@@ -136,12 +138,12 @@ class BurrScale:
 
     @cached_property
     def weights(self) -> Floats:
-        """Importance weights of the nodes, divided by their sum, (q,); errors of `normalised`."""
+        """Importance weights of the nodes, divided by their sum, (q,); see `normalised`."""
         return normalised(self.log_posterior(self.nodes[0]))
 
     @property
     def effective_size(self) -> float:
-        """(Σ w)² / Σ w², the effective number of nodes; `MIN_EFFECTIVE` are enough."""
+        """(Σ w)² / Σ w², the effective number of nodes, which must reach `MIN_EFFECTIVE`."""
         return effective_size(self.weights)
 
     @property
@@ -162,8 +164,8 @@ class BurrScale:
 
     @property
     def _step(self) -> float:
-        # The likelihood of u is e^(-n/2 (v + e^(-v))), of standard deviation sqrt(2 / n), and the
-        # prior is analytic within π / c of the real line.
+        # The likelihood of u is e^(-n/2 (v + e^(-v))), v = u less its mode, with standard deviation
+        # sqrt(2 / n); the prior is analytic within π / c of the real line.
         return _STEP * min(1.0, 1 / math.sqrt(max(self.n / 2, 1.0)), 1 / self.prior.c)
 
     def _slope(self, u: float) -> float:
@@ -191,15 +193,15 @@ class BurrScale:
 class BurrMixture(PowerTails, Mixture):
     """The predictive distribution under a Burr scale, standardised to mean 0 and variance 1.
 
-    Σ w_i N(0, s_i² / E[s²]) over the nodes of the scale: a mixture of normals, the same at every
-    point. Its log density is right to 1e-8 within 8 standard deviations.
+    This is Σ w_i N(0, s_i² / E[s²]) over the nodes of the scale: a mixture of normals, the same at
+    every point. Its log density has an error of at most 1e-8 within 8 standard deviations.
     """
 
     scale: BurrScale
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Skewness 0, tail weight 1, c, d, and the rows' n and e'A^(-1)e."""
+        """Skewness 0, tail weight 1, c, d, and n and e'A^(-1)e of the rows."""
         scale = self.scale
         values = (scale.prior.c, scale.prior.d, scale.n, scale.distance)
         return {**super().columns, **dict(zip(BURR_COLUMNS, values, strict=True))}
@@ -243,7 +245,7 @@ def midpoints(low: float, high: float, count: int) -> tuple[Floats, float]:
 def normalised(log_weights: Floats) -> Floats:
     """Return importance weights divided by their sum, from their logarithms.
 
-    Raises NumericalError: their effective sample size is below `MIN_EFFECTIVE`.
+    Raises NumericalError if their effective sample size is below `MIN_EFFECTIVE`.
     """
     found: Floats = np.exp(log_weights - log_weights.max())
     found /= found.sum()
@@ -264,7 +266,7 @@ def effective_size(weights: Floats) -> float:
 
 
 def _root(falling: Callable[[float], float], start: float) -> float:
-    """Return the root of a decreasing function; infinity where none is within reach."""
+    """Return the root of a decreasing function; infinity if none is found within reach."""
     low = high = start
     width = 0.1
     while falling(low) < 0:

@@ -1,6 +1,6 @@
-"""Laws of counts given an uncertain rate: sums over rates, count by count.
+"""Distributions of counts with an uncertain rate: sums over rates, count by count.
 
-See `count_prediction.py` for the law and the places of its rates.
+See `count_prediction.py` for the distribution, and for the places at which rates are taken.
 """
 
 from dataclasses import dataclass
@@ -13,28 +13,29 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 REACH = 9.0
-"""Places go from minus this to this, in standard deviations."""
+"""Places lie between minus and plus this number of standard deviations."""
 
 PLACES = (1, 37, 73, 145, 289, 577, 1153, 2305, 4609)
-"""Numbers of places; one is enough for a known rate. The last serves counts y and sd s of the log
-rate with s sqrt(y) up to 256; beyond, probabilities of single counts lose digits.
+"""Possible numbers of places; one is enough for a known rate. The largest is enough for counts y
+and standard deviations s of the log rate with s sqrt(y) up to 256; beyond that, probabilities of
+single counts lose digits.
 """
 
 _TAIL = 1e-6
-"""Sums over counts end where less probability is left."""
+"""Sums over counts end where less than this probability is left."""
 
 _MAX_STEPS = 4096
-"""Counts up to this are visited one by one; beyond, sums take this many evenly spaced ones."""
+"""Counts up to this are summed one by one; longer sums use this many evenly spaced counts."""
 
 
 def places_of(number: int) -> Floats:
-    """Return evenly spaced places of a standard normal variable; one is its middle."""
+    """Return evenly spaced places on the axis of a standard normal variable; a single one is 0."""
     return np.linspace(-REACH, REACH, number) if number > 1 else np.zeros(1)
 
 
 @dataclass(frozen=True)
 class RateMixture:
-    """Some rows: their rates (k, q), the weights of the q places, and dispersions (k,)."""
+    """Some rows: their rates (k, q), weights of the q places, and dispersions (k,)."""
 
     rows: Rows
     rate: Floats
@@ -66,7 +67,7 @@ class RateMixture:
     def far_cdf(self, counts: Floats) -> Floats:
         """P(Y <= count) from incomplete beta and gamma functions, (k,); 0 below 0.
 
-        Between counts it is their smooth continuation.
+        Between whole numbers these functions interpolate smoothly.
         """
         k = np.maximum(counts, 0.0)[:, None]
         poisson = self.dispersion == 0
@@ -127,7 +128,7 @@ class RateMixture:
         while len(walk.open):
             at = walk.open
             score[at] += (walk.total - (y[at] <= walk.count)) ** 2
-            # Where y is beyond the tail, the rest of the sum is ones.
+            # Where y is beyond the tail, all further terms of the sum are 1.
             beyond = np.maximum(0.0, y - 1 - walk.count)
             walk.close(found, walk.total >= 1 - _TAIL, (score + beyond)[at])
             if not walk.step():
@@ -137,19 +138,19 @@ class RateMixture:
         return found
 
     def summed_crps(self, y: float) -> float:
-        """Return the score of one row; each side of y takes at most 4,096 evenly spaced counts."""
+        """Return one row's score, from at most 4,096 evenly spaced counts on each side of y."""
         top = float(self.search(1 - _TAIL)[0])
         below = self._sum_squares(0.0, min(y, top + 1), above=False) + max(0.0, y - top - 1)
         return below + self._sum_squares(y, top + 1, above=True)
 
     def _sum_squares(self, start: float, stop: float, *, above: bool) -> float:
-        """Sum F² or (1 - F)² over the counts from start to before stop."""
+        """Sum F² or (1 - F)² over the counts from start up to, but without, stop."""
         if stop <= start:
             return 0.0
         step = np.ceil((stop - start) / _MAX_STEPS)
         lows = np.arange(start, stop, step)
         widths = np.minimum(step, stop - lows)
-        # Between two counts the incomplete functions continue smoothly.
+        # `middle` may lie between two counts, where the incomplete functions interpolate smoothly.
         middle = lows + (widths - 1) / 2
         total = 0.0
         for at in range(0, len(middle), 512):
@@ -162,9 +163,9 @@ class RateMixture:
 class _Walk:
     """P(Y <= count) for count 0, 1, 2, ..., of the rows that are not finished.
 
-    p_0 = (1 + dispersion rate)^(-1/dispersion), or exp(-rate), and p_(k+1) = p_k · rate
-    (1 + dispersion k) / ((1 + dispersion rate)(k + 1)), for each rate. Rows with an underflowing
-    p_0, and rows still open after 4,096 counts, are `late`.
+    For each rate, p_0 = (1 + dispersion rate)^(-1/dispersion), or exp(-rate) if the dispersion is
+    0, and p_(k+1) = p_k · rate (1 + dispersion k) / ((1 + dispersion rate)(k + 1)). `late` are the
+    rows whose p_0 underflows, and the rows not finished after 4,096 counts.
     """
 
     def __init__(self, mixture: RateMixture) -> None:
@@ -172,7 +173,7 @@ class _Walk:
         with np.errstate(divide="ignore", invalid="ignore"):
             spread = np.log1p(dispersion * rate) / dispersion
         exponent = np.where(dispersion > 0, spread, rate)
-        # Beyond z = 7 lies 1e-12 of the weight: there it may underflow.
+        # Beyond z = 7 lies only 1e-12 of the weight, so p_0 may underflow there.
         slow = exponent[:, places_of(rate.shape[1]) <= 7.0].max(1) > 690.0
         self.late: Rows = np.flatnonzero(slow)
         self.open: Rows = np.flatnonzero(~slow)
@@ -184,7 +185,7 @@ class _Walk:
         self.total: Floats = self.mass @ self.share
 
     def close(self, found: Floats, done: NDArray[np.bool_], values: Floats) -> None:
-        """Write values of the open rows that are done, and close them."""
+        """Write the values of open rows that are done to `found`, and close these rows."""
         if not done.any():
             return
         found[self.open[done]] = values[done]
@@ -194,7 +195,7 @@ class _Walk:
         self.mass = self.mass[left]
 
     def step(self) -> bool:
-        """Continue with the next count; False once the remaining probability is negligible."""
+        """Continue with the next count; return False, without a step, after 4,096 counts."""
         if self.count >= _MAX_STEPS:
             self.late = np.concatenate([self.late, self.open])
             return False

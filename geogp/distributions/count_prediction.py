@@ -1,10 +1,10 @@
-"""Predictive distributions of counts: a Poisson or negative binomial law of an uncertain rate.
+"""Predictive distributions of counts: Poisson or negative binomial with an uncertain rate.
 
-log rate ~ N(m, s²); given the rate, Var(y) = rate + dispersion · rate², Poisson where the
-dispersion is 0. Expectations over the rate are sums over evenly spaced places z of (log rate -
-m)/s from -9 to 9 with the normal density as weights: the trapezoidal rule, which converges
-exponentially for such integrands (Trefethen and Weideman 2014). There are 37 places or more, so
-that their distance is at most the width of the law given the rate.
+log rate ~ N(m, s²); given the rate, Var(y) = rate + dispersion · rate², and y is Poisson if the
+dispersion is 0. Expectations over the rate are sums over evenly spaced places z = (log rate - m)/s
+from -9 to 9 with the normal density as weights: the trapezoidal rule, which converges exponentially
+for such integrands (Trefethen and Weideman 2014). There are 37 places or more, so many that their
+distance is at most the width of the distribution given the rate.
 """
 
 from collections.abc import Iterator
@@ -24,24 +24,24 @@ Floats = NDArray[np.float64]
 _CHUNK = 8192
 
 _SEED = 7_205_759
-"""Seed of the draws in transforms: an unusual one, so that no data come from the same draws."""
+"""Seed of the draws in `pit`: an unusual number, so that no simulated data use the same draws."""
 
 
 @dataclass(frozen=True)
 class CountPrediction(Prediction):
-    """Predictive distributions of counts; see the module's head.
+    """Predictive distributions of counts, as described at the top of this module.
 
     `mean` is E[rate], `function_variance` Var(rate) = mean² (exp(s²) - 1), `noise_variance` the
     mean of Var(y | rate), mean + dispersion (mean² + function_variance). Quantiles are the least
-    counts with P(y <= count) >= p, so a central interval holds its level or more. The tile
-    variance is 0, and the shape is not used.
+    counts with P(y <= count) >= p, so the probability of a central interval is its level or more.
+    The tile variance is 0, and the shape is not used.
 
     Attributes
     ----------
     dispersion
         (n,), 0 or more.
     known
-        Cached quantiles and masses of intervals, which subsets take along.
+        Cached quantiles and probabilities of intervals; a selection of rows keeps its part of them.
 
     Raises
     ------
@@ -71,16 +71,16 @@ class CountPrediction(Prediction):
         expected = noise_of(self.mean, self.function_variance, self.dispersion)
         if not np.allclose(self.noise_variance, expected, rtol=1e-9, atol=0):
             raise NumericalError(
-                "expected noise variances mean + dispersion (mean² + function variance), found "
+                "expected noise variances of mean + dispersion (mean² + function variance), found "
                 "other values."
             )
 
     @classmethod
     def of_moments(cls, mean: Floats, variance: Floats) -> "CountPrediction":
-        """Return the law of counts of a known rate with a mean and a variance, each (n,).
+        """Return the distribution of counts with a known rate, from mean and variance, each (n,).
 
-        Negative binomial with dispersion (variance - mean) / mean², Poisson where the variance does
-        not exceed the mean.
+        It is negative binomial with dispersion (variance - mean) / mean², or Poisson where the
+        variance does not exceed the mean.
         """
         dispersion = np.maximum(variance - mean, 0.0) / mean**2
         return predict_counts(np.log(mean), np.zeros(len(mean)), dispersion)
@@ -109,8 +109,8 @@ class CountPrediction(Prediction):
     def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
         """Return the variables of a map of predicted counts.
 
-        The bounds are whole numbers, so the interval holds its level or more; p_none is P(Y = 0),
-        for a Poisson law E exp(-rate).
+        The bounds are whole numbers, so the probability of the interval is its level or more;
+        p_none is P(Y = 0), which is E exp(-rate) for Poisson counts.
         """
         lower, upper = self.interval(level)
         counted = f"{quantity.subject} of the tile in the quarter"
@@ -131,7 +131,7 @@ class CountPrediction(Prediction):
             ),
             "dispersion": (
                 self.dispersion,
-                "variance of the number of tests beyond Poisson's, over the squared rate",
+                "variance of the number of tests above a Poisson variance, over the squared rate",
                 "1",
             ),
         }
@@ -152,10 +152,10 @@ class CountPrediction(Prediction):
         return self.quantile(0.5)
 
     def pooled(self, pieces: int) -> "CountPrediction":
-        """Return the sum over several tiles of one rate with independent scatter.
+        """Return the sum over several tiles that share a rate and scatter independently.
 
-        A sum of k negative binomial counts of one mean is negative binomial with dispersion divided
-        by k.
+        The sum of k independent negative binomial counts of the same mean is negative binomial,
+        with dispersion divided by k.
         """
         return predict_counts(
             self.log_rate_mean + np.log(pieces),
@@ -164,14 +164,14 @@ class CountPrediction(Prediction):
         )
 
     def _drawn(self, size: int, random: np.random.Generator) -> Floats:
-        """Draw a log rate, a gamma effect of the tile, and a Poisson count of both, (size, n)."""
+        """Draw a log rate, a tile's gamma effect, and a Poisson count given both, (size, n)."""
         shape = (size, len(self))
         rate = np.exp(
             self.log_rate_mean + np.sqrt(self.log_rate_variance) * random.standard_normal(shape)
         )
         with np.errstate(divide="ignore"):
             degree = 1 / self.dispersion
-        known = np.isfinite(degree)  # without dispersion there is no effect
+        known = np.isfinite(degree)  # if the dispersion is 0, there is no effect
         effect = random.gamma(np.where(known, degree, 1.0), size=shape) / np.where(known, degree, 1)
         return random.poisson(rate * np.where(known, effect, 1.0)).astype(np.float64)
 
@@ -216,10 +216,10 @@ class CountPrediction(Prediction):
         return found
 
     def pit(self, y: ArrayLike) -> Floats:
-        """Return P(Y < y) + u P(Y = y) with u uniform, drawn from a fixed seed; shape (n,).
+        """Return P(Y < y) + u P(Y = y), (n,), with u uniform, drawn from a fixed seed.
 
-        Uniform where the prediction is right (Czado, Gneiting and Held 2009); P(Y <= y) of a count
-        is not.
+        This is uniform if the prediction is right (Czado, Gneiting and Held 2009); P(Y <= y) of a
+        count is not.
         """
         y = self._counts(y)
         below, upto = self.cdf(y - 1), self.cdf(y)
@@ -236,7 +236,7 @@ class CountPrediction(Prediction):
         Raises
         ------
         DataError
-            An observation is no count.
+            An observation is not a count.
         """
         y = self._counts(y)
         found = np.empty(len(self))
@@ -252,7 +252,7 @@ class CountPrediction(Prediction):
         Raises
         ------
         DataError
-            An observation is no count.
+            An observation is not a count.
         """
         y = self._counts(y)
         found = np.empty(len(self))
@@ -261,7 +261,7 @@ class CountPrediction(Prediction):
         return found
 
     def power_mean(self, base: float) -> Floats:
-        """Refuse: counts are not logarithms.
+        """Raise an error, because counts are not logarithms.
 
         Raises
         ------
@@ -280,7 +280,7 @@ class CountPrediction(Prediction):
         return counts
 
     def _mixtures(self, counts: Floats) -> Iterator[RateMixture]:
-        """Yield the rows in chunks, each with the rates that its widest row needs at `counts`."""
+        """Yield the rows in chunks, with as many rates as each row needs at `counts`."""
         m, s = self.log_rate_mean, np.sqrt(self.log_rate_variance)
         ratio = s / np.sqrt(self.dispersion + 1 / np.maximum(counts, 1.0))
         spacing = 2 * REACH / (np.array(PLACES[1:]) - 1)
@@ -303,9 +303,9 @@ def noise_of(mean: Floats, function_variance: Floats, dispersion: Floats) -> Flo
 
 
 def predict_counts(log_rate: Floats, variance: Floats, dispersion: Floats) -> CountPrediction:
-    """Return the prediction for a log rate with mean and variance, and a dispersion, each (n,).
+    """Return the prediction for mean and variance of the log rate, and a dispersion, each (n,).
 
-    Raises NumericalError: a rate overflows.
+    Raises NumericalError if a rate overflows.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.exp(log_rate + 0.5 * variance)

@@ -17,7 +17,7 @@ _LOG_2PI = math.log(2 * math.pi)
 MixtureFunction = Callable[[Floats, Floats, Floats], Floats]
 
 VALUES_AT_ONCE = 1 << 21
-"""Values of components, or of pairs of components, in memory at once."""
+"""Number of values of components, or of pairs of components, in memory at once."""
 
 _MIN_PROBABILITY = 1e-300
 _NEWTON_STEPS = 200
@@ -26,7 +26,7 @@ _STIRLING_FROM = 50.0
 
 
 class SymmetricShape(Shape):
-    """A shape whose upper tail follows from its lower one."""
+    """A symmetric shape: the upper tail follows from the lower tail."""
 
     symmetric = True
 
@@ -47,13 +47,14 @@ class PowerTails(SymmetricShape):
 
     @property
     def has_power_mean(self) -> bool:
-        """E[exp(t X)] does not exist."""
+        """False: E[exp(t X)] does not exist."""
         return False
 
     def exponential_mean(self, t: Floats) -> Floats:
         """Return infinity, and 1 at t = 0.
 
-        A finite mixture has a mean, but its widest component would decide it.
+        For a finite mixture the mean is finite, but its value would depend mostly on the widest
+        component.
         """
         return np.where(np.asarray(t) == 0, 1.0, np.inf)
 
@@ -67,12 +68,13 @@ class StudentT(PowerTails):
     Attributes
     ----------
     df
-        Degrees of freedom, above 2; beyond about 1e9 the normal to all digits except in the tails.
+        Degrees of freedom, above 2. Beyond about 1e9 the distribution equals the normal to all
+        digits, except in the tails.
 
     Raises
     ------
     RequestError
-        The degrees of freedom are not finite or not above 2: there is no variance.
+        The degrees of freedom are not finite, or not above 2, so that there is no variance.
     """
 
     df: float
@@ -106,8 +108,8 @@ class StudentT(PowerTails):
     def crps(self, x: Floats) -> Floats:
         """Return the score of Jordan, Krüger and Lerch (2019), appendix A, times c.
 
-        At t = x / c, with F and f of the t distribution and B the beta function:
-        t (2 F(t) - 1) + 2 f(t) (df + t²) / (df - 1)
+        At t = x / c, where F and f belong to the t distribution and B is the beta function, the
+        score is t (2 F(t) - 1) + 2 f(t) (df + t²) / (df - 1)
         - 2 sqrt(df) / (df - 1) B(½, df - ½) / B(½, df / 2)².
         """
         df = self.df
@@ -134,11 +136,11 @@ class StudentT(PowerTails):
 
 
 class Mixture(SymmetricShape):
-    """Scale mixtures of centred normals, X = s_I Z with P(I = i) = w_i, of variance 1."""
+    """Scale mixtures of normals: X = s_I Z with P(I = i) = w_i, mean 0 and variance 1."""
 
     @abstractmethod
     def _each(self, function: MixtureFunction, values: Floats) -> Floats:
-        """Call a function of weights, scales (c, q) and values (c,) with chunks of values."""
+        """Call a function of weights (q,), scales (c, q) and values (c,) on chunks of values."""
 
     @abstractmethod
     def _half_spread(self) -> Floats | float:
@@ -148,7 +150,7 @@ class Mixture(SymmetricShape):
         """Return the quantiles, by Newton's method on the log of the tail's probability.
 
         The quantile of a mixture lies between the quantiles of its narrowest and its widest
-        component; a step out of this bracket is replaced by its middle.
+        component; a step that leaves this bracket is replaced by the bracket's middle.
         """
         return self._each(mixture_quantile, probability)
 
@@ -182,22 +184,22 @@ class Mixture(SymmetricShape):
 
 
 class NormalMixture(Mixture):
-    """Scale mixtures of centred normals, one per row, standardised to variance 1.
+    """Scale mixtures of normals with mean 0, one for each row, standardised to variance 1.
 
     X = s_I Z with P(I = i) = w_i and Z standard normal; the scales of each row are divided by
-    sqrt(Σ w_i s_i²). All values are taken at one x per row.
+    sqrt(Σ w_i s_i²). Methods take one x for each row.
 
     Parameters
     ----------
     weights
-        w, (q,), above 0; divided by their sum.
+        w, (q,), above 0. They are divided by their sum.
     scales
         s, (n, q), above 0.
 
     Raises
     ------
     RequestError
-        Shapes do not agree, or a value is not finite or not above 0.
+        Array shapes do not match, or a value is not finite or not above 0.
     """
 
     def __init__(self, weights: Floats, scales: Floats) -> None:
@@ -225,9 +227,9 @@ class NormalMixture(Mixture):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Refuse: no columns of a table hold a mixture in general.
+        """Always raise RequestError.
 
-        Raises RequestError: always.
+        No columns of a table describe a mixture in general.
         """
         raise RequestError(
             "a mixture of normals has no columns in a table of predictions; only the sum of a "
@@ -235,7 +237,7 @@ class NormalMixture(Mixture):
         )
 
     def kinds(self, n: int) -> NDArray[np.intp]:
-        """Return the numbers of the rows, (n,): each has its own scales."""
+        """Return the numbers of the rows, (n,), because each row has its own scales."""
         return np.arange(n)
 
     def exponential_mean(self, t: Floats) -> Floats:
@@ -274,7 +276,7 @@ class NormalMixture(Mixture):
 def log_gamma_step(a: float) -> float:
     """Return log Γ(a + ½) - log Γ(a) for a > 0, without loss of digits for large a.
 
-    From 50 on by Stirling's series, ½ log a - 1/(8a) + 1/(192a³) - 1/(640a⁵).
+    For `a` of 50 or more this is Stirling's series, ½ log a - 1/(8a) + 1/(192a³) - 1/(640a⁵).
     """
     if a < _STIRLING_FROM:
         return math.lgamma(a + 0.5) - math.lgamma(a)
@@ -282,9 +284,9 @@ def log_gamma_step(a: float) -> float:
 
 
 def check_df(df: float) -> None:
-    """Refuse degrees of freedom without a finite variance.
+    """Raise RequestError if degrees of freedom give no finite variance.
 
-    Raises RequestError: they are not finite or not above 2.
+    They must be finite and above 2.
     """
     if not 2 < df < math.inf:
         raise RequestError(
@@ -296,7 +298,7 @@ def check_df(df: float) -> None:
 def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = None) -> Floats:
     """Return the quantiles by Newton's method on log F in the lower tail, with a bracket.
 
-    `start` (c,) are guesses of the lower quantiles; by default the normal's.
+    `start` (c,) are first guesses of the lower quantiles, by default the normal quantiles.
     """
     tail = np.minimum(p, 1 - p)
     z = special.ndtri(tail)

@@ -16,9 +16,9 @@ Floats = NDArray[np.float64]
 
 
 def check_inside(what: str, found: float) -> None:
-    """Refuse a level or a probability outside (0, 1).
+    """Raise RequestError if a level or a probability does not lie in (0, 1), or is not a number.
 
-    Raises RequestError: it does not lie strictly between 0 and 1, or is not a number.
+    `what` names the value in the message.
     """
     if not isinstance(found, Real) or not 0 < found < 1:
         raise RequestError(
@@ -31,20 +31,20 @@ class Prediction:
     """Predictive distributions with given mean and variance, Gaussian unless a shape is given.
 
     The variance of a measurement is function_variance + noise_variance. The function variance is
-    the field's (which more data would remove) plus the tile process's.
+    the variance of the field (which more data would remove) plus that of the tile process.
 
     Attributes
     ----------
     mean, function_variance, noise_variance
-        float64 arrays of shape (n,), in the unit of the target and its square.
+        float64 arrays of shape (n,): the mean in the unit of the target, variances in its square.
     tile_variance
         The part of the function variance from single tiles, (n,); 0 for models without a tile
         process.
     shape
-        Distribution of (y - mean) / sd. A repaired one (`warped_shapes.py`) keeps the median but
-        not mean and variance, which are then the model's own, before the repair.
+        Distribution of (y - mean) / sd. A repair (`warped_shapes.py`) does not change the median,
+        but it changes mean and variance; `mean` and the variances remain those before the repair.
     discrete
-        Whether measurements are whole numbers, so that an interval cannot have every level.
+        Whether measurements are whole numbers; then an interval cannot have exactly every level.
 
     Raises
     ------
@@ -85,7 +85,7 @@ class Prediction:
 
     @classmethod
     def of_moments(cls, mean: Floats, variance: Floats) -> "Prediction":
-        """Return the law of measurements with a mean and a noise variance only, each (n,)."""
+        """Return predictions with mean and noise variance, each (n,), and function variance 0."""
         return Prediction(mean, np.zeros(len(mean)), variance)
 
     def __len__(self) -> int:
@@ -114,9 +114,9 @@ class Prediction:
         )
 
     def pooled(self, pieces: int) -> "Prediction":  # noqa: ARG002
-        """Return the law of a measurement over several pieces of a place, each of this law.
+        """Return the distribution for a place of several pieces that each have this distribution.
 
-        An average has the law of one piece; counts add up.
+        An average over the place has the distribution of one piece; counts are summed.
         """
         return self
 
@@ -132,10 +132,10 @@ class Prediction:
         }
 
     def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
-        """Return the variables of a map of a quantity; this predicts its log10.
+        """Return the variables of a map of a quantity whose log10 this predicts.
 
-        The bounds are the ends of the interval of a level. The mean is NaN where the tails are too
-        heavy for one; other overflows are infinite.
+        The bounds are the ends of the interval of a level. The mean is NaN where it does not exist
+        because the tails are too heavy; other values that overflow are infinite.
         """
         lower, upper = self.interval(level)
         subject, unit, end = quantity.subject, quantity.cf_unit, quantity.suffix
@@ -159,7 +159,7 @@ class Prediction:
             }
 
     def _linear_mean(self, subject: str) -> tuple[Floats, str]:
-        """Return E[10^y] and its long name; NaN everywhere where the shape has none."""
+        """Return E[10^y] and its long name; all values are NaN if it does not exist."""
         label = f"mean of the predicted {subject}"
         if self.shape.has_power_mean:
             found = self.power_mean(10.0)
@@ -168,7 +168,7 @@ class Prediction:
 
     @property
     def centre(self) -> Floats:
-        """The point that absolute errors are taken from, (n,): the mean; for counts the median."""
+        """The point prediction for absolute errors, (n,): the mean; for counts the median."""
         return self.mean
 
     @property
@@ -194,12 +194,12 @@ class Prediction:
     def sample(self, size: int = 1, *, random_state: int = 0) -> Floats:
         """Draw measurements, independent between points, shape (size, n).
 
-        `joint(points).paths` draws points together, with their covariance.
+        To draw points together, with their covariance, use `joint(points).paths`.
 
         Raises
         ------
         RequestError
-            The size is no whole number of 1 or more.
+            The size is not a whole number of 1 or more.
         """
         whole_number("a size", size, 1, MAX_DRAWS)
         return self._drawn(size, np.random.default_rng(random_state))
@@ -237,7 +237,7 @@ class Prediction:
     def interval_mass(self, level: float) -> Floats:
         """Return the probability of the central interval of a level, bounds included, (n,).
 
-        It is the level; for counts, whose bounds are whole numbers, it is more.
+        This is the level, but more for counts, whose bounds are whole numbers.
 
         Raises
         ------
@@ -248,11 +248,11 @@ class Prediction:
         return np.full(len(self), level)
 
     def pit(self, y: ArrayLike) -> Floats:
-        """Return the probability integral transforms at `y`, (n,): uniform if the law is right."""
+        """Return probability integral transforms at `y`, (n,), uniform for right predictions."""
         return self.cdf(self._checked_values(y))
 
     def cdf(self, value: ArrayLike) -> Floats:
-        """Return P(y <= value) at each point; at the observed y this is the PIT. Shape (n,)."""
+        """Return P(y <= value) at each point, (n,)."""
         return self.shape.cdf(self._standard(value))
 
     def exceedance(self, threshold: ArrayLike) -> Floats:
@@ -268,14 +268,15 @@ class Prediction:
     def crps(self, y: ArrayLike) -> Floats:
         """Return the continuous ranked probability score at `y`, shape (n,); lower is better.
 
-        The score of a location-scale family is sd times its shape's at (y - mean) / sd.
+        The score of a location-scale family is sd times the score of its shape at (y - mean) / sd.
         """
         return self.sd * self.shape.crps(self._standard(self._checked_values(y)))
 
     def power_mean(self, base: float) -> Floats:
-        """Return E[base^y] at each point, (n,): base 10 gives the mean speed from its log10.
+        """Return E[base^y] at each point, (n,).
 
-        Infinity where the tails are too heavy for a mean; see `Shape.has_power_mean`.
+        If y is the log10 of a speed, base 10 gives the mean speed. The result is infinity where
+        this mean does not exist because the tails are too heavy; see `Shape.has_power_mean`.
         """
         rate = np.log(base)
         found: Floats = np.exp(rate * self.mean) * self.shape.exponential_mean(rate * self.sd)
@@ -284,13 +285,13 @@ class Prediction:
     def _checked_values(self, y: ArrayLike) -> Floats:
         """Return measurements (n,).
 
-        Raises DataError: they have another shape or are not finite.
+        Raises DataError if they have another shape or are not finite.
         """
         found = np.asarray(y, np.float64)
         if found.shape not in {(), self.mean.shape} or not np.isfinite(found).all():
             raise DataError(
                 f"expected {len(self)} finite measurements, one for each prediction, found shape "
-                f"{found.shape}{'' if np.isfinite(found).all() else ' with others'}."
+                f"{found.shape}{'' if np.isfinite(found).all() else ' and values not finite'}."
             )
         return found
 

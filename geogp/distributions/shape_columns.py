@@ -1,4 +1,4 @@
-"""Shapes from the columns of a table of predictions: the inverse of `Shape.columns`."""
+"""Make shapes from the columns of a table of predictions: the inverse of `Shape.columns`."""
 
 from collections.abc import Mapping
 
@@ -29,14 +29,14 @@ def shape_from(
 ) -> Shape:
     """Return the shapes of rows of a table, equal to the shapes that were written.
 
-    `columns`: columns of `SHAPE_COLUMNS` in the table, each (n,); absent ones have the normal's
-        values. `skewness` and `tailweight` are of a sinh-arcsinh shape, `df` of a Student-t one,
-        `noise_df` of Student-t noise around a normal function, `BURR_COLUMNS` of a Burr scale.
-        `REPAIR_COLUMNS` are the knots of a repair of that shape: all or none; rows of NaN are not
-        repaired.
+    `columns`: columns of `SHAPE_COLUMNS` in the table, each (n,); absent columns have the values of
+        a normal shape. `skewness` and `tailweight` belong to a sinh-arcsinh shape, `df` to a
+        Student-t shape, `noise_df` to Student-t noise around a normal function, `BURR_COLUMNS` to a
+        Burr scale. `REPAIR_COLUMNS` are the knots of a repair of that shape: all are given or none;
+        rows of NaN are not repaired.
     `function_variance`, `noise_variance`: variances of the rows, (n,), for `noise_df`.
 
-    Raises RequestError: a value is out of range, a row has parameters of two kinds of shape, rows
+    Raises RequestError if a value is out of range, a row has parameters of two kinds of shape, rows
     differ in `noise_df`, or some columns of a repair are missing.
     """
     base = _base_from(columns, function_variance, noise_variance)
@@ -48,7 +48,7 @@ def shape_from(
             f"expected all columns of a repair or none, missing {', '.join(missing)}."
         )
     knots = np.column_stack([columns[name] for name in REPAIR_COLUMNS])
-    # NaN would differ from NaN.
+    # NaN is replaced, because NaN differs from NaN.
     distinct, number = np.unique(np.nan_to_num(knots, nan=-1.0), axis=0, return_inverse=True)
     if (distinct == -1.0).all():
         return base
@@ -68,8 +68,8 @@ def _base_from(
     if any(row["noise_df"] != np.inf for row in rows):
         if len(rows) > 1 or _kinds(rows[0]) > 1:
             raise RequestError(
-                "expected one noise_df for all rows of a split, and no other parameter of a shape "
-                f"beside it, found {len(rows)} different sets of parameters."
+                "expected the same noise_df in all rows of a split, and no other parameter of a "
+                f"shape, found {len(rows)} different sets of parameters."
             )
         return NormalPlusStudent(function_variance, noise_variance, rows[0]["noise_df"])
     shapes = [_one(row) for row in rows]

@@ -29,17 +29,18 @@ SHAPE_COLUMNS = {
     "noise_df": math.inf,
     **dict.fromkeys(BURR_COLUMNS, math.inf),
 }
-"""Columns that describe shapes, with the normal's values, which absent columns have."""
+"""Columns that describe shapes, with the values of a normal shape, which absent columns have."""
 
 _MIN_PROBABILITY = 1e-300
 _MAX_BELOW_1 = 1 - 2.0**-53
 
 
 class Shape(ABC):
-    """The contract of a shape; all values are elementwise.
+    """The interface of a shape; all methods work elementwise.
 
-    `symmetric` tells whether X and -X are known to have the same distribution, `linear_scores`
-    whether normal scores are known to be linear in x, so that two quantiles give all others.
+    `symmetric` tells whether X and -X are known to have the same distribution. `linear_scores`
+    tells whether normal scores are known to be linear in x; then two quantiles determine all
+    others.
     """
 
     symmetric: ClassVar[bool] = False
@@ -47,9 +48,9 @@ class Shape(ABC):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Its columns in a table, a number or (n,), by names of `SHAPE_COLUMNS`.
+        """Columns of the shape in a table, by names of `SHAPE_COLUMNS`, each a number or (n,).
 
-        `shape_from` makes the same shape from them.
+        `shape_from` makes the same shape from these columns.
         """
         return {"skewness": 0.0, "tailweight": 1.0}
 
@@ -63,7 +64,7 @@ class Shape(ABC):
         return self
 
     def kinds(self, n: int) -> NDArray[np.intp]:
-        """Return a number for each of n rows, (n,); rows of one number have one shape."""
+        """Return a number for each of n rows, (n,); rows with equal numbers have equal shapes."""
         return np.zeros(n, np.intp)
 
     def from_normal(self, z: Floats) -> Floats:
@@ -72,7 +73,7 @@ class Shape(ABC):
         return found
 
     def normal_score(self, x: Floats) -> Floats:
-        """Return Φ^(-1)(P(X <= x)), accurate in both tails; at least from -37 to 37."""
+        """Return Φ^(-1)(P(X <= x)), accurate in both tails, at least from -37 to 37."""
         x = np.asarray(x, np.float64)
         lower, upper = self.cdf(x), self.survival(x)
         tail = special.ndtri(np.maximum(np.minimum(lower, upper), _MIN_PROBABILITY))
@@ -153,9 +154,9 @@ GAUSSIAN = Gaussian()
 
 
 class RowShapes(Shape):
-    """One shape for each row, of few different ones; values are per row, in order.
+    """One shape for each row, if there are few different shapes; values are by row, in order.
 
-    `shapes` are the different ones, `number` (n,) the index of each row's.
+    `shapes` are the different shapes, `number` (n,) is the index of each row's shape.
     """
 
     def __init__(self, shapes: Sequence[Shape], number: NDArray[np.intp]) -> None:
@@ -173,7 +174,7 @@ class RowShapes(Shape):
 
     @property
     def has_power_mean(self) -> bool:
-        """Whether every row's shape has one."""
+        """Whether E[exp(t X)] exists for every row's shape."""
         return all(shape.has_power_mean for shape in self.shapes)
 
     def __getitem__(self, rows: RowChoice) -> Shape:

@@ -10,7 +10,7 @@ from geogp.distributions.shapes import GAUSSIAN, Floats, RowShapes, Shape
 from geogp.errors import RequestError
 
 MIN_TAILWEIGHT = 0.6
-"""Heavier tails are not fitted: at 0.5 and below 10^X has no mean."""
+"""Heavier tails are not fitted, because at 0.5 and below 10^X has no mean."""
 
 MAX_TAILWEIGHT = 2.0
 MAX_SKEWNESS = 2.0
@@ -63,7 +63,7 @@ class SinhArcsinh(Shape):
         return self._standardised(np.asarray(z, np.float64))
 
     def normal_score(self, x: Floats) -> Floats:
-        """Return z(x)."""
+        """Return z(x) as in `cdf`."""
         return self._normal(np.asarray(x, np.float64))
 
     def quantile(self, probability: Floats) -> Floats:
@@ -71,7 +71,7 @@ class SinhArcsinh(Shape):
         return self._standardised(GAUSSIAN.quantile(probability))
 
     def cdf(self, x: Floats) -> Floats:
-        """Return Φ(z(x)) with z(x) = sinh(δ asinh(w) - ε)."""
+        """Return Φ(z(x)), z(x) = sinh(δ asinh(w) - ε), where w is E W + x sd(W)."""
         return GAUSSIAN.cdf(self._normal(x))
 
     def survival(self, x: Floats) -> Floats:
@@ -88,24 +88,25 @@ class SinhArcsinh(Shape):
     def crps(self, x: Floats) -> Floats:
         """Return E|X - x| - ½ E|X - X'|, with both expectations as integrals over Z.
 
-        With q(z) the value of X at Z = z and I(z) the integral of q φ up to z, the first is
-        x (2 F(x) - 1) - 2 I(z(x)), as E X = 0, and the second E[q(Z) (2 Φ(Z) - 1)].
+        Let q(z) be the value of X at Z = z, and I(z) the integral of q φ up to z. Then E|X - x| is
+        x (2 F(x) - 1) - 2 I(z(x)), because E X = 0, and ½ E|X - X'| is E[q(Z) (2 Φ(Z) - 1)].
         """
         z = self._normal(x)
         found: Floats = x * (2 * GAUSSIAN.cdf(z) - 1) - 2 * self._partial(z) - self._half_spread
         return found
 
     def exponential_mean(self, t: Floats) -> Floats:
-        """Return E[exp(t X)] over 9 standard deviations of Z on both sides.
+        """Return E[exp(t X)], integrated over Z from -9 to 9.
 
-        Infinity where the integrand has not vanished there: t is too large for the tails.
+        The result is infinity where the integrand is not negligible at these ends, because t is too
+        large for the tails.
         """
         nodes, weights = _grid()
         values = self._standardised(nodes)
         flat = np.atleast_1d(np.asarray(t, np.float64)).ravel()
         distinct, inverse = np.unique(np.round(flat, 6), return_inverse=True)
         coarse = np.linspace(distinct[0], distinct[-1], 2001) if len(distinct) > 2001 else distinct
-        # The logarithm is smooth in t: a grid of 2,001 values serves a whole map.
+        # The logarithm is smooth in t, so a grid of 2,001 values is enough for a whole map.
         terms = coarse[:, None] * values + np.log(weights)
         top = terms.max(1)
         cut = (terms[:, [0, -1]] > top[:, None] + math.log(_NEGLIGIBLE)).any(1)
@@ -170,9 +171,9 @@ class SinhArcsinh(Shape):
 
 
 def shape_of(skewness: float | Floats, tailweight: float | Floats) -> Shape:
-    """Return the shape of parameters: the normal for 0 and 1, else sinh-arcsinh.
+    """Return the shape with given parameters: normal for 0 and 1, else sinh-arcsinh.
 
-    Parameters are numbers or (n,), one per row; `RowShapes` where they differ.
+    Parameters are numbers or (n,), one for each row; the result is `RowShapes` if rows differ.
     """
     if np.ndim(skewness) == np.ndim(tailweight) == 0:
         if skewness == 0 and tailweight == 1:

@@ -1,4 +1,4 @@
-"""The shape of a normal variable plus a Student-t one: f plus robust noise."""
+"""The shape of a normal variable plus a Student-t variable: the function plus robust noise."""
 
 import math
 from copy import copy
@@ -18,17 +18,18 @@ from geogp.distributions.shapes import Floats, RowChoice, Shape
 from geogp.errors import RequestError
 
 MIN_MASS = 1e-12
-"""Mass at the wide end that `student_scales` merges into one component."""
+"""Probability of the widest components, which `student_scales` merges into one component."""
 
 _SHARES = 129
 
 
 class NormalPlusStudent(PowerTails, NormalMixture):
-    """The sum of a normal variable and an independent Student-t one, standardised to variance 1.
+    """The sum of independent normal and Student-t variables, standardised to variance 1.
 
-    The t variable is a normal one over sqrt(g), g ~ Gamma(df/2, rate df/2), so the sum is a scale
-    mixture of normals of variances s² + σ²/g; its components are `student_scales`. Density and tail
-    probabilities have a relative error of at most 1e-5 within 8 standard deviations.
+    The t variable is a normal variable divided by sqrt(g), g ~ Gamma(df/2, rate df/2), so the sum
+    is a scale mixture of normals of variances s² + σ²/g; `student_scales` gives its components.
+    Density and tail probabilities have a relative error of at most 1e-5 within 8 standard
+    deviations.
 
     Parameters
     ----------
@@ -74,9 +75,9 @@ class NormalPlusStudent(PowerTails, NormalMixture):
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles; see `NormalMixture.quantile`.
 
-        At one probability they are a smooth function of the t part's share of the variance. So with
-        many rows and few probabilities, Newton's method starts from a spline through the quantiles
-        at 129 shares.
+        At a given probability, quantiles are a smooth function of the t variable's share of the
+        variance. So for many rows and few probabilities, Newton's method starts from a spline
+        through the quantiles at 129 shares.
         """
         p = np.broadcast_to(np.asarray(probability, np.float64), (len(self),))
         distinct, of = np.unique(p, return_inverse=True)
@@ -88,7 +89,7 @@ class NormalPlusStudent(PowerTails, NormalMixture):
                 rows = np.flatnonzero(of == place)
                 found[rows] = self[rows].quantile(np.full(len(rows), value))
             return found
-        # Closer together at both ends, where the shape changes fastest.
+        # Shares are closer together at both ends, where the shape changes fastest.
         grid = 0.5 - 0.5 * np.cos(np.linspace(0, np.pi, _SHARES))
         grid = self.share.min() + np.ptp(self.share) * grid
         if not (np.diff(grid) > 0).all():
@@ -104,7 +105,7 @@ class NormalPlusStudent(PowerTails, NormalMixture):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Skewness 0, tail weight 1, and `noise_df`; the variances give the rest."""
+        """Skewness 0, tail weight 1, and `noise_df`; the variances determine the rest."""
         return {"skewness": 0.0, "tailweight": 1.0, "noise_df": self.df}
 
 
@@ -112,13 +113,14 @@ class NormalPlusStudent(PowerTails, NormalMixture):
 def student_scales(df: float) -> tuple[Floats, Floats]:
     """Return weights w and variances v of normals whose mixture is a standardised Student's t.
 
-    With 1/v' = g ~ Gamma(df/2, rate df/2) and u = log g, the density of u is proportional to
-    exp(df/2 (u - e^u)): smooth, and small at both ends, so the trapezoidal rule converges faster
-    than any power of its step. The components below the 1e-12 quantile of g are merged into one of
-    their weight and variance, so that Σ w v = 1. Generalised Gauss-Laguerre quadrature of 48 nodes,
-    the usual choice, misses 11 % of the variance and 70 % of the probability beyond 8 standard
-    deviations at 3 degrees of freedom, as 1/g is no polynomial of g. w and v are (q,), q from 20 to
-    about 65; errors as for `check_df`.
+    A t variable is a normal one with variance 1/g, g ~ Gamma(df/2, rate df/2). The density of u =
+    log g is proportional to exp(df/2 (u - e^u)), which is smooth, and small at both ends, so the
+    trapezoidal rule in u converges faster than any power of its step. The components below the
+    1e-12 quantile of g are merged into one with the same weight and variance; variances are divided
+    by a common factor, so that Σ w v = 1. Generalised Gauss-Laguerre quadrature with 48 nodes, the
+    usual choice, misses 11 % of the variance and 70 % of the probability beyond 8 standard
+    deviations at 3 degrees of freedom, because 1/g is not a polynomial in g. w and v are (q,), q
+    from 20 to about 65. Errors are as in `check_df`.
     """
     check_df(df)
     a = df / 2

@@ -1,19 +1,20 @@
-"""Repaired distributions: shapes with central intervals widened or narrowed level by level.
+"""Repaired distributions: shapes whose central intervals are widened or narrowed level by level.
 
-On the axis of normal scores z = Φ^(-1)(F(x)) of a base distribution F, an odd increasing map g
-moves the central interval of level p from |z| <= t_p, t_p = Φ^(-1)((1 + p) / 2), to |z| <= g(t_p):
+The normal scores of a base distribution F are z = Φ^(-1)(F(x)). An odd increasing map g moves the
+central interval of level p from |z| <= t_p, t_p = Φ^(-1)((1 + p) / 2), to |z| <= g(t_p):
 
     Q*(Φ(u)) = Q(Φ(g(u))),    F*(x) = Φ(g^(-1)(z)).
 
-g is linear between its knots (0, 0) and (t_p, q_p), p in the ladder (`warps.py`). The median stays.
-Beyond the last knot (t, q) the base's own tail continues, stretched away from the median m on each
-side:
+g is linear between its knots (0, 0) and (t_p, q_p), p in the ladder (`warps.py`). The median does
+not change. Beyond the last knot (t, q) the tail of the base continues on each side, stretched away
+from the median m:
 
     Q*(Φ(u)) = m + r (Q(Φ(u)) - m),    r = (Q(Φ(±q)) - m) / (Q(Φ(±t)) - m),
 
-for a normal base the straight line through (0, 0) and the knot. So the tails fall as fast as the
-base's, and the repaired distribution has a mean or variance wherever the base has. A straight line
-in z would not keep them: for Student's t it changes the power by which the tails fall.
+for a normal base this is the straight line through (0, 0) and the last knot. So the tails fall as
+fast as the base's, and the repaired distribution has a mean or variance whenever the base has. A
+straight line in z would not ensure this: for Student's t it changes the power by which the tails
+fall.
 """
 
 from collections.abc import Iterator
@@ -37,19 +38,19 @@ Rows = NDArray[np.intp]
 
 
 class WarpedShape(Shape):
-    """A base shape whose normal scores are warped; see the module's head.
+    """A base shape whose normal scores are warped, as described at the top of this module.
 
-    Its mean and variance need not be 0 and 1: a prediction with it keeps the mean, variances and
-    median of its model; `moments` returns mean and standard deviation of the repaired distribution.
-    Integrals over it are Gauss-Legendre sums on each part between knots, where the integrand is
-    smooth.
+    Its mean and variance need not be 0 and 1. A prediction with this shape still holds the mean,
+    variances and median of the model; `moments` returns mean and standard deviation of the repaired
+    distribution. Integrals are Gauss-Legendre sums over each part between knots, where the
+    integrand is smooth.
 
     Parameters
     ----------
     base
-        The shape before the repair, of one or of n rows.
+        The shape before the repair, the same for all rows or one for each of n rows.
     warp
-        Maps of the cells.
+        The maps g of the cells.
     number
         Cell of each row, (n,).
 
@@ -80,13 +81,13 @@ class WarpedShape(Shape):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """The base's columns, and the knots of each row, by `REPAIR_COLUMNS`."""
+        """Columns of the base, and the knots of each row, by `REPAIR_COLUMNS`."""
         knots = self.warp.knots[self.number]
         return {**self.base.columns, **dict(zip(REPAIR_COLUMNS, knots.T, strict=True))}
 
     @property
     def has_power_mean(self) -> bool:
-        """Whether the base has one: both have the same tails."""
+        """Whether E[exp(t X)] exists for the base, whose tails fall at the same rate."""
         return self.base.has_power_mean
 
     def kinds(self, n: int) -> Rows:
@@ -119,8 +120,8 @@ class WarpedShape(Shape):
     def log_density(self, x: Floats) -> Floats:
         """Return log f* by the chain rule.
 
-        Between knots log f(x) + log φ(u) - log φ(z) - log g'(u), beyond the last one log f(x') -
-        log r with x' = m + (x - m) / r.
+        Between knots it is log f(x) + log φ(u) - log φ(z) - log g'(u); beyond the last knot it is
+        log f(x') - log r with x' = m + (x - m) / r.
         """
         found = self._back(self._of_rows(x))
         normal = GAUSSIAN.log_density(found.u) - GAUSSIAN.log_density(found.z)
@@ -129,10 +130,10 @@ class WarpedShape(Shape):
         return density
 
     def moments(self) -> tuple[Floats, Floats]:
-        """Return mean and standard deviation of each row, each (n,), over u from -21 to 21.
+        """Return mean and standard deviation of each row, each (n,).
 
-        Variances of Student's t are right to 1e-11 from 2.5 degrees of freedom on, to 3e-5 at 2.1;
-        at 2.01 a third is missed.
+        Both are integrals over u from -21 to 21. For Student's t, the error of the variance is
+        1e-11 from 2.5 degrees of freedom on, 3e-5 at 2.1, and a third at 2.01.
         """
         rows, back = self._pairs
         mean, square = np.empty(len(rows)), np.empty(len(rows))
@@ -145,8 +146,8 @@ class WarpedShape(Shape):
     def crps(self, x: Floats) -> Floats:
         """Return E|X - x| - ½ E|X - X'|, with both expectations as integrals over u.
 
-        With q(u) the value at Φ(u) and I(u) the integral of q φ up to u, the first is
-        x (2 F*(x) - 1) + E X - 2 I(u(x)), and the second E[q(U) (2 Φ(U) - 1)].
+        Let q(u) be the value at Φ(u), and I(u) the integral of q φ up to u. Then E|X - x| is x (2
+        F*(x) - 1) + E X - 2 I(u(x)), and ½ E|X - X'| is E[q(U) (2 Φ(U) - 1)].
         """
         x = self._of_rows(x)
         u = np.clip(self.normal_score(x), -_REACH, _REACH)
@@ -168,10 +169,10 @@ class WarpedShape(Shape):
         return found
 
     def exponential_mean(self, t: Floats) -> Floats:
-        """Return E[exp(t X)] over u from -21 to 21; infinity where it does not exist.
+        """Return E[exp(t X)], integrated over u from -21 to 21; infinity where it does not exist.
 
-        Also infinity where the integrand has not vanished at both ends: after a large stretch the
-        mean would depend on values beyond all calibration.
+        The result is also infinity where the integrand is not negligible at both ends: after a
+        large stretch the mean would depend on values far beyond all calibration rows.
         """
         t = self._of_rows(t)
         if not self.has_power_mean:
@@ -198,7 +199,7 @@ class WarpedShape(Shape):
 
     @cached_property
     def _pairs(self) -> tuple[Rows, Rows]:
-        """A row for each pair of a base and a cell, and the pair of each row."""
+        """One row for each pair of a base and a cell, and the number of the pair of each row."""
         codes = self.base.kinds(len(self)) * len(self.warp.knots) + self.number
         _, first, back = np.unique(codes, return_index=True, return_inverse=True)
         return first, back.reshape(-1)
@@ -232,7 +233,7 @@ class WarpedShape(Shape):
         return found
 
     def _back(self, x: Floats) -> "_Back":
-        """Return the way back from x, (n,)."""
+        """Return what x, (n,), is mapped back to."""
         z = self.base.normal_score(x)
         u, slope, beyond = self.warp.backward(z, self.number)
         if not beyond.any():
@@ -250,7 +251,7 @@ class WarpedShape(Shape):
         for start in range(0, len(first), chunk):
             rows = first[start : start + chunk]
             part = self[rows]
-            # One node for all rows: quantiles of mixtures at one probability are faster.
+            # All rows at one node, because quantiles of mixtures are faster at one probability.
             mirrored = self.base.symmetric
             wanted = nodes[len(nodes) // 2 :] if mirrored else nodes
             values = np.column_stack([part.from_normal(np.full(len(rows), u)) for u in wanted])
@@ -274,9 +275,10 @@ class WarpedShape(Shape):
 
 @dataclass(frozen=True)
 class _Back:
-    """The way back from values: where the base's density is taken, z, u, and the slope.
+    """Values mapped back: x where the base's density is taken, its z and u, and the slope of g.
 
-    Beyond the last knot `x` is the value before the stretch and `slope` the stretch.
+    `beyond` tells whether a value lies beyond the last knot; then `x` is the value before the
+    stretch and `slope` is the stretch.
     """
 
     x: Floats
@@ -288,7 +290,7 @@ class _Back:
 
 @cache
 def _edges(reach: float) -> Floats:
-    """Return edges of parts of the axis of u: the knots, and steps of about 2 beyond."""
+    """Return edges of parts of the u axis: the knots, and steps of about 1.6 beyond them."""
     outer = np.linspace(KNOTS[-1], reach, 1 + round((reach - KNOTS[-1]) / 1.6))
     upper = np.concatenate([KNOTS, outer[1:]])
     return np.concatenate([-upper[::-1], [0.0], upper])

@@ -1,6 +1,6 @@
 """Maps of normal scores that move central intervals level by level, each given by its knots.
 
-`warped_shapes.py` has their distributions.
+`warped_shapes.py` defines the distributions that they lead to.
 """
 
 import numpy as np
@@ -22,26 +22,26 @@ MIN_SLOPE = 0.01
 """Least slope of g from knot to knot (see `covering_knots`)."""
 
 MARGIN = 1e-9
-"""A knot lies beyond its score by this share of it (see `covering_knots`)."""
+"""A knot exceeds its score by this share of the score (see `covering_knots`)."""
 
 KNOTS: Floats = special.ndtri((1 + np.array(LADDER)) / 2)
-"""t_p at the levels of the ladder: the knots of a warp that moves nothing."""
+"""t_p at the levels of the ladder: the knots of a warp that changes nothing."""
 KNOTS.flags.writeable = False
 
 _STARTS = np.concatenate([[0.0], KNOTS[:-1]])
 
 
 def covering_knots(scores: Floats) -> Floats:
-    """Return knots (c, K) whose intervals hold the rows of these scores, one per level.
+    """Return knots (c, K), one for each level, whose intervals contain the rows of these scores.
 
-    Each is raised by `MARGIN`. The row of a score, and every row that ties with it, lies at the
-    very end of its interval. The end is computed from the score with rounding that differs between
-    processors; without the margin, such rows could be outside by chance. Scores come back from ends
-    to 1e-11.
+    Each knot is raised by `MARGIN`. The row with a given score, and every row that ties with it,
+    lies exactly at the end of its interval. The end is computed from the score with rounding that
+    differs between processors, so without the margin these rows could fall outside by chance.
+    Scores computed back from ends have errors up to 1e-11.
 
     Knots are raised further where needed, so that the slope of g is at least `MIN_SLOPE`: equal
-    knots (of scores with ties) would make g flat and its density infinite. Knots are only ever
-    raised, by at most `MARGIN` and 0.01 t: intervals are never narrowed. NaN stay.
+    knots (from tied scores) would make g flat and the density infinite. Knots are only raised, by
+    at most `MARGIN` and 0.01 t, so intervals are never narrowed. NaN values are not changed.
     """
     found, before = np.array(scores, np.float64) * (1 + MARGIN), np.zeros(len(scores))
     for k, step in enumerate(KNOTS - _STARTS):
@@ -56,8 +56,8 @@ class Warp:
     Parameters
     ----------
     knots
-        q_p at the levels of `LADDER`, (c, K). NaN from the first level without a knot on; a cell of
-        only NaN is not changed (g(u) = u).
+        q_p at the levels of `LADDER`, (c, K). From the first level without a knot on, values are
+        NaN; a cell with only NaN is not changed (g(u) = u).
 
     Raises
     ------
@@ -70,8 +70,7 @@ class Warp:
         if knots.ndim != 2 or knots.shape[1] != len(LADDER):
             raise RequestError(
                 f"expected knots (cells, {len(LADDER)}), one for each level of the ladder, found "
-                f"shape "
-                f"{knots.shape}."
+                f"shape {knots.shape}."
             )
         absent = np.isnan(knots)
         held = np.where(np.logical_and.reduce(absent, axis=1)[:, None], KNOTS, knots)

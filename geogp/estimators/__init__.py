@@ -1,1 +1,1 @@
-"""Gaussian processes for points in space and time, with the manners of scikit-learn."""
+"""Gaussian processes for points in space and time, with the interface of scikit-learn."""

@@ -1,4 +1,4 @@
-"""The estimators: one class per family of models."""
+"""The estimators: one class for each family of models."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -8,39 +8,39 @@ from geogp.estimators.spatial_gp import SpatialGP
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FieldGP(SpatialGP):
-    """A smooth field, a process of single places, and noise that knows the number of tests.
+    """A smooth field, a process of single places, and noise that depends on the number of tests.
 
     y = f(place, time) + g(place, time) + noise. f is a Gaussian process with a learned deep basis;
-    g is a process of short range with memory; the variance of the noise falls with the tests behind
-    a measurement and varies over space. Skewness and tails of the predictive law come from the
-    validation rows.
+    g is a process of short range with memory; the variance of the noise falls with the number of
+    tests that a measurement averages, and varies over space. Skewness and tails of the predictive
+    distribution come from the validation rows.
 
     Parameters
     ----------
     x, y
         Columns of coordinates.
     crs
-        Their coordinate reference system; None for plain units, without a projection.
+        Coordinate reference system of the columns; None for plain units, without a projection.
     time
         Column of times: quarters (``Period[Q]``), dates (UTC unless they have a time zone), or
-        numbers. None: no time.
+        numbers. By default times are not used.
     time_unit
         Unit of times that are numbers: ``year``, ``quarter``, ``month``, ``week``, ``day``,
         ``hour``, ``minute`` or ``second``.
     tests, devices
-        Columns of the tests and devices behind each measurement, which averages them; None, or a
-        table without the column: 1. Devices are kept, and not used yet.
+        Columns with the numbers of tests and of devices that each measurement averages. Without the
+        column, they are 1. Devices are read, but not used yet.
     validation
-        Rows that choose the epoch and the shape of the predictive law: ``blocks`` (a tenth of
-        cells), ``random`` (a tenth of rows), or a mask of the rows, (n,).
+        Rows that choose the epoch and the shape of the predictive distribution: ``blocks`` (a tenth
+        of the cells), ``random`` (a tenth of the rows), or a mask of the rows, (n,).
     preset
-        ``quick``, ``standard`` or ``paper``: sizes and schedule.
+        Sizes and training schedule: ``quick``, ``standard`` or ``paper``.
     epochs, rank, batch
-        Replace the preset's values; None keeps them.
+        Values that replace the preset's, if given.
     device
         ``auto``, ``cpu`` or ``cuda``.
     random_state
-        Fixes the validation rows and the fit.
+        Seed for the choice of validation rows and for the fit.
 
     Examples
     --------
@@ -64,7 +64,8 @@ class FieldGP(SpatialGP):
 class DeepBasisGP(SpatialGP):
     """A Gaussian process whose basis a network learns: the papers' models without anchor kernels.
 
-    dPPGP, PPGP, variational bounds and Bayesian last layers; the noise is the same everywhere.
+    These are dPPGP, PPGP, variational bounds and Bayesian last layers. The noise variance is the
+    same everywhere.
 
     Parameters
     ----------
@@ -73,9 +74,9 @@ class DeepBasisGP(SpatialGP):
     x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
         As in `FieldGP`.
     alpha, beta
-        Weights of the objective of dPPGP and PPGP; None takes the preset's.
+        Weights of the objective of dPPGP and PPGP; by default the preset's.
     noise
-        ``gaussian``, or ``student-t`` for models that take it: outliers have less effect.
+        ``gaussian``, or ``student-t`` for models that allow it, so that outliers have less effect.
     """
 
     families: ClassVar[tuple[str, ...]] = ("deep",)
@@ -87,7 +88,7 @@ class DeepBasisGP(SpatialGP):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelGP(SpatialGP):
-    """A Gaussian process whose kernel has a few parameters, by Nyström features at anchors.
+    """A Gaussian process whose kernel has a few parameters, with Nyström features at anchors.
 
     L-BFGS maximises the evidence of all rows, or the posterior of the parameters.
 
@@ -105,7 +106,7 @@ class KernelGP(SpatialGP):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CountGP(SpatialGP):
-    """Counts whose logarithm of the rate is a Gaussian process: a Cox process.
+    """A Cox process: counts whose log rate is a Gaussian process.
 
     y ~ Poisson(exposure * rate), or negative binomial; y holds whole numbers of 0 or more.
 
@@ -116,7 +117,8 @@ class CountGP(SpatialGP):
     x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
         As in `FieldGP`.
     exposure
-        Column of the size counted over, such as an area or a time; None: the same everywhere.
+        Column of the size over which each row counts, for example an area or a time span. By
+        default it is the same everywhere.
     """
 
     families: ClassVar[tuple[str, ...]] = ("count",)

@@ -20,11 +20,11 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 VALIDATIONS = ("blocks", "random")
-"""Ways to choose the validation rows; a mask is the other way."""
+"""Named ways to choose the validation rows; a mask may be given instead."""
 
 
 def warn_caller(text: str) -> None:
-    """Warn at the first line outside geogp that led here."""
+    """Issue a warning that points to the innermost calling line outside geogp."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("geogp."):
         level, frame = level + 1, frame.f_back
@@ -32,7 +32,7 @@ def warn_caller(text: str) -> None:
 
 
 def data_of(scale: PointScale, points: Points, y: Floats) -> Data:
-    """Return points and targets as models take them; without a tests column, one test per row."""
+    """Return points and targets as models take them; one test per row if tests are not given."""
     tests = np.ones(len(points)) if points.tests is None else points.tests
     return Data(scale.inputs(points), y, tests)
 
@@ -40,7 +40,7 @@ def data_of(scale: PointScale, points: Points, y: Floats) -> Data:
 def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
     """Return n targets, (n,), float64; a column of shape (n, 1) gives a warning.
 
-    DataError where they are no finite numbers, or not one per row.
+    Raises DataError if they are not finite numbers, or not one for each row.
     """
     if y is None:
         raise DataError("fit requires y to be passed, but the target y is None.")
@@ -64,10 +64,10 @@ def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
 
 
 def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mask:
-    """Return which rows validate, (n,): the given mask, or about a tenth of the rows.
+    """Return which rows are for validation, (n,): the given mask, or about a tenth of the rows.
 
-    RequestError where `validation` is neither a mask nor one of `VALIDATIONS`; DataError where a
-    mask takes all rows or none, or there are too few places.
+    Raises RequestError if `validation` is neither a mask nor one of `VALIDATIONS`, DataError if a
+    mask selects all rows or none, or there are too few places.
     """
     if not isinstance(validation, str):
         mask = np.asarray(validation)
@@ -87,24 +87,24 @@ def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mas
             f"{validation!r}."
         )
     km = PointScale.of_points(points, crs).km
-    side = 0.1 if km is None else CELL_KM / km  # degrees, or what is as long
+    side = 0.1 if km is None else CELL_KM / km  # in degrees, or 11 km in units
     return validation_part(
         points.x, points.y, points.time, how=validation, seed=seed, side=(side, side)
     )
 
 
 def check_width(X: Any, width: int, *, named: bool) -> None:
-    """Refuse an array of another width than at the fit (DataError).
+    """Raise DataError if an array has another number of columns than at the fit.
 
-    After a fit to named columns, warn that the array has none.
+    After a fit to a table, warn instead that the array has no column names.
     """
     if isinstance(X, pd.DataFrame):
         return
     found = np.asarray(X).shape[1]
     if named:
         warn_caller(
-            "X has no names of columns, and the estimator was fitted to a table that has: its "
-            "columns are read as x, y, time, tests, devices."
+            "X has no column names, but the estimator was fitted to a table with column names: "
+            "the columns of X are read as x, y, time, tests, devices."
         )
     elif found != width:
         raise DataError(

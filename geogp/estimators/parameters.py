@@ -1,4 +1,4 @@
-"""Parameters of estimators, kept as given: scikit-learn's conventions without scikit-learn."""
+"""Parameters of estimators, unchanged as scikit-learn demands, but without importing it."""
 
 import inspect
 from dataclasses import dataclass, field, fields, replace
@@ -19,14 +19,14 @@ _MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Parameters:
-    """Keyword arguments for `get_params`, `set_params` and scikit-learn's `clone`."""
+    """Base of estimators: parameters that `get_params`, `set_params` and `clone` work with."""
 
     counts: ClassVar[bool] = False
-    """Whether targets are numbers of 0 or more."""
+    """Whether targets must be 0 or more."""
 
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
-        """Return the constructor's arguments; where it takes ``**``, also of its base class."""
+        """Return the constructor's arguments, and its base's if it takes ``**``."""
         names: dict[str, None] = {}
         for one in cls.__mro__:
             if "__init__" not in vars(one):
@@ -76,7 +76,7 @@ class Parameters:
         return hasattr(self, "network_")
 
     def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags; only scikit-learn calls this."""
+        """Return scikit-learn's tags; called by scikit-learn only."""
         from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # noqa: PLC0415
 
         return Tags(
@@ -92,7 +92,7 @@ class SpatialParameters(Parameters):
     """Parameters of an estimator: columns, a model, and its training."""
 
     families: ClassVar[tuple[str, ...]] = ()
-    """Families of the catalogue that the estimator fits."""
+    """Families of models that the estimator fits."""
 
     model: str = field(default="", init=False, kw_only=False)
     x: str = "longitude"
@@ -115,12 +115,12 @@ class SpatialParameters(Parameters):
     random_state: int = 0
 
     def check(self) -> None:
-        """Refuse parameters out of range, and a model of another estimator (RequestError)."""
+        """Raise RequestError if a parameter is out of range or the model is another estimator's."""
         about = find_model(self.model)
         if about.family not in self.families:
             raise RequestError(
-                f"{type(self).__name__} fits models of {', '.join(self.families)}, found "
-                f"{self.model!r}. geogp.list_models() names the families."
+                f"{type(self).__name__} fits models of the family {', '.join(self.families)}, "
+                f"found {self.model!r}. geogp.list_models() names the families."
             )
         about.check_noise(self.noise)
         whole_number("random_state", self.random_state, 0, MAX_SEED)
@@ -129,7 +129,7 @@ class SpatialParameters(Parameters):
                 whole_number(name, getattr(self, name), 1, MAX_SEED)
 
     def columns(self) -> PointColumns:
-        """Return the columns by their use."""
+        """Return the names of the columns that the estimator reads."""
         return PointColumns(**{one.name: getattr(self, one.name) for one in fields(PointColumns)})
 
     def plan(self, scale: PointScale, n: int) -> FitPlan:
@@ -161,7 +161,7 @@ class SpatialParameters(Parameters):
 
     @classmethod
     def kind(cls) -> type["SpatialParameters"]:
-        """Return geogp's own class that a file names: this class or its base."""
+        """Return the class of geogp to name in a file: this class or its base."""
         return next(one for one in cls.__mro__ if "families" in vars(one))
 
 

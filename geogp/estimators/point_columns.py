@@ -1,4 +1,4 @@
-"""Points of a table or an array: places, times and counts of measurements."""
+"""Read points from a table or an array: places, times and counts of measurements."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,8 +21,8 @@ WIDEST = 360.0
 class Points:
     """Place, time and counts of measurements, each (n,).
 
-    `x` and `y` are as given; `time` is in quarters, and `time_kind` says what it was (see `Times`).
-    None in `tests`, `devices` and `exposure` means 1 everywhere.
+    `x` and `y` are as given; `time` is in quarters, and `time_kind` is its original kind (see
+    `Times`). If `tests`, `devices` or `exposure` is None, it is 1 everywhere.
     """
 
     x: Floats
@@ -46,7 +46,7 @@ class Points:
 
 @dataclass(frozen=True)
 class PointColumns:
-    """Names of the columns of a table, and the order of an array's columns; None: absent."""
+    """Names of a table's columns, in the order of an array's columns; None if not used."""
 
     x: str
     y: str
@@ -60,10 +60,10 @@ class PointColumns:
     def read(self, X: Any, *, counts: bool = True) -> Points:
         """Return the points of a table or an array.
 
-        A table needs its columns x, y and time. Without the columns of counts, or with `counts`
-        False, counts are 1. A GeoDataFrame of points may omit x and y. An array has the columns x,
-        y and then time, tests, devices. RequestError where a column is missing or has no unit;
-        DataError where a value is missing or out of range.
+        A table needs the columns x, y and time, if they are named. If the columns of counts are
+        missing, or `counts` is False, counts are 1. A GeoDataFrame of points may omit x and y. An
+        array has the columns x, y and then time, tests, devices. Raises RequestError if a column is
+        missing or its unit is not given, DataError if a value is missing or out of range.
         """
         check_unit(self.time_unit)
         if isinstance(X, pd.DataFrame):
@@ -146,7 +146,7 @@ class PointColumns:
         names = ("x", "y", "time", "tests", "devices")
         if not 2 <= array.shape[1] <= len(names):
             raise DataError(
-                f"expected the columns {', '.join(names)}(the last three are optional), found "
+                f"expected the columns {', '.join(names)} (the last three are optional), found "
                 f"{array.shape[1]} feature(s) (shape={array.shape}) while a minimum of "
                 "2 is required."
             )
@@ -171,10 +171,10 @@ class PointColumns:
                 "the columns with x=, y=, time=, tests=."
             )
         if isinstance(table[name], pd.DataFrame):
-            raise RequestError(f"expected one column {name!r}, found several of that name.")
+            raise RequestError(f"expected one column {name!r}, found several with this name.")
 
     def checked(self, points: Points) -> Points:
-        """Return points; DataError where coordinates or counts are out of range."""
+        """Return points; DataError if coordinates or counts are out of range."""
         if is_geographic(self.crs) and (
             np.abs(points.y).max() > NORTHMOST or np.abs(points.x).max() > WIDEST
         ):
@@ -196,7 +196,8 @@ class PointColumns:
 def is_geographic(crs: Any) -> bool:
     """Return whether coordinates are longitude and latitude in degrees.
 
-    RequestError for an unknown coordinate reference system, or degrees not from Greenwich.
+    Raises RequestError if the coordinate reference system is unknown, or its degrees do not count
+    from Greenwich.
     """
     if crs is None:
         return False

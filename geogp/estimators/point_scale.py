@@ -1,4 +1,4 @@
-"""The scale of points: inputs of models in [-1, 1], and their lengths in km and quarters."""
+"""The scale of points: inputs of models in [-1, 1], and the units of inputs in km and quarters."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +15,9 @@ Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
 SPACING_KM = 0.6
-"""Assumed mean spacing of places in plain units: the spacing of tiles of zoom 16.
+"""Assumed mean distance of neighbouring places in plain units: that of tiles of zoom 16.
 
-The field model's ranges start at five times this.
+The ranges of the field model start at five times this distance.
 """
 
 
@@ -30,18 +30,19 @@ class PointScale:
     Attributes
     ----------
     bounds
-        West, south, east, north of the box that is mapped to [-1, 1]².
+        West, south, east and north of the box that is mapped to [-1, 1]².
     km
         Kilometres of one unit of the coordinates; None for degrees, whose length follows from the
         middle latitude of the box.
     times
-        First and last time in quarters, which become -1 and 1; None without time.
+        First and last time in quarters, mapped to -1 and 1; None if time is not used.
     exposure
-        Exposure with logarithm 0, also of points without one; None for models without counts.
+        Exposure whose input is 0, and which points without an exposure get; None if the model is
+        not of counts.
     names
         Names of the first three inputs.
     time_kind
-        ``quarter``, ``date`` or ``number``; None: any kind.
+        ``quarter``, ``date`` or ``number``; None for any kind.
     """
 
     bounds: Bounds
@@ -62,7 +63,7 @@ class PointScale:
     ) -> "PointScale":
         """Return the scale of training points.
 
-        Longitudes run on around their widest gap, so points may lie on both sides of 180 degrees.
+        Longitudes are cut at their widest gap, so points may lie on both sides of 180 degrees.
         """
         degrees = is_geographic(crs)
         x = _around_gap(points.x) if degrees else points.x
@@ -85,12 +86,12 @@ class PointScale:
 
     @property
     def offsets(self) -> tuple[str, ...]:
-        """Names of the inputs that the basis does not see."""
+        """Names of the inputs that the basis does not use."""
         return () if self.exposure is None else (OFFSET,)
 
     @property
     def half_size_km(self) -> tuple[float, float]:
-        """Kilometres of one unit of the first two inputs; degrees: at the middle latitude."""
+        """Kilometres of one unit of the first two inputs, for degrees at the middle latitude."""
         west, south, east, north = self.bounds
         if self.km is not None:
             return (east - west) / 2 * self.km, (north - south) / 2 * self.km
@@ -100,7 +101,7 @@ class PointScale:
 
     @property
     def units(self) -> tuple[float, ...]:
-        """Kilometres (then quarters) of one unit of each input."""
+        """Length of one unit of each input: kilometres for places, quarters for time."""
         time = () if self.times is None else ((self.times[1] - self.times[0]) / 2,)
         return (*self.half_size_km, *time, *(1.0 for _ in self.offsets))
 
@@ -110,7 +111,7 @@ class PointScale:
         return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
 
     def inputs(self, points: Points) -> Floats:
-        """Return inputs, float64 (n, d); RequestError where the points lack the time."""
+        """Return inputs, float64 (n, d); RequestError if the points lack times."""
         west, south, east, north = self.bounds
         x = points.x if self.km is not None else self.unwrap(points.x)
         across = (2 * x - west - east) / (east - west)
@@ -119,8 +120,8 @@ class PointScale:
         if self.times is not None:
             if points.time is None:
                 raise RequestError(
-                    f"expected times in the column {self.names[2]}: the model was fitted to rows "
-                    f"at several times."
+                    f"expected times in the column {self.names[2]}, because the model was fitted "
+                    f"to rows at several times."
                 )
             first, last = self.times
             parts.append((2.0 * self._when(points) - first - last) / (last - first))
@@ -130,7 +131,7 @@ class PointScale:
         return np.column_stack(parts)
 
     def _when(self, points: Points) -> Floats:
-        """Return times of the kind of the fit, (n,)."""
+        """Return times of the same kind as at the fit, (n,)."""
         assert points.time is not None
         kinds = self.time_kind, points.time_kind
         if None in kinds or kinds[0] == kinds[1]:
@@ -140,11 +141,11 @@ class PointScale:
                 f"expected times that are {kinds[0]}s, as the model was fitted to, found "
                 f"{kinds[1]}s in {self.names[2]}."
             )
-        # All of a quarter is one time for a model of quarters.
+        # For a model of quarters, all dates of a quarter are the same time.
         return np.floor(points.time) if kinds[0] == "quarter" else points.time
 
     def described(self) -> dict[str, Any]:
-        """Return the entry of a saved model."""
+        """Return the scale's entry in the file of a saved model."""
         area = {} if self.exposure is None else {"area_km2": self.exposure}
         km = {} if self.km is None else {"km": self.km}
         kind = {} if self.time_kind is None else {"time_kind": self.time_kind}
@@ -162,7 +163,7 @@ def _box(x: Floats, y: Floats) -> Bounds:
 
 
 def _spacing(points: Points) -> float:
-    """Return the mean spacing of distinct places: the root of the area per place."""
+    """Return the mean distance of neighbouring places: the root of the area per place."""
     places = len(np.unique(np.column_stack([points.x, points.y]), axis=0))
     west, south, east, north = _box(points.x, points.y)
     return float(np.sqrt((east - west) * (north - south) / places))

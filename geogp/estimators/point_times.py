@@ -1,4 +1,4 @@
-"""Times of points in quarters since the year 0: numbers with a unit, dates, periods."""
+"""Times of points in quarters since the year 0, from numbers with a unit, dates or periods."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,14 +29,14 @@ QUARTERS_PER = {
 
 
 def check_unit(unit: str | None) -> None:
-    """Refuse a unit of time that is not one of `QUARTERS_PER`."""
+    """Raise RequestError if a unit of time is not one of `QUARTERS_PER`."""
     if unit is not None:
         one_of("time_unit", unit, QUARTERS_PER)
 
 
 @dataclass(frozen=True)
 class Times:
-    """Times in quarters since the year 0 (numbers: since their zero), (n,), and their kind.
+    """Times in quarters since the year 0 (for numbers since their own 0), (n,), and their kind.
 
     The kind is ``quarter`` for calendar quarters, ``date`` for dates and other periods, or
     ``number``.
@@ -49,11 +49,11 @@ class Times:
 def times_of(values: Any, unit: str | None, what: str) -> Times:
     """Return times in quarters with their kind.
 
-    Dates become year * 4 plus the passed share of the year's quarters, in UTC; a calendar quarter
-    is its whole number, so that ``2023Q4`` and all tiles of that quarter agree. Numbers keep their
-    zero. `values` are dates (``datetime64``, with a time zone or in UTC), periods, or numbers in
-    `unit`; `what` names them in messages. RequestError for numbers without a unit; DataError for
-    text or a missing time.
+    A date in UTC becomes year * 4 plus the number of quarters of the year passed by then. A
+    calendar quarter is a whole number, so ``2023Q4`` and all tiles of that quarter have the same
+    time. The zero of numbers does not change. `values` are dates (``datetime64``, with a time zone
+    or in UTC), periods, or numbers in `unit`; `what` names them in messages. Raises RequestError if
+    numbers have no unit, DataError for text or a missing time.
     """
     series = pd.Series(values).reset_index(drop=True)
     if isinstance(series.dtype, pd.CategoricalDtype):
@@ -65,7 +65,7 @@ def times_of(values: Any, unit: str | None, what: str) -> Times:
             f"expected a time in every row of {what}, found none in {int(series.isna().sum())}; "
             "drop those rows."
         )
-    if series.dtype == "period[Q-DEC]":  # fiscal quarters are other months
+    if series.dtype == "period[Q-DEC]":  # fiscal quarters have other months
         periods = pd.PeriodIndex(series)
         quarters = np.asarray(periods.year * 4 + periods.quarter - 1, np.float64)
         return Times(quarters, "quarter")
@@ -90,14 +90,14 @@ def times_of(values: Any, unit: str | None, what: str) -> Times:
         )
     found = series.to_numpy(np.float64)
     if not np.isfinite(found).all():
-        raise DataError(f"expected finite times in {what}, found infinite ones.")
+        raise DataError(f"expected finite times in {what}, found infinite times.")
     return Times(found * QUARTERS_PER[unit], "number")
 
 
 def time_at(time: Any, unit: str | None) -> Times:
     """Return one time: a date, a period, text such as ``2023Q4`` or ``2023-11``, or a number.
 
-    RequestError where it cannot be read.
+    Raises RequestError if the time cannot be read.
     """
     if isinstance(time, str):
         try:

@@ -1,4 +1,4 @@
-"""The base of all estimators: fit, predict, score, joint laws, grids, and files."""
+"""The base of all estimators: fit, predict, score, joint distributions, grids, and files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,22 +39,22 @@ Mask = NDArray[np.bool_]
 
 
 class SpatialGP(SpatialParameters):
-    """A Gaussian process over points in space and, where they have times, in time.
+    """A Gaussian process over points in space and, if they have times, in time.
 
-    Subclasses name the models they fit. Learned attributes end with an underscore.
+    Subclasses name the models that they fit. Learned attributes end with an underscore.
 
     Attributes
     ----------
     network_
         The fitted model, a PyTorch module.
     scale_
-        The map from points to its inputs.
+        The map from points to inputs of the model.
     history_
         Losses, validation scores and the best epoch of the fit.
     validation_
-        Training rows that chose the epoch, bool (n,).
+        Which of the rows of the fit were for validation, bool (n,).
     n_features_in_, feature_names_in_
-        Number of columns of the training table or array; names of a table's columns.
+        Number of columns of the training table or array; names of the columns if it was a table.
     """
 
     network_: LowRankGP
@@ -71,7 +71,7 @@ class SpatialGP(SpatialParameters):
         ----------
         X
             A table (pandas or geopandas) with the columns that the estimator names, or an array
-            with the columns x, y and then time, tests, devices. A table may have other columns.
+            with the columns x, y and then time, tests, devices. A table may have more columns.
         y
             Measurements, (n,), in any unit.
 
@@ -91,8 +91,8 @@ class SpatialGP(SpatialParameters):
         Warns
         -----
         UserWarning
-            A column has one value only, or there are fewer rows than weights, or so few that folds
-            give the width of intervals.
+            A column has only one value; there are fewer rows than weights; or there are so few rows
+            that the width of intervals comes from folds.
         """
         return self.fit_watched(X, y)
 
@@ -105,9 +105,9 @@ class SpatialGP(SpatialParameters):
         warn: Tell = warn_caller,
         **watch: Any,
     ) -> Self:
-        """Fit, with a given scale of the inputs, and with the hooks of `FitPlan.fit`.
+        """Fit with a given scale of the inputs, and with the hooks of `FitPlan.fit`.
 
-        `warn` gets the warnings, instead of Python's warnings.
+        `warn` is called with each warning.
         """
         self.check()
         points = self.columns().read(X)
@@ -145,9 +145,9 @@ class SpatialGP(SpatialParameters):
         Parameters
         ----------
         X
-            As for `fit`. The tests of each row set the noise; without that column it is one test.
+            As for `fit`. The noise depends on the number of tests of each row, 1 if not given.
         level
-            Predict the level without the noise of measurements.
+            Predict the level, without the noise of measurements.
 
         Raises
         ------
@@ -169,7 +169,7 @@ class SpatialGP(SpatialParameters):
         Raises
         ------
         RequestError, DataError
-            As in `predict_distribution`; or lengths differ.
+            As in `predict_distribution`. DataError also if lengths differ.
         """
         found = self.predict_distribution(X)
         return -float(found.log_score(target_of(y, len(found))).mean())
@@ -182,19 +182,19 @@ class SpatialGP(SpatialParameters):
         columns: int = 0,
         rows: tuple[Any, ArrayLike] | None = None,
     ) -> JointLevel:
-        """Return the joint law of the level at points of one time.
+        """Return the joint distribution of the level at points of one time.
 
         Parameters
         ----------
         points
-            As for `predict_distribution`, each place once.
+            As for `predict_distribution`, but each place only once.
         seed
-            Fixes the order in which places are conditioned on each other.
+            Seed for the order in which places are conditioned on each other.
         columns
-            Number of sums or paths asked for together, for the memory check.
+            Number of sums or paths to compute together, for the memory check.
         rows
             Points and measurements of the fit, without its validation rows. Needed after
-            `load_model` where the model does not hold them.
+            `load_model` if the model does not contain these rows.
 
         Returns
         -------
@@ -204,9 +204,10 @@ class SpatialGP(SpatialParameters):
         Raises
         ------
         RequestError
-            The model has no level, its rows are needed and not given, or memory is short.
+            The model has no level, `rows` is needed but not given, or there is not enough memory.
         DataError
-            The points are at several times, two are at one place, or the rows are not of the fit.
+            The points are at several times, two are at one place, or `rows` are not those of the
+            fit.
         """
         network, inputs = self._fitted(), self.inputs(points)
         kept = getattr(self, "_train", None)
@@ -223,7 +224,7 @@ class SpatialGP(SpatialParameters):
         return joint_level(network, train, inputs, seed=seed, columns=columns)
 
     def inputs(self, X: Any) -> Floats:
-        """Return points as inputs of the network, (n, d), in [-1, 1] within its box.
+        """Return points as inputs of the network, (n, d), in [-1, 1] within the training box.
 
         Raises
         ------
@@ -234,11 +235,11 @@ class SpatialGP(SpatialParameters):
         return self.scale_.inputs(self._read(X))
 
     def features(self, X: Any) -> Floats:
-        """Return phi(x), (n, r), in the unit of y: `kernel` is the product of two of them."""
+        """Return phi(x), (n, r), in the unit of y; `kernel` is the product phi(x) phi(x2)'."""
         return self._fitted().features(self.inputs(X))
 
     def kernel(self, X: Any, X2: Any) -> Floats:
-        """Return the prior covariance of the smooth function between points, (n, n2), in unit²."""
+        """Return the smooth function's prior covariance between points, (n, n2), in unit of y²."""
         return self._fitted().kernel(self.inputs(X), self.inputs(X2))
 
     def grid(
@@ -259,29 +260,31 @@ class SpatialGP(SpatialParameters):
             A region of `read_region`, for its tiles; or west, south, east, north in the estimator's
             coordinates.
         time
-            ``2023Q4``, a date, a period, or a number in `time_unit`. Needed where the model learned
-            times.
+            ``2023Q4``, a date, a period, or a number in `time_unit`. Needed if the model was
+            fitted to rows at several times.
         tests
-            Tests behind each predicted measurement.
+            Number of tests that each predicted measurement averages.
         zoom
-            Zoom of the tiles of a region: 14 are about 2.4 km, 16 about 600 m at the equator.
+            Zoom of the tiles of a region: tiles of zoom 14 are about 2.4 km wide at the equator,
+            tiles of zoom 16 about 600 m.
         resolution
-            Side of the cells of a box, in the unit of its coordinates; None takes a hundredth of
-            its longer side.
+            Side of the cells of a box, in the unit of its coordinates. Defaults to a hundredth of
+            the box's longer side.
         level
-            Predict the level without the noise of measurements.
+            Predict the level, without the noise of measurements.
 
         Returns
         -------
         xarray.Dataset
             Dimensions y and x, with ``median``, ``mean``, ``lower_95``, ``upper_95``, ``sd`` and
             ``function_sd`` in the unit of y, NaN outside the region. The raster of a region is in
-            EPSG:3857, of a box in the estimator's coordinates; ``.rio.to_raster`` writes it.
+            EPSG:3857, that of a box in the estimator's coordinates; ``.rio.to_raster`` writes it to
+            a file.
 
         Raises
         ------
         RequestError
-            The estimator is not fitted, there is no time, or the box is invalid.
+            The estimator is not fitted, a time is needed but not given, or the box is invalid.
         """
         self._fitted()
         when: Times | None = None
@@ -307,7 +310,7 @@ class SpatialGP(SpatialParameters):
             return box_grid(box, predict(x, y), self.crs)
         if self.crs is None:
             raise RequestError(
-                "expected a box in plain units, because crs is None; found a region."
+                "expected a box in plain units, because crs is None, found a region."
             )
         whole_number("zoom", zoom, 1, ZOOM)
         found = region.about_tiles(zoom, MAX_CELLS)
@@ -320,7 +323,7 @@ class SpatialGP(SpatialParameters):
         return tile_grid(tiles, predict(*from_degrees(self.crs, *tiles.centres)))
 
     def save(self, path: Path | str, *, notes: dict[str, str] | None = None) -> None:
-        """Write the fitted estimator to a file of safetensors; see `geogp.load_model`.
+        """Write the fitted estimator to a safetensors file, to be read by `geogp.load_model`.
 
         Parameters
         ----------
@@ -332,7 +335,7 @@ class SpatialGP(SpatialParameters):
         Raises
         ------
         RequestError
-            It is not fitted, or its crs cannot be written as text.
+            The estimator is not fitted, or its crs cannot be written as text.
         OutputError
             The file cannot be written.
         """
@@ -344,7 +347,7 @@ class SpatialGP(SpatialParameters):
         }
         params["crs"] = crs_text(self.crs)
         if not isinstance(self.validation, str):
-            params["validation"] = VALIDATIONS[0]  # a mask is of rows that the file does not hold
+            params["validation"] = VALIDATIONS[0]  # the file has no rows for a mask
         context = {
             **(notes or {}),
             "estimator": self.kind().__name__,

@@ -1,4 +1,4 @@
-"""Fitted estimators in files."""
+"""Read fitted estimators from files."""
 
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,19 @@ ESTIMATORS: dict[str, type[SpatialGP]] = {
 
 
 def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
-    """Return the fitted estimator of a file: of `save`, or ``model.safetensors`` of a run.
+    """Return the fitted estimator in a file of `save`, or in ``model.safetensors`` of a run.
 
     Parameters
     ----------
     path
-        The file. Its hash is checked; nothing in it is ever executed.
+        The file. Its hash is checked; no code in it is executed.
     device
         ``auto``, ``cpu`` or ``cuda``.
 
     Raises
     ------
     DataError
-        The file is damaged, was changed, or is of another version.
+        The file is damaged or was changed, or another version of geogp wrote it.
     RequestError
         There is no such device.
     """
@@ -40,7 +40,7 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
 
 
 def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialGP, dict[str, Any]]:
-    """Return the estimator of a file, and the file's entries; see `load_model`."""
+    """Return the estimator in a file, and the file's entries; see `load_model`."""
     network, context = storage.load_model(path)
     try:
         estimator = _estimator(network.name, context)
@@ -61,9 +61,9 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
 
 
 def make_estimator(model: str, **parameters: Any) -> SpatialGP:
-    """Return the estimator of a model with the parameters that it takes; others are ignored.
+    """Return the estimator of a model, with those of the parameters that it takes.
 
-    RequestError for an unknown model.
+    Other parameters are ignored. Raises RequestError if the model is unknown.
     """
     family = find_model(model).family
     kind = next(one for one in ESTIMATORS.values() if family in one.families)

@@ -1,4 +1,4 @@
-"""Test predictions read back, checked and scored, each row once."""
+"""Check stored test predictions and score each row once."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ TABLE_LEVELS = (50, 80, 90, 95)
 """Levels, in percent, of the coverages in the tables."""
 
 TOLERANCE = 1e-6
-"""Largest difference between a figure on file and the same figure worked out again."""
+"""Largest difference allowed between a stored figure and the same figure computed again."""
 
 COLUMNS = (
     "split",
@@ -41,7 +41,7 @@ COLUMNS = (
 """Columns of test_predictions.parquet that a report needs."""
 
 OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS, **dict.fromkeys(REPAIR_COLUMNS, math.nan)}
-"""Columns that may be absent, and their values then: no tile process, a normal law, no repair."""
+"""Columns that may be absent, and their values then: no tile process, normal shape, no repair."""
 
 DISPERSION = "dispersion"
 """Column that only predictions of counts have."""
@@ -53,19 +53,19 @@ NUMBERS = ({*COLUMNS} - {"split", "quadkey", "quarter", "stratum"}) | {
 """Columns that hold numbers."""
 
 FOLD = "fold"
-"""Column with the fold that predicted a row; absent where there is one fit."""
+"""Column with the number of the fold that predicted a row; absent if there is only one fit."""
 
 Floats = NDArray[np.float64]
 
 
 def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Score the rows of one split; the fit of a fold predicts the rows of the fold.
+    """Score the rows of one split, each fold with the predictions of its own fit.
 
-    Returns one row each, in order: the columns of `row_scores` at `TABLE_LEVELS`; ``pit``;
-    ``median`` of the prediction; ``mass_95`` and so on, the probability of each interval with its
-    bounds; and ``fold``. A measurement that is not finite, a fold that is no number, or bounds that
-    do not follow from their prediction are a DataError; a mean or a variance out of range is a
-    NumericalError.
+    Returns one row for each row of `rows`, in order: the columns of `row_scores` at `TABLE_LEVELS`;
+    ``pit``; ``median`` of the prediction; ``mass_95`` and so on, the probability of each interval,
+    bounds included; and ``fold``. Raises DataError if a measurement is not finite, a fold is not a
+    number, or bounds do not follow from their prediction; NumericalError if a mean or a variance is
+    out of range.
     """
     fold = folds_of(rows)
     parts = []
@@ -83,9 +83,9 @@ def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
-    """Return the fold of each row, (n,); 0 without the column.
+    """Return the fold of each row, (n,); 0 if there is no column `fold`.
 
-    A fold that is none of 0 to `MAX_FOLDS` - 1 is a DataError.
+    Raises DataError if a fold is not a whole number from 0 to `MAX_FOLDS` - 1.
     """
     if FOLD not in rows:
         return np.zeros(len(rows), np.int64)
@@ -101,8 +101,9 @@ def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
 def prediction_of(rows: pd.DataFrame) -> Prediction:
     """Return the predictive distributions of rows of test_predictions.parquet.
 
-    With a column `dispersion` they are laws of counts. A mean or a variance that is missing or out
-    of range is a NumericalError; a shape parameter out of range is a RequestError.
+    If there is a column `dispersion`, they are distributions of counts. Raises NumericalError if a
+    mean or a variance is missing or out of range, RequestError if a shape parameter is out of
+    range.
     """
     names = ("mean", "function_variance", "noise_variance")
     mean, function, noise = (rows[name].to_numpy(np.float64) for name in names)
@@ -128,7 +129,7 @@ def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:
 
 
 def check_columns(predictions: pd.DataFrame) -> None:
-    """Refuse a table without rows, or without a column or its numbers (DataError)."""
+    """Raise DataError if the table has no rows, or a column is missing or does not hold numbers."""
     missing = [name for name in COLUMNS if name not in predictions.columns]
     if missing:
         raise DataError(
@@ -147,9 +148,9 @@ def check_columns(predictions: pd.DataFrame) -> None:
 
 
 def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
-    """Refuse stored bounds that do not follow from their prediction.
+    """Raise DataError if stored bounds do not follow from their prediction.
 
-    The DataError says how many rows differ, and by how much.
+    The message gives the number of rows that differ.
     """
     lower, upper = prediction.interval(0.95)
     off = np.maximum(
@@ -166,9 +167,10 @@ def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
 
 
 def check_scores(name: str, found: dict[str, Scores], on_file: Mapping[str, Scores]) -> None:
-    """Refuse figures of run.json that do not follow from the predictions.
+    """Raise DataError if figures of run.json do not follow from the predictions.
 
-    The DataError names the first figure that differs by more than 1e-6, and counts them.
+    The message names the first figure that differs by more than 1e-6, and gives the number of such
+    figures.
     """
     wrong: list[str] = []
     for group, scores in found.items():

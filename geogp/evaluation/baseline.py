@@ -11,15 +11,15 @@ from geogp.errors import DataError
 Floats = NDArray[np.float64]
 
 _MIN_SD = 1e-9
-"""Standard deviations up to this are rounding error of equal values."""
+"""Standard deviations up to this value are taken as rounding error of equal values."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Predictions of the baseline: function variance 0, all variance is noise.
+    """Predictions of the baseline: the function variance is 0, all variance is noise.
 
-    `quarters_pooled` lists the predicted quarters that took the mean and variance of all training
-    rows; `rows_pooled` counts the predicted rows in these quarters.
+    `quarters_pooled` lists the predicted quarters whose predictions use the mean and variance of
+    all training rows; `rows_pooled` counts the predicted rows in these quarters.
     """
 
     prediction: Prediction
@@ -33,13 +33,13 @@ def quarter_baseline(
     test_quarter: ArrayLike,
     law: type[Prediction] = Prediction,
 ) -> Baseline:
-    """Predict each row by a law with mean and variance of the training rows of its quarter.
+    """Predict each row with the mean and variance of the training rows of its quarter.
 
     The variance is s² = Σ (y - mean)² / (n - 1). A quarter with fewer than 2 training rows, or
     whose training rows are all equal, takes mean and variance of all training rows. Quarters are
-    indices, (n,) for training and (m,) for prediction; `law` makes the law by its `of_moments`.
-    Different shapes, a target that is not finite, or fewer than two different training values are a
-    DataError.
+    indices, (n,) for training and (m,) for prediction; `law.of_moments` makes the distribution.
+    Raises DataError if shapes differ, a target is not finite, or there are fewer than two different
+    training values.
     """
     quarter = np.asarray(train_quarter, np.int64)
     y = np.asarray(train_y, np.float64)

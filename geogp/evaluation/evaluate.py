@@ -15,7 +15,7 @@ from geogp.geodata.places.stratum_column import ALL
 
 
 def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.DataFrame:
-    """Score a prediction at what was measured.
+    """Score a prediction against measurements.
 
     Parameters
     ----------
@@ -24,20 +24,21 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
     y
         Measurements, (n,).
     groups
-        A group for each row, such as a stratum or a county, (n,); None for all rows together.
+        A group for each row, such as a stratum or a county, (n,). By default no groups are scored.
 
     Returns
     -------
     DataFrame
         A row ``all``, then one for each group in order. Columns: ``n``; ``mae`` and ``rmse`` of the
         predictive mean; ``nll``, the mean negative log density, and ``crps``, for which lower is
-        better; ``coverage_50``, ``coverage_80`` and ``coverage_95``, the shares inside central
-        intervals; ``width_95``. All in the unit of y. See `Scores`.
+        better; ``coverage_50``, ``coverage_80`` and ``coverage_95``, the shares of rows inside
+        central intervals; ``width_95``, the mean width of the 95 % intervals. Errors, crps and
+        widths have the unit of y. See `Scores`.
 
     Raises
     ------
     RequestError
-        The prediction is no distribution.
+        The prediction is not a distribution.
     DataError
         Lengths differ, a measurement is not finite, or a group is called ``all``.
     """

@@ -1,4 +1,4 @@
-"""Scores of predictive distributions against what was measured, overall and by stratum."""
+"""Scores of predictive distributions against measurements, overall and by stratum."""
 
 import math
 from collections.abc import Sequence
@@ -33,10 +33,10 @@ def row_scores(
 ) -> pd.DataFrame:
     """Score each row of a prediction of length n at the measurements `y`, shape (n,).
 
-    Columns: ``error``, y - mean; ``absolute``, the absolute error, for counts of the predictive
-    median; ``nll``, ``crps`` and ``width`` as in `Scores`; and, as ``coverage_95``, whether y lies
-    in the central interval of each level (in percent), bounds included. A `y` of another shape or
-    not finite is a DataError.
+    Columns: ``error``, y - mean; ``absolute``, the absolute error of the predictive mean, for
+    counts of the predictive median; ``nll``, ``crps`` and ``width`` as in `Scores`; and for each
+    level (in percent) a column such as ``coverage_95``: whether y lies in the central interval,
+    bounds included. Raises DataError if `y` has another shape or is not finite.
     """
     y = _checked(prediction, y)
     return pd.DataFrame(
@@ -75,7 +75,7 @@ def mean_scores(rows: pd.DataFrame) -> Scores:
 def score(prediction: Prediction, y: ArrayLike) -> Scores:
     """Score a prediction of length n at the measurements `y`, shape (n,).
 
-    A `y` of another shape or not finite is a DataError.
+    Raises DataError if `y` has another shape or is not finite.
     """
     return mean_scores(row_scores(prediction, y)) if len(_checked(prediction, y)) else no_scores()
 
@@ -84,8 +84,8 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
     """Score all rows, and the rows of each stratum; ``unknown`` rows count under ``all`` only.
 
     The prediction, `y` and `stratum` have length n; see `rows_by_group`. The result always has
-    ``all`` and both strata; `asdict` makes each ready for JSON. Different shapes, a measurement
-    that is not finite, or another stratum are a DataError.
+    ``all`` and both strata; `asdict` makes each ready for JSON. Raises DataError if shapes differ,
+    a measurement is not finite, or a stratum is not known.
     """
     rows = rows_by_group(stratum, len(_checked(prediction, y)))
     if not len(prediction):
@@ -97,8 +97,9 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
 def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
     """Return which of n rows belong to ``all`` and to each stratum, each of shape (n,).
 
-    The strata come from the column (see `stratum_column.py`), or are urban and rural. Another
-    number of rows, or a name that is neither a stratum nor ``unknown``, is a DataError.
+    The strata come from the column (see `stratum_column.py`), or are urban and rural. Raises
+    DataError if `stratum` does not have n rows, or holds a name that is neither a stratum nor
+    ``unknown``.
     """
     names = np.asarray(stratum, dtype=np.str_)
     if names.shape != (n,):
@@ -141,8 +142,9 @@ def widths(prediction: Prediction, level: float = 0.95) -> Floats:
 def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
     """Count probability integral transforms, shape (n,), in equal bins of [0, 1], shape (bins,).
 
-    Where the predictions are right, the counts are level (Dawid 1984). A hump in the middle means
-    that intervals are too wide, high ends that they are too narrow, a slope a bias.
+    If the predictions are right, all counts are about equal (Dawid 1984). High counts in the middle
+    mean that intervals are too wide, high counts at the ends that they are too narrow; counts that
+    rise or fall throughout mean a bias.
     """
     place = pit * bins
     # The last bin includes 1, which the transform reaches by rounding.
@@ -153,10 +155,10 @@ def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
     """Return the exact interval of a share (Clopper and Pearson 1934).
 
     With a = 1 - level: from the a/2 quantile of Beta(hits, n - hits + 1) to the 1 - a/2 quantile of
-    Beta(hits + 1, n - hits); 0 where hits is 0, and 1 where hits is n. It takes rows to be
-    independent. Rows of one tile and rows of neighbours are not independent, so the true
-    uncertainty is larger. hits outside 0 to n, n below 1, or a level outside (0, 1) is a
-    RequestError.
+    Beta(hits + 1, n - hits); the lower bound is 0 if hits is 0, and the upper bound is 1 if hits is
+    n. It assumes independent rows. Rows of one tile and rows of neighbours are not independent, so
+    the true uncertainty is larger. Raises RequestError if hits is outside 0 to n, n is below 1, or
+    the level is outside (0, 1).
 
     Examples
     --------
@@ -177,7 +179,7 @@ def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
 def difference_from_baseline(scores: Scores, baseline: Scores) -> dict[str, float | None]:
     """Return model minus baseline for every figure but n; None where either is missing.
 
-    Below 0 is better for mae, rmse, nll and crps. Different numbers of rows are a DataError.
+    Below 0 is better for mae, rmse, nll and crps. Raises DataError if the numbers of rows differ.
     """
     if scores.n != baseline.n:
         raise DataError(

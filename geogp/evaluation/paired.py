@@ -1,13 +1,13 @@
 """Mean differences between two predictions of the same rows, and their standard errors.
 
-Rows close together have similar errors, so the bootstrap draws blocks, not rows. With s_b the sum
-of the differences of block b and n_b its rows, the mean difference is the ratio d = sum s_b / sum
-n_b. Each bootstrap sample draws with replacement as many blocks as there are, and has its own
-ratio. The standard error s of d is the standard deviation of these ratios (Davison and Hinkley
+Rows close together have similar errors, so the bootstrap draws blocks, not rows. Let s_b be the sum
+of the differences of block b and n_b its number of rows. The mean difference is the ratio d = sum
+s_b / sum n_b. Each bootstrap sample draws with replacement as many blocks as there are, and has its
+own ratio. The standard error s of d is the standard deviation of these ratios (Davison and Hinkley
 1997, sections 2.4 and 3.8) times sqrt(B / (B - 1)), the factor by which it is too small for B
 blocks of equal size. The interval is d - t s to d + t s with t the 97.5 % quantile of Student's t
 with B - 1 degrees of freedom. A few large blocks among many small ones hold less information than
-their number, so B is the effective number, (sum n_b)^2 / sum n_b^2 (Kish 1965).
+the number of blocks suggests, so B is the effective number, (sum n_b)^2 / sum n_b^2 (Kish 1965).
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 DRAWS = 1000
-"""Bootstrap samples."""
+"""Number of bootstrap samples."""
 
 FEW_BLOCKS = 5
 """With fewer effective blocks no standard error is given: the correlation in blocks is unknown."""
 
 SHARE = 0.05
-"""Probability of any mark of a family by chance alone."""
+"""Probability that chance alone marks any estimate of a family."""
 
 _TWO_SIDED = 1.96
 
@@ -39,9 +39,9 @@ class Estimate:
     """A mean paired difference.
 
     `value` is the mean, None where a difference is not finite. `error` is its standard error, None
-    without a value or with too few blocks; `lower` and `upper` are its own 95 % interval, or None.
-    `p` is the two-sided p-value of no difference. `marked` tells whether the difference is beyond
-    chance within its family; see `mark`.
+    without a value or with too few blocks; `lower` and `upper` are the 95 % interval of this
+    estimate alone, or None. `p` is the two-sided p-value for no difference. `marked` tells whether
+    the difference is larger than chance explains in a family of estimates; see `mark`.
     """
 
     value: float | None
@@ -55,10 +55,10 @@ class Estimate:
 def paired_estimates(
     differences: Floats, blocks: Numbers, *, draws: int = DRAWS, seed: int = 0
 ) -> list[Estimate]:
-    """Estimate k mean differences from differences by row (n, k); none of them is marked.
+    """Estimate k mean differences from the differences of n rows, (n, k); none of them is marked.
 
-    `blocks` (n,) holds the block of each row. All k share the bootstrap samples. No row, or another
-    number of blocks than rows, is a DataError.
+    `blocks` (n,) holds the block of each row. All k share the bootstrap samples. Raises DataError
+    if there are no rows, or `blocks` has another length.
     """
     if len(differences) == 0 or blocks.shape != differences.shape[:1]:
         raise DataError(
@@ -80,11 +80,12 @@ def paired_estimates(
 
 
 def mark(family: Sequence[Estimate], share: float = SHARE) -> list[Estimate]:
-    """Return a family of estimates, with a mark on each that is beyond chance.
+    """Return a family of estimates, and mark each that is larger than chance explains.
 
-    Holm's (1979) procedure: with p_(1) <= ... <= p_(m), all up to the last i are marked for which
-    p_(j) <= share / (m - j + 1) holds for every j <= i. Under any dependence, the probability of
-    any mark where there is no difference is at most `share`. Estimates without p do not count.
+    Holm's (1979) procedure: let p_(1) <= ... <= p_(m), and i the largest number for which p_(j) <=
+    share / (m - j + 1) holds for every j <= i. Then the estimates 1 to i are marked. The
+    probability that any estimate without a true difference is marked is at most `share`, however
+    the estimates depend on each other. Estimates without p do not count.
     """
     members = [place for place, one in enumerate(family) if one.p is not None]
     found = list(family)
@@ -99,7 +100,7 @@ def mark(family: Sequence[Estimate], share: float = SHARE) -> list[Estimate]:
 def effective_blocks(sizes: Floats) -> Floats:
     """Return Kish's effective number of blocks, (sum n_b)² / sum n_b², over the first axis.
 
-    `sizes` are the rows of each block, (blocks, ...), at least one in all.
+    `sizes` (blocks, ...) are the numbers of rows of each block; their sum is 1 or more.
     """
     found: Floats = np.square(sizes.sum(0)) / np.square(sizes).sum(0)
     return found
@@ -113,9 +114,9 @@ def widening(blocks: ArrayLike) -> Floats:
 
 
 def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
-    """Return what replaces a normal quantile where the deviation comes from B > 1 effective blocks.
+    """Widen a normal quantile for a standard deviation estimated from B > 1 effective blocks.
 
-    It is the quantile of Student's t with B - 1 degrees of freedom at the same probability, times
+    Returns the quantile of Student's t with B - 1 degrees of freedom at the same probability, times
     sqrt(B / (B - 1)).
     """
     freedom = np.asarray(blocks, np.float64) - 1
@@ -129,11 +130,11 @@ def simultaneous(
 ) -> tuple[float, Floats]:
     """Return the half-width of simultaneous bands for k ratios, and the deviations s_k, (k,).
 
-    The half-width counts deviations. With d_k the ratio of sums to sizes and d*_k the ratio in a
-    sample of blocks, s_k is sd(d*_k) over the samples that hold a row of k, and at least `floor`
-    (k,). The half-width is the 1 - risk quantile of max_k |d*_k - d_k| / s_k, and at least the
-    normal one (Davison and Hinkley 1997). `sizes` and `sums` are rows and sums by block, (blocks,
-    k); `risk` is the probability that any band misses.
+    The half-width is a multiple of s_k. Let d_k be the ratio of sums to sizes and d*_k the ratio in
+    a sample of blocks. Then s_k is sd(d*_k) over the samples with a row of k, and at least `floor`
+    (k,). The half-width is the 1 - risk quantile of max_k |d*_k - d_k| / s_k, and at least 1.96,
+    the normal value (Davison and Hinkley 1997). `sizes` and `sums` are rows and sums by block,
+    (blocks, k); `risk` is the probability that any band misses.
     """
     number = len(sizes)
     weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
@@ -146,7 +147,7 @@ def simultaneous(
 
 
 def _by_block(values: Floats, blocks: Numbers) -> tuple[Floats, Floats]:
-    """Return the rows (blocks,) and the sums (blocks, k) of each block."""
+    """Return the number of rows (blocks,) and the sums (blocks, k) of each block."""
     _, number = np.unique(blocks, return_inverse=True)
     sizes = np.bincount(number).astype(np.float64)
     sums = np.zeros((len(sizes), values.shape[1]))

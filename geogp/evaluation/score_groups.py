@@ -1,4 +1,4 @@
-"""The figures of one split with its baseline: overall, urban and rural."""
+"""The figures of one split and of its baseline, overall and by stratum."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Reliability:
-    """Observed against nominal coverage, with exact binomial 95 % bounds; lists of one length."""
+    """Observed and nominal coverage, with exact binomial 95 % bounds; lists of equal length."""
 
     level: list[float]
     observed: list[float]
@@ -38,17 +38,18 @@ class GroupReport:
     """Figures of one stratum (or of all rows) of one split; None where there are no rows.
 
     `tiles` counts the different tiles. `scores`, `baseline` and `difference` (model minus baseline)
-    are the figures of `metrics.Scores` but n, by name; the model's has coverage_90 as well, which
-    run.json does not hold.
+    are the figures of `Scores` except n, by name; `scores` also has coverage_90, which run.json
+    does not hold.
 
-    `coverage_expected` is the coverage of right predictions, by name: the stated level; for counts
-    the mean probability of the intervals with their bounds, which is more. `coverage_bounds` are
-    exact binomial 95 % bounds of the model's coverage.
+    `coverage_expected` is the coverage that right predictions would have, by name: the stated
+    level; for counts the mean probability of the intervals, bounds included, which is more.
+    `coverage_bounds` are exact binomial 95 % bounds of the model's coverage.
 
     `median_width_95` is the median width of the 95 % intervals on the scale of the target.
     `median_factor_95` is 10 to that power: upper over lower bound for a target in log10; None for
-    counts. `reliability` holds the share of integral transforms within each of a grid of levels
-    around the middle, `pit` their counts in ten equal bins.
+    counts. `reliability` holds, for each level of a grid, the share of probability integral
+    transforms within that level around 0.5; `pit` holds the counts of these transforms in ten equal
+    bins.
     """
 
     n: int
@@ -79,9 +80,9 @@ def group_reports(
 ) -> dict[str, GroupReport]:
     """Return the figures of one split's rows, overall and by stratum.
 
-    `scored` are the same rows, scored; baseline figures that are missing stay missing; widths of
-    counts are no factors. An unknown stratum, or a baseline of another number of rows, is a
-    DataError.
+    `scored` holds the scores of `rows`. Missing baseline figures stay missing. If `counts` is true,
+    no widths are given as factors. Raises DataError if a stratum is unknown, or a baseline has
+    another number of rows.
     """
     quadkey = rows["quadkey"].to_numpy()
     return {

@@ -9,7 +9,7 @@ LARGEST = 1e100
 """Largest figure: its square, and sums of such squares, stay finite."""
 
 LARGEST_WHOLE = 2**53
-"""Largest whole number that every program that reads JSON holds exactly."""
+"""Largest whole number that every program can read from JSON exactly."""
 
 Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Size = Annotated[float, Meta(ge=0, le=LARGEST)]
@@ -21,18 +21,18 @@ Count = Annotated[int, Meta(ge=0, le=LARGEST_WHOLE)]
 class Scores:
     """Mean scores over n rows, on the scale of the modelled target; None where n is 0.
 
-    Counts are scored by the probability of what was counted, and intervals of counts hold their
-    level or more.
+    For counts, nll uses the probability of the measured count, and intervals hold their level or
+    more.
 
     Attributes
     ----------
     n
         Number of rows.
     mae, rmse
-        Mean absolute error, and root of the mean squared error, of the predictive mean; the
-        absolute error of counts is that of the predictive median.
+        Mean absolute error, and root of the mean squared error, of the predictive mean; for counts,
+        mae is the error of the predictive median.
     nll
-        Mean negative log predictive density of a new measurement (natural logarithm).
+        Mean negative log predictive density of the measurements (natural logarithm).
     crps
         Mean continuous ranked probability score.
     coverage_50, coverage_80, coverage_95
@@ -53,7 +53,7 @@ class Scores:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """All figures but n, by name."""
+        """All figures except n, by name."""
         return {name: value for name, value in vars(self).items() if name != "n"}
 
 

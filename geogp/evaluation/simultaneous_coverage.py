@@ -1,30 +1,32 @@
 """Coverage by stratum, judged for all strata and levels of a split at once.
 
-With many strata some miss their level by chance. Each coverage therefore has a band, and the bands
-of a split hold together with 95 %. Rows close together have similar errors, so blocks of tiles, not
-rows, count as independent. Two sorts of strata share the 5 % by their number.
+With many strata, some miss their level by chance. Each coverage therefore has a band, and the
+probability that all bands of a split hold is 95 %. Rows close together have similar errors, so
+blocks of tiles, not rows, count as independent. The 5 % are divided between two kinds of strata
+(below) in proportion to their numbers.
 
-A few large blocks among many small ones hold less information than their number, so blocks count as
-the effective number B = (sum m_b)² / sum m_b², m_b the rows of block b (Kish 1965), as in
-`paired.py`. A stratum's B is at most the split's.
+A few large blocks among many small ones hold less information than the number of blocks suggests,
+so B is the effective number of blocks, (sum m_b)² / sum m_b², where m_b is the number of rows of
+block b (Kish 1965), as in `paired.py`. A stratum's B is at most the split's.
 
-Strata in `FEW_BLOCKS` effective blocks or more have a bootstrap band. With p_k the observed
+Strata in `FEW_BLOCKS` effective blocks or more have a bootstrap band. Let p_k be the observed
 coverage of check k, p*_k the coverage in a sample of blocks, s_k = sd(p*_k), and q a quantile of
-max_k |p*_k - p_k| / s_k,
+max_k |p*_k - p_k| / s_k. The band is
 
     p_k - q s_k  to  p_k + q s_k    for all k (the studentised maximum; Davison and Hinkley 1997).
 
-q is moved from the normal to Student's t with B - 1 degrees of freedom, with the stratum's B, and
-multiplied by sqrt(B / (B - 1)). s_k uses the samples that hold the stratum and is at least the
-deviation by the design effect (below), so that a stratum without a miss has a band too.
+q is then replaced by the quantile of Student's t with the same probability and B - 1 degrees of
+freedom, with the stratum's B, times sqrt(B / (B - 1)). s_k uses the samples that contain rows of
+the stratum, and is at least the standard deviation by the design effect (below), so that a stratum
+without a miss has a band too.
 
-Strata in fewer blocks (many counties) say little about the correlation within blocks. That is
-estimated from the whole split, as the correlation r of hits within its blocks. A stratum with n
-rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent rows (the design
-effect; Kish 1965). With this number its band is the exact binomial one (Korn and Graubard 1998)
-with the split's B, at a level shared between all such checks (Bonferroni). A stratum with fewer
-than `MIN_BLOCKS` blocks or `MIN_ROWS` rows is not judged, nor is any stratum of a split in
-fewer than `MIN_SPLIT_BLOCKS` effective blocks.
+Strata in fewer blocks (many counties) say little about the correlation within blocks. This
+correlation r is estimated from the hits in all blocks of the split. A stratum with n rows, m_b of
+them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent rows (the design effect; Kish
+1965). The band of such a stratum is the exact binomial interval for this number of rows (Korn and
+Graubard 1998) with the split's B; the checks of all such strata share the error probability
+(Bonferroni). A stratum with fewer than `MIN_BLOCKS` blocks or `MIN_ROWS` rows is not judged, nor is
+any stratum of a split in fewer than `MIN_SPLIT_BLOCKS` effective blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,17 +48,17 @@ CLASS_LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels that are checked."""
 
 FEW_BLOCKS = 20
-"""Strata in fewer effective blocks take the correlation within blocks from the whole split."""
+"""Strata in fewer effective blocks use the correlation within blocks of the whole split."""
 
 MIN_BLOCKS = 3
-"""Strata in fewer blocks (their plain number) are not judged."""
+"""Strata in fewer blocks (counted, not effective) are not judged."""
 
 MIN_SPLIT_BLOCKS = 5
 """Splits in fewer effective blocks are not judged: the correlation within blocks is unknown."""
 
 DRAWS = 1000
 TOLERANCE = 0.03
-"""A coverage that misses its level by no more is not marked, however narrow its band."""
+"""A coverage that misses its level by at most this is not marked, however narrow its band."""
 
 _RISK = 0.05
 
@@ -66,10 +68,10 @@ class Check:
     """One coverage and its band.
 
     `observed` is the share of the stratum's rows inside the central interval of the level. `lower`
-    and `upper` are the band that holds for all checks of the split together with 95 %, None where
-    the stratum has too few rows or blocks. `off` tells whether the level lies outside the band and
-    differs from the coverage by more than 3 points. `error` is the standard error s_k, None where
-    it is not judged.
+    and `upper` are the band, None where the stratum has too few rows or blocks; the probability
+    that all bands of the split hold is 95 %. `off` tells whether the level lies outside the band
+    and differs from the coverage by more than 3 points. `error` is the standard error s_k, None
+    where the stratum is not judged.
     """
 
     level: float
@@ -91,8 +93,8 @@ class Check:
 class ClassReport:
     """Coverage of one stratum, with a check for each level.
 
-    `kind` is such as ``stratum``, ``quarter``, ``tests`` or ``county``, `name` such as ``2020Q1``
-    or ``3 to 4``; `n` and `blocks` count its rows and their blocks.
+    `kind` is for example ``stratum``, ``quarter``, ``tests`` or ``county``, `name` for example
+    ``2020Q1`` or ``3 to 4``; `n` and `blocks` count the stratum's rows and their blocks.
     """
 
     kind: str
@@ -107,8 +109,8 @@ class _Counts:
     """Rows and hits by block and stratum.
 
     `sizes` (blocks, strata) counts rows, `inside` (blocks, strata, levels) the rows inside the
-    intervals. `correlation` (levels,) is of hits within blocks; `split_blocks` is the effective
-    number of blocks of the whole split.
+    intervals. `correlation` (levels,) is the correlation of hits within blocks; `split_blocks` is
+    the effective number of blocks of the whole split.
     """
 
     sizes: Floats
@@ -136,7 +138,7 @@ class _Counts:
 
     @property
     def binomial_sd(self) -> Floats:
-        """Deviation of a share at the stated level, with the design effect, (strata, levels)."""
+        """Standard deviation of a share at its level, with design effect, (strata, levels)."""
         variance = self.level * (1 - self.level) * self.design_effect
         found: Floats = np.sqrt(variance / self.sizes.sum(0)[:, None])
         return found
@@ -163,9 +165,9 @@ def class_reports(
 ) -> list[ClassReport]:
     """Return the coverage of strata, with bands that hold for all of them at once.
 
-    `pit` (n,) is P(Y <= y) at the measurement. `groups` holds, by kind, the rows (n,) of each
-    stratum by its name; `blocks` (n,) holds the block of each row. Strata with fewer than `least`
-    rows are not judged. A stratum without rows, or a `pit` outside 0 to 1, is a DataError.
+    `pit` (n,) is P(Y <= y) at the measurement. `groups` holds, by kind and name, the rows (n,) of
+    each stratum; `blocks` (n,) holds the block of each row. Strata with fewer than `least` rows are
+    not judged. Raises DataError if a stratum has no rows, or `pit` is outside 0 to 1.
     """
     if len(pit) and not ((pit >= 0) & (pit <= 1)).all():
         raise DataError("expected probabilities from 0 to 1 as integral transforms.")
@@ -211,7 +213,7 @@ def _counts(
 
 
 def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Floats:
-    """Return the mean correlation of the hits of two rows of one block, at least 0, (levels,)."""
+    """Return the mean correlation of hits of two rows in the same block, (levels,), at least 0."""
     away = hits - hits.mean(0)
     total = np.stack([np.bincount(blocks, one, minlength=len(size)) for one in away.T], axis=1)
     squares = np.square(away).sum(0)
@@ -243,7 +245,7 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
 def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[Floats, Floats]:
     """Return the half-width of each band, and s_k, each (strata, levels)."""
     blocks, _, levels = counts.inside.shape
-    # If no sample differs from the whole, the binomial deviation remains.
+    # If no sample differs from the whole, the binomial standard deviation is used.
     q, sd = simultaneous(
         np.repeat(counts.sizes, levels, axis=1),
         counts.inside.reshape(blocks, -1),

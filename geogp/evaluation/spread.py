@@ -9,7 +9,7 @@ CELL_DEGREES = 0.05
 """Side of a cell, as in figure 10 of Zhu, Yuchi and Xie."""
 
 MIN_ROWS = 5
-"""Cells of fewer test rows are left out: their empirical spread is mostly chance."""
+"""Cells with fewer test rows are left out, because their empirical spread is mostly chance."""
 
 
 def spread_by_cell(rows: pd.DataFrame) -> pd.DataFrame:
@@ -21,8 +21,8 @@ def spread_by_cell(rows: pd.DataFrame) -> pd.DataFrame:
     1), which the paper calls empirical: it includes differences of the predicted mean within the
     cell, so it may exceed the prediction; ``error``, the root mean squared difference of
     measurement and predicted mean; ``predicted``, the root mean predictive variance of a
-    measurement, as large as the error for right predictions. No cell with enough rows is a
-    DataError.
+    measurement, which is about as large as the error if the predictions are right. Raises DataError
+    if no cell has enough rows.
     """
     table = pd.DataFrame(
         {

@@ -1,8 +1,9 @@
 """Whether the figures of a run.json agree with each other.
 
-The report computes again what follows from the test predictions. The baseline's laws come from the
-training rows, which a run folder does not hold. So this module only checks that the strata and
-folds of the baseline make up the whole, on as many rows as the model's.
+The report computes the model's figures again from the test predictions. The baseline's figures
+depend on the training rows, which a run folder does not hold. For them this module only checks that
+the figures of strata and folds combine to those of all rows, and that the numbers of rows are the
+model's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import ALL
 
 TOLERANCE = 1e-6
-"""Largest difference of a figure, relative where the figure is above 1."""
+"""Largest difference allowed for a figure, relative if the figure is above 1."""
 
 _NAMES = tuple(field.name for field in fields(Scores))
 
@@ -26,9 +27,9 @@ Table = Mapping[str, Mapping[str, Any]]
 
 
 def check_figures(run: Mapping[str, Any]) -> None:
-    """Refuse a run.json (in the form of `RunRecord`) whose figures contradict each other.
+    """Raise DataError if figures of a run.json (in the form of `RunRecord`) contradict each other.
 
-    If splits, strata, numbers of rows or figures do not fit, the DataError names the place.
+    The message names the place where splits, strata, numbers of rows or figures do not match.
     """
     settings = run.get("settings", {})
     splits, metrics = settings.get("splits"), run["metrics"]
@@ -63,7 +64,7 @@ def check_figures(run: Mapping[str, Any]) -> None:
 
 
 def rows_in(parts: Mapping[str, int]) -> int:
-    """Return the rows of all parts of a split."""
+    """Return the total number of rows of all parts of a split."""
     return sum(parts.get(name, 0) for name in (*PARTS, CALIBRATION, LEFT_OUT))
 
 
@@ -84,7 +85,7 @@ def _check_pair(
 
 
 def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequence[Table]) -> None:
-    """Check that figures exist where rows do, and that strata and folds make up the whole."""
+    """Check that figures exist where rows do, and that strata and folds combine to all rows."""
     for name, figures in table.items():
         empty = [key for key in _NAMES if figures[key] is None]
         if len(empty) != (0 if figures["n"] else len(_NAMES) - 1):
@@ -108,8 +109,8 @@ def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequenc
 def _check_rows(place: str, metrics: Table, parts: Mapping[str, int]) -> None:
     if metrics[ALL]["n"] != parts[TEST]:
         raise DataError(
-            f"metrics of {place} are of {metrics[ALL]['n']} rows, but n says that {parts[TEST]} "
-            "are tested."
+            f"metrics of {place} are for {metrics[ALL]['n']} rows, but n counts {parts[TEST]} "
+            "test rows."
         )
 
 
@@ -118,7 +119,7 @@ def _scores(figures: Mapping[str, Any]) -> Scores:
 
 
 def _same(where: str, of: str, expected: Scores, found: Mapping[str, Any]) -> None:
-    """Refuse figures that differ from their parts together."""
+    """Raise DataError if figures differ from the combined figures of their parts."""
     for key, value in vars(expected).items():
         other = found[key]
         if value is None or other is None:

@@ -1,8 +1,8 @@
 """Which rows of a split belong to which stratum, and how small strata are pooled.
 
-Classes of an ordered kind (tests, distance, speed, quarters) with fewer than `MIN_ROWS` rows join
-the next class. Places (counties, areas of a layer) with fewer form one stratum of others. A stratum
-that is still too small is shown, but not judged.
+Classes with an order (tests, distance, speed, quarters) and fewer than `MIN_ROWS` rows join the
+next class. Places (counties, areas of a layer) with fewer rows together form one stratum,
+``others``. A stratum that is still too small is shown, but not judged.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,10 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
 
 MIN_ROWS = 100
-"""Fewest rows of a stratum: 95 of 100 has an exact 95 % interval of less than 5 points each way."""
+"""Fewest rows of a judged stratum.
+
+With 95 of 100 rows inside, the bounds of the exact 95 % interval are less than 7 points away.
+"""
 
 LAYER = "layer_"
 """Prefix of the columns that hold the area of a layer in which a row lies."""
@@ -54,8 +57,8 @@ _NOUNS = {"county": "counties"}
 class Stratum:
     """Some of the rows (n,) of a split.
 
-    `name` is such as ``2020Q1``, ``3 to 4`` or ``others (12 counties)``; `members` are the names of
-    the classes or places in it.
+    `name` is for example ``2020Q1``, ``3 to 4`` or ``others (12 counties)``; `members` are the
+    names of the classes or places in the stratum.
     """
 
     name: str
@@ -66,10 +69,11 @@ class Stratum:
 def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list[Stratum]]:
     """Return the strata of rows of test_predictions.parquet, by kind; small ones are pooled.
 
-    Kinds whose column is absent are left out. Counts of tests are classed by their expectation,
-    speeds by the predicted median (n,), on the scale of the target: classed by the measured count,
-    no prediction could hold its levels. `target` chooses the classes of speed. A distance that is
-    negative or not finite, or fewer tests than 1, are a DataError.
+    Kinds whose column is absent are left out. Counts of tests are classed by their expected value,
+    speeds by the predicted `median` (n,) on the scale of the target. Measured values would not do:
+    within classes of measured values even right predictions miss their levels. `target` chooses the
+    classes of speed. Raises DataError if a distance is negative or not finite, or a row has fewer
+    than 1 test.
     """
     stratum = rows["stratum"].to_numpy(str)
     found = {
@@ -96,7 +100,7 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
 
 
 def tests_groups(tests: Floats) -> dict[str, Rows]:
-    """Return the rows of each class of tests (n,), by its name; fewer than 1 are a DataError."""
+    """Return the rows of each class of tests (n,), by name; DataError if a row has fewer than 1."""
     _check(tests >= 1, "1 test or more in each row")
     return {
         _tests_name(least, most): (tests >= least) & (tests <= (np.inf if most is None else most))
@@ -105,19 +109,19 @@ def tests_groups(tests: Floats) -> dict[str, Rows]:
 
 
 def expected_groups(mean: Floats) -> dict[str, Rows]:
-    """Return the rows of each class of expected counts (n,), by its name."""
+    """Return the rows of each class of expected counts (n,), by name."""
     return _between(mean, EXPECTED_CLASSES, "")
 
 
 def speed_groups(median: Floats, target: str) -> dict[str, Rows]:
-    """Return the rows of each class of the predicted median in Mbps or ms (n,), by its name."""
+    """Return the rows of each class of the predicted median in Mbps or ms (n,), by name."""
     return _between(median, SPEED_CLASSES[target], " ms" if target == "latency" else " Mbps")
 
 
 def distance_groups(distance_km: Floats) -> dict[str, Rows]:
-    """Return the rows of each class of distance in km (n,), by its name; 0 is the same tile.
+    """Return the rows of each class of distance in km (n,), by name; 0 is the same tile.
 
-    A distance that is negative or not finite is a DataError.
+    Raises DataError if a distance is negative or not finite.
     """
     right = np.isfinite(distance_km) & (distance_km >= 0)
     _check(right, "distances to the nearest measured tile of 0 km or more")
@@ -129,15 +133,15 @@ def distance_groups(distance_km: Floats) -> dict[str, Rows]:
 
 
 def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
-    """Return the rows of each value (n,), in the order of the values."""
+    """Return the rows with each value (n,), in the order of the values."""
     names, number = np.unique(values, return_inverse=True)
     return {str(name): number.reshape(-1) == k for k, name in enumerate(names)}
 
 
 def joined(groups: dict[str, Rows], least: int = MIN_ROWS) -> list[Stratum]:
-    """Return the groups; those with fewer than `least` rows join the next one, in order.
+    """Join each group with fewer than `least` rows to the next group, in order.
 
-    A last one that is too small joins the one before it; empty groups are dropped.
+    If the last group is too small, it joins the group before it; empty groups are dropped.
     """
     found: list[Stratum] = []
     open_names: list[str] = []
@@ -166,8 +170,9 @@ def merged(groups: dict[str, Rows], least: int = MIN_ROWS) -> dict[str, Rows]:
 def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = MIN_ROWS) -> list[Stratum]:
     """Return the rows of each place (n,); places with fewer than `least` form the last stratum.
 
-    A single small place keeps its name; several are called `noun`. There may be thousands of
-    places: rows are counted first, and only strata get a mask of rows.
+    A single small place keeps its name; for several the name counts them, as in ``others (12
+    areas)`` if `noun` is ``areas``. As there may be thousands of places, rows are counted first,
+    and only strata get a mask of rows.
     """
     found, number = np.unique(values, return_inverse=True)
     number = number.reshape(-1)
@@ -177,7 +182,7 @@ def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = MIN_ROWS)
     others = [names[k] for k in np.flatnonzero(small)]
     if others:
         name = others[0] if len(others) == 1 else f"others ({len(others)} {noun})"
-        while len(others) > 1 and name in names:  # a place of the user has this name
+        while len(others) > 1 and name in names:  # a place already has this name
             name += " together"
         strata.append(Stratum(name, others, small[number]))
     return strata
@@ -187,7 +192,8 @@ def _check(right: Rows, expected: str) -> None:
     wrong = int((~right).sum())
     if wrong:
         raise DataError(
-            f"expected {expected}, found {wrong} that are not. Run `geogp map` again with --fresh."
+            f"expected {expected}, found other values in {wrong} rows. Run `geogp map` again with "
+            "--fresh."
         )
 
 
@@ -211,5 +217,5 @@ def _tests_name(least: int, most: int | None) -> str:
 
 
 def _places(column: "pd.Series[str]") -> NDArray[np.str_]:
-    """Return names of places; an empty one becomes elsewhere."""
+    """Return names of places, with ``elsewhere`` for an empty name."""
     return column.fillna("").astype(str).replace("", _ELSEWHERE).to_numpy(str)

@@ -1,17 +1,18 @@
-"""Whether probabilities of meeting a threshold are right: reliability, Brier score, its parts.
+"""Whether probabilities of meeting a threshold are right: reliability and Brier score.
 
-With p_i the stated probability that row i meets the threshold and o_i whether it did, the Brier
-score is mean (p_i - o_i)². Let c_i be the isotonic regression of o on p, and r the share of rows
-that met it; then exactly (CORP; Dimitriadis, Gneiting and Jordan 2021)
+Let p_i be the stated probability that row i meets the threshold, and o_i 1 if it did, else 0. The
+Brier score is mean (p_i - o_i)². Let c_i be the isotonic regression of o on p, and r the share of
+rows that met the threshold; then exactly (CORP; Dimitriadis, Gneiting and Jordan 2021)
 
     Brier = [B(p) - B(c)] - [B(r) - B(c)] + B(r) = reliability - resolution + uncertainty,
 
-B the Brier score of each: small reliability is good, large resolution is good.
+where B is the Brier score of each forecast: small reliability is good, large resolution is good.
 
 The module judges the differences mean o - mean p over all rows and within bins of p. Their bands
-hold for all differences of a split together: the bootstrap bands of `simultaneous_coverage.py`,
-which draw blocks of tiles, not rows. The degrees of freedom come from the effective number of
-blocks of the difference's own rows; with fewer than `MIN_EFFECTIVE` it is not judged.
+hold for all differences of a split together: these are the bootstrap bands of
+`simultaneous_coverage.py`, which draw blocks of tiles, not rows. The degrees of freedom come from
+the effective number of blocks of the rows of each difference; a difference with fewer than
+`MIN_EFFECTIVE` is not judged.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 BINS = 10
-"""Bins with equal numbers of rows; fewer where many rows have one probability."""
+"""Bins with equal numbers of rows; there are fewer if many rows have the same probability."""
 
 MIN_EFFECTIVE = 10
 """Differences of rows in fewer effective blocks are not judged."""
@@ -43,9 +44,9 @@ MIN_EFFECTIVE = 10
 class Difference:
     """Observed share minus mean stated probability, with its band.
 
-    `lower` and `upper` hold for all differences of a split together with 95 %, None where the rows
-    lie in fewer than `MIN_EFFECTIVE` effective blocks. `off` tells whether 0 lies outside the band
-    and the difference is more than 3 points.
+    `lower` and `upper` are the band, None where the rows lie in fewer than `MIN_EFFECTIVE`
+    effective blocks; the probability that all bands of a split hold is 95 %. `off` tells whether 0
+    lies outside the band and the difference is more than 3 points.
     """
 
     value: float
@@ -64,8 +65,8 @@ class ProbabilityBin:
     """Rows with similar stated probabilities.
 
     `stated` is their mean probability, `observed` the share of the n rows that met the threshold.
-    `lower` and `upper` are its exact binomial 95 % interval, which takes rows to be independent;
-    the band of `difference` (`observed` - `stated`) does not.
+    `lower` and `upper` are the exact binomial 95 % interval of `observed`, which assumes
+    independent rows; the band of `difference` (`observed` - `stated`) does not.
     """
 
     n: int
@@ -80,12 +81,13 @@ class ProbabilityBin:
 class ExceedanceReport:
     """How right the probabilities of one threshold are, for all rows or the rows of a stratum.
 
-    `threshold` is in the unit of the target, `meets` in words (``at least 7 Mbps``); `group` is
-    ``all``, ``urban`` or ``rural``. `stated` is the mean probability, `observed` the share that met
-    the threshold, `difference` observed minus stated. `brier` is the Brier score, with its three
-    parts; `reference` is the Brier score of stating the observed share of each quarter's own test
-    rows; `skill` is 1 - brier / reference, None where the reference is 0. `bins` go from small to
-    large probabilities.
+    `threshold` is in the unit of the target, `meets` says in words what meets it (``at least 7
+    Mbps``); `group` is ``all``, ``urban`` or ``rural``. `stated` is the mean probability,
+    `observed` the share that met the threshold, `difference` observed minus stated. `brier` is the
+    Brier score; `reliability`, `resolution` and `uncertainty` are its parts; `reference` is the
+    Brier score if the stated probability were the observed share of each quarter's test rows;
+    `skill` is 1 - brier / reference, None where the reference is 0. `bins` go from small to large
+    probabilities.
     """
 
     threshold: float
@@ -127,10 +129,10 @@ def exceedance_reports(
 ) -> list[ExceedanceReport]:
     """Return how right the probabilities of thresholds are, for one split's test rows.
 
-    `probability` returns the probability that each row meets a threshold, (n,), for an average of
-    the row's own number of tests; see `Threshold.probability`. By threshold there is a report on
-    all rows, then on urban and rural rows where there are `MIN_ROWS` or more. A threshold of
-    another target, no row, or a missing probability is a DataError.
+    `probability` returns the probability that each row meets a threshold, (n,), for the average of
+    as many tests as the row has; see `Threshold.probability`. For each threshold there is a report
+    on all rows, then one on the rows of each stratum with `MIN_ROWS` or more. Raises DataError if a
+    threshold is for another target, there is no row, or a probability is missing.
     """
     foreign = [threshold.met for threshold in thresholds if threshold.target != target]
     if foreign:
@@ -150,7 +152,7 @@ def exceedance_reports(
 
 
 def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
-    """Return reliability, resolution and uncertainty; see the module.
+    """Return reliability, resolution and uncertainty, as defined at the top of this module.
 
     `p` are stated probabilities, `met` is 1 where the threshold was met, else 0; both (n,).
     """
@@ -167,7 +169,7 @@ def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
 def bins_of(p: Floats, bins: int = BINS) -> NDArray[np.int64]:
     """Return the bin of each probability (n,): bins with about equal numbers of rows.
 
-    Equal probabilities share a bin, so that there may be fewer.
+    Equal probabilities share a bin, so there may be fewer bins than `bins`.
     """
     edges = np.unique(np.quantile(p, np.arange(1, bins) / bins))
     return np.unique(np.searchsorted(edges, p, side="left"), return_inverse=True)[1]
@@ -224,7 +226,7 @@ def _bin(p: Floats, met: Floats, difference: Difference) -> ProbabilityBin:
 
 
 def _quarter_share(met: Floats, quarter: NDArray[np.str_]) -> Floats:
-    """Return the share of each row's quarter; the share of all rows if the quarter has few."""
+    """Return the share of each row's quarter, or of all rows if the quarter has few rows."""
     _, where = np.unique(quarter, return_inverse=True)
     size = np.bincount(where)
     share = np.where(size >= MIN_ROWS, np.bincount(where, met) / size, met.mean())
@@ -254,7 +256,7 @@ def _differences(
     half = np.full(len(value), np.nan)
     if judged.any():
         floor = np.sqrt(np.array(spread)[judged])
-        # The least deviation is for independent rows with right probabilities.
+        # The least standard deviation is that of independent rows with right probabilities.
         most, sd = simultaneous(
             n[:, judged], total[:, judged], floor, risk=0.05, draws=draws, seed=seed
         )

@@ -1,4 +1,4 @@
-"""Cells of rows that share a repair: strata and classes of tests; small ones are pooled."""
+"""Cells of rows that share a repair: strata and classes of tests; small cells are pooled."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import names_of
 
 MIN_ROWS = 100
-"""Least rows of a cell.
+"""Fewest calibration rows of a cell.
 
-From 99 on all levels of the ladder have a knot. The coverage of the 95 % interval given the
-calibration rows is Beta(96, 5), with a standard deviation of 2.2 points; with the 19 rows that such
-an interval needs at least, it would be 4.8.
+With 99 rows or more, all levels of the ladder have a knot. Given 100 calibration rows, the coverage
+of the 95 % interval has the distribution Beta(96, 5), with a standard deviation of 2.2 points; with
+19 rows, the fewest for which there is such an interval, it would be 4.8 points.
 """
 
 EVERYWHERE = "all"
@@ -31,8 +31,8 @@ class RepairPlaces:
     """What a repair may depend on: stratum, tests and location of each row.
 
     `stratum` (n,) is one of the two names in `strata`, or ``unknown``; `tests` (n,) are 1 or more;
-    `longitude` and `latitude` (n,) are the tile's, in degrees. Different lengths, another stratum,
-    tests below 1, or a value that is not finite are a DataError.
+    `longitude` and `latitude` (n,) are the tile's, in degrees. Raises DataError if lengths differ,
+    a stratum is not known, tests are below 1, or a value is not finite.
     """
 
     stratum: NDArray[np.str_]
@@ -90,9 +90,9 @@ class RepairPlaces:
 class Cell:
     """Rows that share a repair.
 
-    `stratum` is ``all`` where the cell holds both. `least` and `most` bound the tests of its rows
-    (`most` None: no upper end). `knots` are q_p at the levels of the ladder, NaN where the n
-    calibration rows do not support the level.
+    `stratum` is ``all`` if the cell holds both strata. `least` and `most` bound the tests of its
+    rows (there is no upper bound if `most` is None). `knots` are the conformal quantiles q_p at the
+    levels of the ladder, NaN where the n calibration rows are too few for the level.
     """
 
     stratum: str
@@ -103,7 +103,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Such as ``urban, 1 to 4 tests``."""
+        """Name of the cell, for example ``urban, 1 to 4 tests``."""
         if self.most is None:
             tests = f"{self.least} or more tests" if self.least > 1 else "any number of tests"
         elif self.most == self.least:
@@ -115,7 +115,7 @@ class Cell:
     def holds(self, places: RepairPlaces) -> Rows:
         """Return which rows lie in the cell, (n,)."""
         most = np.inf if self.most is None else self.most
-        # A map may ask for 2.5 tests: a class ends where the next one begins.
+        # A map may be for 2.5 tests, so a class ends where the next one begins.
         counted = np.floor(places.tests)
         inside: Rows = (counted >= self.least) & (counted <= most)
         return inside if self.stratum == EVERYWHERE else inside & (places.stratum == self.stratum)
@@ -126,7 +126,7 @@ def partition(
 ) -> dict[tuple[str, int, int | None], Rows]:
     """Return the calibration rows of each cell, by stratum and least and most tests.
 
-    The cells cover every number of tests from 1 on, so that a map's rows have a cell too.
+    The cells cover every number of tests from 1 on, so every row of a map lies in a cell.
     """
     names = [name for name in places.strata if (places.stratum == name).sum() >= least]
     apart = len(names) == len(places.strata) and not (places.stratum == UNKNOWN).any()

@@ -1,12 +1,13 @@
 """Split conformal repair of predictive distributions.
 
-The score of a calibration row is ``|z|``, z = Φ^(-1)(F(y)) with F its prediction: for a normal
-prediction ``|y - mean| / sd``. Of m scores the conformal quantile q_p of level p is the k-th
-smallest, k = ceil((m + 1) p) (Vovk, Gammerman and Shafer 2005; Lei et al. 2018). A new row whose
-score is exchangeable with these has a score of at most q_p with probability k / (m + 1), which lies
-between p and p + 1 / (m + 1); with ties the probability is at least that. For each level p of a
-ladder, the repair moves the central interval from ``|z|`` <= t_p to ``|z|`` <= q_p. k must not
-exceed m. `warped_shapes.py` describes the intervals between and beyond the levels.
+The score of a calibration row is ``|z|``, where z = Φ^(-1)(F(y)) and F is the row's predictive
+distribution function; for a normal prediction the score is ``|y - mean| / sd``. The conformal
+quantile q_p of m scores at level p is the k-th smallest score, k = ceil((m + 1) p), where k must
+not exceed m (Vovk, Gammerman and Shafer 2005; Lei et al. 2018). If a new row's score is
+exchangeable with these scores, it is at most q_p with probability k / (m + 1), which lies between p
+and p + 1 / (m + 1); with ties the probability is at least k / (m + 1). For each level p of a
+ladder, the repair changes the central interval from ``|z|`` <= t_p to ``|z|`` <= q_p, where t_p is
+the normal quantile. `warped_shapes.py` describes the intervals between and beyond the levels.
 """
 
 import math
@@ -32,14 +33,14 @@ from geogp.evaluation.conformal.local_quantiles import MAX_SCORE, MIN_NEAREST, N
 from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, MARGINAL, METHODS, NONE
 
 MIN_IN_ALL = 19
-"""Fewer rows have no 95 % interval: the least m with ceil(0.95 (m + 1)) <= m."""
+"""Fewest rows with a 95 % interval: the least m with ceil(0.95 (m + 1)) <= m."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Repair:
-    """A fitted repair; `fit_repair` makes it.
+    """A fitted repair, made by `fit_repair`.
 
     `n` counts the calibration rows. `cells` partition all rows (methods marginal and strata);
     `nearby` holds the calibration rows by location (method local).
@@ -53,11 +54,11 @@ class Repair:
     def apply(self, prediction: Prediction, places: RepairPlaces) -> Prediction:
         """Return predictions with the repaired distributions.
 
-        Mean, variances and median stay the model's; quantiles, probabilities and scores come from
+        Mean, variances and median remain the model's; quantiles, probabilities and scores come from
         the repaired distributions. The predictions must be of measurements, like the calibration
-        rows: the repair says nothing about the level without noise. Predictions of counts, or
-        repaired already, are a RequestError. Different numbers of rows, or a row of unknown stratum
-        where no cell holds it, are a DataError.
+        rows, because the repair does not apply to the level without noise. Raises RequestError if
+        predictions are counts or already repaired, DataError if the numbers of rows differ or a row
+        lies in no cell because its stratum is unknown.
         """
         _refuse_counts(prediction)
         if len(prediction) != len(places):
@@ -76,7 +77,7 @@ class Repair:
         return replace(prediction, shape=WarpedShape(prediction.shape, Warp(knots), number))
 
     def cell_of(self, places: RepairPlaces) -> NDArray[np.intp]:
-        """Return the number of the cell of each row, (n,). A row in no cell is a DataError."""
+        """Return the number of the cell of each row, (n,); DataError if a row lies in no cell."""
         number = np.full(len(places), -1, np.intp)
         for place, cell in enumerate(self.cells):
             number[cell.holds(places)] = place
@@ -98,23 +99,23 @@ class Repair:
         return min(self.cells, key=lambda cell: cell.n, default=None)
 
     def _holds(self, level: float) -> bool:
-        """Return whether every cell has a knot at a level; a local repair depends on its rows."""
+        """Return whether every cell has a knot at a level (a local repair has no cells)."""
         place = LADDER.index(level)
         return self.method != NONE and all(np.isfinite(cell.knots[place]) for cell in self.cells)
 
 
 NO_REPAIR = Repair(NONE)
-"""Leaves predictions as they are."""
+"""The repair that does not change predictions."""
 
 
 def check_method(method: str) -> str:
-    """Return the method; a RequestError if it is none of `METHODS`."""
+    """Return the method; RequestError if it is not one of `METHODS`."""
     one_of("conformal repair", method, METHODS)
     return method
 
 
 def check_rows(method: str, m: int) -> None:
-    """Refuse too few calibration rows; the DataError gives the number found and needed."""
+    """Raise DataError, with the numbers found and needed, if there are too few calibration rows."""
     least = MIN_NEAREST if method == LOCAL else MIN_IN_ALL
     if m < least:
         raise DataError(
@@ -127,16 +128,16 @@ def check_rows(method: str, m: int) -> None:
 def fit_repair(
     method: str, prediction: Prediction, y: ArrayLike, places: RepairPlaces, least: int = MIN_ROWS
 ) -> Repair:
-    """Fit a repair to m calibration rows, which nothing else may have used.
+    """Fit a repair to m calibration rows that were used for nothing else.
 
-    `prediction` is the prediction of the measurements `y` (m,) by the model. For the method strata,
+    `prediction` is the model's prediction of the measurements `y` (m,). For the method strata,
     classes of tests with fewer than `least` rows in a stratum are pooled with the next larger
     class, the last with the one before. A stratum with fewer than `least` rows shares the cells of
     the other.
 
-    Too few rows, different lengths, a measurement that is not finite, or rows so far out that no
-    interval of the prediction's shape reaches them are a DataError. An unknown method, or
-    predictions of counts, are a RequestError.
+    Raises DataError if there are too few rows, lengths differ, a measurement is not finite, or rows
+    are so extreme that no interval of the prediction's shape reaches them; RequestError if the
+    method is unknown or predictions are counts.
     """
     if check_method(method) == NONE:
         return NO_REPAIR
@@ -156,27 +157,29 @@ def fit_repair(
 def normal_scores(prediction: Prediction, y: ArrayLike) -> Floats:
     """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37, where the tails end.
 
-    A `y` of another shape or not finite is a DataError; predictions of counts are a RequestError.
+    Raises DataError if `y` has another shape or is not finite, RequestError if predictions are
+    counts.
     """
     _refuse_counts(prediction)
     y = np.asarray(y, np.float64)
     if y.shape != prediction.mean.shape or not np.isfinite(y).all():
         raise DataError(
             f"expected {len(prediction)} finite measurements, one per prediction, found shape "
-            f"{y.shape}{'' if y.shape != prediction.mean.shape else ' and others'}."
+            f"{y.shape}{'' if y.shape != prediction.mean.shape else ' and values not finite'}."
         )
     return np.abs(prediction.shape.normal_score((y - prediction.mean) / prediction.sd))
 
 
 def rank(m: int, level: float) -> int:
-    """Return k = ceil((m + 1) p); a product that is whole up to rounding counts as whole."""
+    """Return k = ceil((m + 1) p), not raised if the product is whole except for rounding."""
     return math.ceil((m + 1) * level - 1e-9)
 
 
 def scatter(m: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the bounds of a conformal interval's coverage in 95 of 100 draws of m rows.
+    """Return bounds of a conformal interval's coverage that hold in 95 of 100 draws of m rows.
 
-    Given the calibration rows the coverage is Beta(k, m + 1 - k); see `coverage_bands.py`.
+    Given the calibration rows, the coverage has the distribution Beta(k, m + 1 - k); see
+    `coverage_bands.py`.
     """
     k = rank(m, level)
     low, high = (float(stats.beta.ppf(end, k, m + 1 - k)) for end in (0.025, 0.975))
@@ -186,8 +189,9 @@ def scatter(m: int, level: float = 0.95) -> tuple[float, float]:
 def ladder_knots(scores: ArrayLike) -> Floats:
     """Return the knots of scores (m,) at the ladder's levels, (K,): their conformal quantiles.
 
-    `covering_knots` raises them, so that rows at the ends of intervals lie inside. NaN where k
-    exceeds m, or where the knot reaches `MAX_SCORE`: the interval would be infinite.
+    `covering_knots` raises the knots slightly, so that rows at the ends of intervals lie inside. A
+    knot is NaN if k exceeds m, or if it reaches `MAX_SCORE`, because the interval would be
+    infinite.
     """
     ordered = np.sort(np.asarray(scores, np.float64))
     m = len(ordered)

@@ -1,9 +1,9 @@
-"""The deviation of the coverage of a conformal repair from its level that chance explains.
+"""How far chance can move the coverage of a conformal repair from its level.
 
-With m calibration and n test rows, all exchangeable and without ties, the number of test rows
-inside the intervals of level p is beta-binomial with parameters n, k, m + 1 - k, where k = ceil((m
-+ 1) p): given the calibration rows the coverage is Beta(k, m + 1 - k) (Vovk 2012, proposition 2a;
-Angelopoulos and Bates 2021, section 3.2 and appendix C).
+Let there be m calibration and n test rows, all exchangeable and without ties, and k = ceil((m + 1)
+p). Given the calibration rows, the coverage of the intervals of level p has the distribution
+Beta(k, m + 1 - k), so the number of test rows inside is beta-binomial with parameters n, k, m + 1 -
+k (Vovk 2012, proposition 2a; Angelopoulos and Bates 2021, section 3.2 and appendix C).
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ Floats = NDArray[np.float64]
 class CellCheck:
     """Coverage of the test rows of one cell at one level.
 
-    `calibration` and `test` are the cell's rows, m and n; `observed` is the share of test rows
-    inside the intervals; `band` is what chance allows for all checks together; `inside` says
-    whether the share lies in the band.
+    `calibration` and `test` are the cell's numbers of rows, m and n; `observed` is the share of
+    test rows inside the intervals; `band` is the range that chance explains, for all checks
+    together; `inside` tells whether the share lies in the band.
     """
 
     cell: str
@@ -44,12 +44,13 @@ class CellCheck:
 
 
 def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1) -> Interval:
-    """Return the band for the share of test rows inside intervals of level p that chance allows.
+    """Return the range that chance explains for the share of test rows inside intervals of level p.
 
-    `m` and `n` are calibration and test rows. `level` is the probability that the shares of all
-    `checks` lie in their bands, by the correction of Šidák (1967): each band has probability
-    ``level ** (1 / checks)``. This is exact for independent cells and too wide for the levels of
-    one cell. No test row, or too few calibration rows for the level, are a RequestError.
+    `m` and `n` are the numbers of calibration and test rows. `level` is the probability that the
+    shares of all `checks` lie in their bands, by the correction of Šidák (1967): each band has
+    probability ``level ** (1 / checks)``. This is exact for independent cells and too wide for
+    several levels of one cell. Raises RequestError if there is no test row, or too few calibration
+    rows for the level.
     """
     k = rank(m, p)
     if n < 1 or not 0 < p < 1 or not 0 < level < 1 or checks < 1 or k > m:
@@ -58,7 +59,7 @@ def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1
             f"ceil((m + 1) p) <= m, found n {n}, p {p:g}, level {level:g}, m {m}."
         )
     tail = (1 - level ** (1 / checks)) / 2
-    # SciPy would search for the quantiles, with a sum over all counts at each step.
+    # SciPy's own search for quantiles would sum over all counts at each step.
     below = np.cumsum(stats.betabinom(n, k, m + 1 - k).pmf(np.arange(n + 1)))
     lower, upper = np.searchsorted(below, [tail, 1 - tail])
     return Interval(float(lower) / n, float(min(upper, n)) / n)
@@ -75,10 +76,10 @@ def check_coverage(
 ) -> list[CellCheck]:
     """Compare the coverage of test rows with its band, cell by cell.
 
-    `repair` needs cells (marginal or strata). The predictions are repaired; unrepaired ones show
-    why the repair was needed. `level` is the probability that all shares lie in their bands, if the
-    rows are exchangeable. A repair without cells or a level that is not of the ladder is a
-    RequestError; a row in no cell, or different lengths, are a DataError.
+    `repair` needs cells (marginal or strata). Pass the repaired predictions; for unrepaired ones
+    the result shows why a repair is needed. `level` is the probability that all shares lie in their
+    bands, if the rows are exchangeable. Raises RequestError if the repair has no cells or a level
+    is not on the ladder, DataError if a row lies in no cell or lengths differ.
     """
     odd = [stated for stated in levels if stated not in LADDER]
     if not repair.cells or odd:

@@ -1,14 +1,14 @@
 """Conformal quantiles from the calibration rows around a location, weighted by distance.
 
-With w_i the weight of calibration row i at location x, and w_x = 1 the weight of the new row at x,
-the quantile of level p is the least score s with
+Let w_i be the weight of calibration row i at location x, and w_x = 1 the weight of the new row at
+x. The quantile of level p is the least score s with
 
     Σ_(i: s_i <= s) w_i >= p (Σ_i w_i + w_x)    (Tibshirani et al. 2019, (7); Guan 2023),
 
-the k-th smallest with k = ceil((m + 1) p) where all weights are 1. The rows are the 200 nearest to
-x, h is the distance to the farthest of them, and w = 1 - ¾ (d / h)². As weights lie between ¼ and
-1, the effective number (Σ w)² / Σ w² is at least 0.64 times the number of rows (Kantorovich's
-inequality): 128.
+If all weights are 1, this is the k-th smallest score, k = ceil((m + 1) p). The rows are the 200
+nearest to x, and w = 1 - ¾ (d / h)², where d is the distance of a row from x and h that of the
+farthest. As weights lie between ¼ and 1, the effective number of rows (Σ w)² / Σ w² is at least
+0.64 times their number (Kantorovich's inequality), which is 128.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ NEAREST = 200
 """Number of nearest calibration rows that the quantiles of a location come from."""
 
 MIN_NEAREST = 157
-"""Least rows: fewer leave an effective number below 100, as 100 / 0.64 is 156.25."""
+"""Fewest rows: with fewer the effective number may be below 100, as 100 / 0.64 is 156.25."""
 
 MAX_SCORE = 37.0
 """Largest normal score; beyond it probabilities are below 1e-300."""
@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 class NearbyScores:
     """Calibration rows sorted by their scores (m,), with longitude and latitude in degrees (m,).
 
-    Fewer than 157 rows are a DataError.
+    Raises DataError if there are fewer than 157 rows.
     """
 
     longitude: Floats
@@ -58,10 +58,10 @@ class NearbyScores:
             object.__setattr__(self, name, values)
 
     def knots(self, longitude: Floats, latitude: Floats) -> Floats:
-        """Return the knots of the ladder's levels at locations (n,), (n, K), by `covering_knots`.
+        """Return the knots of the ladder's levels at n locations, (n, K), by `covering_knots`.
 
-        NaN where even the largest score has too little weight below it, or is 37 or more. A
-        location around which nearly all scores are 37 or more is a DataError.
+        A knot is NaN if the weights of all rows do not reach its level, or if it is 37 or more.
+        Raises DataError if nearly all scores around a location are 37 or more.
         """
         tree = cKDTree(_on_sphere(self.longitude, self.latitude))
         points = _on_sphere(longitude, latitude)
@@ -81,17 +81,17 @@ class NearbyScores:
     def _of(self, tree: cKDTree, points: Floats) -> Floats:
         nearest = np.arange(1, min(NEAREST, len(self.scores)) + 1)
         chord, rows = map(np.asarray, tree.query(points, k=nearest, workers=-1))
-        # Chords replace distances: h is a few tens of kilometres. If all rows lie at x, w is 1.
+        # Chords replace distances, as h is a few tens of kilometres. If all rows lie at x, w is 1.
         reach = np.maximum(chord[:, -1:], np.finfo(np.float64).tiny)
         weights = 1 - _FALL * np.square(chord / reach)
-        # Rows are numbered by their scores, so that sorting numbers sorts scores.
+        # Rows are numbered in the order of their scores, so sorting row numbers sorts scores.
         order = np.argsort(rows, axis=1)
         rows = np.take_along_axis(rows, order, axis=1)
         below = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
         total = below[:, -1] + 1
         found = np.full((len(points), len(LADDER)), np.nan)
         for column, level in enumerate(LADDER):
-            # As for ranks: a sum that equals the level up to rounding reaches it.
+            # As in `rank`: a sum that equals the level except for rounding reaches it.
             short = below < (level * total * (1 - 1e-12))[:, None]
             place = np.count_nonzero(short, axis=1)
             held = np.flatnonzero(place < rows.shape[1])

@@ -18,7 +18,7 @@ GAIN = "gain"
 
 @dataclass(frozen=True)
 class Spread:
-    """One figure over the folds that have it: their number, mean, standard deviation and values.
+    """One figure over the folds that have it: number of folds, mean, standard deviation, values.
 
     The standard deviation has the divisor folds - 1; it is None for a single fold.
     """
@@ -34,9 +34,8 @@ def fold_spread(
 ) -> dict[str, dict[str, Spread]]:
     """Return the spread over folds of each figure, by stratum; empty for a single fold.
 
-    `entries` are the `FoldRecord` of the folds in order, empty where run.json holds none; the gain
-    needs their baselines. Another number of folds than in the table, or other figures, are a
-    DataError.
+    `entries` are the `FoldRecord` of the folds in order, empty if run.json holds none; the gain
+    needs their baselines. Raises DataError if their number or their figures do not match the rows.
     """
     numbers = np.unique(scored["fold"])
     if entries and (len(entries) <= numbers[-1] or len(entries) != len(numbers)):

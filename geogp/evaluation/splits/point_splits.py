@@ -1,7 +1,7 @@
 """Splits of points anywhere: by hashes of their rounded coordinates, and by cells.
 
-Rows of one location and time stay together. The part of a row depends on the seed, its location and
-its time, never on the order of rows or on the target.
+Rows of one location and time belong to the same part. Whether a row is for training or test depends
+on the seed, its location and its time, never on the order of rows or on the target.
 """
 
 import numpy as np
@@ -14,10 +14,10 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 CELL_KM = 11.0
-"""First side of cells: a tenth of a degree of latitude."""
+"""First side of cells, about a tenth of a degree of latitude."""
 
 MIN_CELLS, MIN_PLACES = 20, 4
-"""Cells are halved while fewer have rows, and doubled while their mean number of places is less."""
+"""Fewest cells with rows, and fewest places in a cell on average; see `point_cells`."""
 
 _DIGITS = 7
 """Decimals that coordinates are rounded to: a centimetre, in degrees."""
@@ -29,16 +29,16 @@ def place_codes(x: Floats, y: Floats) -> Codes:
 
 
 def time_codes(time: Floats | None, n: int) -> Numbers:
-    """Return a code of each time, (n,); 0 without times."""
+    """Return a code of each time, (n,), or zeros if there are no times."""
     return np.zeros(n, np.int64) if time is None else _bits(time).view(np.int64)
 
 
 def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.int64]:
     """Return column and row of each point's cell, (n, 2).
 
-    `side` is the first width and height of a cell, in the unit of the coordinates. Cells are halved
-    until `MIN_CELLS` have rows, or doubled until they hold `MIN_PLACES` places on average.
-    Points that all lie at one place are a DataError.
+    `side` is the first width and height of a cell, in the unit of the coordinates. Both are halved
+    until `MIN_CELLS` cells have rows, or doubled until cells hold `MIN_PLACES` places on average.
+    Raises DataError if all points lie at one place.
     """
     places = np.unique(np.column_stack([x, y]), axis=0)
     if len(places) < 2:
@@ -60,10 +60,10 @@ def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.i
 def validation_part(
     x: Floats, y: Floats, time: Floats | None, *, how: str, seed: int, side: tuple[float, float]
 ) -> Mask:
-    """Return which rows validate, (n,): about a tenth of them.
+    """Return which rows are for validation, (n,): about a tenth of them.
 
-    `how` is ``random``, or ``blocks`` for whole cells; `side` is as in `point_cells`. Too few
-    places are a DataError.
+    `how` is ``random``, or ``blocks`` for whole cells; `side` is as in `point_cells`. Raises
+    DataError if there are too few places.
     """
     if how == "blocks":
         cells, cell = np.unique(point_cells(x, y, side), axis=0, return_inverse=True)
@@ -86,7 +86,7 @@ def validation_part(
 
 
 def _bits(values: Floats) -> Codes:
-    # Adding 0 turns -0.0, which equals it, into 0.0.
+    # Adding 0 turns -0.0 into 0.0, which is equal but has other bits.
     return np.ascontiguousarray(np.round(values, _DIGITS) + 0.0).view(np.uint64)
 
 

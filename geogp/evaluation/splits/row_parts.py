@@ -44,9 +44,9 @@ def tenths(seed: int, quadkey: ArrayLike, quarter: ArrayLike) -> Numbers:
 
 
 def assign_parts(order: NDArray[np.intp], rows: NDArray[np.intp], parts: int) -> Numbers:
-    """Return the part of each of g groups; each, in `order` (g,), joins the smallest part.
+    """Return the part of each of g groups; each group, in `order` (g,), joins the smallest part.
 
-    `rows` (g,) are the rows of each group; the smallest part has the fewest rows so far.
+    `rows` (g,) are the numbers of rows of the groups; the smallest part has the fewest rows so far.
     """
     dealt = np.empty(len(rows), np.int64)
     heap = [(0, part) for part in range(parts)]
@@ -60,8 +60,8 @@ def assign_parts(order: NDArray[np.intp], rows: NDArray[np.intp], parts: int) ->
 def part_names(name: str, parts: int, fold: int, *, calibrated: bool) -> Parts:
     """Return the name of each part.
 
-    A fifth of the parts, at least one, are test parts; then one validates and, if requested, one
-    calibrates.
+    A fifth of the parts, at least one, are test parts; the next part is for validation and, if
+    `calibrated`, the one after it for calibration.
     """
     tested = max(1, round(parts / 5))
     check_fold(name, fold, parts // tested)
@@ -75,7 +75,7 @@ def part_names(name: str, parts: int, fold: int, *, calibrated: bool) -> Parts:
 
 
 def check_fold(name: str, fold: int, most: int) -> None:
-    """Refuse a fold that a split does not have; the RequestError says how many there are."""
+    """Raise RequestError, with the number of folds, if a split does not have a fold."""
     if not 0 <= fold < most:
         raise RequestError(
             f"the split {name} has {most} folds here, found fold number {fold + 1}. Choose fewer "
@@ -84,7 +84,7 @@ def check_fold(name: str, fold: int, most: int) -> None:
 
 
 def without_empty(part: Parts, what: str, *, calibrated: bool = False) -> Parts:
-    """Return the parts; if one that is needed is empty, a DataError gives the rows of each."""
+    """Return the parts; DataError, with the rows of each part, if a needed part is empty."""
     needed = (*PARTS, CALIBRATION) if calibrated else PARTS
     counts = {name: int(np.count_nonzero(part == name)) for name in needed}
     if min(counts.values()) == 0:
@@ -104,7 +104,7 @@ def text_codes(texts: NDArray[np.str_]) -> Codes:
 
 def hashed(seed: int, *keys: NDArray[np.uint64] | NDArray[np.int64]) -> Codes:
     """Mix a seed and integer keys, each of shape (n,), to uniform 64-bit words."""
-    # One element rather than a scalar: NumPy lets arrays wrap around without a warning.
+    # An array of one element, not a scalar, because NumPy warns when scalars overflow.
     state = _mix(np.array([int(seed) % 2**64], np.uint64))
     for key in keys:
         state = _mix(state ^ _mix(np.asarray(key).astype(np.uint64)))

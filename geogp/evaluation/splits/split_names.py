@@ -1,15 +1,15 @@
-"""The ways of splitting rows, in words: which question a figure of each answers."""
+"""The ways of splitting rows, and the question that the figures of each answer."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Split:
-    """A way of splitting, in words for a reader.
+    """A way of splitting, and how reports describe it.
 
-    `name` is used on the command line and in files, `title` in a heading; `question` is what a
-    figure of this split answers. `flatters` tells whether test rows have training rows nearby: then
-    figures are better than for locations without measurements.
+    `name` is used on the command line and in files, `title` in a heading; `question` is the
+    question that figures of this split answer. `flatters` tells whether test rows have training
+    rows nearby, which makes figures better than they would be for locations without measurements.
     """
 
     name: str
@@ -59,10 +59,10 @@ LATEST = Split(
 SPLITS = {split.name: split for split in (RANDOM, BLOCKS, BUFFER, COUNTY, LATEST)}
 
 BUFFER_KM = 5.0
-"""Default distance that the split with a buffer keeps between training and test rows.
+"""Default least distance between training and test rows in the split with a buffer.
 
-The correlation of neighbouring tiles starts at a range of 3 km (`tile_process.py`); less than a
-fifth of it is left at 5 km. A test row is then informed by the smooth field.
+The tile process starts its fit at a range of 3 km (`tile_process.py`), where less than a fifth of
+the correlation is left at 5 km. At that distance, mostly the smooth field informs a test row.
 """
 
 MAX_FOLDS = 5

@@ -1,9 +1,9 @@
-"""The training, validation and test rows of each split, and the question that it answers.
+"""Choose the training, validation and test rows of each split.
 
-A split is a function of the seed, the quadkey (or its location) and the quarter, not of the order
-of rows or the target: every model and every peer is judged on the same rows. Each row is held out
-by at most one fold. A calibrated split takes one more tenth from the training rows, only for the
-repair of intervals; its test rows are the same.
+A split depends on the seed, the quadkey (or its location) and the quarter, not on the order of rows
+or the target, so every model and every other method is judged on the same rows. Each row is a test
+row in at most one fold. A calibrated split takes one more tenth from the training rows, only for
+the repair of intervals; its test rows are the same.
 """
 
 from collections.abc import Callable
@@ -48,10 +48,11 @@ CELL_DEGREES = 0.1
 
 @dataclass(frozen=True)
 class SplitRows:
-    """What a split may use of the rows.
+    """The columns of the rows that a split may use.
 
-    Codes of quadkeys and indices of quarters, centroids of tiles in degrees, and names of counties,
-    each (n,); `county` is None without boundaries of counties.
+    `quadkey` holds codes of quadkeys, `quarter` indices of quarters, `longitude` and `latitude` the
+    centroids of tiles in degrees, `county` names of counties, each (n,); `county` is None without
+    boundaries of counties.
     """
 
     quadkey: Codes
@@ -70,12 +71,12 @@ def split_parts(
     calibrated: bool = False,
     buffer_km: float = BUFFER_KM,
 ) -> Parts:
-    """Split rows in the way of a name, one of `SPLITS`.
+    """Split rows by the named split, one of `SPLITS`.
 
-    Returns ``train``, ``validation`` or ``test`` for each row, (n,); ``calibration`` and ``left
-    out`` where the split has such rows. `fold` counts from 0; `calibrated` keeps training rows for
-    calibration. A fold that the split does not have, or a split that these rows do not allow, is a
-    RequestError; wrong rows or an empty part are a DataError.
+    Returns ``train``, ``validation`` or ``test`` for each row, (n,), or ``calibration`` or ``left
+    out`` if the split has such rows. `fold` counts from 0; `calibrated` takes some of the training
+    rows for calibration. Raises RequestError if the split does not have the fold, or is not
+    possible with these rows; DataError if rows are invalid or a part is empty.
     """
     place = rows.longitude, rows.latitude
     ways: dict[str, Callable[[], Parts]] = {
@@ -99,11 +100,12 @@ def random_split(
 ) -> Parts:
     """Split rows 8:1:1 at random, each row on its own.
 
-    Each row is hashed with the seed to u in [0, 1) (see `tenths`): below 0.8 it trains, below 0.9
-    it validates, else it tests. A row's part does not depend on the other rows, so the counts are
-    binomial around 8:1:1, not exact. Fold j, of 10, shifts all by j tenths down, cyclically: it
-    tests u from 0.9 - j / 10. The tenth before the validating one calibrates. Errors are as in
-    `split_parts`; different shapes are a DataError.
+    Each row is hashed with the seed to u in [0, 1) (see `tenths`): u below 0.8 is for training, u
+    below 0.9 for validation, the rest for tests. A row's part does not depend on the other rows, so
+    the numbers of rows are binomial around 8:1:1, not exact. Fold j, of 10, shifts all parts by j
+    tenths down, cyclically: its test rows have u from 0.9 - j / 10 on. The tenth before the
+    validation tenth is for calibration. Errors are as in `split_parts`; also raises DataError if
+    shapes differ.
     """
     check_fold(RANDOM.name, fold, TENTHS)
     tenth = (tenths(seed, quadkey, quarter) + fold) % TENTHS
@@ -124,15 +126,15 @@ def block_split(
     """Split rows by whole cells of 0.1 by 0.1 degrees.
 
     Cells, floor(longitude / 0.1) and floor(latitude / 0.1), are ordered by a hash with the seed;
-    each then joins the part, of ten, with the fewest rows so far. In fold j, of 5, parts 2j and 2j
-    + 1 test, the next one validates, the one after it calibrates on request, and the others train.
-    The sizes of two parts thus differ by no more rows than the largest cell holds. Longitudes that
-    differ by 360 degrees share a cell.
+    each cell in turn joins the one of ten parts with the fewest rows so far. So the sizes of two
+    parts differ by at most the rows of the largest cell. In fold j, of 5, parts 2j and 2j + 1 are
+    for tests, the next part is for validation, the part after it for calibration if `calibrated`,
+    and the others for training. Longitudes that differ by 360 degrees share a cell.
 
-    A test cell may touch a training cell: cells are separate, but there is no minimum distance.
-    Edges of tiles of zoom 16 lie at multiples of 360 / 2^16 degrees, so no centroid of a tile sits
-    on an edge of a cell of longitude. Errors are as in `split_parts`; different shapes or a
-    coordinate that is not finite are a DataError.
+    A test cell may touch a training cell: there is no minimum distance. Edges of tiles of zoom 16
+    lie at multiples of 360 / 2^16 degrees, so no centroid of a tile has the longitude of an edge of
+    a cell. Errors are as in `split_parts`; also raises DataError if shapes differ or a coordinate
+    is not finite.
     """
     cells = cell_indices(longitude, latitude)
     what = "cells of 0.1 by 0.1 degrees"
@@ -144,7 +146,7 @@ def assign_cells(
 ) -> Parts:
     """Split rows by whole cells; `cells` (n, 2) holds column and row; see `block_split`.
 
-    Messages call the cells `what`.
+    `what` names the cells in messages.
     """
     distinct, cell_of_row, rows = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
     order = np.argsort(hashed(seed, distinct[:, 0], distinct[:, 1]), kind="stable")
@@ -167,9 +169,9 @@ def buffer_split(
     """Split rows by cells, and leave out training rows near a test row.
 
     As `block_split`, but training rows less than `buffer_km` (great-circle distance) from the
-    centre of any tile with a test row are left out. Validation and calibration rows stay: no
-    prediction depends on their neighbourhood. Errors are as in `block_split`; a buffer that leaves
-    no training rows is one.
+    centre of any tile with a test row are left out. Validation and calibration rows near test rows
+    stay, because the model is not fitted to them. Errors are as in `block_split`; also raises
+    RequestError if the buffer leaves no training rows.
     """
     longitude, latitude = np.asarray(longitude, np.float64), np.asarray(latitude, np.float64)
     part = block_split(longitude, latitude, seed, fold=fold, calibrated=calibrated)
@@ -191,10 +193,10 @@ def county_split(
 ) -> Parts:
     """Split rows by whole counties.
 
-    Counties with rows are assigned like the cells of `block_split`, to ten parts or one part a
-    county if there are fewer. A fifth of the parts, at least one, are test parts; each fold takes
-    the next ones. Rows in no county (``elsewhere``) are left out. No boundaries, too few counties,
-    or no such fold are a RequestError.
+    Counties with rows are assigned to ten parts like the cells of `block_split`; fewer than ten
+    counties make one part each. A fifth of the parts, at least one, are test parts; each fold takes
+    the next ones. Rows in no county (``elsewhere``) are left out. Raises RequestError if there are
+    no boundaries or too few counties, or the split does not have the fold.
     """
     if county is None:
         raise RequestError(
@@ -224,12 +226,13 @@ def county_split(
 def latest_split(
     quadkey: Codes, quarter: Numbers, seed: int, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
-    """Hold out the latest quarter, and train on the earlier ones.
+    """Use the latest quarter for tests, and the earlier quarters for training.
 
-    Fold j tests the j-th quarter before the latest with data; later quarters are left out. Of the
-    earlier rows, the tenth that validates in `random_split` validates, and the tenth before it
-    calibrates. There is one fold fewer than quarters. No earlier quarter is a RequestError;
-    different shapes or an empty part are a DataError.
+    The test rows of fold j are those of the j-th quarter with data before the latest; later
+    quarters are left out. Of the earlier rows, the validation tenth of `random_split` is for
+    validation, and the tenth before it for calibration. There is one fold fewer than quarters.
+    Raises RequestError if there is no earlier quarter, DataError if shapes differ or a part is
+    empty.
     """
     tenth = tenths(seed, quadkey, quarter)
     found = np.unique(quarter)
@@ -251,7 +254,7 @@ def latest_split(
 def cell_indices(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
     """Return column (from 0 to 3599) and row of each point's cell, int64 of shape (n, 2).
 
-    Different shapes or a coordinate that is not finite are a DataError.
+    Raises DataError if shapes differ or a coordinate is not finite.
     """
     longitude = np.asarray(longitude, np.float64)
     latitude = np.asarray(latitude, np.float64)

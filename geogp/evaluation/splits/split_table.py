@@ -33,32 +33,32 @@ def split(
 ) -> tuple[Table, Table]:
     """Split a table into training and test rows.
 
-    The part of a row follows from `random_state`, its location and its time, never from the order
-    of rows or from a target. Tables of `read_tiles`, which have quadkeys, are split as the command
-    ``geogp map`` splits them: its training and validation rows train here. For other tables the
-    rounded coordinates and times are hashed.
+    Whether a row is for training or test depends on `random_state`, its location and its time,
+    never on the order of rows or on a target. Tables of `read_tiles`, which have quadkeys, are
+    split as the command ``geogp map`` splits them, except that its validation rows are training
+    rows here. For other tables the rounded coordinates and times are hashed.
 
     Parameters
     ----------
     table
         Measurements, one row each.
     how
-        ``random``: a tenth of the rows tests, each on its own. ``blocks``: a fifth, by whole cells.
-        ``buffer``: as blocks, without training rows near a test row. ``county``: by whole
-        counties. ``latest``: the last quarter.
+        Which rows are test rows. ``random``: a tenth of the rows, each chosen on its own.
+        ``blocks``: a fifth, by whole cells. ``buffer``: as blocks, but without training rows near a
+        test row. ``county``: whole counties. ``latest``: the last quarter.
     random_state
         Any integer.
     fold
-        Which rows test, from 0; other folds test other rows.
+        Number of the fold, from 0; each fold has different test rows.
     x, y, time, county
-        Names of columns. A table without the column `time` has no times. ``buffer`` needs degrees;
+        Names of columns. Without the column `time`, times are not used. ``buffer`` needs degrees;
         ``latest`` needs quarters (``Period[Q]``).
     buffer_km
-        Distance that ``buffer`` keeps.
+        Least distance between training and test rows for ``buffer``.
     cell
-        Side of the cells of ``blocks`` in the unit of the coordinates. None takes 0.1 degrees for
-        tables with quadkeys; for other tables it starts there and is halved or doubled until cells
-        hold several places; see `point_cells`.
+        Side of the cells of ``blocks`` in the unit of the coordinates. Defaults to 0.1 degrees for
+        tables with quadkeys; for other tables it starts at 0.1 and is halved or doubled until there
+        are enough cells with several places each; see `point_cells`.
 
     Returns
     -------
@@ -68,9 +68,9 @@ def split(
     Raises
     ------
     RequestError
-        An unknown way of splitting, a fold that it does not have, or a column is missing.
+        The way of splitting is unknown or does not have the fold, or a column is missing.
     DataError
-        A part came out empty, or a coordinate is not finite.
+        The split leaves a part empty, or a coordinate is not finite.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def split(
     )
     test = parts == TEST
     train = ~test & (parts != LEFT_OUT)
-    if how == BUFFER.name:  # `geogp map`'s validation rows train here
+    if how == BUFFER.name:  # validation rows of `geogp map` are training rows here
         apart = nearest_km(*(part[train] for part in place), *(part[test] for part in place))
         train[train] = apart >= buffer_km
     return table[train], table[test]
