@@ -1,12 +1,13 @@
-"""Whether intervals of area means hold the truth: many draws from the field model's own law.
+"""Coverage of intervals for area means, over many draws from the field model's own distribution.
 
     python benchmarks/areas.py
 
-A square of tiles with a fixed basis and fixed laws; in each replicate the weights, the tile process
-at rows and tiles together (dense), and the noise are drawn anew, and the posterior is worked out
-from the rows alone. Counts how often the 95 % interval of the mean level of each area holds its
-true mean, beside that of tiles taken as independent. With ``--refits`` the whole model, basis and
-laws included, is also fitted to some of the draws. Writes JSON and a Markdown table.
+The world is a square of tiles with a fixed basis and fixed model parameters. Each replicate draws
+new weights, a new tile process jointly at rows and tiles (dense) and new noise, and computes the
+posterior from the rows alone. The benchmark counts how often the 95 % interval of the mean level of
+each area covers the true mean, with the joint variance and with tiles treated as independent. With
+``--refits`` the whole model, including basis and parameters, is also fitted to some of the draws.
+Writes JSON and a Markdown table.
 """
 
 import sys
@@ -30,10 +31,10 @@ from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
 
 TILE_KM = 0.6
-"""About the width of a tile of zoom 16 in the middle latitudes."""
+"""Approximate width of a tile of zoom 16 in the middle latitudes."""
 
 CUTS = (0.0, 0.25, 0.6, 1.0)
-"""Where the square is cut into areas of unequal size, on both axes."""
+"""Positions on both axes at which the square is cut into areas of unequal size."""
 
 REPLICATES_AT_ONCE = 500
 
@@ -44,22 +45,22 @@ REACH = float(stats.norm.ppf(0.975))
 class World:
     """A square of `side`² tiles, rows on some of them in some quarters, and areas."""
 
-    model: FieldNetwork  # its law is drawn from; it holds the rows
+    model: FieldNetwork  # the model that is drawn from; it contains the rows
     tiles: Floats  # inputs of the tiles in the last quarter, (n, 3)
-    weights: Floats  # of the tiles in the mean of each area, (n, areas)
-    level_factor: Floats  # of the covariance of the tile process at rows and tiles together
+    weights: Floats  # weights of the tiles in the mean of each area, (n, areas)
+    level_factor: Floats  # factor of the joint covariance of the tile process at rows and tiles
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Targets of the held rows (rows, count) and true levels of the tiles (n, count)."""
+    """Targets of the model's rows (rows, count) and true levels of the tiles (n, count)."""
 
     y: Floats
     level: Floats
 
 
 def make_world(side: int, rows: int, quarters: int, seed: int) -> World:
-    """Make a world: two thirds of the tiles are ever measured, most of them seldom."""
+    """Make a world in which two thirds of the tiles have measurements, most of them few."""
     random = np.random.default_rng(seed)
     steps = (np.arange(side) + 0.5) / side * 2 - 1
     north, east = np.meshgrid(steps, steps, indexing="ij")
@@ -83,7 +84,7 @@ def make_world(side: int, rows: int, quarters: int, seed: int) -> World:
     model.keep_rows(held, seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        # The laws vary over the square.
+        # The parameters of the tile process and the noise vary over the square.
         for head in (model.tiles.head, model.law.heads):
             head.add_(0.1 * torch.randn(head.shape, generator=generator, dtype=head.dtype))
     places = np.concatenate([model.rows.x.numpy(), tiles])
@@ -95,7 +96,7 @@ def make_world(side: int, rows: int, quarters: int, seed: int) -> World:
 
 
 def draw(world: World, count: int, random: np.random.Generator) -> Draw:
-    """Draw weights, tile process and noise from the model's law, `count` times."""
+    """Draw weights, tile process and noise from the model, `count` times."""
     model, held = world.model, world.model.rows
     n = len(held.y)
     w = random.standard_normal((model.architecture.r, count))
@@ -113,10 +114,10 @@ def draw(world: World, count: int, random: np.random.Generator) -> Draw:
 
 
 def gain(world: World, level: JointLevel) -> Floats:
-    """Return what the posterior mean of the weights changes by with each target, (r, rows).
+    """Return the derivative of the weights' posterior mean by each target, (r, rows).
 
-    S (W Phi)' W, with W whitening the rows place by place, each given near ones that come earlier:
-    the model's own choice of them, put together densely here. It is the same in all replicates.
+    It is S (W Phi)' W. W whitens the rows of each place given near places that come earlier, as
+    chosen by the model; here W is one dense matrix. It is the same in all replicates.
     """
     model = world.model
     places = model.rows.x.numpy()
@@ -137,16 +138,16 @@ def gain(world: World, level: JointLevel) -> Floats:
 
 
 def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Floats]:
-    """Return (estimate - truth) / sd of each area's mean, (replicates, areas), by two sds.
+    """Return (estimate - truth) / sd of each area's mean, (replicates, areas), for two sds.
 
-    ``joint`` is that of `JointLevel`, ``independent`` that of tiles taken as independent. The
-    posterior is worked out from the rows of each replicate; that of the first is compared with
-    the model's own.
+    ``joint`` is the sd of `JointLevel`; ``independent`` is the sd with tiles treated as
+    independent. The posterior is computed from the rows of each replicate; for the first replicate
+    it is compared with the model's own posterior.
 
     Raises
     ------
     NumericalError
-        They differ.
+        If the two posteriors differ.
     """
     model, random = world.model, np.random.default_rng([seed, 1])
     level = joint_level(model, None, world.tiles, calibrated=False)
@@ -176,7 +177,7 @@ def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Float
 
 
 def _check(world: World, level: TileLevel, y: Floats, mean: Floats) -> None:
-    """Compare means of the level with those of the model itself, given the targets."""
+    """Compare means of the level with the model's own means, given the targets."""
     model, held = world.model, world.model.rows
     held.y.copy_(torch.from_numpy(y))
     m, _ = model.conditioned(Rows(held.x, held.y, held.tests))
@@ -188,7 +189,7 @@ def _check(world: World, level: TileLevel, y: Floats, mean: Floats) -> None:
 
 
 def refitted(world: World, seed: int, epochs: int) -> Figures:
-    """Fit a new model, basis and laws included, to one draw; tell which areas it covers."""
+    """Fit a new model, including basis and parameters, to one draw; return coverage of areas."""
     random = np.random.default_rng([seed, 2])
     drawn, held = draw(world, 1, random), world.model.rows
     x, y, tests = held.x.numpy(), drawn.y[:, 0], held.tests.numpy()
@@ -208,7 +209,7 @@ def refitted(world: World, seed: int, epochs: int) -> Figures:
 
 
 def coverage(errors: Floats) -> Figures:
-    """Return how often intervals at 95 % held the truth, area by area and on average."""
+    """Return how often 95 % intervals covered the truth, for each area and on average."""
     by_area = (np.abs(errors) < REACH).mean(0)
     return {
         "by_area": by_area.tolist(),
@@ -224,15 +225,15 @@ def page(result: Figures) -> str:
     lines = [(k, n, f"{own:.1%}", f"{other:.1%}") for k, (n, own, other) in enumerate(each, 1)]
     lines.append(("all", result["tiles"], f"{joint['mean']:.1%}", f"{independent['mean']:.1%}"))
     refits = "".join(
-        f"\nRefitted, basis and laws included (seed {one['seed']}): {one['held']} of "
-        f"{one['areas']} areas held.\n"
+        f"\nRefitted, including basis and parameters (seed {one['seed']}): {one['held']} of "
+        f"{one['areas']} areas covered.\n"
         for one in result["refits"]
     )
-    return f"""# Intervals of area means on the model's own law
+    return f"""# Coverage of intervals for area means under the model's own distribution
 
 {result["replicates"]:,} replicates; {result["tiles"]} tiles, {result["rows"]:,} rows
-in {result["quarters"]} quarters; made by `benchmarks/areas.py`. How often the 95 %
-interval of the mean level of an area held its true mean.
+in {result["quarters"]} quarters; made by `benchmarks/areas.py`. The table has the share
+of 95 % intervals for the mean level of an area that covered the true mean.
 
 {table(("area", "tiles", "joint variance", "tiles as independent"), lines, left=())}{refits}"""
 
@@ -240,7 +241,7 @@ interval of the mean level of an area held its true mean.
 def run(
     *, side: int, rows: int, quarters: int, replicates: int, refits: int, epochs: int, seed: int
 ) -> Figures:
-    """Simulate, and return what is written."""
+    """Simulate, and return the figures to write."""
     started = monotonic()
     world = make_world(side, rows, quarters, seed)
     errors = standard_errors(world, replicates, seed)

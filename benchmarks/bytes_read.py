@@ -1,7 +1,8 @@
-"""Bytes read against bytes stored, seconds and memory, for one state out of a national quarter.
+"""Bytes read compared with bytes stored, seconds and memory, for one state of a national quarter.
 
-The quarter is simulated: tiles spread evenly over the land of the United States, in the schema of
-today's files, with the text of the geometry. It is served by a server on this machine.
+The quarter is simulated. Tiles are spread evenly over the land of the United States, and the file
+has the schema of current files, including the text of the geometry. A server on this machine
+serves the file.
 
     python benchmarks/bytes_read.py --boundaries census --state NM
 """
@@ -63,7 +64,7 @@ def national_codes(boundaries: Path, rows: int, seed: int) -> Any:
 
 
 def write_national(path: Path, codes: Any, group: int, seed: int) -> None:
-    """Write the quarter, so many rows a group, compressed by Snappy as pandas does."""
+    """Write the quarter with `group` rows per row group, compressed by Snappy as pandas does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
     schema = national_rows(codes[:1], np.random.default_rng(0)).schema
@@ -77,7 +78,7 @@ def write_national(path: Path, codes: Any, group: int, seed: int) -> None:
 
 
 def national_rows(codes: Any, random: Any) -> pa.Table:
-    """Return rows of some tiles, in today's schema."""
+    """Return rows of some tiles, in the current schema."""
     n = len(codes)
     column, row = quadkeys.codes_to_tiles(codes)
     edge = quadkeys.tile_bounds(column, row)
@@ -195,10 +196,10 @@ def markdown(lines: list[Figures], state: str) -> str:
         )
     return f"""# Bytes read against bytes stored: {state} out of a national quarter
 
-`benchmarks/bytes_read.py`: a simulated quarter of the United States in today's schema of
-eleven columns (Snappy, the text of the geometry in it), on a server on the same machine.
-Peak memory is that of the whole process, which has taken the megabytes of the column
-before it (Python, libraries, boundaries) when it starts to read.
+`benchmarks/bytes_read.py`: a simulated quarter of the United States in the current schema of
+eleven columns (Snappy, with the text of the geometry), on a server on the same machine.
+`peak MB` is the peak memory of the whole process, and `before` the memory that it uses
+when it starts to read (Python, libraries, boundaries).
 
 {table(HEADINGS, rows, left=range(len(HEADINGS)))}"""
 

@@ -3,9 +3,9 @@ r"""Strata before and after a conformal repair, from finished runs.
     geogp map PR --preset quick --split both --conformal strata --out RUN ...
     python benchmarks/conformal.py RUN [RUN ...] --table benchmarks/results/conformal
 
-The test predictions of a run with ``--conformal`` hold both: without the columns of the repair they
-are the model's own. Writes a Markdown and a JSON file for each run: every cell of the repair with
-the band that chance allows for, and every stratum of the report, before and after.
+The test predictions of a run with ``--conformal`` contain both: without the columns of the repair
+they are the model's own. Writes a Markdown and a JSON file for each run, with every cell of the
+repair and its chance band, and every stratum of the report, before and after the repair.
 """
 
 import json
@@ -27,7 +27,7 @@ FIGURES = ("log_score", "crps", "median_width_95")
 
 
 def unrepaired(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return test rows with the distributions that the model gave."""
+    """Return test rows with the model's distributions before the repair."""
     plain = rows.drop(columns=list(REPAIR_COLUMNS)).reset_index(drop=True)
     parts = [part.index for _, part in plain.groupby("fold")]
     for index in parts:
@@ -42,7 +42,7 @@ def result_of(folder: Path) -> Figures:
     Raises
     ------
     RequestError
-        The run was made without ``--conformal``.
+        If the run was made without ``--conformal``.
     """
     opened = geogp.open_run(folder)
     run, predictions = opened.content, opened.predictions
@@ -84,8 +84,8 @@ def page(found: Figures) -> str:
     head = (
         f"# {title}: before and after `--conformal {found['conformal']}`\n\n"
         f"Made by `benchmarks/conformal.py`; {made}.\n"
-        "Coverages in percent, before / after; * marks those that are off by more than 3 points\n"
-        "and beyond chance, all strata and levels of a split together.\n"
+        "Coverages in percent, before / after; * marks coverages off by more than 3 points\n"
+        "and beyond chance, jointly for all strata and levels of a split.\n"
     )
     parts = [head]
     for name, split in found["splits"].items():

@@ -1,12 +1,13 @@
-"""Probabilities of thresholds of a run of the simulated region, beside an oracle's.
+"""Threshold probabilities of a run on the simulated region, compared with those of an oracle.
 
     geogp demo --out runs/demo
     python benchmarks/exceedance.py runs/demo
 
-The oracle knows the law of the simulation and the training rows, but not the effects of tiles; no
-model can be better. For each split and threshold: the mean absolute difference and the correlation
-of the two probabilities of each test row, and the Brier score of the model, of the oracle, of the
-oracle that also knows the effects of tiles, and of each quarter's share. Writes JSON and a table.
+The oracle knows the simulation's distribution and the training rows, but not the effects of tiles;
+no model can be better. For each split and threshold, the table has the mean absolute difference and
+the correlation of the two probabilities over the test rows. It also has the Brier scores of the
+model, the oracle, an oracle that also knows the effects of tiles, and each quarter's share. Writes
+JSON and a table.
 """
 
 import sys
@@ -34,7 +35,7 @@ HEADER = (
 
 
 def oracle_probability(rows: pd.DataFrame, name: str, threshold: Threshold) -> Floats:
-    """Return the probability by an oracle, ``known`` or ``predictive``, (n,)."""
+    """Return the probability from an oracle, ``known`` or ``predictive``, (n,)."""
     z = (rows[f"{name}_mean"] - threshold.log10) / rows[f"{name}_sd"]
     return np.asarray(special.ndtr(threshold.sign * z.to_numpy(np.float64)), np.float64)
 
@@ -47,7 +48,7 @@ def compare(
     Raises
     ------
     DataError
-        A test row of the run is none of the oracle's.
+        If a test row of the run is not among those of the oracle.
     """
     found = []
     for split, rows in predictions.groupby("split", sort=False):
@@ -105,16 +106,16 @@ def page(found: list[Figures], told: str) -> str:
         for one in found
     ]
     return (
-        f"{told}. Mean stated probability of at least so many Mbps, share that was, mean absolute "
-        "difference and correlation of the model's and the oracle's probabilities, and Brier "
-        "scores: the model, the oracle, the oracle that knows the effects of tiles, each "
-        "quarter's share of the test rows.\n\n"
+        f"{told}. The table has the threshold, the mean stated probability of reaching it, the "
+        "share of rows that reached it, mean absolute difference and correlation of the model's "
+        "and the oracle's probabilities, and Brier scores of the model, the oracle, the oracle "
+        "that knows the effects of tiles, and each quarter's share of the test rows.\n\n"
     ) + table(HEADER, lines)
 
 
 @command
 def main() -> None:
-    """Compare one run, and write what is found."""
+    """Compare one run, and write the figures."""
     asked = parser(__doc__)
     asked.add_argument("run", type=Path)
     asked.add_argument("--out", type=Path, default=RESULTS / "exceedance")

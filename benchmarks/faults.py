@@ -1,7 +1,7 @@
-"""Every fault that a download can meet, injected many times; and what the next run finds.
+"""Inject each fault of a download many times, and check what the next run finds.
 
-Everything runs on this machine: a server on the loopback address, a simulated bucket in a temporary
-folder. Run from the folder of the project:
+Everything runs on this machine, with a server on the loopback address and a simulated bucket in a
+temporary folder. Run from the folder of the project:
 
     python benchmarks/faults.py --repeats 20 --kills 100
 """
@@ -54,7 +54,7 @@ NAMES = {
 
 
 def trial(world: World, server: FaultyServer, of: Reading, label: str) -> None:
-    """Read under the faults that the server was told; then without; and judge both."""
+    """Read under the faults that the server was given, read again without faults, judge both."""
     with fresh_cache():
         try:
             found = of.read(Web(server.url, QUICK))
@@ -81,7 +81,7 @@ def _of_a_gap(of: Reading, label: str, found: object) -> str:
 def network_faults(
     world: World, server: FaultyServer, of: Reading, repeats: int, random: Any
 ) -> None:
-    """Answers that fail, at random requests, for a while and for good."""
+    """Let answers fail at random requests, for a while or for ever."""
     for kind, lasting in product(LASTING, (False, True)):
         if not lasting and kind not in PASSING:
             continue
@@ -98,7 +98,7 @@ def network_faults(
 
 
 def poor_servers(world: World, server: FaultyServer, of: Reading, repeats: int) -> None:
-    """Servers that do less than they might."""
+    """Read from servers that lack usual features."""
     for label, manner in {
         "no parts: whole files only": Manner(ranges=False),
         "no HEAD": Manner(heads=False),
@@ -112,7 +112,7 @@ def poor_servers(world: World, server: FaultyServer, of: Reading, repeats: int) 
 
 
 def replaced(world: World, server: FaultyServer, of: Reading, repeats: int, random: Any) -> None:
-    """Replace a file while it is read: the old or the new one comes, never both."""
+    """Replace a file during a reading, which must give the old or the new file, never a mixture."""
     for etag, ranges in (("strong", True), ("weak", True), ("none", True), ("strong", False)):
         kind = "no ETag" if etag == "none" else f"{etag} ETag"
         label = f"{of.name} replaced midway, {kind}{'' if ranges else ', no parts'}"
@@ -129,7 +129,7 @@ def replaced(world: World, server: FaultyServer, of: Reading, repeats: int, rand
 
 
 def damaged(world: World, server: FaultyServer, of: Reading, repeats: int, random: Any) -> None:
-    """Bytes of cached files changed at random: found, refused, fetched again."""
+    """Change random bytes of cached files, which must be found, refused and fetched again."""
     server.tell()
     with fresh_cache():
         of.read(Web(server.url, QUICK))
@@ -158,7 +158,7 @@ def damaged(world: World, server: FaultyServer, of: Reading, repeats: int, rando
 
 
 def full_disk(world: World, server: FaultyServer, repeats: int, random: Any) -> None:
-    """Let a small file system be the cache (needs root), then give it room."""
+    """Use a small file system as the cache (needs root), then free space on it."""
     label = "full disk"
     with tempfile.TemporaryDirectory() as place:
         for _ in range(repeats):
@@ -193,19 +193,19 @@ def markdown(world: World, seconds: float) -> str:
     return f"""# Faults of downloads, and what the next run found
 
 `benchmarks/faults.py`, on one machine: a server on the loopback address serves a
-simulated bucket of 8 quarters; a run reads a region's rows and is compared, bit by bit,
-with the same rows read from the folder (Census files: the region and its urban areas).
+simulated bucket of 8 quarters. A run reads a region's rows, which are compared bit by bit
+with the same rows read from the folder (for Census files: the region and its urban areas).
 After each fault the cache is checked byte by
-byte and the run is made again without it. {seconds:.0f} seconds.
+byte, and the run is repeated without the fault. {seconds:.0f} seconds.
 
 {table(("fault", "times", "what was found"), lines, left=(0, 2))}
-{sum(times for _, times, _ in lines)} faults; {wrongs(world)} times something was lost or taken \
-for good that was not.
+{sum(times for _, times, _ in lines)} faults; {wrongs(world)} times data were lost or wrong \
+data accepted.
 """
 
 
 def wrongs(world: World) -> int:
-    """Count what must never be."""
+    """Count outcomes that must never occur."""
     return sum(
         count
         for found in world.outcomes.values()

@@ -1,4 +1,4 @@
-"""Damaged files of finished runs, and what may be left in a folder: what is made of it."""
+"""Check how commands handle damaged files of finished runs and leftover files in a folder."""
 
 import os
 import re
@@ -41,12 +41,12 @@ DAMAGES: dict[str, Callable[[Path, Path], None]] = {
 
 
 def _alike(how: str, file: Path, other: Path) -> bool:
-    """Tell whether a damage would leave a file as it is."""
+    """Return whether a damage would not change a file."""
     return how.startswith("replaced") and file.read_bytes() == other.read_bytes()
 
 
 def damaged_files(world: World, tally: Tally) -> None:
-    """Damage each file of a finished run: the same command must make it again, and say so."""
+    """Damage each file of a finished run; the same command must make it again and report that."""
     plain, other = world.whole["plain"] / RUN, world.whole["other"] / RUN
     cases = {
         how: [name for name in named_files(plain) if not _alike(how, plain / name, other / name)]
@@ -71,7 +71,7 @@ def damaged_files(world: World, tally: Tally) -> None:
 
 
 def _states(world: World) -> dict[str, Callable[[Path], None]]:
-    """Return what may have been left in a run folder, or next to nothing in it."""
+    """Return states in which a run folder may be left, including almost empty ones."""
     half = (world.whole["plain"] / RUN / "run.json").read_text()
     half = half[: len(half) // 2]
     finished = {"finished/": world.whole["plain"]}
@@ -111,7 +111,7 @@ def _states(world: World) -> dict[str, Callable[[Path], None]]:
 
 
 def debris(world: World, tally: Tally) -> None:
-    """Leave things in the folder: the command ends well, or refuses with a cure that works."""
+    """Leave files in the folder; the command must succeed, or refuse and name a working cure."""
     cases: list[tuple[str, Callable[[Path], None]]] = list(_states(world).items())
     if tally.may("killed"):
         cases += _parts_of_killed(world)
@@ -126,7 +126,7 @@ def debris(world: World, tally: Tally) -> None:
 
 
 def _parts_of_killed(world: World) -> list[tuple[str, Callable[[Path], None]]]:
-    """Return states that a kill and one lost file leave, and single files of them."""
+    """Return states after a kill and the loss of one file, and states with a single file left."""
     cases: list[tuple[str, Callable[[Path], None]]] = []
     start = world.place()
     number = len(world.changes(start, *world.map(start)))
@@ -161,7 +161,7 @@ def _without(stopped: Path, path: Path) -> Callable[[Path], None]:
 
 
 def _debris_faults(world: World, place: Path) -> list[str]:
-    """Return what is wrong with the same command, and with --fresh in a copy."""
+    """Return what is wrong after the same command, and after --fresh in a copy."""
     beside, wanted = world.place(place), world.wanted["plain"]
     told = world.call(*world.map(place))
     if told.code in {2, 3} and told.errors.strip():
@@ -173,7 +173,7 @@ def _debris_faults(world: World, place: Path) -> list[str]:
 
 
 def _cure_faults(world: World, place: Path, told: Told) -> list[str]:
-    """Do what a refusal says, and return what is wrong then."""
+    """Follow the instruction of a refusal, and return what is wrong afterwards."""
     said = " ".join(told.errors.split())
     if "Traceback" in said:
         return [f"the same command ended with a traceback: {told.last}"]
@@ -191,7 +191,7 @@ def _cure_faults(world: World, place: Path, told: Told) -> list[str]:
 
 
 def _foreign(world: World, tally: Tally) -> None:
-    """Leave a user's own file in or beside the folder: whatever happens, it stays as it is."""
+    """Put a user's own file in or beside the folder; no command may change it."""
 
     def alone(place: Path) -> Path:
         (place / RUN).mkdir()

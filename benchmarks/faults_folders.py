@@ -1,4 +1,4 @@
-"""What runs are tried on, what a whole run folder holds, and faults within one folder."""
+"""Data for the trials of runs, the contents of a complete run folder, and faults within it."""
 
 import hashlib
 import json
@@ -26,13 +26,13 @@ from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles.quarters import parse_quarters
 
 LIMIT_S = 600
-"""A command that takes longer hangs; so does one that takes `fork_command.MAX_SECONDS` of work."""
+"""A longer command counts as hung, as does one with `fork_command.MAX_SECONDS` of work."""
 
 NOWHERE = "http://127.0.0.1:9"
-"""A proxy that is not there: no trial leaves this machine."""
+"""A proxy that does not exist, so no trial can reach another machine."""
 
 RUN = "run"
-"""Name of the run folder in each place; what is left beside it counts too."""
+"""Name of the run folder in each place; files left beside it are checked too."""
 
 COMPLETE = re.compile(r"complete already")
 
@@ -42,21 +42,21 @@ _MASKS = (
     (re.compile(rb"(seconds to \w+\W[^0-9]{0,40})[\d.]+"), rb"\1 0"),
     (re.compile(rb"\b(read|fit|predict|write) \d[\d.]*"), rb"\1 0"),
 )
-"""What differs from run to run: seconds, and names of elements."""
+"""Parts of files that differ between equal runs: seconds, and names of elements."""
 
 
 @dataclass
 class Tally:
-    """What was tried, how often, and what was wrong.
+    """The cases that were tried, how often, and their faults.
 
     Attributes
     ----------
     most
-        Cases of one kind to try at most; they are taken evenly from all.
+        Largest number of cases of one kind to try, chosen evenly from all cases.
     only
-        Try the cases alone whose name holds this text.
+        Try only cases whose name contains this text.
     rows
-        For each kind of case how many were tried, and each fault with how to repeat it.
+        For each kind of case the number tried, and each fault with the name of its case.
     """
 
     most: int = 10**6
@@ -64,7 +64,7 @@ class Tally:
     rows: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
 
     def chosen(self, cases: Iterable[Any], name: Callable[[Any], str]) -> list[Any]:
-        """Return the cases that are to be tried."""
+        """Return the cases to try."""
         wanted = [case for case in cases if self.only in name(case)]
         if len(wanted) <= self.most:
             return wanted
@@ -72,7 +72,7 @@ class Tally:
         return [wanted[k] for k in at]
 
     def may(self, kind: str) -> bool:
-        """Tell whether names that begin with a text may be wanted; a comma ends such a text."""
+        """Return whether names that begin with `kind`, followed by a comma, may be selected."""
         return ", " not in self.only or kind in self.only
 
     def note(self, kind: str, name: str, faults: Sequence[str]) -> None:
@@ -89,7 +89,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Told:
-    """How a command ended: its exit code (None where it hung), and what it wrote."""
+    """How a command ended: exit code (None if it hung), and output."""
 
     code: int | None
     output: str
@@ -97,26 +97,26 @@ class Told:
 
     @property
     def text(self) -> str:
-        """All that it wrote."""
+        """All output of the command."""
         return self.output + self.errors
 
     @property
     def last(self) -> str:
-        """Its last words."""
+        """Last line of the output."""
         lines = [line for line in self.errors.splitlines() if line.strip()]
         return lines[-1][:300] if lines else "(no word)"
 
 
 class World:
-    """A small source, the command in processes of its own, and runs that nothing disturbed.
+    """A small source, processes that run the command, and undisturbed runs.
 
     Attributes
     ----------
     whole
-        The places of undisturbed runs: ``plain``, ``other`` with another seed, and ``redrawn``,
-        the plain one with another map.
+        Places of undisturbed runs: ``plain``, ``other`` with another seed, and ``redrawn``, the
+        plain run with another map.
     wanted
-        What is in them; see `contents`.
+        Contents of these places; see `contents`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -135,11 +135,11 @@ class World:
         self.wanted: dict[str, dict[str, str]] = {}
 
     def close(self) -> None:
-        """End the process that the commands are copies of."""
+        """End the process from which the commands are forked."""
         self._command.close()
 
     def make_whole(self) -> list[str]:
-        """Make the undisturbed runs; return what two of them differ in, which must be nothing."""
+        """Make the undisturbed runs; return differences of two equal ones, which must be none."""
         for name, more in (
             ("plain", []),
             ("other", ["--seed", "1"]),
@@ -155,7 +155,7 @@ class World:
         return self._blind() + differences(again, self.wanted["plain"])
 
     def _blind(self) -> list[str]:
-        """Return what would not tell one run from another."""
+        """Return the files that are equal in different runs, so cannot distinguish them."""
         plain = self.wanted["plain"]
         return [
             f"{name} is the same in the runs plain and {other}"
@@ -168,7 +168,7 @@ class World:
         ]
 
     def place(self, start: Path | None = None) -> Path:
-        """Return a new place for a run; with all that is in another where one is given."""
+        """Return a new place for a run; if `start` is given, with a copy of its contents."""
         place = self.folder / "places" / f"{next(self._number):05}"
         if start is None:
             place.mkdir(parents=True)
@@ -177,7 +177,7 @@ class World:
         return place
 
     def map(self, place: Path, *more: str) -> list[str]:
-        """Return the arguments of the map of a place."""
+        """Return the arguments of `geogp map` for a place."""
         return [
             *("map", "DEMO", "--source", str(self.source)),
             *("--boundaries", str(self.source / "boundaries")),
@@ -198,7 +198,7 @@ class World:
         return self.start(*arguments, **asked).end()
 
     def changes(self, place: Path, *arguments: str) -> list[tuple[str, str]]:
-        """Run a command to its end, and return what it changed in a place, call by call."""
+        """Run a command to its end, and return its changes in a place, one for each call."""
         record = self.folder / "record.json"
         record.unlink(missing_ok=True)
         told = self.call(*arguments, changes={"folder": str(place)}, record=str(record))
@@ -210,7 +210,7 @@ class World:
 
 @dataclass(frozen=True)
 class Started:
-    """A command that runs."""
+    """A running command."""
 
     process: int
     logs: Path
@@ -218,7 +218,7 @@ class Started:
     asked: dict[str, Any]
 
     def stands(self, limit_s: float = LIMIT_S) -> bool:
-        """Wait until it has stopped itself, and tell whether it did so before it ended."""
+        """Wait until the command stops itself; return whether it did so before its end."""
         until = time.monotonic() + limit_s
         while time.monotonic() < until:
             with suppress(OSError):
@@ -229,7 +229,7 @@ class Started:
         return False
 
     def end(self, limit_s: float = LIMIT_S) -> Told:
-        """Wait for its end; what takes too long is killed."""
+        """Wait for the end of the command, and kill it if it takes too long."""
         hung = threading.Event()
 
         def stop() -> None:
@@ -252,10 +252,11 @@ class Started:
 
 
 def contents(place: Path) -> dict[str, str]:
-    """Return a digest of each file below a folder, by its path; folders have their name alone.
+    """Return a digest of each file below a folder, by path; for a folder only its name.
 
-    Files with one digest hold the same: of grids, tables and models the values, to the last bit;
-    of texts all but seconds and names of elements; of the rest the bytes.
+    Files with equal digests have equal contents. For grids, tables and models these are the values,
+    to the last bit; for texts everything except seconds and names of elements; for other files the
+    bytes.
     """
     found = {}
     for path in sorted(place.rglob("*")):
@@ -314,7 +315,7 @@ def _table_parts(path: Path) -> list[bytes]:
 def _masked(content: bytes, name: str) -> bytes:
     if name == "run.json":
         run = json.loads(content)
-        run.pop("file_records", None)  # of texts with seconds, too; see `record_faults`
+        run.pop("file_records", None)  # includes texts with seconds; see `record_faults`
         content = json.dumps(run, sort_keys=True).encode()
     for pattern, put in _MASKS:
         content = pattern.sub(put, content)
@@ -327,7 +328,7 @@ def named_files(run: Path) -> list[str]:
 
 
 def record_faults(run: Path) -> list[str]:
-    """Return in what a run folder is not as its run.json says."""
+    """Return the differences between a run folder and its run.json."""
     try:
         held = json.loads((run / "run.json").read_text("utf-8"))
         records = {name: held["file_records"][name] for name in held["files"]}
@@ -348,7 +349,7 @@ def record_faults(run: Path) -> list[str]:
 
 
 def differences(place: Path, wanted: dict[str, str], spare: Sequence[str] = ()) -> list[str]:
-    """Return in what a place differs from an undisturbed one; `spare` may be there besides."""
+    """Return how a place differs from an undisturbed one; `spare` may exist in addition."""
     found = contents(place)
     lacking = [f"{name} is missing" for name in sorted(set(wanted) - set(found))]
     others = [f"{name} is left over" for name in sorted(set(found) - set(wanted) - set(spare))]
@@ -361,13 +362,13 @@ def differences(place: Path, wanted: dict[str, str], spare: Sequence[str] = ()) 
 
 
 def brief(faults: Sequence[str], most: int = 4) -> list[str]:
-    """Return one text of several faults of one case; none where there are none."""
+    """Return the faults of one case as one text; an empty list if there are none."""
     more = f"; and {len(faults) - most} more" if len(faults) > most else ""
     return ["; ".join(faults[:most]) + more] if faults else []
 
 
 def done_well(told: Told, place: Path, wanted: dict[str, str], of: str) -> list[str]:
-    """Return what is wrong after a call that must make a place whole."""
+    """Return what is wrong after a call that must complete a place."""
     if told.code != 0:
         ended = "hung" if told.code is None else f"ended with {told.code}"
         return [f"{of} {ended}: {told.last}"]

@@ -1,4 +1,4 @@
-"""Kills of `geogp fetch`, and of a reading of Census files, and what the next run finds."""
+"""Kill `geogp fetch` and a reading of Census files, and check what the next run finds."""
 
 import json
 import os
@@ -27,7 +27,7 @@ read_region(Web(sys.argv[1]), "DEMO")
 
 
 class Command:
-    """The command in processes of its own; see fork_command.py."""
+    """The command in separate processes; see fork_command.py."""
 
     def __init__(self, cache: Path, log: Path, *, loads: str = "fetch", **environment: str) -> None:
         self._environment = {"GEOGP_CACHE": str(cache), **environment}
@@ -41,7 +41,7 @@ class Command:
         )
 
     def start(self, *arguments: str, **asked: object) -> int:
-        """Start it, and return its process id; `asked` is what `fork_command.start` knows."""
+        """Start the command, and return its process id; `asked` is for `fork_command.start`."""
         self._last = self._ask(
             {
                 "arguments": arguments,
@@ -53,7 +53,7 @@ class Command:
         return self._last
 
     def end(self, process: int | None = None) -> int:
-        """Wait for the end of one, or of the last, and return its exit code; below 0: a signal."""
+        """Wait for a process, by default the last; return its exit code, negative for a signal."""
         return self._ask({"end": process or self._last})
 
     def _ask(self, asked: dict[str, object]) -> int:
@@ -64,7 +64,7 @@ class Command:
         return int(self._process.stdout.readline())
 
     def close(self) -> None:
-        """End the process that the copies are made of."""
+        """End the process from which the copies are forked."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -73,7 +73,7 @@ class Command:
 
 
 def kills(world: World, server: FaultyServer, count: int, random: Any) -> None:
-    """Kill -9 at random moments of `geogp fetch`; each other one while it takes new files."""
+    """Kill -9 at random moments of `geogp fetch`; every other kill while it gets new files."""
     with fresh_cache() as cache, tempfile.TemporaryDirectory() as logs:
         command = Command(cache, Path(logs) / "log")
         arguments = ["fetch", "DEMO", "--quarters", QUARTERS, "--source", server.url, "--json"]
@@ -101,9 +101,10 @@ def _kill(
     *,
     refresh: bool,
 ) -> None:
-    """Fetch, kill, look, fetch again; with `refresh`, over a full cache of older files.
+    """Fetch, kill, check, fetch again; with `refresh`, starting from a full cache of older files.
 
-    The moment is so many requests and so many seconds after: a busy machine has no fixed pace.
+    The moment of the kill is a number of requests plus some seconds, because the speed of a busy
+    machine varies.
     """
     cache = Path(os.environ["GEOGP_CACHE"])
     shutil.rmtree(cache / "tiles", ignore_errors=True)

@@ -1,11 +1,11 @@
 """Attacks on run folders: kills, pairs of commands, damaged and foreign files.
 
-Everything runs on this machine, on a made-up region. What a disturbed folder holds in the end is
-compared with an undisturbed run, to the last bit. Run from the folder of the project:
+Everything runs on this machine, on an invented region. The final contents of a disturbed folder
+are compared with an undisturbed run, to the last bit. Run from the folder of the project:
 
     python benchmarks/faults_runs.py --parts ABCD --most 30
 
-A fault is told with the name of its case; the same command with `--only NAME` repeats it.
+A fault is printed with the name of its case; the same command with `--only NAME` repeats the case.
 """
 
 import os
@@ -36,21 +36,21 @@ from faults_folders import (
 from trial import RESULTS, parser, say, table, write_results
 
 OFFSETS = 10
-"""Moments at which the second of two commands begins."""
+"""Moments at which the second of two commands starts."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A command that is killed, and the one that must set things right.
+    """A command that is killed, and the command that must then complete the folder.
 
     Attributes
     ----------
     start
-        The undisturbed run that stands there before; empty for none.
+        The undisturbed run that is there before; empty for none.
     killed, again
-        Options of the map; or the name of another command, which needs the run folder alone.
+        Options of the map, or the name of another command, which needs only the run folder.
     wanted
-        The undisturbed run that must be there in the end.
+        The undisturbed run that must be there at the end.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Scenario:
 
     @property
     def fresh(self) -> tuple[str, ...]:
-        """The options of a map that starts over."""
+        """Options of a map that starts over."""
         options = () if self.again == ("report",) else self.again
         return (*options, "--fresh")
 
@@ -83,7 +83,7 @@ SCENARIOS = (
 
 
 def kills(world: World, tally: Tally) -> None:
-    """Kill at each call that changes the folder; then go on, and start over in a copy."""
+    """Kill at each call that changes the folder; then continue, and start over in a copy."""
     for scenario in filter(lambda each: tally.may(each.name), SCENARIOS):
         start = world.whole.get(scenario.start)
         place = world.place(start)
@@ -129,13 +129,14 @@ PAIRS = {
     "another map and a report": ("plain", ("--tests", "7"), ("report",)),
     "a map and --fresh": ("", (), ("--fresh",)),
 }
-"""What stands there before, and the options of the first and of the second."""
+"""The run that is there before, and the options of the first and the second command."""
 
 
 def pairs(world: World, tally: Tally) -> None:
-    """Begin a second command while the first works: some time after it, and while it stands.
+    """Start a second command while the first works or is stopped.
 
-    The first stands still at one of its changes until the second has ended, or it works on.
+    Either the first is stopped at one of its changes until the second has ended, or the second
+    starts some time after the first, which continues to work.
     """
     for kind, (start, first, second) in PAIRS.items():
         if not tally.may(kind):
@@ -198,7 +199,7 @@ def _pair_faults(
     ends: list[Told],
     options: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> list[str]:
-    """Return what is wrong with how two commands ended, and with what they left."""
+    """Return what is wrong with the ends of two commands, and with the folder afterwards."""
     faults = []
     for told, holder, which in zip(ends, processes[::-1], ("first", "second"), strict=True):
         if told.code not in {0, 2}:
@@ -250,7 +251,7 @@ def markdown(found: dict[str, Tally], seconds: float) -> str:
     lines = [(part, what, times, len(held)) for part, what, times, held in rows]
     return f"""# Faults of run folders
 
-`benchmarks/faults_runs.py`, on one machine. What a disturbed folder holds in the end is
+`benchmarks/faults_runs.py`, on one machine. The final contents of a disturbed folder are
 compared with an undisturbed run, to the last bit: names of files, grids, tables, models,
 pages. {seconds:.0f} seconds.
 
@@ -260,11 +261,11 @@ pages. {seconds:.0f} seconds.
 
 
 def main(given: list[str] | None = None) -> int:
-    """Run it; the exit status is 1 where faults were found."""
+    """Run the trials; the exit status is 1 if faults were found."""
     asked = parser(__doc__)
     asked.add_argument("--parts", default="".join(PARTS), help="some of " + "".join(PARTS))
-    asked.add_argument("--most", type=int, default=40, help="cases of one kind at most")
-    asked.add_argument("--only", default="", help="the cases alone whose name holds this")
+    asked.add_argument("--most", type=int, default=40, help="largest number of cases of one kind")
+    asked.add_argument("--only", default="", help="only cases whose name contains this text")
     asked.add_argument("--out", type=Path, default=RESULTS / "faults-runs")
     options = asked.parse_args(given)
     unknown = set(options.parts) - set(PARTS)
@@ -282,7 +283,7 @@ def main(given: list[str] | None = None) -> int:
                 told = sum(times for times, _ in tally.rows.values())
                 seconds = time.monotonic() - began
                 say(f"{part}: {told} cases, {tally.faults} faults, {seconds:.0f} s")
-        finally:  # also of what was stopped: as far as it came
+        finally:  # also after an interruption, with the cases so far
             _write(options.out, found, time.monotonic() - began)
             world.close()
     return 1 if any(tally.faults for tally in found.values()) else 0

@@ -1,4 +1,4 @@
-"""What the faults of downloads are tried on: tiles and Census files, and what a run must read."""
+"""Data for trials of download faults: tiles and Census files, and what a run must read."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ QUARTERS = "2022Q1..2023Q4"
 QUICK = Patience(
     attempts=4, first_wait_s=0.005, longest_wait_s=0.02, timeout_s=0.3, slowest=100_000.0
 )
-"""So that a hundred trials end within a minute."""
+"""Short, so that a hundred trials end within a minute."""
 
 
 STATES = "GENZ2018/shp/cb_2018_us_state_500k.zip"
@@ -41,7 +41,7 @@ URBAN = "GENZ2020/shp/cb_2020_us_ua20_500k.zip"
 
 @dataclass
 class World:
-    """A simulated bucket, the same with other values, and what a run on each must give."""
+    """A simulated bucket, the same bucket with other values, and the right results for each."""
 
     folder: Path
     region: Region
@@ -50,26 +50,26 @@ class World:
     outcomes: dict[str, Counter[str]] = field(default_factory=dict)
 
     def count(self, fault: str, outcome: str) -> None:
-        """Note what a trial found."""
+        """Count the outcome of a trial."""
         self.outcomes.setdefault(fault, Counter())[outcome] += 1
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A download that is tried.
+    """A download under trial.
 
     Attributes
     ----------
     name, label
-        What is downloaded, and what the names of its trials begin with.
+        Name of the downloaded data, and the beginning of the names of the trials.
     read, same
-        What reads it, and tells whether two readings hold the same.
+        Function that reads the data, and function that compares two readings.
     old, new
-        What it must read, and what after the files were replaced.
+        The right readings before and after the files are replaced.
     lacks
-        What a reading or an error says of a file that is not there; empty where it says nothing.
+        Returns what a reading or an error reports about a missing file; empty if nothing.
     requests
-        Its numbers of GET and HEAD requests, about.
+        Approximate numbers of GET and HEAD requests.
     """
 
     name: str
@@ -98,7 +98,7 @@ def tiles(world: World, quarters: str = QUARTERS) -> Reading:
 
 
 def census(world: World) -> Reading:
-    """Write the Bureau's files, in folders with its names, and return their reading."""
+    """Write files as on the Census Bureau's site, with its folder names; return their `Reading`."""
     folders = [
         write_census(world.folder / f"census-{name}", world.folder / "boundaries", shift=shift)
         for name, shift in (("old", 0.0), ("new", 0.01))
@@ -127,7 +127,7 @@ def census(world: World) -> Reading:
 
 
 def write_census(folder: Path, boundaries: Path, *, shift: float = 0.0) -> Path:
-    """Write the boundaries of the made-up region as the Bureau's site has them."""
+    """Write the boundaries of the invented region in the form of the Census Bureau's site."""
     for source, name in (("states", STATES), ("urban_areas_DEMO", URBAN)):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,7 +144,7 @@ def write_census(folder: Path, boundaries: Path, *, shift: float = 0.0) -> Path:
 
 
 def make_world(folder: Path, rows: int = 6000) -> World:
-    """Write tiles of a made-up region, among far ones, so that row groups tell them apart."""
+    """Write tiles of an invented region and far tiles, which row groups can separate."""
     region = simple_region()
     quarters = parse_quarters(QUARTERS).all
     write_simulation(simulate(region, rows=rows, quarters=quarters, seed=1), region, folder / "old")
@@ -166,7 +166,7 @@ def make_world(folder: Path, rows: int = 6000) -> World:
         faster = pa.array(np.asarray(whole["avg_d_kbps"]) + 7)
         changed = whole.set_column(place, "avg_d_kbps", faster)
         pq.write_table(changed, beside, row_group_size=200, compression="none")
-    # The region as the command reads it.
+    # The region is read as by the command.
     read = read_region(Folder(folder / "boundaries"), "DEMO").region
     old, new = (run(Folder(folder / name), read) for name in ("old", "new"))
     return World(folder, read, old, new)
@@ -178,7 +178,7 @@ def run(source: Folder | Web, region: Region, quarters: str = QUARTERS) -> Inges
 
 
 def same(one: Ingested, other: Ingested) -> bool:
-    """Tell whether two runs read the same rows, to the last bit."""
+    """Return whether two runs read the same rows, to the last bit."""
     first, second = vars(one.observations), vars(other.observations)
     return all(
         np.array_equal(first[name], value)
@@ -189,7 +189,7 @@ def same(one: Ingested, other: Ingested) -> bool:
 
 @contextmanager
 def fresh_cache(place: Path | None = None) -> Iterator[Path]:
-    """Let the cache be an empty folder."""
+    """Use an empty folder as the cache."""
     before = os.environ.get("GEOGP_CACHE")
     with tempfile.TemporaryDirectory(dir=place) as folder:
         os.environ["GEOGP_CACHE"] = folder
@@ -203,7 +203,7 @@ def fresh_cache(place: Path | None = None) -> Iterator[Path]:
 
 
 def sound() -> bool:
-    """Tell whether every entry of the cache is whole; the copy of a stopped download is none."""
+    """Return whether every cache entry is complete; a partial download is not an entry."""
     return all(
         item.state == WHOLE
         for item in cache_items(check=True)

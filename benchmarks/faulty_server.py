@@ -1,4 +1,4 @@
-"""An HTTP server on this machine that serves a folder, and fails as it is told to."""
+"""An HTTP server on this machine that serves a folder and fails as requested."""
 
 import hashlib
 import re
@@ -16,29 +16,31 @@ from urllib.parse import unquote
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 TRICKLE_S = 0.02
-"""Between two bytes of a slow answer."""
+"""Seconds between two bytes of a slow answer."""
 
 REASONS = {"429": "Too Many Requests", "403": "Forbidden", "404": "Not Found", "503": "Slow Down"}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong with some requests for tiles or zip files.
+    """A fault of some requests for tiles or zip files.
 
     Attributes
     ----------
     kind
-        ``drop`` (the connection ends before the answer), ``cut`` (within it), ``short`` (half the
-        bytes, the length of the half), ``long`` (a length above the bytes that come), ``slow``
-        (byte by byte), ``misplaced`` (another part than asked), ``size`` (the header of the whole
-        gives another size), ``replace`` (the file is replaced first), ``other`` (this answer alone
-        is of what would replace the file, as of a mirror that is ahead), or a status.
+        ``drop`` (the connection ends before the answer), ``cut`` (it ends within the answer),
+        ``short`` (half the bytes, with the length of this half), ``long`` (a length above the
+        number of bytes sent), ``slow`` (byte by byte), ``misplaced`` (another part than requested),
+        ``size`` (the header has another size of the whole file), ``replace`` (the file is replaced
+        before the answer), ``other`` (only this answer is from the replacement of the file, as from
+        a mirror that is ahead), or a status.
     first, times
-        The first request that it meets, counted from 0, and how many.
+        The first affected request, counted from 0, and the number of affected requests.
     method
-        ``GET`` or ``HEAD``; only these are counted.
+        ``GET`` or ``HEAD``; only requests of this method are counted.
     about
-        Where given, it meets all requests for files whose names end so, tiles or not, uncounted.
+        If given, the fault affects all requests for files whose names end with this text, tiles or
+        not, without counting.
     """
 
     kind: str
@@ -52,7 +54,7 @@ class Fault:
 class Manner:
     """How the server answers all requests."""
 
-    etag: str = "strong"  # or once (strong, in answers to HEAD alone), weak, none
+    etag: str = "strong"  # or once (strong, only in answers to HEAD), weak, none
     dated: bool = True
     ranges: bool = True
     heads: bool = True
@@ -61,7 +63,7 @@ class Manner:
 
 @dataclass
 class Told:
-    """What the server was told, and what it saw."""
+    """Faults and manner that the server was given, and the requests that it counted."""
 
     manner: Manner = field(default_factory=Manner)
     faults: list[Fault] = field(default_factory=list)
@@ -71,7 +73,7 @@ class Told:
 
 
 class FaultyServer(ThreadingHTTPServer):
-    """Serves `folder`; `replacement` holds what files are replaced by."""
+    """Serves `folder`; `replacement` contains the files that replace others."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -87,17 +89,17 @@ class FaultyServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Address of the server."""
         return f"http://127.0.0.1:{self.server_port}/files"
 
     def tell(self, *faults: Fault, manner: Manner | None = None) -> None:
-        """Begin to count anew, with other faults."""
+        """Set other faults, and restart the count of requests."""
         with self.lock:
             self.told = Told(manner or Manner(), list(faults))
             self.over = {}
 
     def etag(self, path: Path) -> str:
-        """Return the MD5 of a file, as S3 does, worked out once."""
+        """Return the MD5 of a file, as S3 does; it is computed once."""
         state = path.stat()
         key = (path, state.st_size, state.st_mtime_ns)
         if key not in self._etags:
@@ -106,7 +108,7 @@ class FaultyServer(ThreadingHTTPServer):
         return f'"{self._etags[key]}"'
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients that hang up are what this is for."""
+        """Print nothing, because clients that close the connection are expected."""
 
 
 @contextmanager
@@ -147,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _fault(self, name: str) -> str | None:
-        """Count a request for tiles or zip files, and return what goes wrong with it."""
+        """Count a request for tiles or zip files, and return the kind of its fault."""
         server, told = self.server, self.server.told
         with server.lock:
             told.requests.append((self.command, name))
@@ -225,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Last-Modified", formatdate(path.stat().st_mtime, usegmt=True))
         self.end_headers()
         if self.command == "GET":
-            with suppress(OSError):  # the client hung up
+            with suppress(OSError):  # the client closed the connection
                 self._send(body, fault)
 
     def _send(self, body: bytes, fault: str | None) -> None:

@@ -1,10 +1,11 @@
-"""Few rows: how the 95 % intervals of simulated regions hold fresh measurements.
+"""Few rows: coverage of new measurements by the 95 % intervals in simulated regions.
 
     python benchmarks/few_rows.py
 
 Each simulated region is mapped from few of its rows with the preset `quick`, once from rows
-anywhere in it and once from rows in two clusters; the map's model then predicts 1,000 measurements
-of the same simulation that it never saw, drawn as its rows were. Writes a Markdown and a JSON file.
+anywhere in the region and once from rows in two clusters. The map's model then predicts 1,000
+measurements of the same simulation that were not used in the fit and are drawn like its rows.
+Writes a Markdown and a JSON file.
 """
 
 import json
@@ -41,7 +42,7 @@ HEADER = (
 
 
 def draw(rows: int, layout: str, seed: int) -> tuple[Simulation, pd.DataFrame]:
-    """Return a simulation of some rows, and the truth of `FRESH` other rows of the same law."""
+    """Return a simulation of some rows, and the truth of `FRESH` other rows drawn like them."""
     total = rows + FRESH if layout == LAYOUTS[0] else ALL_ROWS
     made = simulate(simple_region(), rows=total, quarters=parse_quarters(QUARTERS).all, seed=seed)
     rng = np.random.default_rng([seed, rows])
@@ -57,7 +58,7 @@ def draw(rows: int, layout: str, seed: int) -> tuple[Simulation, pd.DataFrame]:
 
 
 def scored(rows: int, layout: str, seed: int, model: str) -> Figures:
-    """Map one region, and return how its intervals hold fresh measurements."""
+    """Map one region, and return coverage and scores on new measurements."""
     known, fresh = draw(rows, layout, seed)
     found: Figures = {"rows": rows, "layout": layout, "seed": seed, "model": model}
     with TemporaryDirectory() as folder:
@@ -112,9 +113,9 @@ def page(found: Sequence[Figures]) -> str:
     python benchmarks/few_rows.py
 
 Simulated regions ({QUARTERS}, download), preset `quick`, each mapped from few rows and
-scored on {FRESH:,} fresh measurements drawn as the rows were; pooled over the regions.
-Least: of a single region. Last column: the log score of one normal law that has mean and
-variance of the rows.
+scored on {FRESH:,} new measurements drawn like the rows; pooled over the regions.
+`least (95 %)` is the lowest coverage in a single region. The last column is the log score
+of one normal distribution with mean and variance of the rows.
 
 {table(HEADER, lines, left=(0, 2))}"""
 

@@ -1,10 +1,10 @@
-r"""The field model beside its peers: same rows, several seeds, both splits.
+r"""The field model compared with its peers on the same rows, for several seeds and both splits.
 
     python benchmarks/field.py PR --source ookla-open-data --boundaries census \
         --quarters 2019Q1..2023Q4 --models field lightgbm --seeds 5
 
-Each fit is its own file under --out, and the same command continues where it stopped;
-`field_table.py` makes the committed tables from them.
+Each fit has its own file under --out, and the same command continues where it stopped;
+`field_table.py` makes the committed tables from these files.
 """
 
 import argparse
@@ -34,7 +34,7 @@ SPLITS = ("random", "blocks")
 
 
 def measure(job: Job, model: str, how: str) -> tuple[Figures, dict[str, np.ndarray]]:
-    """Fit a model on the training rows of a split; return its figures and its test rows."""
+    """Fit a model on the training rows of a split; return figures and test rows."""
     seen, rows = job.observations, split(job, how)
     data = {name: job.data(chosen) for name, chosen in rows.items()}
     test, tested = data["test"], rows["test"]
@@ -77,7 +77,7 @@ def measure(job: Job, model: str, how: str) -> tuple[Figures, dict[str, np.ndarr
 
 
 def _digest(*columns: np.ndarray) -> str:
-    """Return what tells these rows, and their parts, from others."""
+    """Return a digest that identifies these rows and their parts."""
     found = hashlib.sha256()
     for values in columns:
         found.update(np.ascontiguousarray(values).tobytes())
@@ -85,7 +85,7 @@ def _digest(*columns: np.ndarray) -> str:
 
 
 def law_of(answer: Answer) -> geogp.Prediction | QuantileLaw:
-    """Return what a peer says, which has `cdf`, `crps` and `quantile`."""
+    """Return the distributions of a peer's answer, with `cdf`, `crps` and `quantile`."""
     if answer.prediction is not None:
         return answer.prediction
     assert answer.quantiles is not None, "a peer returns one of the two"
@@ -93,7 +93,7 @@ def law_of(answer: Answer) -> geogp.Prediction | QuantileLaw:
 
 
 def scores(answer: Answer, y: np.ndarray, stratum: np.ndarray) -> dict[str, Figures]:
-    """Return the scores by stratum; the absolute error is that of the median, for all alike."""
+    """Return the scores by stratum; the absolute error is that of the median for all models."""
     law = law_of(answer)
     by_row = {"crps": law.crps(y), "mae_median": np.abs(y - law.quantile(0.5))}
     if answer.prediction is not None:
@@ -113,7 +113,7 @@ def scores(answer: Answer, y: np.ndarray, stratum: np.ndarray) -> dict[str, Figu
 
 
 def keep(options: argparse.Namespace, model: str, seed: int, how: str) -> None:
-    """Fit a model, unless its file is there."""
+    """Fit a model, unless its file exists."""
     place = options.out / f"{options.region}-{options.target}" / model / options.preset
     path = place / f"{how}-{seed}.json"
     if path.exists():
@@ -136,7 +136,7 @@ def keep(options: argparse.Namespace, model: str, seed: int, how: str) -> None:
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fit what is not yet there."""
+    """Make the fits whose files do not exist yet."""
     asked = parser(__doc__, out="field", region=True)
     asked.add_argument("--target", default="download")
     asked.add_argument("--models", nargs="+", default=["field"], choices=[*CATALOGUE, *PEERS])

@@ -1,9 +1,9 @@
-"""What a user would reach for first: gradient boosting, kriging and a sparse process of GPyTorch.
+"""Common alternatives: gradient boosting, kriging and a sparse process of GPyTorch.
 
 Needs `pip install geogp[bench]`.
 
-Each peer takes the same rows and the same inputs (longitude, latitude, quarter; the tests of a
-row where the method can use them) and returns a `Prediction`, or quantiles.
+Each peer gets the same rows and the same inputs (longitude, latitude, quarter, and the number of
+tests of a row if the method can use it) and returns a `Prediction` or quantiles.
 """
 
 from collections.abc import Callable
@@ -29,19 +29,19 @@ LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 """Quantiles of `lightgbm-quantile`; see `QuantileLaw`."""
 
 KRIGED_ROWS = 1_500
-"""Training rows that kriging can take: each prediction costs their square."""
+"""Number of training rows for kriging; the cost of a prediction grows with its square."""
 
 RATE = 0.05
 """Learning rate of boosting."""
 
 MAX_TREES = 2_000
 PATIENCE = 50
-"""Boosting stops when this many trees have not improved the validation rows."""
+"""Boosting stops when this many trees have not improved the validation score."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Rows of one split, kilometres and quarters that a unit of each input stands for, a seed."""
+    """Rows of one split, the kilometres or quarters in a unit of each input, and a seed."""
 
     train: Data
     validation: Data
@@ -53,12 +53,12 @@ class Case:
 class QuantileLaw:
     """The distributions whose quantiles at `LEVELS` are given, (n, 7).
 
-    Between two levels, and beyond the last, the quantile is linear in that of the standard normal:
-    the exact quantiles of a normal distribution give back that distribution.
+    Between two levels, and beyond the last, the quantile is linear in the standard normal quantile.
+    So the exact quantiles of a normal distribution result in that distribution.
     """
 
     def __init__(self, quantiles: Floats) -> None:
-        # Quantiles fitted one by one may cross; equal ones would have no slope.
+        # Quantiles fitted one by one may cross, and between equal quantiles the slope would be 0.
         spaced = np.sort(quantiles, 1) + 1e-9 * np.arange(len(LEVELS))
         self.z, self.q = stats.norm.ppf(LEVELS), spaced
 
@@ -89,7 +89,7 @@ class QuantileLaw:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a peer says of the test rows, and how long it took to fit."""
+    """A peer's predictions of the test rows, and the time of its fit."""
 
     seconds: float
     prediction: Prediction | None = None
@@ -99,10 +99,11 @@ class Answer:
 def lightgbm_variance(case: Case, *, rate: float = RATE) -> Answer:
     """Boosted mean, weighted by tests, and boosted variance from out-of-fold residuals.
 
-    The validation rows choose the number of trees. The variance model sees place, quarter and
-    tests; its target is the logarithm of the squared out-of-fold residual. The validation rows
-    also give location, scale and shape of the standardised residuals by number of tests. At
-    another learning rate the variance model, too, has as many more or fewer trees.
+    The validation rows choose the number of trees. The inputs of the variance model are place,
+    quarter and number of tests; its target is the logarithm of the squared out-of-fold residual.
+    The validation rows also give location, scale and shape of the standardised residuals by number
+    of tests. With another learning rate, the number of trees of the variance model changes by the
+    same factor.
     """
     train, held, test, seed = case.train, case.validation, case.test, case.seed
     start = monotonic()
@@ -135,7 +136,7 @@ def lightgbm_variance(case: Case, *, rate: float = RATE) -> Answer:
 
 
 def lightgbm_quantile(case: Case) -> Answer:
-    """Boosted quantiles on place, quarter and tests; the validation rows choose the trees."""
+    """Boosted quantiles by place, quarter and tests; validation rows choose the number of trees."""
     start = monotonic()
     fits = [
         _early_stopped(
@@ -171,10 +172,10 @@ def gpytorch_svgp(case: Case, *, epochs: int = 15, r: int = 512) -> Answer:
 
 
 def kriging(case: Case) -> Answer:
-    """Krige what the mean of each quarter leaves, on a random 1,500 rows (GSTools).
+    """Krige the residuals from the mean of each quarter, on 1,500 random rows (GSTools).
 
-    An exponential variogram with a nugget in kilometres and quarters, fitted by least squares;
-    the anisotropy between time and space is chosen by the fit of the variogram.
+    The variogram is exponential with a nugget, in kilometres and quarters, and fitted by least
+    squares; the anisotropy between time and space is chosen by the fit of the variogram.
     """
     import gstools  # noqa: PLC0415
 
@@ -193,7 +194,7 @@ def kriging(case: Case) -> Answer:
             scaled.T, residual, bins, sampling_size=2_000, return_counts=True
         )
         model = gstools.Exponential(dim=scaled.shape[1])
-        # GSTools says 0 where a bin has no pairs.
+        # GSTools returns 0 if a bin has no pairs.
         some = pairs > 0
         _, _, score = model.fit_variogram(
             middle[some], gamma[some], nugget=True, return_r2=True, weights=np.sqrt(pairs[some])
@@ -223,7 +224,7 @@ SCHEDULES: dict[str, Callable[[Case], Answer]] = {
     **{f"gpytorch-svgp-{n}": partial(gpytorch_svgp, epochs=n) for n in (1, 2, 5, 30)},
     **{f"gpytorch-svgp-r128-{n}": partial(gpytorch_svgp, epochs=n, r=128) for n in (1, 5, 15)},
 }
-"""Peers at other rates, ranks and numbers of epochs than theirs above."""
+"""Peers with other learning rates, ranks and numbers of epochs than above."""
 
 
 def _with_tests(data: Data) -> Floats:
@@ -235,7 +236,7 @@ def _weight(tests: Floats) -> Floats:
 
 
 def _boosting(seed: int, rate: float = RATE, trees: int = MAX_TREES, **kind: Any) -> Any:
-    """Return LightGBM's regression, unfitted."""
+    """Return an unfitted LightGBM regression."""
     import lightgbm  # noqa: PLC0415
 
     return lightgbm.LGBMRegressor(
@@ -260,7 +261,7 @@ def _early_stopped(
     weight: Floats | None = None,
     held_weight: Floats | None = None,
 ) -> Any:
-    """Fit boosting with as many trees as the validation rows want."""
+    """Fit boosting with the number of trees that the validation rows choose."""
     import lightgbm  # noqa: PLC0415
 
     return model.fit(
@@ -275,7 +276,7 @@ def _early_stopped(
 
 
 def _levels(train: Data) -> Callable[[Data], Floats]:
-    """Return a function from rows to the training mean of their quarter."""
+    """Return a function that maps rows to the training mean of their quarter."""
     if train.x.shape[1] == 2:
         mean = train.y.mean()
         return lambda data: np.full(len(data.y), mean)

@@ -1,8 +1,8 @@
-"""What the field model finds of a known truth: its parts, their variances, the oracle's score.
+"""How well the field model recovers a known truth: parts, variances and the oracle's score.
 
     python benchmarks/field_recovery.py --source data/demo --seeds 5
 
-The source is the output of `geogp simulate`: tiles with the true field, tile effect and measurement
+The source is the output of `geogp simulate`, tiles with the true field, tile effect and measurement
 variance of each row. Writes a Markdown and a JSON file.
 """
 
@@ -25,7 +25,7 @@ from geogp.models.field.field_model import FieldNetwork
 from geogp.runs.pipeline.job import Job
 
 TESTS = (1, 5, 30)
-"""Tests for which estimated and true measurement variances are compared."""
+"""Numbers of tests for which estimated and true measurement variances are compared."""
 
 ROWS = {
     "log_score": "log score",
@@ -38,8 +38,9 @@ ROWS = {
 }
 """Figures of a seed, over its test rows.
 
-The predictive oracle knows the law, not the effects: on average no model does better. The tile
-variance is the mean prior variance of the tile process, over that of the true tile effects.
+The predictive oracle knows the model that generated the data, but not the effects of tiles; on
+average no model is better. The tile variance is the mean prior variance of the tile process divided
+by the variance of the true tile effects.
 """
 
 
@@ -97,7 +98,7 @@ def true_rows(source: Path, job: Job) -> pd.DataFrame:
 
 
 def page(found: list[Figures], made_by: str) -> str:
-    """Return the table: a row for each figure, mean over the seeds and its standard error."""
+    """Return the table with a row for each figure: mean over the seeds and standard error."""
     rows = {text: [one[name] for one in found] for name, text in ROWS.items()}
     for k in TESTS:
         text = f"measurement variance, estimated over true, at about {k} tests"
@@ -108,8 +109,8 @@ def page(found: list[Figures], made_by: str) -> str:
     {made_by}
 
 Test rows of random splits of a simulated region; mean over the seeds ± standard error.
-The predictive oracle knows field and law, and predicts the tile effects from the
-training rows: on average no model has a lower log score.
+The predictive oracle knows the field and all parameters, and predicts the tile effects
+from the training rows; on average no model has a lower log score.
 
 {table((f"{len(found)} seeds", ""), lines)}"""
 

@@ -1,10 +1,10 @@
-"""The committed tables of `field.py`: means over seeds, and coverage by class.
+"""The committed tables of `field.py`, with means over seeds and coverage by class.
 
     python benchmarks/field_table.py benchmarks/out/field --table benchmarks/results/field
 
-Reads the files that `field.py` left, two for each (region, target, model, split, seed), and writes
-a Markdown and a JSON file. Coverages are pooled over the seeds; the band of each holds for all
-checks of a model and split together (see `simultaneous_coverage.py`).
+Reads the files that `field.py` wrote, two for each (region, target, model, split, seed), and writes
+a Markdown and a JSON file. Coverages are pooled over the seeds; the bands hold jointly for all
+checks of a model and split (see `simultaneous_coverage.py`).
 """
 
 import json
@@ -41,14 +41,14 @@ SCORES = {"nll": "log score", "crps": "CRPS", "mae_median": "MAE of the median"}
 class Line:
     """A model in one split of one region: means over the seeds, and their standard errors.
 
-    `gain` is the baseline's log score less the model's. A mean is None where there is none:
-    quantiles have no density, one seed no error.
+    `gain` is the baseline's log score minus the model's. A value is None if it does not exist:
+    quantiles have no density, and one seed has no standard error.
     """
 
     model: str
     split: str
     preset: str
-    rows: dict[int, str]  # by seed, what tells its rows from others
+    rows: dict[int, str]  # by seed, a digest of its rows
     threads: int
     means: dict[str, float | None]
     errors: dict[str, float | None]
@@ -57,7 +57,7 @@ class Line:
 
 
 def line_of(folder: Path, split: str) -> Line | None:
-    """Read all seeds of one model and split; None where there are none."""
+    """Read all seeds of one model and split; return None if there are none."""
     paths = sorted(folder.glob(f"{split}-*.json"), key=_seed)
     if not paths:
         return None
@@ -84,7 +84,7 @@ def line_of(folder: Path, split: str) -> Line | None:
 
 
 def _over_seeds(values: list[float | None]) -> tuple[float | None, float | None]:
-    """Return mean and standard error of what is known, None where that is too little."""
+    """Return mean and standard error of the known values, None if there are too few."""
     known = [value for value in values if value is not None]
     if not known:
         return None, None
@@ -98,7 +98,7 @@ def regions(root: Path) -> dict[str, list[Line]]:
     Raises
     ------
     DataError
-        There is nothing, or models were judged on different rows.
+        If there are no results, or models were scored on different rows.
     """
     found: dict[str, list[Line]] = defaultdict(list)
     for model in ORDER:
@@ -115,7 +115,7 @@ def regions(root: Path) -> dict[str, list[Line]]:
 
 
 def _check_rows(region: str, lines: list[Line]) -> None:
-    """Refuse models that were judged on different rows."""
+    """Refuse models that were scored on different rows."""
     for split in SPLITS:
         known: dict[int, str] = {}
         for line in (line for line in lines if line.split == split):
@@ -140,7 +140,7 @@ def page(found: dict[str, list[Line]]) -> str:
 
 
 def _classes(rows: dict[str, np.ndarray]) -> list[ClassReport]:
-    """Return coverage by class; rows are those of all seeds."""
+    """Return coverage by class, for the rows of all seeds."""
     place = np.column_stack([rows["block_x"], rows["block_y"]])
     _, blocks = np.unique(place, axis=0, return_inverse=True)
     quarter = np.array([quarter_label(q) for q in rows["quarter"].tolist()])
@@ -154,7 +154,7 @@ def _classes(rows: dict[str, np.ndarray]) -> list[ClassReport]:
 
 
 def _scores(lines: list[Line]) -> str:
-    # Only models with as many seeds as any are compared with each other.
+    # Only models with the largest number of seeds are compared with each other.
     most = max(len(line.rows) for line in lines)
     full = [line for line in lines if len(line.rows) == most]
     best = {
@@ -183,7 +183,7 @@ def _coverage(lines: list[Line]) -> str:
 
 
 def _strata(lines: list[Line]) -> str:
-    """Return coverage by stratum with standard errors, and marks of what is off."""
+    """Return coverage by stratum with standard errors, and marks of deviations."""
     rows = []
     for line in lines:
         groups = {group.name: group for group in line.classes if group.kind == "stratum"}
@@ -204,7 +204,7 @@ def _marked(check: Check) -> str:
 
 
 def _off(line: Line) -> str:
-    """Say which checks are off: strata by 1.5 points, others by 3 points and beyond chance."""
+    """Return deviating checks: strata by 1.5 points, others by 3 points and beyond chance."""
     said = []
     for group in line.classes:
         for check in group.checks:
@@ -240,25 +240,27 @@ _TITLES = {"random": "Random split", "blocks": "Split by blocks of 0.1°"}
 
 _HEAD = f"""# The field model and its peers
 
-Made by `benchmarks/field_table.py` from the files of `benchmarks/field.py`. Same rows and inputs
-for all: longitude, latitude, quarter, and the tests of a row for all who can use them. Each test
-row is scored with its own tests. Scores are on the scale of log10 Mbps, means over the seeds ±
-their standard error (a seed sets split and initialisation); lower is better; the lowest among
-models with all seeds is bold. The gain is the log score of the baseline (mean and variance of each
-quarter) less the model's, on the same rows.
+Made by `benchmarks/field_table.py` from the files of `benchmarks/field.py`. All models have the
+same rows and inputs: longitude, latitude, quarter, and, for models that can use it, the number of
+tests of a row. Each test row is scored with its own number of tests. Scores are on the scale of
+log10 Mbps, means over the seeds ± standard error (a seed sets split and initialisation). Lower is
+better; the lowest score among models with all seeds is bold. The gain is the log score of the
+baseline (mean and variance of each quarter) minus the model's, on the same rows.
 
 Coverages are of the central 50, 80 and 95 % intervals, pooled over the seeds. `off` lists strata
 that miss a level by more than {100 * STRATUM_TOLERANCE:g} points, and quarters or classes of tests
 that miss one by more than {100 * TOLERANCE:g} points and beyond a band that holds for all checks
-together (95 %, bootstrap over blocks). By stratum, ± is the standard error of that bootstrap, in
-which a block of 0.1° has its rows of all seeds; {FAR} is off by more than
+together (95 %, bootstrap over blocks). By stratum, ± is the standard error of this bootstrap, in
+which a block of 0.1° contains its rows of all seeds; {FAR} is off by more than
 {100 * STRATUM_TOLERANCE:g} points, {BEYOND_CHANCE} by more than the band allows,
 {FAR}{BEYOND_CHANCE} by both. Classes that lie in few blocks have no band and no standard error.
-Both LightGBM models choose their trees by the validation rows, and `lightgbm` takes location, scale
-and shape from them by number of tests; the field model by that and the distance to near places.
+Both LightGBM models choose their number of trees by the validation rows. `lightgbm` also takes
+location, scale and shape by number of tests from the validation rows; the field model takes them by
+number of tests and distance to near places.
 `kriging` uses a random {KRIGED_ROWS:,} training rows.
 
-Fits ran beside each other on one machine: their seconds compare models, and are longer than alone.
+Fits ran at the same time on one machine, so the seconds compare models but are longer than those of
+single fits.
 """
 
 

@@ -1,11 +1,11 @@
-"""Runs the command `geogp` in copies of one process, which has loaded everything already.
+"""Run the command `geogp` in forked copies of a process that has already loaded all modules.
 
-Reads lines of JSON. One with `arguments` starts a copy, whose process id is printed; one with
-`end`, a process id, waits for it, and its exit code is printed (below 0 for a signal). Starting
-Python anew would take most of the time of a hundred runs.
+It reads lines of JSON. A line with `arguments` starts a copy and prints its process id. A line with
+`end`, a process id, waits for that process and prints its exit code (negative for a signal). New
+Python processes would take most of the time of a hundred runs.
 
-A copy can count what it changes in a folder, and kill or stop itself right before one of these
-changes; see `Changes`.
+A copy can count its changes in a folder, and kill or stop itself right before one of these changes;
+see `Changes`.
 """
 
 import importlib
@@ -28,10 +28,10 @@ import geogp_cli
 from geogp_cli.main import run
 
 MAX_BYTES = 12 << 30
-"""Address space of a copy: a command that wants all memory must not take the machine with it."""
+"""Limit of a copy's address space, so that a command cannot use up the machine's memory."""
 
 MAX_SECONDS = 90
-"""Time of a processor that a copy may take; then ``SIGXCPU`` ends it."""
+"""Processor seconds of a copy, after which ``SIGXCPU`` ends it."""
 
 _LOADED_LATE = ("torch._dynamo", "matplotlib.pyplot", "h5netcdf", "distributed", "pyogrio.raw")
 
@@ -46,7 +46,7 @@ _PATHS = {
     "os.utime": ((0, 3),),
     "os.truncate": ((0, None),),
 }
-"""Events of Python that change a folder: where their paths are, and the folders these are in."""
+"""Python audit events that change a folder, with positions of their paths and folders."""
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
@@ -54,16 +54,16 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 class Changes:
     """Counts the system calls that change a folder, and acts right before one of them.
 
-    Python tells of the calls itself (``sys.addaudithook``), but not of written bytes: they count
-    when they are forced to disk, twice, once with the second half of the file not yet written.
-    What a C library writes by itself is not seen; `seen` tells which files were.
+    Python reports the calls (``sys.addaudithook``), but not written bytes. Written bytes count when
+    they are forced to disk, and count twice: once with the second half of the file not yet written.
+    Files that a C library writes by itself are not seen; `seen` lists the files that were.
 
     Parameters
     ----------
     folder
-        The folder; what is in it, however deep, counts.
+        The folder; changes at any depth below it count.
     at
-        Before which change to act, from 1; 0 for none.
+        Number of the change to act before, from 1; 0 for none.
     act
         ``kill`` or ``stop``.
     """
@@ -75,7 +75,7 @@ class Changes:
         self._busy = False
 
     def watch(self) -> None:
-        """Begin, for as long as the process lives."""
+        """Start counting, until the process ends."""
         forced: Callable[[int], None] = os.fsync
 
         def fsync(file: Any) -> None:
@@ -89,7 +89,7 @@ class Changes:
     def _heard(self, event: str, details: tuple[Any, ...]) -> None:
         if self._busy or (event != "open" and event not in _PATHS):
             return
-        self._busy = True  # to look where a path leads is an event of its own
+        self._busy = True  # resolving a path is an audit event too
         try:
             if event == "open":
                 place, _, flags = details
@@ -118,7 +118,7 @@ class Changes:
             self._busy = False
 
     def _inside(self, place: Any, beside: Any) -> str | None:
-        """Return where a path leads if that is in the folder or is the folder."""
+        """Return the resolved path if it is in the folder or is the folder."""
         if isinstance(place, int):
             with suppress(OSError):
                 place = Path(f"/proc/self/fd/{place}").readlink()
@@ -141,7 +141,7 @@ class Changes:
 
 
 def load_all() -> None:
-    """Import what the command may load when it is called."""
+    """Import the modules that the command may load when it is called."""
     for package in (geogp, geogp_cli):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
@@ -158,10 +158,10 @@ def start(asked: dict[str, Any]) -> int:
     Parameters
     ----------
     asked
-        ``arguments``; and, where wanted, ``environment``; ``log`` or, apart, ``output`` and
-        ``errors``: where it writes; ``folder``: where it works; ``changes``: the parameters of
-        `Changes`, and ``record``: where it writes what it saw; ``pictures``: false for figures
-        that take no time.
+        ``arguments`` and optionally: ``environment``; ``log``, or ``output`` and ``errors``, the
+        files of its output; ``folder``, its working folder; ``changes``, the parameters of
+        `Changes`; ``record``, the file for the observed changes; ``pictures``, which is false for
+        empty figures that take no time.
     """
     process = os.fork()
     if process:
@@ -179,7 +179,7 @@ def start(asked: dict[str, Any]) -> int:
 
 
 def end(process: int) -> int:
-    """Wait for a copy, and return its exit code; below 0 for a signal."""
+    """Wait for a copy, and return its exit code, negative for a signal."""
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
@@ -214,7 +214,7 @@ def _become_the_command(asked: dict[str, Any]) -> int:
 
 
 def _code_of(stop: SystemExit) -> int:
-    """Return the exit code, as Python does where it is no number."""
+    """Return the exit code as Python does, also if the given code is not a number."""
     if stop.code is None or isinstance(stop.code, int):
         return stop.code or 0
     print(stop.code, file=sys.stderr)
@@ -222,7 +222,7 @@ def _code_of(stop: SystemExit) -> int:
 
 
 def leave_out_pictures(put: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Let Matplotlib write figures at once: their pixels take most of the time of a small run."""
+    """Let Matplotlib write empty figures, because drawing takes most of the time of a small run."""
 
     def savefig(_: Figure, file: Any, **__: Any) -> None:
         if hasattr(file, "write"):
@@ -234,7 +234,7 @@ def leave_out_pictures(put: Callable[[Any, str, Any], None] = setattr) -> None:
 
 
 def main() -> None:
-    """Serve until standard input ends; with an argument ``all``, load all beforehand."""
+    """Serve until standard input ends; with the argument ``all``, load all modules first."""
     if sys.argv[1:] == ["all"]:
         load_all()
     for line in sys.stdin:

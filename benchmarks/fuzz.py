@@ -1,11 +1,13 @@
-"""Spoil whole files of every kind that geogp reads, and see what the readers make of them.
+"""Damage valid files of every kind that geogp reads, and check what the readers return.
 
-Each content must end as data or as a GeogpError, within a time and a memory. What a hash or a
-checksum covers must never be read as other data. Run from the folder of the project:
+Each content must be read as data or raise a GeogpError, within limits of time and memory. Bytes
+that a hash or a checksum covers must never be read as other data. Run from the folder of the
+project:
 
     python benchmarks/fuzz.py --seconds 600 --corpus tests/benchmarks/fuzz_corpus
 
-A crash or a hang of a C library ends a process of its own, which is counted and replaced.
+Files are read in a separate process. A crash or a hang of a C library ends this process; that is
+counted, and the process is replaced.
 """
 
 import hashlib
@@ -37,31 +39,31 @@ from trial import HERE, parser, table, write_results
 from geogp.files import write_bytes
 
 SLOW_S = 20.0
-"""Seconds after which a content has taken too long; it is then given three times as many."""
+"""Limit of the seconds for a content; a content that takes longer is retried with three times."""
 
 SAME, OTHER, WRONG, CRASH, HANG = "same data", "other data", "wrong data", "crash", "hang"
 
 FINDINGS = (FAULT, TOO_MUCH, WRONG, CRASH, HANG)
-"""Outcomes that must not be."""
+"""Outcomes that must not occur."""
 
 BYTES, FORM = "bytes", "form"
 
 LARGEST_KEPT = 40_000
-"""Bytes of a content that is kept in the corpus; crashes and hangs are kept whatever their size."""
+"""Largest content stored in the corpus, in bytes; crashes and hangs of any size are stored."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A spoilt content.
+    """A damaged content.
 
     Attributes
     ----------
     reader, content
-        What is read, and by which reader.
+        Name of the reader, and the content that it reads.
     kind
-        ``bytes`` or ``form``: how it was spoilt.
+        The kind of damage, ``bytes`` or ``form``.
     seed
-        Place of the whole file among those of the reader.
+        Number of the valid file among those of the reader.
     """
 
     reader: str
@@ -72,7 +74,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Finding:
-    """A content that ended as none may."""
+    """A content with an outcome that must not occur."""
 
     case: Case
     outcome: str
@@ -82,14 +84,14 @@ class Finding:
 
 @dataclass
 class Tally:
-    """What became of all contents.
+    """Outcomes of all contents.
 
     Attributes
     ----------
     counts
         Outcomes by reader and kind.
     findings
-        One for each reader, outcome and place in the code; `times` says how often each.
+        One for each reader, outcome and place in the code; `times` is the number of each.
     slowest
         Longest seconds by reader.
     """
@@ -101,7 +103,7 @@ class Tally:
 
     @property
     def cases(self) -> int:
-        """All contents."""
+        """Number of all contents."""
         return sum(counter.total() for counter in self.counts.values())
 
     def add(self, case: Case, outcome: str, answer: Answer) -> None:
@@ -117,7 +119,7 @@ class Tally:
 
 
 class Worker:
-    """A process that reads, replaced whenever it ends."""
+    """A process that reads contents, and is replaced whenever it ends."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -127,7 +129,7 @@ class Worker:
         self._start()
 
     def ask(self, reader: str, content: bytes, patience_s: float | None = None) -> Answer:
-        """Have a content read, within `SLOW_S` unless another time is given."""
+        """Let the process read a content, within `SLOW_S` or the given time."""
         started = time.monotonic()
         self._connection.send((reader, content))
         try:
@@ -162,7 +164,7 @@ class Worker:
 
 
 class Fuzzer:
-    """Makes contents, has them read, and judges the answers."""
+    """Makes damaged contents, lets a worker read them, and judges the answers."""
 
     def __init__(self, world: World, seed: int, readers: Sequence[str] = ()) -> None:
         self.tally = Tally()
@@ -180,16 +182,16 @@ class Fuzzer:
         }
 
     def run(self, seconds: float) -> Tally:
-        """Read spoilt contents for so many seconds."""
+        """Read damaged contents for a number of seconds."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.judge(self._case())
         return self.tally
 
     def judge(self, case: Case) -> str:
-        """Have a content read, and count what became of it."""
+        """Let the worker read a content, and count the outcome."""
         answer = self._worker.ask(case.reader, case.content)
-        if answer.outcome == HANG:  # or was the machine busy?
+        if answer.outcome == HANG:  # the machine may only have been busy
             answer = self._worker.ask(case.reader, case.content, 3 * SLOW_S)
         outcome = answer.outcome
         if outcome == DATA:
@@ -214,11 +216,11 @@ class Fuzzer:
         return Case(name, spoil_bytes(random, seeds[seed], seeds), BYTES, seed)
 
     def _must_be_same(self, case: Case) -> bool:
-        """Tell whether a hash or checksum covers all that was spoilt."""
+        """Return whether a hash or checksum covers all damaged bytes."""
         exact = READERS[case.reader].exact
         if case.kind == FORM or exact == NEVER:
             return False
-        if exact == ALWAYS:  # what another whole file holds is whole
+        if exact == ALWAYS:  # the content of another valid file is valid
             return case.content not in self._seeds[case.reader]
         whole = self._seeds[case.reader][case.seed]
         if len(whole) != len(case.content):
@@ -234,14 +236,14 @@ class Fuzzer:
         for name in self._names:
             answers = [self._worker.ask(name, one) for one in self._seeds[name]]
             wrong = [one for one in answers if one.outcome != DATA]
-            if wrong and name != "http":  # one of its orders is an error
+            if wrong and name != "http":  # one of the answer sequences of http is an error
                 raise SystemExit(f"{name} cannot read a whole file: {wrong[0].told}")
             truth[name] = [one.told for one in answers]
         return truth
 
 
 def replay(world: World, corpus: Path) -> list[tuple[Path, Answer]]:
-    """Have every content of a corpus read; its name begins with that of the reader."""
+    """Read every content of a corpus; its file name begins with the name of the reader."""
     worker = Worker(world)
     try:
         return [
@@ -253,7 +255,7 @@ def replay(world: World, corpus: Path) -> list[tuple[Path, Answer]]:
 
 
 def keep(tally: Tally, corpus: Path) -> list[Path]:
-    """Write the contents that found something, small ones only."""
+    """Write the contents of findings to the corpus if they are small."""
     kept = []
     for finding in tally.findings.values():
         content = finding.case.content
@@ -266,7 +268,7 @@ def keep(tally: Tally, corpus: Path) -> list[Path]:
 
 
 def described(tally: Tally, seconds: float, seed: int) -> dict[str, Any]:
-    """Return what was seen, for JSON."""
+    """Return the results as a dictionary for JSON."""
     return {
         "seconds": round(seconds),
         "seed": seed,
@@ -304,7 +306,7 @@ def described(tally: Tally, seconds: float, seed: int) -> dict[str, Any]:
 
 
 def page(content: dict[str, Any]) -> str:
-    """Return what was seen as Markdown."""
+    """Return the results as Markdown."""
     versions = ", ".join(f"{name} {found}" for name, found in content["versions"].items())
     command = f"python benchmarks/fuzz.py --seconds {content['seconds']} --seed {content['seed']}"
     lines = [
@@ -318,12 +320,12 @@ def page(content: dict[str, Any]) -> str:
     header = ("reader", "spoilt", "contents", "outcomes", "slowest, s")
     found = [f"- {one['reader']}: {one['outcome']}, {one['where']}" for one in content["findings"]]
     listed = "\n".join(found or ["- none"])
-    return f"""# What became of spoilt files
+    return f"""# Outcomes of reading damaged files
 
 `{command}`: {content["cases"]:,} contents, one process, {versions}.
 
-Bytes: spoilt anywhere; form: whole, but not as expected. Same and other data: as in the
-file that was spoilt, or not, where nothing covers what was spoilt.
+`bytes`: damaged at any place; `form`: a valid format with unexpected content. Same and other data:
+equal to the undamaged file or not, if no checksum covers the damaged part.
 
 {table(header, lines, left=(0, 1, 3))}
 Findings:
@@ -333,9 +335,9 @@ Findings:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz for a while; the status says whether something was found."""
+    """Fuzz for a while; the exit status tells whether there were findings."""
     given = parser(__doc__, seconds=600.0, seed=secrets.randbelow(2**31))
-    given.add_argument("--corpus", type=Path, help="where contents that find something are kept")
+    given.add_argument("--corpus", type=Path, help="folder for contents of findings")
     given.add_argument("--readers", nargs="*", default=(), choices=READERS, metavar="READER")
     given.add_argument("--out", type=Path, help="a folder for table.md and results.json")
     asked = given.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Ways to spoil a file: byte by byte, or its content while the form stays whole."""
+"""Ways to damage a file: single bytes, or the content while the format stays valid."""
 
 import hashlib
 import io
@@ -44,11 +44,11 @@ def spoil_bytes(random: Random, content: bytes, others: Sequence[bytes] = ()) ->
     Parameters
     ----------
     random
-        Decides what.
+        Source of randomness.
     content
-        A whole file.
+        A valid file.
     others
-        Further files; now and then a piece of one comes in.
+        Other files, of which a piece is sometimes inserted.
     """
     spoilt = bytearray(content)
     for _ in range(int(random.integers(1, 5))):
@@ -59,7 +59,7 @@ def spoil_bytes(random: Random, content: bytes, others: Sequence[bytes] = ()) ->
 def _spoil_once(random: Random, spoilt: bytearray, others: Sequence[bytes]) -> None:
     size = len(spoilt)
     place = int(random.integers(size + 1))
-    if random.random() < 0.3:  # footers and heads hold more than their share of what matters
+    if random.random() < 0.3:  # footers and headers contain a large part of the metadata
         near = int(random.integers(min(size, 600) + 1))
         place = near if random.random() < 0.5 else size - near
     length = int(random.integers(1, 33))
@@ -111,7 +111,7 @@ ODD_VALUES = (
     *([], [None], [[]], [".."], [1, "a"], list(range(50))),
     *({}, {"": None}, {"a": {"b": []}}),
 )
-"""What JSON can hold and few readers expect."""
+"""JSON values that few readers expect."""
 
 
 def odd_value(random: Random) -> Any:
@@ -120,7 +120,7 @@ def odd_value(random: Random) -> Any:
 
 
 def spoil_json(random: Random, value: Any) -> Any:
-    """Return a copy of what JSON holds with one to three of its parts replaced or removed."""
+    """Return a copy of a JSON value with one to three of its parts replaced or removed."""
     copy = json.loads(json.dumps(value))
     for _ in range(int(random.integers(1, 4))):
         places = list(_places(copy))
@@ -140,7 +140,7 @@ def spoil_json(random: Random, value: Any) -> Any:
 
 
 def spoil_text(random: Random, text: str) -> str:
-    """Return a text with something odd before, after or instead."""
+    """Return a text with an odd text before it, after it or in its place."""
     odd = ODD_TEXTS[int(random.integers(len(ODD_TEXTS)))]
     place = int(random.integers(len(text) + 1))
     return (odd, text + odd, odd + text, text[:place] + odd[:20] + text[place:])[
@@ -164,7 +164,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def json_bytes(random: Random, content: bytes) -> bytes:
-    """Return JSON that is whole but not as expected; now and then too deep, or twice a key."""
+    """Return valid but unexpected JSON, sometimes too deep or with a repeated key."""
     chance = random.random()
     if chance < 0.02:
         return b"[" * 100_000
@@ -176,7 +176,7 @@ def json_bytes(random: Random, content: bytes) -> bytes:
 
 
 def note_bytes(random: Random, content: bytes) -> bytes:
-    """Return a note as `json_bytes`, most times with the hash of what it now says."""
+    """Return a note changed by `json_bytes`, usually with the hash of its new text."""
     spoilt = json_bytes(random, content)
     try:
         told = json.loads(spoilt)
@@ -210,7 +210,7 @@ KINDS = (
     *(pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.string(), pa.binary(), pa.bool_()),
     *(pa.decimal128(20, 2), pa.list_(pa.int64()), pa.date32(), pa.timestamp("ns"), pa.null()),
 )
-"""Types that a column may be turned into."""
+"""Types that a column may be cast to."""
 
 
 def _spoil_column(random: Random, table: pa.Table) -> pa.Table:
@@ -271,11 +271,11 @@ def _with_odd_value(random: Random, column: pa.ChunkedArray) -> pa.Array:
 
 
 PREFIXES = ("../", "/", "a/../../", "..\\", "C:", "\x01", "é/", "x" * 300)
-"""Before the names of members of an archive."""
+"""Prefixes for the names of archive members."""
 
 
 def spoil_zip(random: Random, content: bytes) -> bytes:
-    """Return a zip file whose members are spoilt, renamed, added, links or far too large."""
+    """Return a zip file with damaged, renamed, added, linked or far too large members."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {one.filename: archive.read(one) for one in archive.infolist()}
     names = list(members)

@@ -1,6 +1,6 @@
-"""Which bytes of a Parquet file a checksum covers: the bodies of pages that say their CRC-32.
+"""Find the bytes of a Parquet file that a checksum covers: the bodies of pages with a CRC-32.
 
-Nothing covers the headers of pages, nor the footer. Headers are structures in Thrift's compact
+The headers of pages and the footer have no checksum. Headers are structures in Thrift's compact
 protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
 
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import pyarrow.parquet as pq
 
 _PACKED_SIZE, _CRC = 3, 4
-"""Numbers of fields of a page header."""
+"""Field numbers of a page header."""
 
 _BOOLEANS, _BYTE, _NUMBERS, _DOUBLE, _BINARY, _STRUCT = {1, 2}, 3, {4, 5, 6}, 7, 8, 12
 
 
 def covered(content: bytes) -> list[tuple[int, int]]:
-    """Return first and last + 1 of each page body that has a checksum."""
+    """Return start and end of each page body that has a checksum."""
     metadata = pq.read_metadata(io.BytesIO(content))
     found: list[tuple[int, int]] = []
     for group in range(metadata.num_row_groups):
@@ -36,7 +36,7 @@ def _bodies(content: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _structure(content: bytes, place: int) -> tuple[dict[int, int], int]:
-    """Return the whole numbers of a structure of a whole file, and the place after it."""
+    """Return the integers of a structure in a valid file, and the position after it."""
     fields: dict[int, int] = {}
     number = 0
     while content[place]:
@@ -52,7 +52,7 @@ def _structure(content: bytes, place: int) -> tuple[dict[int, int], int]:
         elif kind in {_BYTE, _DOUBLE}:
             place += 1 if kind == _BYTE else 8
         else:
-            assert kind in _BOOLEANS, f"no page header has a field of type {kind}"
+            assert kind in _BOOLEANS, f"page headers have no field of type {kind}"
     return fields, place + 1
 
 

@@ -1,4 +1,4 @@
-"""The readers that are fuzzed: each takes a content and says what it read, or raises."""
+"""The readers under fuzzing; each takes a content and returns the data that it read, or raises."""
 
 import hashlib
 import io
@@ -56,7 +56,7 @@ from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import identity_in
 
 Read = Callable[[World, bytes, Path], str]
-"""Reads a content, with a folder of its own, and returns what it read as text."""
+"""Reads a content, using its own folder, and returns the data as a text."""
 
 Change = Callable[[Random, bytes], bytes]
 
@@ -74,12 +74,12 @@ class Reader:
     read
         Reads a content.
     change
-        Spoils a content while its form stays whole; None where bytes are all there is.
+        Damages a content while its format stays valid; None if only bytes can be damaged.
     exact
-        Which spoilt bytes must never be read as other values: ``always`` (a hash covers them),
-        ``pages`` (checksums cover the bodies of pages), ``never`` (nothing does).
+        Damaged bytes that must never be read as other values: ``always`` all bytes (a hash covers
+        them), ``pages`` (checksums cover the bodies of pages), ``never`` (no checksum).
     share
-        How often it comes, against the others.
+        Frequency of this reader relative to the others.
     """
 
     read: Read
@@ -97,7 +97,7 @@ def digest(*values: object) -> str:
 
 
 def read_tiles(_world: World, content: bytes, place: Path) -> str:
-    """Read a quarter; every row must be one that can be."""
+    """Read a quarter; every row must have possible values."""
     path = place / tile_file("mobile", quarter_index("2023Q4"))
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
@@ -157,7 +157,7 @@ def read_checkpoint(_world: World, content: bytes, place: Path) -> str:
 
 
 def read_cache_note(world: World, content: bytes, place: Path) -> str:
-    """Read an entry of the cache by its note, and list the cache."""
+    """Read a cache entry by its note, and list the cache."""
     os.environ["GEOGP_CACHE"] = str(place)
     path = place / "tiles" / readable_folder("source") / "entry-world.parquet"
     path.parent.mkdir(parents=True)
@@ -173,7 +173,7 @@ def read_cache_note(world: World, content: bytes, place: Path) -> str:
 
 
 def read_cache_file(world: World, content: bytes, place: Path) -> str:
-    """Read an entry of the cache whose rows are spoilt."""
+    """Read a cache entry with damaged rows."""
     os.environ["GEOGP_CACHE"] = str(place)
     path = place / "tiles" / readable_folder("source") / "entry-world.parquet"
     path.parent.mkdir(parents=True)
@@ -187,7 +187,7 @@ def read_cache_file(world: World, content: bytes, place: Path) -> str:
 
 
 def read_weights(_world: World, content: bytes, place: Path) -> str:
-    """Take up the weights of an interrupted run."""
+    """Read the weights of an interrupted run."""
     (place / WEIGHTS_FILE).write_bytes(content)
     job = cast(
         "Job",
@@ -204,7 +204,7 @@ def read_weights(_world: World, content: bytes, place: Path) -> str:
 
 
 def read_rank(_world: World, content: bytes, place: Path) -> str:
-    """Take up the rank of an interrupted run."""
+    """Read the rank of an interrupted run."""
     (place / RANK_FILE).write_bytes(content)
     job = cast(
         "Job",
@@ -238,7 +238,7 @@ def read_names(_world: World, content: bytes, _place: Path) -> str:
 
 
 def read_answers(_world: World, content: bytes, _place: Path) -> str:
-    """Ask a server whose answers are given, byte by byte."""
+    """Send a request to a server whose answers are given as bytes."""
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
     with answering(content.split(NEXT)) as port:
         address = f"http://127.0.0.1:{port}/file"
@@ -253,7 +253,7 @@ def read_answers(_world: World, content: bytes, _place: Path) -> str:
 
 @contextmanager
 def answering(answers: list[bytes]) -> Iterator[int]:
-    """Serve answers one after the other, the last one for ever; return the port."""
+    """Serve answers one after the other, then repeat the last; yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.05)
         ended = threading.Event()
@@ -281,7 +281,7 @@ def answering(answers: list[bytes]) -> Iterator[int]:
 
 
 def read_grid(world: World, content: bytes, place: Path) -> str:
-    """Read the picture of a map, whose hash run.json tells."""
+    """Read the picture of a map, whose hash is in run.json."""
     (place / "grid.nc").write_bytes(content)
     told = json.loads((world.run / "run.json").read_bytes())["map"]["grid_sha256"]
     picture = read_picture(place / "grid.nc", sha256=told)
@@ -289,7 +289,7 @@ def read_grid(world: World, content: bytes, place: Path) -> str:
 
 
 def run_reader(use: Callable[[Path], object]) -> Read:
-    """Return a reader of run.json in an otherwise whole run folder, which must not be left."""
+    """Return a reader of run.json in a complete run folder; it must not touch other folders."""
 
     def read(world: World, content: bytes, place: Path) -> str:
         run = place / "runs" / "run"
@@ -316,14 +316,14 @@ def reopened(run: Path) -> object:
 
 
 def reported(run: Path) -> object:
-    """Judge a finished run again, as its report does; figures of it are not drawn."""
+    """Score a finished run again as its report does, without drawing figures."""
     opened = open_run(run)
     report = build_report(opened.record, opened.predictions)
     return report_json(report), report_markdown(report), report_latex(report)
 
 
 def shown(run: Path) -> object:
-    """Put a finished run onto a page of many."""
+    """Put a finished run on a page of several runs."""
     return make_gallery([run], out=run.parent / "gallery").skipped
 
 
@@ -331,7 +331,7 @@ def replaced(run: Path) -> object:
     """Make another run in the folder of a finished one."""
     folder = RunFolder(run)
     folder.check()
-    with suppress(RequestError):  # another run is held
+    with suppress(RequestError):  # the folder contains another run
         folder.finished(identity_in({"model": "field"}))
     folder.complete(_written)
     return sorted(path.name for path in run.iterdir())
@@ -343,7 +343,7 @@ def _written(staged: Path) -> RunRecord:
 
 
 def read_stale(world: World, content: bytes, place: Path) -> str:
-    """End a run whose files were about to move into place."""
+    """Finish a run that was interrupted before its files moved into place."""
     run = place / "runs" / "run"
     (run / ".unfinished" / "files").mkdir(parents=True)
     (place / "runs" / "mine").touch()
@@ -357,7 +357,7 @@ def read_stale(world: World, content: bytes, place: Path) -> str:
 
 
 def read_predictions(world: World, content: bytes, place: Path) -> str:
-    """Judge a run whose predictions are spoilt."""
+    """Score a run with damaged predictions."""
     run = place / "run"
     run.mkdir()
     (run / "run.json").write_bytes((world.run / "run.json").read_bytes())
@@ -366,7 +366,7 @@ def read_predictions(world: World, content: bytes, place: Path) -> str:
 
 
 def tensors_changed(random: Random, content: bytes) -> bytes:
-    """Change the description or a tensor of a file, and its hash with them."""
+    """Change the description or a tensor of a file, and update the hash."""
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     if random.random() < 0.3:  # the names, shapes and places themselves

@@ -1,4 +1,4 @@
-"""A process that reads spoilt contents, under limits of its own."""
+"""A process that reads damaged contents, with its own limits of memory and file size."""
 
 import os
 import resource
@@ -19,17 +19,17 @@ from geogp.errors import GeogpError
 from geogp.geodata.tiles.parquet_files import reading_process
 
 MEMORY = 3 << 30
-"""Bytes that reading one content may take beyond what the libraries have taken."""
+"""Memory for reading one content, in bytes, in addition to that of the libraries."""
 
 FILE_BYTES = 64 << 20
-"""Size of any file that is written."""
+"""Largest size of a written file."""
 
 DATA, FAULT, TOO_MUCH = "data", "fault", "memory"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a content.
+    """Outcome of reading a content.
 
     Attributes
     ----------
@@ -38,9 +38,9 @@ class Answer:
     told
         A digest of the data, or the end of the traceback.
     where
-        Of a fault: its kind and the line of geogp it came through.
+        For a fault, the kind of error and the lines of geogp in its traceback.
     seconds
-        Taken.
+        Time of the reading.
     """
 
     outcome: str
@@ -71,7 +71,7 @@ def read_one(reader: str, content: bytes, world: World) -> Answer:
 
 
 def serve(connection: Connection, folder: str) -> None:
-    """Read contents until the other side is gone."""
+    """Read contents until the connection is closed."""
     world = World(Path(folder))
     os.environ["GEOGP_CACHE"] = str(world.folder / "cache")
     quiet = os.open(os.devnull, os.O_WRONLY)
@@ -85,7 +85,7 @@ def serve(connection: Connection, folder: str) -> None:
 
 
 def limit() -> None:
-    """Bound the memory and the files of this process, and leave no core behind."""
+    """Limit the memory and file sizes of this process, and disable core dumps."""
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     most = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
@@ -98,7 +98,7 @@ def _end(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return the kind of an error and the last lines of geogp that it came through."""
+    """Return the kind of an error and the last lines of geogp in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if "/geogp/" in f.filename or "fuzz_readers" in f.filename]
     lines = [f"{Path(frame.filename).name}:{frame.name}" for frame in ours[-1:]]

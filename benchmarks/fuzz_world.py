@@ -1,4 +1,4 @@
-"""Whole files of every kind that geogp reads, small, and a finished run: what is spoilt."""
+"""Small valid files of every kind that geogp reads, and a finished run, to be damaged."""
 
 import io
 import json
@@ -31,17 +31,17 @@ from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
 
 HERE = b"@WORLD@"
-"""Stands in cases for the folder of the world, whose name differs from machine to machine."""
+"""Placeholder in cases for the folder of the world, whose name differs between machines."""
 
 SOURCE = "https://127.0.0.1:9/bucket/tiles.parquet"
 
 NEXT = b"\n--next answer--\n"
-"""Between the answers of a server."""
+"""Separator between the answers of a server."""
 
 
 @dataclass(frozen=True)
 class World:
-    """A folder with whole files, by reader, and a finished run."""
+    """A folder with valid files for each reader, and a finished run."""
 
     folder: Path
 
@@ -51,11 +51,11 @@ class World:
         return self.folder / "run"
 
     def seeds(self, reader: str) -> list[bytes]:
-        """Return the whole files of a reader."""
+        """Return the valid files of a reader."""
         return [path.read_bytes() for path in sorted((self.folder / "seeds" / reader).iterdir())]
 
     def keep(self, reader: str, contents: list[bytes]) -> None:
-        """Write the whole files of a reader."""
+        """Write the valid files of a reader."""
         folder = self.folder / "seeds" / reader
         folder.mkdir(parents=True)
         for number, content in enumerate(contents):
@@ -79,7 +79,7 @@ FIT = FitSettings(epochs=2, batch=15)
 
 
 def make_world(folder: Path) -> World:
-    """Write the whole files and make the run, in some ten seconds."""
+    """Write the valid files and make the run, in about ten seconds."""
     world = World(folder)
     world.keep("tiles", _tiles())
     states = _states()
@@ -102,7 +102,7 @@ def make_world(folder: Path) -> World:
 
 
 def _tiles() -> list[bytes]:
-    """Return a quarter of tiles as several writers would store it; the first with checksums."""
+    """Return a quarter of tiles as written by several writers; the first has checksums."""
     columns, rows = quadkeys.tiles_at([-66.14, -66.03], [18.16, 18.09])
     column, row = np.meshgrid(np.arange(columns[0], columns[1], 2), np.arange(rows[0], rows[1], 2))
     codes = np.sort(quadkeys.tiles_to_codes(column.ravel(), row.ravel()))

@@ -1,10 +1,10 @@
-"""Gradients written by hand against autograd's: time and memory of one training step.
+"""Hand-written gradients compared with autograd: time and memory of one training step.
 
     OMP_NUM_THREADS=1 python benchmarks/gradients.py [--only _Features ...] [--repeats 7]
 
-Each step runs with the hand-written gradient and with plain PyTorch operations in its place, in
-turn. Times are CPU times of one thread, the least of the repeats. Memory is the peak of a step
-above the memory before it. Writes a Markdown table.
+Each step runs alternately with the hand-written gradient and with plain PyTorch operations. Times
+are CPU times of one thread, the least of the repeats. Memory is the peak during a step minus the
+memory before the step. Writes a Markdown table.
 """
 
 import argparse
@@ -38,7 +38,7 @@ QUARTERS = 8
 
 
 class Case(NamedTuple):
-    """A step of a model: preset and training rows."""
+    """A training step: model, preset and training rows."""
 
     model: str
     preset: str
@@ -48,7 +48,7 @@ class Case(NamedTuple):
 def plain_features(
     rows: Tensor, anchors: Tensor, log_lengthscale: Tensor, log_variance: Tensor, jitter: float
 ) -> tuple[Tensor, Tensor]:
-    """Return what `rbf_features` does."""
+    """Return the result of `rbf_features`, by plain operations."""
     lengthscale, variance = log_lengthscale.double().exp(), log_variance.double().exp()
     X, Z = rows.double() / lengthscale, anchors.double() / lengthscale
     centre = Z.detach().mean(0)
@@ -63,14 +63,14 @@ def plain_features(
 
 
 def plain_arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
-    """Return what `arcsine` does."""
+    """Return the result of `arcsine`, by plain operations."""
     gained = gain * (1 - expectations.ROUNDING)
     sine = k12 * (gained / (1 + gain * k11)).sqrt() * (gained / (1 + gain * k22)).sqrt()
     return sine.asin() * (2 / math.pi)
 
 
 def plain_relu(k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what `relu` does."""
+    """Return the results of `relu`, by plain operations."""
     root = k11.clamp(min=1e-300).sqrt() * k22.clamp(min=1e-300).sqrt()
     angle = (-k12 / root).clamp(-1 + 1e-14, 1 - 1e-14).acos()
     slope = angle / (2 * math.pi)
@@ -78,7 +78,7 @@ def plain_relu(k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def plain_sum(weights: Tensor, *terms: Tensor) -> Tensor:
-    """Return what `weighted_sum` does."""
+    """Return the result of `weighted_sum`, by plain operations."""
     total = weights[0]
     for weight, term in zip(weights[1:], terms, strict=True):
         total = total + weight * term
@@ -104,12 +104,12 @@ def plain_whole(
 
 
 def replaced(module: Any, name: str, function: Callable[..., Any]) -> AbstractContextManager[Any]:
-    """Put a plain function in the place of a hand-written gradient."""
+    """Replace a hand-written gradient by a plain function."""
     return mock.patch.object(module, name, SimpleNamespace(apply=function))
 
 
 ROWS = 104_000
-"""The batch of a preset grows with the rows, up to 1,024 from here on."""
+"""Number of rows from which the batch of a preset is 1,024; with fewer rows it is smaller."""
 
 PLAIN: dict[str, tuple[Callable[[], AbstractContextManager[Any]], tuple[Case, ...]]] = {
     "_Features": (
@@ -141,7 +141,7 @@ PLAIN: dict[str, tuple[Callable[[], AbstractContextManager[Any]], tuple[Case, ..
         (Case("dbk-exact", "standard", 40_000), Case("nystrom-mixed-fitc", "quick", 40_000)),
     ),
 }
-"""Hand-written gradients: how each is replaced, and the steps that show what it is worth."""
+"""Hand-written gradients, with the replacement of each and the steps that measure its benefit."""
 
 
 def world(n: int) -> Data:
@@ -175,7 +175,7 @@ def make_step(case: Case) -> Callable[[], None]:
 
 
 def peak_mib(run: Callable[[], None]) -> float:
-    """Return the most memory that tensors of a step take at once, above what it finds."""
+    """Return the peak memory of a step's tensors, minus the memory before the step."""
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
     ) as profiler:
@@ -219,11 +219,11 @@ def main() -> int:
     torch.set_num_threads(1)
     lines = [
         "# Gradients written by hand\n",
-        "One training step with them and with autograd, made by `benchmarks/gradients.py`: CPU",
+        "One training step with these gradients and with autograd (`benchmarks/gradients.py`): CPU",
         f"milliseconds of one thread, the least of {options.repeats} alternating repeats, and the",
-        "peak of memory above what the step finds, in MiB. `WholeData` is about memory, which does",
-        "not grow with the rows. [Those that paid less than 1.15 times](gradients_removed.md) are",
-        "no longer in the code.\n",
+        "peak memory minus the memory before the step, in MiB. `WholeData` is for memory, which",
+        "does not grow with the rows. [Gradients with a ratio below 1.15](gradients_removed.md)",
+        "are no longer in the code.\n",
         "| gradient | model | preset | with | without | ratio | MiB with | MiB without |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]

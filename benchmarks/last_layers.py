@@ -1,13 +1,14 @@
-"""Bayesian last layers on small tables: what the tangent kernel adds to the log score.
+"""Bayesian last layers on small tables: the effect of the tangent kernel on the log score.
 
     python benchmarks/last_layers.py --data uci
 
-Follows Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features" (Rich),
-appendix C.1: rows 72:18:10, inputs standardised, an MLP of 2 x 50 ReLU in the maximal update
-parametrisation, Adam at 1e-3, gradients clipped at 1, the epoch and the noise variance from the
-validation rows. Other than there, the network is not trained again on training and validation rows
-together, epochs are fewer, and the target is standardised while fitting; scores are in its unit.
-Each seed is its own file under --out, and the same command again continues where it stopped.
+The protocol follows Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK
+Features" (Rich), appendix C.1: rows split 72:18:10, standardised inputs, an MLP of 2 x 50 ReLU in
+the maximal update parametrisation, Adam at 1e-3, gradients clipped at 1, and the epoch and the
+noise variance from the validation rows. There are three differences: the network is not trained
+again on training and validation rows together, there are fewer epochs, and the fit standardises the
+target; scores are in the target's unit. Each seed has its own file under --out, and the same
+command continues where it stopped.
 """
 
 import argparse
@@ -52,12 +53,12 @@ from geogp.models.training.training_loop import Data, fit
 WIDTH = 50
 
 SHARE = 0.4
-"""Of the rows, in the paper's subsampled variant."""
+"""Share of the rows in the paper's subsampled variant."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Batch and epochs of a table: ours and the paper's most (None: it has no such table)."""
+    """Batch and epochs of a table, and the paper's largest number of epochs (None if absent)."""
 
     batch: int
     epochs: int
@@ -90,13 +91,13 @@ def split(x: Floats, y: Floats, seed: int) -> dict[str, Data]:
 
 
 def fitted(rows: dict[str, Data], plan: Plan, seed: int) -> tuple[LastLayerGP, LowRankGP, int]:
-    """Return `rich-bll`, `bll` on the same network, and the epoch kept."""
+    """Return `rich-bll`, `bll` on the same network, and the chosen epoch."""
     train, validation = rows["train"], rows["validation"]
     models = []
     for name in ("rich-bll", "bll"):
         sizes = Architecture(train.x.shape[1], h=WIDTH)
         model = build(name, sizes, train.x, scaling="minmax", seed=seed)
-        # -1 and 1 stand for a standard deviation around the mean: standardised inputs.
+        # Mean minus and plus one standard deviation map to -1 and 1, so inputs are standardised.
         used = train.x[:, list(model.architecture.used)]
         centre, spread = (torch.from_numpy(v) for v in (used.mean(0), used.std(0)))
         model.x_low.copy_(centre - spread)
@@ -124,9 +125,9 @@ def fitted(rows: dict[str, Data], plan: Plan, seed: int) -> tuple[LastLayerGP, L
 def factors(rich: LastLayerGP, train: Data, seed: int) -> dict[str, torch.Tensor]:
     """Return the factor of the last layer's covariance under the variants, float64.
 
-    `s` uses a share of the rows for A and for the Gram matrix. `raw` has the prior w ~ N(0, I) in
-    the unit of the target: a network with its last layer times s has phi^r as before and phi^m
-    times s, so that B'B / s² = A'A + I / s² for the standardised target.
+    Variant `s` uses a share of the rows for A and for the Gram matrix. Variant `raw` has the prior
+    w ~ N(0, I) in the unit of the target. Multiplying the last layer of a network by s does not
+    change phi^r and multiplies phi^m by s, so B'B / s² = A'A + I / s² for the standardised target.
     """
     with torch.no_grad():
         x, noise = rich.scaled(train.x), float(rich.noise())
@@ -148,7 +149,7 @@ def factors(rich: LastLayerGP, train: Data, seed: int) -> dict[str, torch.Tensor
 
 
 def measure(rows: dict[str, Data], plan: Plan, seed: int) -> Figures:
-    """Fit on one seed's rows and score the test rows in the unit of the target."""
+    """Fit with one seed and score the test rows in the unit of the target."""
     rich, plain, best = fitted(rows, plan, seed)
     train, test = rows["train"], rows["test"]
     noise = float(rich.noise()) * float(rich.y_sd) ** 2
@@ -185,14 +186,15 @@ def nll(square: Floats, variance: Floats) -> float:
 
 
 def paired(seeds: list[Figures], first: str, second: str) -> tuple[float, float]:
-    """Return mean and standard error of the difference in NLL, seed by seed."""
+    """Return mean and standard error of the differences in NLL, paired by seed."""
     return mean_and_error([seed["nll"][first] - seed["nll"][second] for seed in seeds])
 
 
 def gain_of_share(square_over_noise: float, share: float) -> float:
-    """Return what a function variance of `share` times the noise gains on no variance at all.
+    """Return the gain in NLL from a function variance of `share` times the noise variance.
 
-    For rows whose mean squared error is so many times the noise variance, each with that share:
+    Let c (`square_over_noise`) be the mean squared error divided by the noise variance, and let
+    every row have the same share. The gain over no function variance is
     ½ (c - c / (1 + share) - log(1 + share)).
     """
     c = square_over_noise
@@ -219,18 +221,18 @@ def page(found: dict[str, list[Figures]]) -> str:
     python benchmarks/last_layers.py --data uci --seeds {max(map(len, found.values()))}
 
 Protocol of Rich, appendix C.1 (72:18:10, standardised inputs, MLP 2 x 50 in µP, Adam at
-1e-3, clip 1, noise variance from the validation rows), without its last training on
-training and validation rows together, and with fewer epochs: {epochs}.
-Targets in their own unit; yacht's is a logarithm. Concrete and Wine are not at hand.
+1e-3, clip 1, noise variance from the validation rows), without the paper's final training
+on training and validation rows together, and with fewer epochs: {epochs}.
+Targets are in their own unit; that of yacht is a logarithm. Concrete and Wine are not included.
 
-Test NLL, mean ± standard error over the seeds; differences are seed by seed.
+Test NLL, mean ± standard error over the seeds; differences are paired by seed.
 
 {_scores(found)}
-Mean function variance over the noise variance. Over the training rows it cannot exceed r/n,
-whatever the prior (the trace of a ridge smoother is below r). `MSE/noise` is the mean
-squared error of the test rows over the noise variance; `by r/n` is what a function variance
-of r/n of the noise at every test row would then take off the NLL of noise only. More comes
-only from rows beyond the training rows whose errors are as large as their variance.
+Mean function variance divided by the noise variance. Over the training rows this ratio cannot
+exceed r/n under any prior (the trace of a ridge smoother is below r). `MSE/noise` is the mean
+squared error of the test rows divided by the noise variance. `by r/n` is the reduction of the
+noise-only NLL by a function variance of r/n of the noise at every test row. A larger reduction
+needs test rows far from the training rows, with errors as large as their variance.
 
 {_shares(found)}
 With the prior w ~ N(0, I) in the unit of the target (the paper centres targets, and does not
@@ -290,14 +292,14 @@ def seeds_of(options: argparse.Namespace, name: str) -> list[Figures]:
     Raises
     ------
     DataError
-        Its folder holds fits of other rows or settings.
+        If the folder contains fits with other rows or settings.
     """
     plan, source = PLANS[name], options.data / f"{name}.parquet"
     rows, described = Table(source), {**asdict(plan), "sha256": sha256_of(source)}
     folder = options.out / f"{name}-{plan.epochs}"
     settings = folder / "settings.json"
     if settings.exists() and json.loads(settings.read_text()) != described:
-        raise DataError(f"{folder} holds fits of other rows or settings; give another --out.")
+        raise DataError(f"{folder} has fits with other rows or settings; give another --out.")
     write_text(settings, json.dumps(described) + "\n")
     found = []
     for seed in range(options.seeds):
@@ -309,7 +311,7 @@ def seeds_of(options: argparse.Namespace, name: str) -> list[Figures]:
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is not there yet and write the tables."""
+    """Make the fits whose files do not exist yet, and write the tables."""
     asked = parser(__doc__, out="last-layers", table="last-layers", seeds=20)
     asked.add_argument("--data", type=Path, required=True, help="folder of parquet files")
     asked.add_argument("--tables", nargs="+", choices=list(PLANS), default=list(PLANS))

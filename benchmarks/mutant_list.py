@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault: a piece of code that stands once in a file, and what replaces it."""
+    """A fault: a piece of code that occurs once in a file, and its replacement."""
 
     layer: str
     name: str
@@ -29,7 +29,7 @@ def _of(layer: str, path: str, *tests: str, **faults: tuple[str, str]) -> list[M
 
 
 MUTANTS = [
-    # Predictive laws
+    # Predictive distributions
     *_of(
         "distributions",
         "distributions/prediction",
@@ -337,7 +337,7 @@ MUTANTS = [
             "own = np.zeros((len(distance), 1), np.int64)",
         ),
     ),
-    # Joint laws
+    # Joint distributions
     *_of(
         "joint",
         "models/joint/joint_law",

@@ -1,8 +1,8 @@
-"""Break geogp on purpose in many small ways, and count which faults the tests see.
+"""Break geogp on purpose in many small ways, and count the faults that the tests detect.
 
-Each mutant replaces one piece of code by a wrong one: a sign, a factor, a bound, half a pixel, a
-row of another part. The tests that should see it run on a copy of the tree. A mutant that they
-pass has survived.
+Each mutant replaces one piece of code by wrong code, such as a wrong sign, factor or bound, half a
+pixel, or a row of another part. The tests that should detect the fault run on a copy of the source
+tree. A mutant survives if these tests pass.
 
     python benchmarks/mutants.py                      # all, writes benchmarks/results/mutants.md
     python benchmarks/mutants.py --layer bases        # some, writes nothing
@@ -33,7 +33,7 @@ PYTEST = ("-q", "-x", "-p", "no:cacheprovider", "-m", "not trial and not real an
 
 @dataclass(frozen=True)
 class Trial:
-    """A mutant, whether the tests saw it, and how long that took in seconds."""
+    """A mutant, whether the tests detected it, and the seconds of the tests."""
 
     mutant: Mutant
     killed: bool
@@ -41,7 +41,7 @@ class Trial:
 
 
 def mutated(text: str, mutant: Mutant) -> str:
-    """Return a file's text with the fault in it; the code to replace must stand there once."""
+    """Return a file's text with the fault; the replaced code must occur exactly once."""
     found = text.count(mutant.code)
     if found != 1:
         raise ValueError(f"{mutant.name}: expected its code once in {mutant.path}, found {found}")
@@ -50,7 +50,7 @@ def mutated(text: str, mutant: Mutant) -> str:
 
 @contextmanager
 def broken(tree: Path, mutant: Mutant) -> Iterator[None]:
-    """Break a file of a tree for a while."""
+    """Break a file of a tree inside the ``with`` block."""
     path = tree / mutant.path
     text = path.read_text("utf-8")
     path.write_text(mutated(text, mutant), "utf-8")
@@ -61,7 +61,7 @@ def broken(tree: Path, mutant: Mutant) -> Iterator[None]:
 
 
 def copy_tree(place: Path) -> Path:
-    """Copy what the tests need; what the network gave stays behind."""
+    """Copy the files that the tests need, without downloaded data."""
     place.mkdir(parents=True)
     for name in COPIED:
         path = ROOT / name
@@ -98,10 +98,10 @@ def tried(tree: Path, mutant: Mutant) -> Trial:
 
 
 def check_tests_pass(tree: Path, mutants: list[Mutant]) -> None:
-    """Refuse tests that fail without a fault: they would kill every mutant."""
+    """Refuse tests that fail without a fault, because they would kill every mutant."""
     tests = tuple(sorted({path for mutant in mutants for path in mutant.tests}))
     if run_tests(tree, tests):
-        raise SystemExit("the tests fail without a mutant; mend them first")
+        raise SystemExit("the tests fail without a mutant; repair them first")
 
 
 def table(trials: list[Trial], minutes: float, workers: int) -> str:
@@ -131,10 +131,10 @@ def table(trials: list[Trial], minutes: float, workers: int) -> str:
 
 
 def main() -> None:
-    """Try the mutants and say which survive."""
+    """Try the mutants and print the survivors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layer", help="only the mutants of this layer")
-    parser.add_argument("--workers", type=int, default=2, help="trees that are tried at once")
+    parser.add_argument("--workers", type=int, default=2, help="number of trees to test at once")
     options = parser.parse_args()
     mutants = [one for one in MUTANTS if options.layer in {None, one.layer}]
     if not mutants:

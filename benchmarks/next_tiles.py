@@ -1,15 +1,15 @@
-"""Whether measuring where `geogp next` says makes the level truer: worlds with a known truth.
+"""Whether measuring the tiles of `geogp next` reduces the error of the level, in known worlds.
 
     geogp demo --out runs/demo
     python benchmarks/next_tiles.py runs/demo
 
-The covariance of the level depends on where and when was measured and on the fitted laws, not on
-the values. So one choice of tiles is tried in many worlds: rows on the tiles and in the quarters of
-the demo, with as many tests, their values drawn anew from the demo's own law (smooth field as it
-is, effects of single tiles and noise fresh). In each the posterior is worked out from the rows;
-then the chosen tiles are measured, with noise from the same law, and the level of all tiles is
-compared with the truth. Basis and laws stay as fitted to the demo. Writes JSON and a Markdown
-table.
+The covariance of the level depends on place and time of measurements and on the fitted parameters,
+not on measured values. So one choice of tiles is tried in many worlds. Each world has the tiles,
+quarters and numbers of tests of the demo's rows, with new values from the demo's model: the smooth
+field is the same, effects of single tiles and noise are new. In each world the posterior is
+computed from the rows. Then the chosen tiles are measured, with noise from the same distribution,
+and the level of all tiles is compared with the truth. Basis and parameters are those fitted to the
+demo. Writes JSON and a Markdown table.
 """
 
 import sys
@@ -67,24 +67,24 @@ GREEDY, WIDEST, TOP, RANDOM = "greedy", "widest, updated", "widest at once", "ra
 
 @dataclass(frozen=True)
 class Truth:
-    """The demo's law, and where its rows lie."""
+    """The distribution of the demo, and the places of its rows."""
 
     law: TruthLaw
     grid: Grid
     places: PlanePlaces  # the centres of the region's tiles
-    quarters: tuple[int, ...]  # those of the rows, and of the map
-    tile: Indices  # number of the tile of each held row,
-    when: Indices  # of its quarter in `quarters`,
-    tests: Indices  # and its tests
+    quarters: tuple[int, ...]  # quarters of the rows and of the map
+    tile: Indices  # number of the tile of each row
+    when: Indices  # position of the quarter of each row in `quarters`
+    tests: Indices  # number of tests of each row
     now: int  # number of the map's quarter
 
     @classmethod
     def of(cls, opened: Reopened, seed: int = 0) -> "Truth":
-        """Work out the law of a simulated run, and check it against the truth beside its source."""
+        """Compute the distribution of a simulated run; compare it with the source's truth."""
         region, model, scale = opened.job.region, opened.model.network_, opened.job.scale
         if opened.tiles.zoom != ZOOM or scale.times is None:
             raise DataError(f"expected a map of zoom {ZOOM} with several quarters.")
-        assert isinstance(model, FieldNetwork), "only the model field holds its rows"
+        assert isinstance(model, FieldNetwork), "only the model field contains its rows"
         grid = Grid.of(region)
         law = laws_of(grid, seed)["download"]
         places = places_of(region, grid, law.urban_smoothing_km)
@@ -109,7 +109,7 @@ class Truth:
         return found
 
     def check(self, path: Path) -> None:
-        """Compare the field at the rows with the truth that was kept with the source."""
+        """Compare the field at the rows with the truth stored beside the source."""
         kept = pd.read_parquet(path).set_index(["quadkey", "quarter"])["field_true"]
         codes = tiles_to_codes(self.grid.tiles.column, self.grid.tiles.row)
         keys = format_quadkeys(codes[self.tile])
@@ -138,28 +138,28 @@ class Truth:
 
 @dataclass(frozen=True)
 class Measured:
-    """Tiles measured one after the other, ready for any values."""
+    """Tiles measured one after the other, for any measured values."""
 
-    tiles: Indices  # their numbers, (k,)
-    h: Floats  # what each takes is h h', (k, n); see `design.py`
-    gains: Floats  # variance that each takes, (k,)
-    noise: Floats  # noise variances at them, (k,)
+    tiles: Indices  # numbers of the tiles, (k,)
+    h: Floats  # each measurement reduces the covariance by h h', (k, n); see `design.py`
+    gains: Floats  # reduction of the variance by each tile, (k,)
+    noise: Floats  # noise variances at the tiles, (k,)
 
     @classmethod
     def of(
         cls, covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: Indices
     ) -> "Measured":
-        """Measure tiles in their order."""
+        """Measure tiles in the given order."""
         measuring = SequentialDesign(covariance, weights, noise)
         found = [measuring.measure(int(tile)) for tile in tiles]
         h, gains = (np.array(part) for part in zip(*found, strict=True))
         return cls(tiles, h, gains, noise[tiles])
 
     def mean(self, before: Floats, y: Floats) -> Floats:
-        """Return the mean of the level (n,) once values y (k,) of the tiles are known."""
+        """Return the mean of the level (n,) given values y (k,) of the tiles."""
         mean = before.copy()
         for tile, h, v, value in zip(self.tiles, self.h, self.noise, y, strict=True):
-            # h at the tile is d / s with s² = d + v, d the variance before.
+            # h at the tile is d / s with d the variance before and s² = d + v.
             s = (h[tile] + np.sqrt(h[tile] ** 2 + 4 * v)) / 2
             mean += h * ((value - mean[tile]) / s)
         return mean
@@ -168,7 +168,7 @@ class Measured:
 def policies(
     covariance: LevelCovariance, noise: Floats, count: int, random_sets: int, seed: int
 ) -> dict[str, list[Measured]]:
-    """Choose tiles by each rule; random ones several times."""
+    """Choose tiles by each rule, and several sets of random tiles."""
     n = len(covariance)
     given = covariance, np.ones(n), noise
     random = np.random.default_rng([seed, 7])
@@ -225,9 +225,9 @@ def _scores(true: Floats, mean: Floats, variance: Floats) -> dict[str, float]:
 
 
 def summary(worlds: list[Figures], name: str) -> dict[str, dict[str, float]]:
-    """Return what measuring takes from error and score: mean over worlds, and standard errors.
+    """Return reductions of error and score by measuring: means over worlds, standard errors.
 
-    ``behind`` is how much less that is than with the tiles of `GREEDY`, world by world.
+    ``behind`` is the mean difference from the reduction by the tiles of `GREEDY`, paired by world.
     """
     found = {}
     for key in ("mse", "nll"):
@@ -261,9 +261,9 @@ def page(result: Figures) -> str:
 {result["worlds"]} worlds with a known truth, {result["random_sets"]} random sets;
 made by `benchmarks/next_tiles.py`. Before, the mean squared error of the level over all
 tiles is {before["mse"]:.5f} (log10 squared), the stated variance
-{before["variance"]:.5f}. Given is what the measurements take from each, in per
-cent, and from the log score; ±: standard
-error over worlds; in brackets how much more greedy tiles take, world by world.
+{before["variance"]:.5f}. The table has the reductions of each by the measurements,
+in per cent, and that of the log score; ±: standard
+error over worlds; in brackets the larger reduction by greedy tiles, paired by world.
 
 {table(header, lines)}"""
 
@@ -271,7 +271,7 @@ error over worlds; in brackets how much more greedy tiles take, world by world.
 def run(
     path: Path, *, count: int, worlds: int, random_sets: int, tests: int | None, seed: int
 ) -> Figures:
-    """Choose, try in all worlds, and return what is written."""
+    """Choose tiles, try them in all worlds, and return the figures to write."""
     started = monotonic()
     opened = open_run(path, device="cpu").reopen(tests=tests)
     truth = Truth.of(opened)
@@ -311,10 +311,10 @@ def run(
 
 @command
 def main() -> None:
-    """Try, and write JSON and table."""
+    """Run the benchmark, and write JSON and table."""
     asked = parser(__doc__, count=50, worlds=40, random_sets=20, seed=0)
     asked.add_argument("path", type=Path, help="a run of `geogp demo`")
-    asked.add_argument("--tests", type=int, help="of each new measurement")
+    asked.add_argument("--tests", type=int, help="number of tests of each new measurement")
     asked.add_argument("--out", type=Path, default=RESULTS / "next")
     options = vars(asked.parse_args())
     out = options.pop("out")

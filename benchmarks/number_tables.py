@@ -1,4 +1,4 @@
-"""Tables of numbers, and their split into rows that train, validate and test."""
+"""Tables of numbers, and their split into training, validation and test rows."""
 
 import hashlib
 from pathlib import Path
@@ -30,7 +30,7 @@ class Table:
         self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
 
     def split(self, seed: int) -> dict[str, Data]:
-        """Return train, validation and test rows, targets standardised by the training rows."""
+        """Return training, validation and test rows, standardised by the training targets."""
         order = np.random.default_rng(seed).permutation(len(self.y))
         first, second = int(0.8 * len(order)), int(0.9 * len(order))
         train = order[:first]

@@ -1,12 +1,11 @@
-"""The example in one dimension of Zhu, Yuchi and Xie (DBK, section 4.1), judged by its oracle.
+"""The one-dimensional example of Zhu, Yuchi and Xie (DBK, section 4.1), compared with its oracle.
 
     python benchmarks/one_dimension.py
 
-x ~ U[-1, 1], three steps in the mean, and noise of standard deviation |0.4 sin 10x|. Training
-rows are the first n of 100,000; 1,000 validation rows choose the epoch; figures are those of
-100,000 fresh points, where the density that made them (the oracle) has a log score of its own.
-Each result is kept in its own file under --out, and the same command again continues where it
-stopped.
+x ~ U[-1, 1], the mean has three steps, and the noise has standard deviation |0.4 sin 10x|. Training
+rows are the first n of 100,000, and 1,000 validation rows choose the epoch. Figures are those of
+100,000 new points, compared with the log score of the density that generated them (the oracle).
+Each result has its own file under --out, and the same command continues where it stopped.
 """
 
 import math
@@ -38,7 +37,7 @@ STUDY: tuple[tuple[str, Sequence[int], Sequence[int], Figures], ...] = (
     ("dbk-rbf pp-dkl sv-dkl sv-rbf sv-dbk vbll dnn", (20_000,), (128,), {"steps": 6000}),
     ("dbk-exact-rbf", (20_000,), (128,), {"steps": 200}),
 )
-"""Models, training rows, ranks, and settings other than those of `Case.of`."""
+"""Models, training rows, ranks, and settings that differ from those of `Case.of`."""
 
 COLUMNS = (
     *("MAE of the mean", "NLL", "gap to the oracle", "coverage of 90 %", "effective rank"),
@@ -54,7 +53,7 @@ def cases() -> Iterator[Case]:
 
 
 def line(found: Figures, *names: str) -> tuple[str, ...]:
-    """Return a result as it is shown, after the settings that tell it apart, such as n."""
+    """Return the cells of a result, after the settings that identify it, such as n."""
     first = [found["case"][name] for name in names]
     shown = (f"{value:,}" if isinstance(value, int) else value for value in first)
     timing = [1e3 * found[k] for k in ("step_seconds", "prediction_seconds")]
@@ -65,7 +64,7 @@ def line(found: Figures, *names: str) -> tuple[str, ...]:
             *(f"{100 * found['coverage_90']:.1f}", f"{found['effective_rank']:.2f}"),
         )
         cost = f"{found['case']['steps']:,}", f"{found['fit_cpu_seconds']:.0f}"
-    # Times have three digits that mean something.
+    # Times have three significant digits.
     return *shown, *scores, *(f"{float(f'{value:.3g}'):,g}" for value in timing), *cost
 
 
@@ -105,19 +104,19 @@ def page(found: Sequence[Figures]) -> str:
         (one for (model, n, _), one in keyed if (model, n) == ("dbk-silu", 20_000)),
         key=lambda one: one["case"]["r"],
     )
-    return f"""# The example in one dimension
+    return f"""# The one-dimensional example
 
     python benchmarks/one_dimension.py
 
-World: x ~ U[-1, 1], three steps in the mean, noise of standard deviation |0.4 sin 10x|
-(DBK section 4.1). Judged on {FRESH_ROWS:,} fresh
+Data: x ~ U[-1, 1], three steps in the mean, noise of standard deviation |0.4 sin 10x|
+(DBK section 4.1). Scored on {FRESH_ROWS:,} new
 points, on which the oracle's log score is **{found[0]["oracle_nll"]:.4f}**; {VALIDATION_ROWS:,}
 validation rows choose the epoch of the catalogue's models. One seed. Times are processor times
 of one thread, the least of several runs; the machine was busy with other work. Full-batch fits
-have fewer steps where a step takes long, and "not fitted" ones were only timed. `exact-rbf` and
+have fewer steps if a step takes long; models marked "not fitted" were only timed. `exact-rbf` and
 `exact-dkl` are GPyTorch's exact Gaussian processes with Cholesky factors, under an RBF on the
-inputs and on the features of our network; they predict at {len(GRID):,} even points, and the
-fresh points are interpolated.
+inputs and on the features of our network; they predict at {len(GRID):,} evenly spaced
+points and are interpolated to the new points.
 
 {settings(found)}
 
@@ -136,7 +135,7 @@ The effective rank of the two peers is that of their kernel on a grid.
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fit what is not yet there, and write the table."""
+    """Make the fits whose files do not exist yet, and write the table."""
     options = parser(__doc__, out="one-dimension", table="one-dimension").parse_args(arguments)
     torch.set_flush_denormal(True)
     bench = Benchmark(options.out)

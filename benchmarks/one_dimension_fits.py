@@ -1,4 +1,4 @@
-"""The world in one dimension of `one_dimension.py`, and fits: the catalogue's and GPyTorch's."""
+"""Data of `one_dimension.py`, and fits of the catalogue's models and of GPyTorch's."""
 
 import copy
 import hashlib
@@ -31,10 +31,10 @@ from geogp.models.training.training_loop import Data, fit
 ROWS, VALIDATION_ROWS, FRESH_ROWS = 100_000, 1_000, 100_000
 
 GRID = np.linspace(-1, 1, 4001)
-"""Where a peer predicts before interpolation to the fresh points."""
+"""Points at which a peer predicts before interpolation to the new points."""
 
 KERNEL_GRID = np.linspace(-1, 1, 241)
-"""Where the rank of a peer's kernel is measured."""
+"""Points at which the rank of a peer's kernel is measured."""
 
 Z90 = 1.6448536269514722
 
@@ -51,14 +51,14 @@ def true_sd(x: Floats) -> Floats:
 
 
 def draw(n: int, seed: int) -> Data:
-    """Draw n rows of the world."""
+    """Draw n rows of the example."""
     random = np.random.default_rng(seed)
     x = random.uniform(-1, 1, n)
     return Data(x[:, None], true_mean(x) + true_sd(x) * random.standard_normal(n))
 
 
 def oracle_nll(data: Data) -> float:
-    """Return the mean negative log density of the rows under the density that made them."""
+    """Return the mean negative log density of the rows under the generating density."""
     x = data.x[:, 0]
     sd = true_sd(x)
     z = (data.y - true_mean(x)) / sd
@@ -73,8 +73,8 @@ PEERS = ("exact-rbf", "exact-dkl")
 class Case:
     """One fit: a model, its sizes and how it is trained.
 
-    `steps` counts gradient steps, whatever n; with 0 steps the untrained model is only timed.
-    `average` and `patience` count steps too.
+    `steps` is the number of gradient steps for any n; with 0 steps the untrained model is only
+    timed. `average` and `patience` are numbers of steps too.
     """
 
     model: str
@@ -94,7 +94,7 @@ class Case:
 
     @classmethod
     def of(cls, model: str, n: int, r: int, **other: Any) -> "Case":
-        """Return a case with the usual settings of its model, but for some."""
+        """Return a case with the default settings of its model, except for those given."""
         usual: dict[str, Any] = {}
         if cls(model, n, r).whole:
             usual = {"steps": 400, "learning_rate": 5e-3, "average": 0, "patience": 0}
@@ -111,11 +111,11 @@ class Case:
 
     @property
     def whole(self) -> bool:
-        """Whether a step goes over all rows."""
+        """Whether a step uses all rows."""
         return self.model in PEERS or isinstance(find_spec(self.model).step, WholeData)
 
     def settings(self) -> FitSettings:
-        """Return how to train, with steps turned into epochs."""
+        """Return the training settings, with steps converted to epochs."""
         per_epoch = 1 if self.whole else math.ceil(self.n / self.batch)
         return FitSettings(
             epochs=max(1, math.ceil(self.steps / per_epoch)),
@@ -132,7 +132,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What is scored of a fitted model."""
+    """The parts of a fitted model that are scored."""
 
     predict: Callable[[Floats], Prediction]
     step: Callable[[], object]
@@ -188,7 +188,7 @@ class ExactPeer:
         self.rates = [group["lr"] for group in self.optimiser.param_groups]
 
     def step(self, share: float = 1.0) -> None:
-        """Take one full-batch gradient step, `share` of the steps done."""
+        """Take one full-batch gradient step; `share` of all steps are done."""
         self.model.train()
         self.likelihood.train()
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
@@ -256,7 +256,7 @@ def _own_step(model: LowRankGP, train: Data, case: Case) -> Callable[[], object]
 
 
 def fit_peer(case: Case, train: Data, _validation: Data) -> Fitted:
-    """Fit a peer; at many points it is interpolated from `GRID`, on which all is smooth."""
+    """Fit a peer; predictions at many points are interpolated from `GRID`, which is fine enough."""
     peer = ExactPeer(case, train)
     for step in range(case.steps):
         peer.step(step / case.steps)
@@ -276,7 +276,7 @@ def fit_peer(case: Case, train: Data, _validation: Data) -> Fitted:
 
 
 class Benchmark:
-    """The world, and the results of cases in it."""
+    """The data, and the results of cases."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -286,7 +286,7 @@ class Benchmark:
         self.oracle = oracle_nll(self.fresh)
 
     def result(self, case: Case) -> Figures:
-        """Return the figures of a case, which is fitted where its file is not yet there."""
+        """Return the figures of a case, which is fitted if its file does not exist yet."""
         found = kept(self.out / f"{case.name}.json", lambda: self.measure(case))
         text = f"{case.model} n {case.n} r {case.r}:"
         for name in ("gap", "coverage_90", "mae", "step_seconds"):
@@ -310,7 +310,7 @@ class Benchmark:
         return {"case": asdict(case), **scores, **timing, **took, "oracle_nll": self.oracle}
 
     def score(self, model: Fitted) -> Figures:
-        """Return the figures on the fresh points."""
+        """Return the figures on the new points."""
         x, y = self.fresh.x, self.fresh.y
         prediction = model.predict(x)
         nll = float(prediction.log_score(y).mean())
@@ -329,7 +329,7 @@ class Benchmark:
 
 
 def _quickest(action: Callable[[], object], repeats: int) -> float:
-    """Return the least processor time of some runs, in seconds, after one to warm up."""
+    """Return the least processor seconds of some runs, after one run to warm up."""
     action()
     found = []
     for _ in range(repeats):

@@ -1,9 +1,9 @@
-"""Pictures of the pages of runs, on a desk and on a phone, as WebP.
+"""Take pictures of the pages of runs, at the sizes of a desktop and a phone screen, as WebP.
 
     python benchmarks/page_pictures.py runs/PR-... --out docs/pictures
 
-Two of each: the level with what the page says of the place with most tests, and the probability of
-a threshold beside the uncertainty. No base map is loaded.
+There are two pictures at each size: the level with the page's text about the place with most tests,
+and the probability of a threshold beside the uncertainty. No base map is loaded.
 """
 
 import io
@@ -19,7 +19,7 @@ from trial import command, parser
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 
 QUALITY = 70
-"""Of WebP."""
+"""Quality of WebP."""
 
 SHOW = """async ({change, row, column}) => {
   const {page} = geogp;

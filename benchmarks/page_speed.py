@@ -1,10 +1,10 @@
-"""How fast a map's page is in Chromium: first paint, answer to a click, a new threshold.
+"""Speed of a map's page in Chromium: first paint, answer to a click, a new threshold.
 
     python benchmarks/page_speed.py runs/demo/map.html ... --out benchmarks/results/page
 
 Each page is opened several times; the figures are medians in milliseconds, as JSON on standard
-output. No base map is loaded. With --out, results.json and table.md are written there, with the
-error of the live kernel from some places against that of the run's model.
+output. No base map is loaded. With --out, results.json and table.md are written to that folder,
+with the error of the live kernel at some places relative to the kernel of the run's model.
 """
 
 import json
@@ -72,7 +72,7 @@ KERNEL = """async ([place, cells]) => {
 }"""
 
 MAX_TILES = 40_000
-"""To which the error of the live kernel is measured."""
+"""Largest number of tiles at which the error of the live kernel is measured."""
 
 ABOUT = """() => { const {kernel, frame, quarters, steps} = geogp.page.data;
   const {components, scale, ...told} = kernel || {};
@@ -90,7 +90,7 @@ HEADER = (
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start Chromium: that of ``GEOGP_CHROMIUM``, or of the path."""
+    """Start Chromium from ``GEOGP_CHROMIUM`` or from the search path."""
     program = os.environ.get("GEOGP_CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -130,10 +130,11 @@ def times_of(browser: Browser, path: Path, repeats: int) -> Figures:
 
 
 def about(browser: Browser, path: Path, places: int) -> Figures:
-    """Return what a page of a run holds, and the largest error of its live kernel.
+    """Return a description of a run's page, and the largest error of its live kernel.
 
-    From random places, wherever in their tiles, to some tiles of all, over the largest value of
-    the model's kernel there; drawn otherwise than those that the page states its error from.
+    The error is from random places, anywhere in their tiles, to some of all tiles, divided by the
+    largest value of the model's kernel there. These places are drawn independently of those from
+    which the page's stated error was computed.
     """
     page = open_page(browser, path)
     told = page.evaluate(ABOUT)
@@ -170,7 +171,7 @@ def about(browser: Browser, path: Path, places: int) -> Figures:
 
 
 def page(found: Figures) -> str:
-    """Return the figures as a table in Markdown, and what they were taken on."""
+    """Return the figures as a table in Markdown, with a description of the machine."""
     lines = []
     for one in found["pages"]:
         kernel = one["kernel"]
@@ -187,7 +188,7 @@ def page(found: Figures) -> str:
 Medians of {found["repeats"]} openings, headless Chromium {found["chromium"]}, \
 {machine["system"]}, {machine["cores"]} cores, Python {machine["python"]}, geogp \
 {machine["geogp"]}, torch {machine["torch"]}; load of the last minute \
-{machine["load"]:.1f} at the start (above the number of cores, others were at work). \
+{machine["load"]:.1f} at the start (a load above the number of cores means other work). \
 Errors of the kernel are shares of its largest value.
 """
 

@@ -1,16 +1,17 @@
-"""The papers' recipe and ours at Georgia's size: how long until the same log score.
+"""Time to the same log score with the papers' training schedule and ours, at Georgia's size.
 
     python benchmarks/paper_scale.py --boundaries census --npz georgia.npz   # simulates the rows
     python benchmarks/paper_scale.py --npz georgia.npz --share 0.1 --h 128 --r 256
     python benchmarks/paper_scale.py --npz georgia.npz --device cuda    # h 256, r 1024, all rows
 
-The rows are 517,139 simulated ones inside Georgia, of place alone; a tenth tests and a tenth
-chooses the epoch. `plain` is the schedule of Zhu, Yuchi and Xie, appendix B.3 (preset `paper`:
-rate 1e-3, constant; anchors anywhere) over 100 epochs; `ours` starts as the preset `standard` does
-(anchors far apart) and has a falling rate, clipped gradients and rates of their own for noise and
-weights over `--epochs`, with the mean of the weights solved for at the end: `FitSettings`, chosen
-on the rows of a tenth of Georgia. Both have one model, batch and seeds, over which seconds and
-scores are averaged. Only the first command needs geopandas.
+The rows are 517,139 simulated rows inside Georgia, with place as the only input. A tenth of the
+rows is for testing and a tenth chooses the epoch. `plain` is the schedule of Zhu, Yuchi and Xie,
+appendix B.3 (preset `paper`: constant rate 1e-3, anchors anywhere) over 100 epochs. `ours` starts
+like the preset `standard` (anchors far apart) and runs for `--epochs` epochs with a falling rate,
+clipped gradients and separate rates for noise and weights; at the end the mean of the weights is
+solved for. These `FitSettings` were chosen on the rows of a tenth of Georgia. Both schedules have
+the same model, batch and seeds; seconds and scores are averaged over seeds. Only the first command
+needs geopandas.
 """
 
 import argparse
@@ -41,12 +42,12 @@ RECIPES = {
     ),
     "plain": PRESETS["paper"],
 }
-"""Where each takes its schedule from."""
+"""Source of each schedule."""
 
 
 def simulate_rows(given: argparse.Namespace) -> None:
-    """Simulate rows in a state, and keep their scaled places, values and tests in random order."""
-    # Not needed where the rows are at hand.
+    """Simulate rows in a state; store scaled places, values and tests in random order."""
+    # These imports are not needed if the rows exist.
     import geogp  # noqa: PLC0415
     from geogp.geodata.simulation.simulated_tiles import simulate  # noqa: PLC0415
     from geogp.geodata.tiles.quarters import parse_quarters  # noqa: PLC0415
@@ -61,7 +62,7 @@ def simulate_rows(given: argparse.Namespace) -> None:
 
 
 def parts_of(path: Path, share: float) -> dict[str, Data]:
-    """Return the parts of the first rows of a file: eight tenths to learn from."""
+    """Return the parts of the first rows of a file, eight tenths of them for training."""
     with np.load(path) as file:
         n = round(share * len(file["y"]))
         x, y, tests = (file[name][:n] for name in ("x", "y", "tests"))
@@ -75,8 +76,8 @@ def run(
 ) -> Figures:
     """Fit by one of `RECIPES`; return seconds and scores of each epoch and of the test rows.
 
-    Seconds are those of the epochs, validation and the solution for the mean among them, without
-    building the model.
+    Seconds include all epochs, validation and the solution for the mean, but not building the
+    model.
     """
     train, preset = parts["train"], RECIPES[name]
     model = build(
@@ -119,7 +120,7 @@ def run(
 
 
 def mean(fits: list[Figures], epochs: int) -> Figures:
-    """Return fits of several seeds and the means of their seconds and scores."""
+    """Return fits with several seeds, and the means of their seconds and scores."""
     keys = ("seconds", "validation_nll", "test_nll")
     means = {key: statistics.mean(one[key] for one in fits) for key in keys}
     sd = statistics.stdev(one["test_nll"] for one in fits) if len(fits) > 1 else None
@@ -127,7 +128,7 @@ def mean(fits: list[Figures], epochs: int) -> Figures:
 
 
 def compared(ours: Figures, plain: Figures) -> Figures:
-    """Return the share of the plain recipe's time that ours takes, and how the scores differ."""
+    """Return the time of our recipe as a share of the plain recipe's, and score differences."""
     gain = {part: plain[f"{part}_nll"] - ours[f"{part}_nll"] for part in ("validation", "test")}
     return {
         "share_of_time": ours["seconds"] / plain["seconds"],
@@ -152,7 +153,7 @@ def page(found: Figures) -> str:
     reached = ", ".join(
         f"{part} {'yes' if is_so else 'no'}" for part, is_so in compared["reached"].items()
     )
-    return f"""# To the log score of the papers' recipe
+    return f"""# Time to the log score of the papers' recipe
 
 `benchmarks/paper_scale.py`: dbk-rbf, h {asked["h"]}, r {asked["r"]}, batch \
 {asked["batch"]}, {asked["rows"]:,} simulated rows of Georgia
@@ -161,15 +162,15 @@ Means over {asked["seeds"]} seed(s).
 
 {table((*header, "of the validation rows"), lines)}
 Ours takes {100 * compared["share_of_time"]:.1f} % of the time. Its scores (lower is
-better) are those of the plain one less {compared["test_gain"]:+.5f} on the test rows
+better) are those of the plain recipe minus {compared["test_gain"]:+.5f} on the test rows
 and {compared["validation_gain"]:+.5f} on the validation rows;
-no higher than those of the plain one: {reached}.
+no higher than those of the plain recipe: {reached}.
 """
 
 
 @command
 def main() -> None:
-    """Simulate the rows where a boundary is given; else measure both recipes."""
+    """Simulate the rows if boundaries are given; otherwise measure both recipes."""
     asked = parser(
         __doc__,
         state="GA",
@@ -184,7 +185,7 @@ def main() -> None:
     )
     asked.add_argument("--npz", type=Path, required=True, help="the rows")
     asked.add_argument("--boundaries", type=Path, help="simulate the rows in these boundaries")
-    asked.add_argument("--share", type=float, default=1.0, help="of the rows that are taken")
+    asked.add_argument("--share", type=float, default=1.0, help="share of the rows to use")
     asked.add_argument("--out", type=Path, help="a folder for table.md and results.json")
     given = asked.parse_args()
     if given.boundaries is not None:

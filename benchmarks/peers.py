@@ -1,4 +1,4 @@
-"""Gaussian processes of GPyTorch under the protocol of our own: same rows, batches and epochs."""
+"""Gaussian processes of GPyTorch under our models' protocol: same rows, batches and epochs."""
 
 import math
 
@@ -44,12 +44,12 @@ class SparseGP(gpytorch.models.ApproximateGP):
 def fit_peer(
     name: str, train: Data, validation: Data, settings: FitSettings, *, r: int, device: str = "cpu"
 ) -> tuple[SparseGP, gpytorch.likelihoods.GaussianLikelihood]:
-    """Train a peer with Adam, and leave it at its best validation epoch.
+    """Train a peer with Adam, and give it the parameters of its best validation epoch.
 
-    Inputs are in [-1, 1] and targets standardised. Inducing points start at inputs spread
-    by k-means, the noise variance where GPyTorch's does (0.69), with our floor: from our lower
-    start Adam would not have reached it on noisy tables. Learning rate and decay are those of
-    the settings, and so is beta for the predictive objective.
+    Inputs are in [-1, 1] and targets standardised. Inducing points start at inputs spread by
+    k-means. The noise variance starts at GPyTorch's default (0.69) and has our lower bound; from
+    our lower start Adam would not have reached the optimum on noisy tables. Learning rate, decay
+    and beta of the predictive objective are those of the settings.
     """
     generator = torch.Generator().manual_seed(settings.seed)
     torch.manual_seed(settings.seed)

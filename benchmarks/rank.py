@@ -1,8 +1,9 @@
-"""What the rank of a model with anchors costs on a region, and what it gives.
+"""Time and scores by the rank of a model with anchors, on a region.
 
     python benchmarks/rank.py PR --source ookla-open-data --boundaries census
 
-Random split; kernel by the preset's L-BFGS, posterior from all training rows.
+The split is random. The kernel is learned by the preset's L-BFGS, and the posterior is computed
+from all training rows.
 """
 
 import sys
@@ -22,7 +23,7 @@ RANKS = (100, 200, 500, 1000)
 
 
 def measure(job: Job, r: int) -> Figures:
-    """Return seconds and scores of one rank."""
+    """Return seconds and scores for one rank."""
     job.preset = replace(job.preset, r=r)
     seen, rows = job.observations, split(job)
     train, test = rows["train"], rows["test"]
@@ -65,7 +66,7 @@ def page(region: str, model: str, found: list[Figures]) -> str:
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fit at every rank and write the table."""
+    """Fit with every rank and write the table."""
     asked = parser(
         __doc__, out="rank", table="rank", region=True, model="nystrom-mixed", epochs=int
     )

@@ -1,4 +1,4 @@
-"""What the benchmarks on regions share: their rows, the splits of these, and a fit."""
+"""Common functions of the benchmarks on regions: rows, splits of rows, and a fit."""
 
 import argparse
 from pathlib import Path
@@ -27,9 +27,9 @@ def prepare(options: argparse.Namespace, out: Path, **settings: Any) -> Job:
     Parameters
     ----------
     options
-        With the arguments of `parser` for a region.
+        Options with the arguments of `parser` for a region.
     out
-        A folder for what a fit leaves until it is done.
+        A folder for temporary files of a fit.
     **settings
         Fields of `MapRequest`.
     """
@@ -47,13 +47,13 @@ def parts_of(job: Job, how: str = "random") -> NDArray[np.str_]:
 
 
 def split(job: Job, how: str = "random") -> dict[str, Rows]:
-    """Return which rows train, validate and test."""
+    """Return the training, validation and test rows."""
     parts = parts_of(job, how)
     return {name: parts == name for name in PARTS}
 
 
 def fitted(job: Job, rows: dict[str, Rows]) -> tuple[SpatialGP, float]:
-    """Fit the model of a job anew; return it, and the seconds that it took."""
+    """Fit the model of a job; return the model and the seconds of the fit."""
     job.folder.clear()
     start = monotonic()
     model = fit_model(job, "benchmark", rows["train"], rows["validation"], job.preset.weights)

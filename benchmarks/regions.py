@@ -1,12 +1,12 @@
-"""All models on one region at an equal budget, as one table.
+"""All models on one region with an equal budget, as one table.
 
     python benchmarks/regions.py PR --source ookla-open-data --boundaries census --epochs 20
 
-Every model is mapped by `geogp.make_map` with the same splits, for both targets; models of
-networks have the same widths, rank, batches and passes over the rows, the field model and those
-with anchors what their preset says. Each run is a process of its own, whose peak memory is kept
-beside its folder; the table is made from the run folders, and the same command again continues
-where it stopped.
+Every model is mapped by `geogp.make_map` with the same splits, for both targets. Models of networks
+have the same widths, rank, batches and passes over the rows; the field model and models with
+anchors have the values of their preset. Each run is a separate process, whose peak memory is stored
+beside the run folder. The table is made from the run folders, and the same command continues where
+it stopped.
 """
 
 import argparse
@@ -29,7 +29,7 @@ SPLITS = ("random", "blocks")
 STRATA = ("all", "urban", "rural")
 
 MODELS = [name for name, spec in KNOWN.items() if not spec.counts]
-"""All but the models of counts, which have a target of their own."""
+"""All models except those of counts, which have another target."""
 
 HEADER = (
     *("model", "log score", "less baseline", "urban", "rural", "CRPS", "holds, urban"),
@@ -53,8 +53,8 @@ def request_of(options: argparse.Namespace, model: str, target: str) -> MapReque
 
 
 def made(request: MapRequest) -> Figures:
-    """Make a run in a process of its own, and return its run.json with `peak_bytes`."""
-    assert request.out is not None, "a run has a folder"
+    """Make a run in a separate process, and return its run.json with `peak_bytes`."""
+    assert request.out is not None, "a run needs a folder"
     path = request.out.with_suffix(".peak.json")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         peak = max(
@@ -65,11 +65,11 @@ def made(request: MapRequest) -> Figures:
 
 
 def _make(request: MapRequest) -> int:
-    """Return the peak memory of the process after a run, 0 where it was there already."""
+    """Return the peak memory of the process after a run, 0 if the run existed already."""
     say(f"mapping {request.target} by {request.model}")
     if make_map(request).already_there:
         return 0
-    # Not ru_maxrss, which begins with that of the process that started this one.
+    # ru_maxrss would include the peak of the parent process.
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
@@ -94,7 +94,7 @@ def lines_of(run: Figures) -> list[Figures]:
 
 
 def page(lines: list[Figures], made_by: str, runs: list[Figures]) -> str:
-    """Return the tables with what made them."""
+    """Return the tables with a description of the runs."""
     first = next((run for run in runs if KNOWN[run["model"]].family == "deep"), runs[0])
     n, settings = first["n"]["random"], first["settings"]
     head = (
@@ -154,7 +154,9 @@ def main() -> None:
     )
     asked.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
     asked.add_argument("--targets", nargs="+", default=["download", "upload"])
-    asked.add_argument("--zoom", type=int, default=16, help="of the maps, which have no figures")
+    asked.add_argument(
+        "--zoom", type=int, default=16, help="zoom of the maps, which does not change any figure"
+    )
     options = asked.parse_args()
     asked_runs = product(options.targets, options.models)
     runs = [made(request_of(options, model, target)) for target, model in asked_runs]

@@ -1,10 +1,10 @@
-"""What putting rows of equal inputs together saves: time of an epoch, and score at equal time.
+"""Benefit of collapsing rows with equal inputs: time of an epoch, and score at equal time.
 
     python benchmarks/repeats.py PR --source ookla-open-data --boundaries census \
         --quarters 2019Q1..2023Q4
 
-Models of place alone on the training rows of the random split, with rows put together for twice the
-epochs and one by one. Writes a Markdown table.
+Models with place as the only input are fitted to the training rows of the random split, with single
+rows, and with collapsed rows for twice the epochs. Writes a Markdown table.
 """
 
 import sys
@@ -24,7 +24,7 @@ from geogp.models.training.training_loop import Data, FitState, fit
 
 
 def fitted(name: str, rows: dict[str, Data], settings: FitSettings) -> FitState:
-    """Return how a fit went."""
+    """Return the state of a finished fit."""
     train, validation = rows["train"], rows["validation"]
     model = build(name, Architecture(d=2), train.x, noise_start=0.5, placement="farthest")
     return fit(model, train, validation, settings)
@@ -57,7 +57,7 @@ def main() -> None:
             for how, state in (("one by one", one), ("put together", both))
         ]
     header = ("model", "rows", "epochs", "seconds an epoch", "seconds", "log score")
-    text = f"""# Rows of equal inputs put together
+    text = f"""# Rows with equal inputs collapsed
 
 {options.region}, {len(rows["train"].y):,} training rows at {places:,} places; made by
 `benchmarks/repeats.py`. Validation log scores on the scale of log10 Mbps.

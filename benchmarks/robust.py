@@ -1,11 +1,11 @@
-r"""Student-t against Gaussian noise where some training rows are wrong, and where none are.
+r"""Student-t noise compared with Gaussian noise, with some wrong training rows and with none.
 
     python benchmarks/robust.py PR --source ookla-open-data --boundaries census \
         --quarters 2019Q1..2023Q4 --models sv-dkl vbll --seeds 2
 
 In the second half of the fits, 5 % of the training and validation speeds are multiplied or divided
-by 30; test rows stay as they were measured. Each fit is its own file under --out, and the same
-command continues where it stopped; the tables are made from them.
+by 30; test rows are not changed. Each fit has its own file under --out, and the same command
+continues where it stopped; the tables are made from these files.
 """
 
 import argparse
@@ -41,9 +41,9 @@ HEADER = (
 def contaminated(
     y: np.ndarray, open_rows: np.ndarray, *, share: float, factor: float, seed: int
 ) -> np.ndarray:
-    """Return log10 speeds of which a share of the open rows is multiplied or divided by a factor.
+    """Return log10 speeds with a share of the open rows multiplied or divided by a factor.
 
-    Of the rows that may change, `open_rows` (n,), round(share times their number) do.
+    `open_rows` (n,) marks the rows that may change; round(share times their number) of them do.
     """
     random = np.random.default_rng([seed, 30])
     rows = np.flatnonzero(open_rows)
@@ -121,7 +121,7 @@ def lines_of(fits: Iterable[Figures]) -> list[Figures]:
 
 
 def page(fits: list[Figures], made_by: str) -> str:
-    """Return the tables with what made them."""
+    """Return the tables with a description of the fits."""
     first, lines = fits[0], lines_of(fits)
     n, sizes = first["n"], first["settings"]
     head = (
@@ -156,7 +156,7 @@ def page(fits: list[Figures], made_by: str) -> str:
 
 @command
 def main() -> None:
-    """Fit what is not yet there, and write the tables."""
+    """Make the fits whose files do not exist yet, and write the tables."""
     asked = parser(
         __doc__,
         out="robust",
@@ -170,10 +170,10 @@ def main() -> None:
         device="auto",
     )
     asked.add_argument("--models", nargs="+", default=["sv-dkl", "vbll"], choices=ABLE)
-    asked.add_argument("--share", type=float, default=SHARE, help="of wrong rows")
-    asked.add_argument("--rank", type=int, help="r in place of the preset's")
+    asked.add_argument("--share", type=float, default=SHARE, help="share of wrong rows")
+    asked.add_argument("--rank", type=int, help="rank r instead of the preset's")
     options = asked.parse_args()
-    # Fits of other data or settings are other files.
+    # Fits with other data or settings have other files.
     read = hashlib.sha256(f"{options.source} {options.boundaries}".encode()).hexdigest()[:8]
     sizes = f"{options.preset}-{options.epochs}-{options.rank}-{options.factor:g}"
     place = f"{options.region}-{options.target}-{options.quarters}-{sizes}-{options.device}-{read}"

@@ -1,7 +1,7 @@
-"""Inputs and functions of the simulation study of Mixed, section 5.1, and what it could know.
+"""Inputs and functions of the simulation study of Mixed, section 5.1, and exact predictions.
 
-Mixed is Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to Gaussian
-Processes". Functions are drawn from the mixed kernel by Vecchia's approximation.
+"Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
+Gaussian Processes". Functions are drawn from the mixed kernel by Vecchia's approximation.
 """
 
 from dataclasses import dataclass
@@ -18,27 +18,27 @@ from geogp.models.field.vecchia import NO_ROW, whiten
 Indices = NDArray[np.int64]
 
 NUGGET = 0.04
-"""Noise variance over the mean of k(x, x) (Mixed equation (25))."""
+"""Noise variance divided by the mean of k(x, x) (Mixed equation (25))."""
 
 JITTER = 1e-9
 """Relative jitter of the covariances that are factorised."""
 
 BLOCK_VALUES = 2_000_000
-"""Values of a covariance held at a time, about."""
+"""Approximate number of covariance values in memory at a time."""
 
 SQUARE_RANGE = (1 / 12, 7 / 12)
-"""Of 4 E x_j² in the stratified design, evenly; its mean 1/3 is that of the uniform design."""
+"""Range of 4 E x_j² in the stratified design; the mean, 1/3, is that of the uniform design."""
 
 POLES = 8
 
 NEAREST = 30
-"""Nearest earlier points that each is conditioned on beside the first ones."""
+"""Nearest earlier points that condition each point in addition to the first points."""
 
 
 def truth() -> MixedKernel:
-    """Return the kernel of all scenarios: variances 1, alpha = w = ½.
+    """Return the kernel of all scenarios, with variances 1 and alpha = w = ½.
 
-    The paper does not print it; these values give its mean diagonals, 2.133 and 3.770.
+    The paper does not state these values; they give the paper's mean diagonals, 2.133 and 3.770.
     """
     return MixedKernel().requires_grad_(requires_grad=False)
 
@@ -51,11 +51,11 @@ def uniform_design(n: int, inputs: int, rng: np.random.Generator) -> Floats:
 def stratified_design(n: int, inputs: int, rng: np.random.Generator) -> Floats:
     """Return points of [-½, ½]^inputs whose norms and angles are spread in strata, (n, inputs).
 
-    The paper names a stratified design and does not state it; this one is ours. x_j = ±½ |u_j|^p
-    with u uniform and p such that E x_j² = q / 4, where q takes the midpoints of n strata of
-    `SQUARE_RANGE`: ||x||² is spread, its mean is that of the uniform design. The signs agree with
-    those of one of eight random corners with a probability that takes the midpoints of n strata
-    of [½, 1]: angles go from right ones to small ones.
+    The paper mentions a stratified design without stating it; this design is ours. Let
+    x_j = ±½ |u_j|^p with u uniform and p such that E x_j² = q / 4. Over the points, q takes the
+    midpoints of n strata of `SQUARE_RANGE`, so ||x||² varies and has the mean of the uniform
+    design. The signs agree with those of one of eight random corners with a probability that takes
+    the midpoints of n strata of [½, 1], so angles vary from right to small.
     """
     strata = (np.arange(n) + 0.5) / n
     low, high = SQUARE_RANGE
@@ -68,9 +68,9 @@ def stratified_design(n: int, inputs: int, rng: np.random.Generator) -> Floats:
 
 
 def near_earlier(x: Floats, m: int) -> Indices:
-    """Return the at most m points before each that are nearest to it, (n, m), `NO_ROW` filling up.
+    """Return the nearest earlier points of each point, at most m, (n, m), filled with `NO_ROW`.
 
-    By Euclidean distance; the first m + 1 points have all that come before them.
+    The distance is Euclidean. The first m + 1 points have all earlier points.
     """
     n = len(x)
     found = np.full((n, m), NO_ROW)
@@ -89,11 +89,12 @@ def near_earlier(x: Floats, m: int) -> Indices:
 
 @dataclass(frozen=True)
 class Vecchia:
-    """A Gaussian process at n points by its conditionals (Vecchia 1988).
+    """A Gaussian process at n points, given by its conditional distributions (Vecchia 1988).
 
-    Every point is conditioned on the first p points, which are drawn exactly, and on the m
-    nearest of the others before it. The kernels of networks vary so slowly over many inputs that
-    near points alone say little: with phi = L^(-1) k_Z for the first p points Z,
+    Every point is conditioned on the first p points, which are drawn exactly, and on the m nearest
+    of the other earlier points. The first points are needed because with many inputs kernels of
+    networks vary so slowly that near points alone have little information. With phi = L^(-1) k_Z
+    for the first p points Z,
 
     f_i = <phi_i, w> + r_i,  r_i = <weights_i, r[earlier_i]> + sd_i z_i,
 
@@ -101,13 +102,13 @@ class Vecchia:
     """
 
     phi: Floats  # (n, p)
-    earlier: Indices  # of the points after the first p, counted from there, (n - p, m)
-    weights: Floats  # of these, 0 where there is `NO_ROW`
+    earlier: Indices  # neighbours of the points after the first p, counted from p, (n - p, m)
+    weights: Floats  # weights of these neighbours, 0 for `NO_ROW`
     sd: Floats  # conditional standard deviations, (n,)
 
     @classmethod
     def of(cls, kernel: OneLayerKernel, x: Floats, m: int, shared: int = 0) -> "Vecchia":
-        """Condition each point (n, d) on the first `shared` and the m nearest ones before it."""
+        """Condition each point (n, d) on the first `shared` and the m nearest earlier points."""
         points = torch.from_numpy(x)
         L, phi = shared_features(kernel, points, shared)
         earlier = near_earlier(x[shared:], m)
@@ -127,7 +128,7 @@ class Vecchia:
         return f.T
 
     def covariance(self) -> Floats:
-        """Return the covariance that the conditionals imply, (n, n); for few points."""
+        """Return the covariance of the conditional distributions, (n, n); for few points."""
         n, p = self.phi.shape
         unit = np.eye(n - p)
         for i in range(n - p):
@@ -150,7 +151,7 @@ def shared_features(kernel: OneLayerKernel, x: Tensor, shared: int) -> tuple[Ten
 
 
 def covariance_matrix(kernel: OneLayerKernel, a: Tensor, b: Tensor) -> Tensor:
-    """Return k(a, b), (m, d), (n, d) -> (m, n), by blocks of rows: one matrix is held."""
+    """Return k(a, b), (m, d), (n, d) -> (m, n), in blocks of rows with only one full matrix."""
     found = torch.empty(len(a), len(b), dtype=torch.float64)
     for start in range(0, len(a), 256):
         found[start : start + 256] = kernel(a[start : start + 256], b)
@@ -162,8 +163,8 @@ def conditionals(
 ) -> tuple[Floats, Floats]:
     """Return weights (n, m) and standard deviations (n,) of points given `earlier`.
 
-    Of the process with covariance k - <phi, phi'>, for points (n, d), features (n, p) and
-    neighbours (n, m).
+    They are those of the process with covariance k - <phi, phi'>, for points (n, d), features
+    (n, p) and neighbours (n, m).
     """
     count, m = len(x), earlier.shape[1]
     weights, sd = np.zeros((count, m)), np.zeros(count)
@@ -201,10 +202,11 @@ def covariances_of(kernel: OneLayerKernel, a: Tensor, b: Tensor) -> Tensor:
 def exact_means(
     kernel: OneLayerKernel, noise_var: float, x: Floats, y: Floats, new: Floats
 ) -> tuple[Floats, Floats]:
-    """Return mean and variance of measurements at `new` (m, d) under the process that made y.
+    """Return mean and variance of measurements at `new` (m, d) under the process that generated y.
 
-    Nothing is approximated: n² values are held, for benchmarks of some thousand rows. With targets
-    (replicates, n) of several replicates at x (n, d) these are (replicates, m) and (m,).
+    The result is exact and needs memory for n² values, for benchmarks with some thousand rows. For
+    targets (replicates, n) of several replicates at x (n, d), the shapes are (replicates, m) and
+    (m,).
     """
     points, fresh = torch.from_numpy(x), torch.from_numpy(new)
     K = covariance_matrix(kernel, points, points)
@@ -217,11 +219,11 @@ def exact_means(
 
 
 def kernel_errors(found: OneLayerKernel, scale: float, x: Floats) -> tuple[float, float]:
-    """Return the relative error of a kernel as a function, over all pairs of points (n, d).
+    """Return two relative errors of a kernel as a function, over all pairs of points (n, d).
 
-    sqrt(Σ (scale k^ - k)² / Σ k²) over pairs of different points and of a point with itself; and
-    the same of both kernels' covariances of f less its mean over the points, which no constant
-    changes.
+    The first is sqrt(Σ (scale k^ - k)² / Σ k²) over all pairs, including each point with itself.
+    The second is the same for the covariances of f minus its mean over the points, which do not
+    depend on a constant in the kernel.
     """
     points = torch.from_numpy(x)
     with torch.no_grad():

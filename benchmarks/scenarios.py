@@ -1,12 +1,12 @@
-"""The simulation study of Mixed, section 5: eight scenarios, and what can be learned from each.
+"""The simulation study of Mixed, section 5, with eight scenarios.
 
     python benchmarks/scenarios.py
     python benchmarks/scenarios.py --scenarios C1 C2 --seeds 20
 
-Mixed is Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to Gaussian
-Processes". Inputs are those of seed 0 in every replicate and functions and noise are drawn anew,
-as in the paper. Rows are split 85:5:10; the 5 % choose among the few epochs. Each fit is kept in
-its own file under --out, and the same command again continues where it stopped.
+"Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
+Gaussian Processes". As in the paper, all replicates have the same inputs (seed 0) and new functions
+and noise. Rows are split 85:5:10; the 5 % choose among the few epochs. Each fit has its own file
+under --out, and the same command continues where it stopped.
 """
 
 import argparse
@@ -49,15 +49,15 @@ from geogp.models.training.training_loop import Data, fit
 STUDIES = ("replicates", "anchors", "known", "oracle")
 
 SHARED = {10_000: 10_000, 20_000: 2_000, 50_000: 1_000}
-"""Points of the exact first block, which all others are conditioned on, by n."""
+"""Number of points in the exact first block, which conditions all others, by n."""
 
 MAX_DRAWS = 20
 
 LARGEST_EXACT = 10_000
-"""Scenarios with more rows have no exact oracle."""
+"""Largest number of rows with an exact oracle."""
 
 PAIRS = 500
-"""Points among whose pairs a kernel is compared with the truth."""
+"""Number of points for whose pairs a kernel is compared with the truth."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What tells its file from others."""
+        """Name of the case's file."""
         return "-".join(str(value) for value in asdict(self).values())
 
 
@@ -141,7 +141,7 @@ class Study:
         self.world = functools.lru_cache(maxsize=1)(self._world)
 
     def _world(self, name: str) -> World:
-        """Return the inputs and functions of a scenario; they are kept in a file."""
+        """Return the inputs and functions of a scenario, which are stored in a file."""
         path = self.out / f"{name}.npz"
         if not path.exists():
             start = monotonic()
@@ -184,7 +184,7 @@ class Study:
         }
 
     def oracle(self, scenario: str, seeds: int) -> Figures:
-        """Return the scores of the process that made the data, with nothing approximated."""
+        """Return the exact scores of the process that generated the data."""
         world = self.world(scenario)
         parts = world.parts()
         y = np.stack([world.targets(seed) for seed in range(seeds)])
@@ -200,7 +200,7 @@ class Study:
         return {"scenario": scenario, "per_seed": found}
 
     def known(self, fitted: Case) -> Figures:
-        """Return the scores of the same model that is told all parameters and learns none."""
+        """Return the scores of the same model with all parameters at their true values."""
         case = replace(fitted, start="truth")
         data = self.data(case)
         train, test = data["train"], data["test"]
@@ -212,7 +212,7 @@ class Study:
 
 
 def make_model(case: Case, train: Data, world: World) -> LowRankGP:
-    """Return the untrained model at its start; the noise starts at the paper's rule (25)."""
+    """Return the untrained model; the noise starts at the value of the paper's rule (25)."""
     own = case.start == "truth"
     spread = train.y.var()
     model = build(
@@ -232,7 +232,7 @@ def make_model(case: Case, train: Data, world: World) -> LowRankGP:
 
 
 def settings_of(case: Case) -> FitSettings:
-    """Return how to train."""
+    """Return the training settings."""
     return FitSettings(epochs=case.epochs, batch=case.batch, optimiser="lbfgs", seed=case.seed)
 
 
@@ -242,7 +242,7 @@ def kernel_of(model: LowRankGP) -> MixedKernel:
 
 
 def score(prediction: Prediction, y: Floats) -> dict[str, float]:
-    """Return the scores of predictions; `mese` and `sdese` are those of Mixed section 5.3."""
+    """Return the scores of predictions; Mixed section 5.3 defines `mese` and `sdese`."""
     found = asdict(metrics.score(prediction, y))
     expected = (y - prediction.mean) ** 2 + prediction.variance
     return {
@@ -284,7 +284,7 @@ def cases(study: str, options: argparse.Namespace) -> Iterator[Case]:
 
 
 def run(study: Study, name: str, options: argparse.Namespace) -> list[Figures]:
-    """Return the figures of one study, making those that are not there."""
+    """Return the figures of one study; make fits whose files do not exist yet."""
     if name == "known":
         made = {
             f"known/{case.scenario}-{case.seed}-{case.r}": functools.partial(study.known, case)
@@ -311,14 +311,16 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     asked.add_argument("--scenarios", nargs="+", default=list(SCENARIOS), choices=SCENARIOS)
     asked.add_argument("--seeds", type=int, default=4, choices=range(1, MAX_DRAWS + 1))
     asked.add_argument("--other-seeds", type=int, default=1, choices=range(1, MAX_DRAWS + 1))
-    asked.add_argument("--batch", type=int, default=2000, help="rows the kernel is learned from")
-    asked.add_argument("--epochs", type=int, default=2, help="of ten iterations of L-BFGS")
+    asked.add_argument(
+        "--batch", type=int, default=2000, help="number of rows to learn the kernel from"
+    )
+    asked.add_argument("--epochs", type=int, default=2, help="epochs of ten iterations of L-BFGS")
     return asked.parse_args(arguments)
 
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make what is not yet there, and the table."""
+    """Make the fits whose files do not exist yet, and the table."""
     options = parse(arguments)
     torch.set_flush_denormal(True)
     study = Study(options.out)

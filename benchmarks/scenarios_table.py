@@ -9,8 +9,8 @@ from trial import Figures, percent, plus_minus, spread, table
 
 Studies = dict[str, list[Figures]]
 
-# Mixed tables 2, 3 and 4, the latter two with k-means anchors: mean of k(x, x), the noise
-# variance found, MAE, RMSE, MESE.
+# Mixed tables 2, 3 and 4 (3 and 4 with k-means anchors): mean of k(x, x), estimated noise
+# variance, MAE, RMSE, MESE.
 PAPER = {
     "C1": (2.132745, 0.0829, 0.263822, 0.331816, 0.233065),
     "C2": (3.769967, 0.163, 0.534228, 0.663822, 0.829185),
@@ -50,7 +50,7 @@ NAMES = {
 
 
 def cell(key: str, value: Any) -> str:
-    """Return a figure as it is shown."""
+    """Return the text of a figure."""
     if not isinstance(value, float):
         return str(value)
     if key == "coverage_95":
@@ -116,20 +116,20 @@ def page(figures: Studies) -> str:
 
 Truth: all variances 1, alpha = w = ½; noise variance 0.04 of the mean of k(x, x); inputs
 uniform in [-½, ½]^I, or our own stratified design (C7, C8; `scenario_draws.py`). Rows
-are split 85:5:10 (paper: 90:10); targets are standardised inside the model, so that
-starts and priors are in that unit.
+are split 85:5:10 (paper: 90:10). The model standardises the targets, so start values and
+priors are in the standardised unit.
 `nystrom-mixed`, r = {first["r"]}, {first["anchors"]} anchors,
 kernel learned by {10 * first["epochs"]} iterations of L-BFGS on {first["batch"]} rows,
 posterior from all training rows. Parameters are printed in the target's unit. *error of
-k*: sqrt(Σ(k^ - k)² / Σk²) over all pairs of 500 test inputs; *less its constant*: of the
-covariance of f less its mean over these inputs, which is all that centred targets show.
-Seconds are of one thread of a busy machine.
+k*: sqrt(Σ(k^ - k)² / Σk²) over all pairs of 500 test inputs. *less its constant*: the same
+for the covariance of f minus its mean over these inputs; centred targets have information
+on this covariance only. Seconds are those of one thread on a busy machine.
 
 ## Scenarios beside tables 2 to 4
 
 The paper's figures are single runs with k-means anchors. *told*: the same rank and
-anchors with the true parameters. *exact*: the process that made the data, nothing
-approximated (n = 10,000 only).
+anchors with the true parameters. *exact*: the process that generated the data, without
+approximation (n = 10,000 only).
 
 {replicates(figures)}
 ## C1 beside table 5

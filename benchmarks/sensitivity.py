@@ -1,9 +1,10 @@
-"""How the weights alpha and beta change the test scores (as DBK figure 6).
+"""Effect of the weights alpha and beta on the test scores (as in DBK figure 6).
 
     python benchmarks/sensitivity.py --data pol.parquet --seeds 3
 
-Fits `dbk-silu` by the protocol of `uci.py` with every pair of weights and draws box plots of the
-scores against each weight, over the seeds and the values of the other; the dashed line is `vbll`.
+Fits `dbk-silu` by the protocol of `uci.py` with every pair of weights. Draws box plots of the
+scores against each weight, over the seeds and the values of the other weight; the dashed line is
+`vbll`.
 """
 
 import argparse
@@ -51,7 +52,7 @@ def draw(path: Path, pairs: dict[tuple[float, float], list[Figures]], line: list
             ax.axhline(np.mean([seed[score] for seed in line]), color="0.4", ls="--", label="vbll")
             ax.set_xlabel(name)
             ax.set_ylabel(label)
-            # A few test rows may throw the mean log score far off.
+            # A few test rows may change the mean log score strongly.
             if score == "nll" and max(map(max, groups)) > 10:
                 ax.set_yscale("symlog", linthresh=1)
     axes[0, 0].legend(frameon=False)
@@ -61,7 +62,7 @@ def draw(path: Path, pairs: dict[tuple[float, float], list[Figures]], line: list
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fit, draw and keep the figures."""
+    """Fit, draw and store the figures."""
     asked = uci.make_parser()
     asked.add_argument("--table", type=Path, default=RESULTS / "uci")
     asked.set_defaults(out=OUT / "sensitivity")

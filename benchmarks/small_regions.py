@@ -1,9 +1,9 @@
-"""Small regions with the preset `quick`: log score beside the baseline's, and coverage.
+"""Small regions with the preset `quick`: log score of model and baseline, and coverage.
 
     python benchmarks/small_regions.py --source ookla-open-data --boundaries census
 
-Each region is mapped as `geogp map` does it (download, random split, seed 0) into a folder of its
-own under --out, where a finished run is taken as it is. Writes a Markdown and a JSON file.
+Each region is mapped as by `geogp map` (download, random split, seed 0) into its own folder under
+--out; a finished run in this folder is used as it is. Writes a Markdown and a JSON file.
 """
 
 import sys
@@ -47,7 +47,7 @@ def page(rows: Sequence[Figures]) -> str:
     python benchmarks/small_regions.py --source ookla-open-data --boundaries census
 
 `field`, preset `quick`, download, mobile, {QUARTERS}, random split, seed 0; log
-scores in log10 Mbps over the test rows, beside those of a quarter's mean and variance.
+scores in log10 Mbps over the test rows, and those of a quarter's mean and variance.
 
 {table(header, lines)}"""
 

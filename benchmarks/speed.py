@@ -1,16 +1,17 @@
-"""How fast a step of training and a prediction are, as shares of the machine's matrix peak.
+"""Speed of a training step and of a prediction, as shares of the machine's matrix peak.
 
     python benchmarks/speed.py --json benchmarks/results/speed/cpu.json [--device cuda] [--quick]
 
-Everything is timed in turns: one product of 2048 by 2048 float32 matrices, whose speed counts as
-the peak, then one run of each subject; figures are medians over the rounds. Ratios are the peer's
-time over ours, above 1 where ours is faster. GPyTorch's is its shortest under its public settings;
-beside it stands that under the private one that factorises in float32. Shares count the arithmetic
-of `operations`, which takes products of the textbook's formulas with triangular matrices for half
-of a full one only in solves: what blocks save beyond that shows as a higher share, in predictions
-even above 1. Those are of a model after some steps of training, and `drawn` of one with larger and
-better known weights, which need more digits. Needs torch, numpy and gpytorch; --npz takes rows of
-one's own (arrays x and y), and rows for ingest and maps appear where geopandas is installed.
+Subjects are timed alternately: each round has one product of 2048 by 2048 float32 matrices, whose
+speed counts as the peak, and one run of each subject; figures are medians over the rounds. Ratios
+are the peer's time divided by ours, above 1 if ours is faster. GPyTorch's time is the shortest
+under its public settings; the time under the private setting that factorises in float32 is reported
+too. Shares count the arithmetic of `operations`. This count treats a product with a triangular
+matrix as half of a full product only in solves. Savings from blocks beyond that result in higher
+shares, for predictions even above 1. Predictions are those of a model after some training steps,
+and with `drawn` those of a model with larger and better known weights, which need more digits.
+Needs torch, numpy and gpytorch. With --npz the rows come from a file (arrays x and y); rows for
+ingest and maps appear if geopandas is installed.
 """
 
 import ctypes
@@ -59,10 +60,10 @@ OURS = {"svgp": "sv-rbf", "dbk-rbf": "dbk-rbf", "dbk-silu": "dbk-silu"}
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is measured.
+    """Sizes of the measurements.
 
-    Batch, rank, width, rows of the data, points of a prediction and of that of a whole state,
-    rounds, side of the peak's matrices, and steps of training before a prediction.
+    They are batch, rank, width, number of data rows, points of a prediction and of a whole state's
+    prediction, rounds, side of the peak's matrices, and training steps before a prediction.
     """
 
     b: int = 1024
@@ -82,9 +83,10 @@ QUICK = Sizes(b=64, r=64, h=16, n=2_000, points=2_000, tiles=4_000, rounds=3, si
 def operations(name: str, s: Sizes) -> float:
     """Return the additions and multiplications of a step.
 
-    SVGP: 6 r² b for L'phi and its two gradients, 4 r² b for two solves and one product by k_Zx,
-    2 r³ for two solves by k_ZZ, r³/3 for Cholesky. DBK: 24 b h² for two blocks of two layers;
-    three products for each of k_Zx and k_ZZ, 6 r b h + 6 r² h, or of the dense layer, 6 r b h.
+    SVGP has 6 r² b for L'phi and its two gradients, 4 r² b for two solves and one product by k_Zx,
+    2 r³ for two solves by k_ZZ, and r³/3 for Cholesky. DBK has 24 b h² for two blocks of two
+    layers, and three products for each of k_Zx and k_ZZ, 6 r b h + 6 r² h, or for the dense layer,
+    6 r b h.
     """
     network = 24.0 * s.b * s.h**2
     posterior = 6.0 * s.r**2 * s.b
@@ -97,19 +99,19 @@ def operations(name: str, s: Sizes) -> float:
 
 
 def prediction_operations(s: Sizes) -> float:
-    """Return those of a DBK-RBF prediction: 2 r² + 2 r h + 8 h² a point."""
+    """Return the operations of a DBK-RBF prediction: 2 r² + 2 r h + 8 h² per point."""
     return float(s.points) * (2 * s.r**2 + 2 * s.r * s.h + 8 * s.h**2)
 
 
 class Bench:
-    """Rows, models and subjects of one device; see the module."""
+    """Rows, models and subjects on one device; see the module."""
 
     def __init__(self, device: str, rows: tuple[np.ndarray, np.ndarray] | None = None) -> None:
         self.device, self.rows = torch.device(device), rows
         self.fitted: dict[tuple[int, int], LowRankGP] = {}
 
     def data(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return n rows: those given, drawn again where they are too few, or simulated ones."""
+        """Return n rows: the given rows, resampled if they are too few, or simulated rows."""
         random = np.random.default_rng(0)
         if self.rows is not None:
             at = random.integers(0, len(self.rows[1]), n)
@@ -119,7 +121,7 @@ class Bench:
         return x, y
 
     def model(self, name: str, s: Sizes, lengthscale: float | None = None) -> LowRankGP:
-        """Return a model of ours, untrained."""
+        """Return an untrained model of geogp."""
         x, y = self.data(s.n)
         sizes = Architecture(d=x.shape[1], h=s.h, r=s.r)
         made = build(OURS[name], sizes, x, placement="uniform", scaling="minmax")
@@ -130,11 +132,11 @@ class Bench:
         return made.to(self.device)
 
     def step(self, name: str, s: Sizes, lengthscale: float | None = 0.3) -> Run:
-        """Return one step of training of a model of ours."""
+        """Return one training step of a model of geogp."""
         return self.step_of(self.model(name, s, lengthscale if name == "svgp" else None), s)
 
     def step_of(self, model: LowRankGP, s: Sizes) -> Run:
-        """Return one step of training of a given model."""
+        """Return one training step of a given model."""
         x, y = self.data(s.n)
         tests = torch.ones(s.n, dtype=torch.float64, device=self.device)
         rows = Rows(model.scaled(x), model.standardised(y), tests)
@@ -150,7 +152,7 @@ class Bench:
         return run
 
     def trained(self, s: Sizes) -> LowRankGP:
-        """Return DBK-RBF after some steps of training."""
+        """Return DBK-RBF after some training steps."""
         key = s.r, s.h
         if key not in self.fitted:
             model = self.model("dbk-rbf", s)
@@ -161,7 +163,7 @@ class Bench:
         return self.fitted[key]
 
     def peer_rows(self, s: Sizes) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
-        """Return inducing points and what draws batches, for peers."""
+        """Return inducing points and a function that draws batches, for peers."""
         x, y = (torch.from_numpy(part).float().to(self.device) for part in self.data(s.n))
         generator = torch.Generator().manual_seed(1)
 
@@ -169,12 +171,12 @@ class Bench:
             numbers = torch.randint(s.n, (s.b,), generator=generator).to(self.device)
             return x[numbers], y[numbers]
 
-        # As ours: anywhere, since rows drawn again would coincide.
+        # Anywhere, as for our models, because resampled rows would coincide.
         places = 2 * torch.rand(s.r, x.shape[1], generator=generator) - 1
         return places.to(self.device), draw
 
     def peer_steps(self, s: Sizes) -> dict[str, Run]:
-        """Return one step of each peer and setting."""
+        """Return one training step of each peer and setting."""
         anchors, draw = self.peer_rows(s)
         found = {
             f"gpytorch {name}": gpytorch_step(gpytorch_model(anchors, 0.3), draw, s.n, name)
@@ -197,7 +199,7 @@ class Bench:
         }
 
     def wait(self) -> None:
-        """Wait until the device has done what it was told."""
+        """Wait until the device has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -210,9 +212,9 @@ class Bench:
         return time.perf_counter() - start
 
     def in_turns(self, subjects: dict[str, Run], rounds: int, side: int) -> dict[str, list[float]]:
-        """Return seconds of each subject in each round, and ``peak`` in operations a second.
+        """Return seconds of each subject in each round, and ``peak`` in operations per second.
 
-        A subject that cannot run at all is left out, and said so.
+        A subject that cannot run is left out, with a message.
         """
         square = torch.randn(side, side, device=self.device)
         out = torch.empty_like(square)
@@ -236,7 +238,7 @@ class Bench:
         return found
 
     def peak_bytes(self, run: Run) -> int | None:
-        """Return what a second run takes beyond what is held; None where it is not known."""
+        """Return the additional memory of a second run in bytes; None if it is not known."""
         if self.device.type == "cuda":
             run()
             before = torch.cuda.memory_allocated(self.device)
@@ -253,7 +255,7 @@ class Bench:
 
         run()
         if platform.libc_ver()[0] == "glibc":
-            ctypes.CDLL(None).malloc_trim(0)  # what `tune_process` keeps
+            ctypes.CDLL(None).malloc_trim(0)  # releases memory that `tune_process` retains
         reset.write_text("5")
         before = held("VmRSS")
         run()
@@ -267,12 +269,12 @@ def best(times: dict[str, list[float]], start: str) -> str:
 
 
 def ratio(times: dict[str, list[float]], peer: str, ours: str) -> float:
-    """Return the median over the rounds of a peer's time over ours."""
+    """Return the median over the rounds of a peer's time divided by ours."""
     return statistics.median(a / b for a, b in zip(times[peer], times[ours], strict=True))
 
 
 def share(times: dict[str, list[float]], name: str, count: float) -> float:
-    """Return the share of the peak that a subject reaches: medians of both over all rounds."""
+    """Return a subject's share of the peak, from the medians of both over all rounds."""
     return count / statistics.median(times[name]) / statistics.median(times["peak"])
 
 
@@ -304,7 +306,7 @@ def steps(bench: Bench, s: Sizes) -> Figures:
 
 
 def error(model: LowRankGP, x: np.ndarray) -> float:
-    """Return the largest error of mean and sd against float64, over the prior sd."""
+    """Return the largest difference of mean and sd from float64, divided by the prior sd."""
     exact = deepcopy(model).double()
     exact.architecture = replace(exact.architecture, dtype="float64")
     here, there = model.predict(x), exact.predict(x)
@@ -320,7 +322,7 @@ def predictions(bench: Bench, s: Sizes) -> Figures:
     """Time predictions with mean and variance, and compare them with float64."""
     x, drawn = bench.data(s.points)[0], deepcopy(bench.trained(s))
     with torch.no_grad():
-        # Weights of size 1, half of them known well, half not at all: sums lose more digits.
+        # Weights of size 1, half known well and half unknown, so sums lose more digits.
         drawn.posterior.m.normal_(generator=torch.Generator(bench.device).manual_seed(2))
         drawn.posterior.log_diagonal.zero_()[: s.r // 2] = -5.0
 
@@ -357,7 +359,7 @@ def predictions(bench: Bench, s: Sizes) -> Figures:
 
 
 def growth(bench: Bench, s: Sizes) -> Figures:
-    """Return how times grow with rank, batch and rows, what a step takes, and a lengthscale."""
+    """Return growth of times with rank, batch and rows, memory of a step, and a lengthscale."""
     rounds = max(3, s.rounds // 2)
     found: Figures = {"slopes": {}}
     for name in OURS:
@@ -407,7 +409,7 @@ def figures_table(found: Figures) -> str:
 
 
 def page(found: Figures) -> str:
-    """Return the table and where it was made."""
+    """Return the table with a description of the machine."""
     told = ", ".join(f"{key} {value}" for key, value in found["machine"].items())
     return f"# Steps and predictions\n\n`benchmarks/speed.py`: {told}.\n\n{figures_table(found)}"
 
@@ -416,9 +418,11 @@ def page(found: Figures) -> str:
 def main() -> None:
     """Measure, print a table and write the figures."""
     asked = parser(__doc__, device="cpu")
-    asked.add_argument("--json", type=Path, help="where to write the figures, and beside it a page")
-    asked.add_argument("--npz", type=Path, help="rows to take: arrays x (n, d) and y (n,)")
-    asked.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
+    asked.add_argument(
+        "--json", type=Path, help="file for the figures; a page is written beside it"
+    )
+    asked.add_argument("--npz", type=Path, help="file of rows: arrays x (n, d) and y (n,)")
+    asked.add_argument("--quick", action="store_true", help="tiny sizes, to test that it runs")
     given = asked.parse_args()
     tune_process()
     torch.set_flush_denormal(True)

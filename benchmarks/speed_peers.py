@@ -1,8 +1,8 @@
-"""Sparse GPs by others, as steps and predictions to be timed: GPyTorch's, and one in plain PyTorch.
+"""Steps and predictions of peers for timing: the sparse GP of GPyTorch, and one in plain PyTorch.
 
 Both have an RBF with a lengthscale per input, a whitened posterior with a Cholesky factor, the
-evidence lower bound and Adam, in float32 with a Cholesky factorisation in float64 unless it says
-otherwise.
+evidence lower bound and Adam. They compute in float32 with a Cholesky factorisation in float64,
+except under the setting that factorises in float32.
 """
 
 import math
@@ -20,10 +20,10 @@ Batch = Callable[[], tuple[Tensor, Tensor]]
 """Draws inputs (b, d) and targets (b,)."""
 
 SETTINGS = ("default", "trace_mode", "float32_cholesky")
-"""Settings of GPyTorch; float32 where it factorises at all."""
+"""Settings of GPyTorch; float32 is measured only if the factorisation succeeds."""
 
 PRIVATE = "float32_cholesky"
-"""The one whose name starts with an underscore."""
+"""The private setting, whose name starts with an underscore in GPyTorch."""
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def gpytorch_model(anchors: Tensor, lengthscale: float) -> SparseGP:
 
 
 def gpytorch_step(model: SparseGP, draw: Batch, n: int, setting: str) -> Run:
-    """Return one step of training GPyTorch's sparse GP on n rows."""
+    """Return one training step of GPyTorch's sparse GP on n rows."""
     likelihood = gpytorch.likelihoods.GaussianLikelihood().to(next(model.parameters()).device)
     objective = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=n)
     optimiser = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], fused=True)
@@ -76,7 +76,7 @@ def gpytorch_prediction(model: SparseGP, x: Tensor, chunk: int) -> Run:
 
 
 class PlainSVGP(nn.Module):
-    """The textbook: distances by `cdist`, Cholesky and triangular solve under autograd."""
+    """The textbook method: distances by `cdist`, Cholesky and triangular solves with autograd."""
 
     def __init__(self, anchors: Tensor, lengthscale: float) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class PlainSVGP(nn.Module):
 
 
 def plain_step(model: PlainSVGP, draw: Batch, n: int) -> Run:
-    """Return one step of training the plain sparse GP on n rows."""
+    """Return one training step of the plain sparse GP on n rows."""
     optimiser = torch.optim.Adam(model.parameters(), fused=True)
 
     def step() -> None:

@@ -1,4 +1,4 @@
-"""How fast simulated tiles are read and their map is written; needs geopandas."""
+"""Speed of reading simulated tiles and writing their map; needs geopandas."""
 
 import tempfile
 from collections.abc import Callable

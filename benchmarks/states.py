@@ -1,4 +1,4 @@
-"""The states of the US simulated at their real sizes, read and mapped, and what a batch costs.
+"""The states of the US, simulated at their real sizes, read and mapped, and the cost of a batch.
 
     export GEOGP_REAL_DATA=...                            # its folder census holds the boundaries
     python benchmarks/states.py --workers 2               # all states, no maps
@@ -6,11 +6,11 @@
     python benchmarks/states.py --resume --states "" --maps default
     python benchmarks/states.py --resume --states "" --maps GA:dbk-rbf:quick:4:14
 
-Each stage of each state is a process of its own with one thread; `--workers` states are done at
-once. A map is STATE:MODEL:PRESET:EPOCHS:ZOOM, and a case of its own. Urban areas are made up where
-the boundaries have none. Results go to benchmarks/results/states: results.json, which is written
-after every state, and table.md. Without --resume they begin anew. Folders are temporary, one for
-each worker's state, less than a gigabyte each.
+Each stage of each state is a separate process with one thread; `--workers` states run at once. A
+map is given as STATE:MODEL:PRESET:EPOCHS:ZOOM, and each is a separate case. Urban areas are
+invented if the boundaries have none. Results are written to benchmarks/results/states, as
+results.json after every state and table.md. Without --resume the results start empty. Folders are
+temporary, one for each worker's state, of less than a gigabyte each.
 """
 
 import argparse
@@ -43,7 +43,7 @@ MAPS = (
 
 
 class Bench:
-    """What is asked for, and what was found so far."""
+    """The settings, and the results so far."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.path = options, options.out / "results.json"
@@ -57,7 +57,7 @@ class Bench:
         self.found["machine"] = machine() | {"cores": len(os.sched_getaffinity(0))}
 
     def work(self, **asked: Any) -> Found:
-        """Do one stage in a process of its own."""
+        """Run one stage in a separate process."""
         words = {"boundaries": str(self.options.boundaries), **self.found["asked"], **asked}
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         done = subprocess.run(
@@ -73,7 +73,7 @@ class Bench:
         return dict(json.loads(done.stdout.splitlines()[-1]))
 
     def keep(self) -> None:
-        """Write what was found."""
+        """Write the results."""
         write_results(self.options.out, markdown(self.found), self.found)
 
     def simulated(self, code: str, folder: str, *, oracles: bool = False) -> Found:
@@ -109,7 +109,7 @@ class Bench:
         return found
 
     def all_states(self, codes: Sequence[str]) -> None:
-        """Do the states that are not there yet, the largest first."""
+        """Run the states without results, the largest first."""
         workers = str(self.options.workers)
         held = self.found["states"].setdefault(workers, {})
         ground = {code: one["tiles"] for code, one in self.found["regions"].items()}
@@ -122,7 +122,7 @@ class Bench:
         self._share([(code, self.state) for code in wanted], taken, workers)
 
     def all_maps(self, cases: Sequence[str]) -> None:
-        """Make the maps that are not there yet."""
+        """Make the maps without results."""
         wanted = sorted(case for case in cases if case not in self.found["maps"])
         by_state = groupby(wanted, key=lambda case: case.partition(":")[0])
         tasks = [(tuple(group), self.maps) for _, group in by_state]
@@ -135,7 +135,7 @@ class Bench:
         take: Callable[[Any, Found], None],
         name: str,
     ) -> None:
-        """Do tasks, so many at once, and keep each as it ends."""
+        """Run tasks, several at once, and store the result of each when it ends."""
         start, before = time.monotonic(), self.found["walls"].get(name, {"seconds": 0.0})
         load = os.getloadavg()[0]
         with ThreadPoolExecutor(self.options.workers) as pool:
@@ -152,19 +152,21 @@ class Bench:
 
 @command
 def main() -> None:
-    """Measure what was asked for.
+    """Measure the requested states and maps.
 
     Raises
     ------
     RequestError
-        A state is unknown, or its boundaries cannot be read.
+        If a state is unknown, or its boundaries cannot be read.
     """
     asked = parser(__doc__, quarters="2022Q1..2023Q4", seed=0, resume=False)
     real = os.environ.get("GEOGP_REAL_DATA")
     boundaries = Path(real) / "census" if real else None
     asked.add_argument("--boundaries", type=Path, default=boundaries, required=not real)
-    asked.add_argument("--states", default=",".join(PEOPLE), help="codes with commas; '' for none")
-    asked.add_argument("--maps", default="", help="cases with commas, or default")
+    asked.add_argument(
+        "--states", default=",".join(PEOPLE), help="codes separated by commas; '' for none"
+    )
+    asked.add_argument("--maps", default="", help="cases separated by commas, or default")
     asked.add_argument("--oracles", default="RI", help="states whose oracles are timed too")
     asked.add_argument("--workers", type=int, default=1, choices=(1, 2))
     asked.add_argument("--scale", type=float, default=1.0, help="share of the rows, for trials")

@@ -1,7 +1,7 @@
-"""What a batch costs, from what single states and maps took.
+"""The cost of a batch, from measurements of single states and maps.
 
-Seconds are those of one core. Each stage is a sum of non-negative rates times sizes, by least
-squares of the relative residuals; see `FORMULA`.
+Seconds are those of one core. The time of each stage is a sum of non-negative rates times sizes,
+fitted by least squares of the relative residuals; see `FORMULA`.
 """
 
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ from states_people import KNOWN_QUARTERS, rows_of
 from geogp.models.catalogue.presets import find_preset
 
 WORLD_ROWS = 10_000_000
-"""Rows of a quarter of the whole world, mobile and fixed: an assumption, about 4 and 6 million."""
+"""Assumed rows of a quarter of the whole world, about 4 million mobile and 6 million fixed."""
 
 WORLD_LAND_KM2 = 134_700_000
-"""Land without Antarctica (CIA World Factbook: 148.94 less 14.2 million km²)."""
+"""Land without Antarctica (CIA World Factbook: 148.94 minus 14.2 million km²)."""
 
 FORMULA = """\
 Seconds of one core for a region of n rows and T tiles, at E epochs of the preset:
 
     read     a0 + a1 n
-    fit      b f n E            f: rows that all fits of the preset see in an epoch, a row
+    fit      b f n E            f: rows of all fits of the preset in an epoch, per data row
     predict  c1 n + c2 T
     write    d0 + d1 n + d2 T
 
-b, c and f for each model and preset of which there are two maps or more, the largest with ten times
-the tiles of the smallest; d for each model, a from all maps. Bytes of a run and peak memory are
+b, c and f are estimated for each model and preset with two maps or more, the largest with ten times
+the tiles of the smallest; d for each model; a from all maps. Bytes of a run and peak memory are
 e0 + e1 n + e2 T each, for each model. Rates are 0 or more, by least squares of relative residuals.
 """
 
 SPREAD = 10
-"""How many times the tiles of the smallest map the largest has, for a tile's cost to be told."""
+"""Least ratio of tiles in the largest and the smallest map, to estimate the cost of a tile."""
 
 _ALL = ("fixed", "row", "tile")
 
@@ -42,19 +42,19 @@ Found = dict[str, Any]
 
 @dataclass(frozen=True)
 class Line:
-    """Rates of a stage: the constant, for one row, and for one tile."""
+    """Rates of a stage: a constant, per row, and per tile."""
 
     fixed: float = 0.0
     row: float = 0.0
     tile: float = 0.0
 
     def of(self, rows: float, tiles: float, regions: float = 1.0) -> float:
-        """Return the sum over some regions of so many rows and tiles together."""
+        """Return the sum over `regions` regions with `rows` rows and `tiles` tiles in total."""
         return self.fixed * regions + self.row * rows + self.tile * tiles
 
 
 def line_of(maps: list[Found], values: list[float], names: tuple[str, ...]) -> Line:
-    """Fit the rates of some of ``fixed``, ``row``, ``tile`` to values above 0."""
+    """Fit the given rates out of ``fixed``, ``row``, ``tile`` to values above 0."""
     sizes = {"fixed": [1.0] * len(maps)}
     sizes |= {name: [float(one[f"{name}s"]) for one in maps] for name in ("row", "tile")}
     design = np.array([sizes[name] for name in names]).T / np.array(values)[:, None]
@@ -64,15 +64,16 @@ def line_of(maps: list[Found], values: list[float], names: tuple[str, ...]) -> L
 
 
 def core_seconds(one: Found, stage: str) -> float:
-    """Return the seconds of one core that a map's stage took: its share of the process's."""
+    """Return the core seconds of a map's stage, its share of those of the process."""
     return float(one["stages"][stage] * one["cpu"]["map"] / one["seconds"]["map"])
 
 
 @dataclass(frozen=True)
 class ModelCost:
-    """Rates of one model at one preset: `fit` for a row and epoch, rows fitted a row of data.
+    """Rates of one model and preset.
 
-    `write`, `run_bytes` and `peak` are those of the model, whatever the preset.
+    `fit` is per row and epoch, `fitted` the number of fitted rows per data row. `write`,
+    `run_bytes` and `peak` are those of the model with any preset.
     """
 
     fit: float
@@ -117,13 +118,13 @@ def kind_of(one: Found) -> tuple[str, str]:
 
 
 def costs_of(maps: list[Found]) -> Costs:
-    """Return the rates that agree best with some maps."""
+    """Return the rates that fit the given maps best."""
     models = {}
     for kind in dict.fromkeys(map(kind_of, maps)):
         own = [one for one in maps if kind_of(one) == kind]
         tiles = [one["tiles"] for one in own]
         if max(tiles) < SPREAD * min(tiles):
-            continue  # they do not tell what a tile costs
+            continue  # the cost of a tile cannot be estimated
         passes = [one["fitted_rows"] * one["epochs"] for one in own]
         model = [one for one in maps if one["model"] == kind[0]]
         models[kind] = ModelCost(
@@ -139,7 +140,7 @@ def costs_of(maps: list[Found]) -> Costs:
 
 
 def residuals(maps: list[Found], costs: Costs) -> list[Found]:
-    """Return what each map took beside what the rates say, for kinds that have rates."""
+    """Return measured and modelled costs of each map, for models and presets with rates."""
     found = []
     for one in maps:
         if kind_of(one) not in costs.models:
@@ -166,7 +167,7 @@ def residuals(maps: list[Found], costs: Costs) -> list[Found]:
 
 @dataclass(frozen=True)
 class Extent:
-    """What is mapped: rows, tiles, regions, and the rows and tiles of each that may be largest."""
+    """Rows, tiles and regions of a batch, with rows and tiles of regions that may be largest."""
 
     name: str
     rows: float
@@ -176,7 +177,7 @@ class Extent:
 
 
 def extents(regions: Found) -> list[Extent]:
-    """Return the United States, all quarters and one, and the world in one quarter."""
+    """Return the United States in all quarters and in one quarter, and the world in one quarter."""
     rows = {code: float(rows_of(code)) for code in regions}
     drawn = {code: float(one["map_tiles"]) for code, one in regions.items()}
     full = {code: float(one["tiles"]) for code, one in regions.items()}

@@ -1,4 +1,4 @@
-"""How many rows a simulated state has: its people, times the ratio of two that are known."""
+"""Number of rows of a simulated state: population times the ratio in two known states."""
 
 _COUNTED = """
 AL 5_024_279  AK 733_391  AZ 7_151_502  AR 3_011_524  CA 39_538_223  CO 5_773_714
@@ -14,7 +14,7 @@ WV 1_793_716  WI 5_893_718  WY 576_851
 
 PEOPLE = dict(zip(_COUNTED.split()[::2], map(int, _COUNTED.split()[1::2]), strict=True))
 """Resident population on 1 April 2020 (U.S. Census Bureau, 2020 Census Apportionment Results,
-table 2); 331,449,281 in all."""
+table 2); in total 331,449,281."""
 
 KNOWN_ROWS = {"GA": 517_139, "NM": 133_512}
 """Mobile rows of 2019Q1 to 2023Q4."""
@@ -24,15 +24,15 @@ ROWS_A_PERSON = sum(KNOWN_ROWS.values()) / sum(PEOPLE[code] for code in KNOWN_RO
 KNOWN_QUARTERS = 20
 
 FULLEST = 0.8
-"""Share of a state's tiles times quarters that may have rows."""
+"""Largest share of a state's tiles times quarters that may have rows."""
 
 
 def rows_of(code: str, scale: float = 1.0) -> int:
-    """Return the rows of a state, times a scale for trials."""
+    """Return the number of rows of a state, times a scale for trials."""
     rows = KNOWN_ROWS.get(code, PEOPLE[code] * ROWS_A_PERSON)
     return max(1, round(scale * rows))
 
 
 def rows_that_fit(rows: int, tiles: int, quarters: int) -> int:
-    """Return as many rows as tiles and quarters have room for."""
+    """Return the number of rows, limited by the number of tiles and quarters."""
     return min(rows, int(FULLEST * tiles * quarters))

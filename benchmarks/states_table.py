@@ -19,37 +19,36 @@ _RESIDUAL = ("map", "read (s)", "fit (s)", "predict (s)", "write (s)", "all (s)"
 
 _HEAD = """\
 `benchmarks/states.py` on {processor}, {cores} cores, {date}; geogp {geogp}, Python {python};
-{quarters}{scale}, seed {seed}. Every stage is a process of its own with one thread. Seconds are
-those of the processor, rows/s are rows by them."""
+{quarters}{scale}, seed {seed}. Every stage is a separate process with one thread. Seconds are
+processor seconds, and rows/s are rows divided by these."""
 
 _ROWS = """\
-Rows: {known}, for others {ratio:.4f} a person of the 2020 Census, but no more than {fullest:.0%} of
-tiles times quarters (marked ≤). Towns are made up where the boundaries have no urban areas. Files
-are dropped from memory before they are read."""
+Rows: {known}, for others {ratio:.4f} per person of the 2020 Census, but at most {fullest:.0%} of
+tiles times quarters (marked ≤). Towns are invented if the boundaries have no urban areas. Files
+are dropped from the page cache before they are read."""
 
 _WORKERS = """\
 ## Rows per second
 
-Rows per second of a core by stage, on one and on two workers; by the clock they depend on what else
-the machine did. `oracles`, the last stage of `geogp simulate`, is timed for a few states only, and
-is in no other figure."""
+Rows per second of a core by stage, with one and two workers; elapsed times also depend on other
+work of the machine. `oracles`, the last stage of `geogp simulate`, is timed for a few states only,
+and is not included in other figures."""
 
 _EPOCHS = """\
-Few epochs, to find what one costs. Seconds are those of `run.json`, by the clock; rows of an epoch
-are those of all fits of the preset."""
+Few epochs suffice to measure the cost of an epoch. Seconds are elapsed seconds from `run.json`; the
+rows of an epoch are those of all fits of the preset."""
 
 _RESIDUALS = """\
-Measured / by these rates, seconds of a core (those of `run.json` times the share of the processor
-that the run had):"""
+Measured / modelled core seconds (those of `run.json` times the run's share of the processor):"""
 
 _EXTENTS = """\
-By these rates, all epochs of the presets, for one service and target, on processors as this one. A
+Costs by these rates for all epochs of the presets, one service and one target, on this processor. A
 quarter of the states has one {quarters}th of their rows. The world in a quarter has {rows:.0f}
-million rows, an assumption (about 4 of mobile and 6 of fixed services), and tiles and regions as
-the states have on their ground, for {land:.1f} million km² of land without Antarctica. Tiles are
+million rows, an assumption (about 4 of mobile and 6 of fixed services), and tiles and regions per
+land area as in the states, for {land:.1f} million km² of land without Antarctica. Tiles are
 those of zoom 16, or of the finest zoom with up to a million of them in a region, which is what
 `geogp map` draws. Source: {a_row:.1f} bytes a row as simulated, seven columns. Peak: the largest
-region. All this is extrapolated from the maps above."""
+region. All these figures are extrapolated from the maps above."""
 
 
 def markdown(found: Found) -> str:
@@ -119,7 +118,7 @@ def _state(code: str, workers: str, one: Found) -> list[str]:
 
 
 def _workers(found: Found) -> list[str]:
-    """Set one worker beside two: all states of each, and those that both have."""
+    """Compare one worker with two, over all states of each and over the states of both."""
     rows = []
     whole = {
         workers: {code: one for code, one in held.items() if "rows" in one.get("ingest", {})}

@@ -1,9 +1,9 @@
-"""One stage of the benchmark of states, in a process of its own: what it took, as JSON.
+"""Run one stage of the benchmark of states in a separate process, and print its costs as JSON.
 
     python benchmarks/states_work.py '{"kind": "ingest", "state": "RI", ...}'
 
-Standard output ends with one line: the figures, or ``refused`` with the error's text. What loads
-torch is imported late: no part of the memory of the stages that do without.
+The last line of standard output has the figures, or ``refused`` with the text of the error. Modules
+that load torch are imported late, so they do not add to the memory of stages without torch.
 """
 
 import json
@@ -32,7 +32,7 @@ _COUNTED = 1_000_000  # tiles are counted exactly in boxes of up to four times a
 
 
 class Clock:
-    """Seconds by the clock and of the processor, stage by stage."""
+    """Elapsed and processor seconds of each stage."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -53,13 +53,13 @@ class Clock:
 
 def peak_bytes() -> int:
     """Return the largest resident memory so far of this process."""
-    # Not ru_maxrss, which begins with that of the process that started this one.
+    # ru_maxrss would include the peak of the parent process.
     lines = Path("/proc/self/status").read_text("utf-8").splitlines()
     return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
 
 def regions(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return tiles and ground of all states that the boundaries hold."""
+    """Return tiles and land area of all states in the boundaries."""
     from geogp.runs.settings import MAX_TILES  # noqa: PLC0415
 
     source = open_source(asked["boundaries"])
@@ -69,7 +69,7 @@ def regions(asked: dict[str, Any]) -> dict[str, Any]:
             region = read_region(source, code).region
             tiles = region.about_tiles(ZOOM, _COUNTED // 4)
             drawn = tiles
-            while drawn > MAX_TILES:  # as `geogp map` drops to a coarser zoom
+            while drawn > MAX_TILES:  # `geogp map` also chooses a coarser zoom
                 drawn //= 4
             ground = ground_km2(region.boundary)
             found[code] = {"tiles": tiles, "map_tiles": drawn, "km2": ground}
@@ -110,7 +110,7 @@ def simulated(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def ingested(asked: dict[str, Any]) -> dict[str, Any]:
-    """Read a simulated state's rows, its files not in memory."""
+    """Read a simulated state's rows, with its files dropped from the page cache."""
     clock, folder = Clock(), Path(asked["folder"])
     for path in folder.rglob("*.parquet"):
         _forget(path)
@@ -124,7 +124,7 @@ def ingested(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _forget(path: Path) -> None:
-    """Drop a file's pages from memory, so that it is read from the disk."""
+    """Drop a file from the page cache, so that it is read from the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -174,7 +174,7 @@ KINDS = {"regions": regions, "simulate": simulated, "ingest": ingested, "map": m
 
 
 def main() -> int:
-    """Do it."""
+    """Run the requested stage."""
     asked = json.loads(sys.argv[1])
     try:
         found = KINDS[asked["kind"]](asked)

@@ -1,10 +1,10 @@
-"""What a random scale is for: `t-process` and `burr-process` beside `nngp`.
+"""Benefit of a random scale: `t-process` and `burr-process` compared with `nngp`.
 
     python benchmarks/student.py
 
-The kernel and the share of noise are known; data are drawn from the process itself with a standard
-deviation that is 10, 1 or 0.1 times the one believed. Every figure is kept in its own file under
---out, and the same command again continues where it stopped.
+The kernel and the share of noise are known. Data are drawn from the process itself with a standard
+deviation that is 10, 1 or 0.1 times the assumed one. Every figure has its own file under --out, and
+the same command continues where it stopped.
 """
 
 import argparse
@@ -31,17 +31,17 @@ from geogp.models.training.training_loop import Data, fit
 MODELS = ("nngp", "t-process")
 
 WRONG = (10.0, 1.0, 0.1)
-"""The true standard deviation over the one believed."""
+"""The true standard deviation divided by the assumed one."""
 
 SIZES = (20, 50, 100, 200, 500, 100_000)
 
 NOISE_SHARE = 0.2
-"""t²: noise variance over the scale, as the kernel is of order 1."""
+"""t², the noise variance divided by the scale; the kernel is of order 1."""
 
 FRESH_ROWS = 500
 
 VAGUE = InverseGamma(0.1, 0.01)
-"""A prior of the scale that a single row outweighs."""
+"""A prior of the scale with less information than a single row."""
 
 ANSWERS = ("nngp", "nngp, scale learned", "t-process", "t-process, vague", "burr-process")
 
@@ -55,9 +55,9 @@ def known_model(name: str) -> LowRankGP:
 
 
 def draw(n: int, wrong: float, seed: int) -> tuple[Data, Data]:
-    """Return n rows and `FRESH_ROWS` new ones of one function, times `wrong`.
+    """Return n rows and `FRESH_ROWS` new rows of one function, times `wrong`.
 
-    Features are those of the models, so that they know the kernel but for its scale.
+    Features are those of the models, so the models know the kernel except for its scale.
     """
     rng = np.random.default_rng([n, seed])
     x = rng.uniform(-1, 1, (n + FRESH_ROWS, 2))
@@ -68,7 +68,7 @@ def draw(n: int, wrong: float, seed: int) -> tuple[Data, Data]:
 
 
 def new_model(name: str, x: Floats, *, r: int, depth: int, noise: float) -> LowRankGP:
-    """Return an untrained model whose kernel varies over [-1, 1]: weights of variance 15."""
+    """Return an untrained model with weights of variance 15, so its kernel varies over [-1, 1]."""
     sizes = Architecture(x.shape[1], r=r, blocks=depth, dtype="float64")
     model = build(name, sizes, x, placement="kmeans++", noise_start=noise)
     with torch.no_grad():
@@ -77,14 +77,14 @@ def new_model(name: str, x: Floats, *, r: int, depth: int, noise: float) -> LowR
 
 
 def settled(name: str, train: Data) -> LowRankGP:
-    """Return a model of the known kernel with the posterior of the rows, which come as they are."""
+    """Return a model with the known kernel and the posterior given the rows, without scaling."""
     model = known_model(name)
     condition(model, train, centre=0.0, spread=1.0)
     return model
 
 
 def condition(model: LowRankGP, train: Data, *, centre: float, spread: float) -> None:
-    """Give a model its posterior without a step of training."""
+    """Set the posterior of a model without a training step."""
     model.y_mean.fill_(centre)
     model.y_sd.fill_(spread)
     y = torch.from_numpy((train.y - centre) / spread)
@@ -93,12 +93,12 @@ def condition(model: LowRankGP, train: Data, *, centre: float, spread: float) ->
 
 
 def scale_figures(n: int, wrong: float, seed: int) -> Figures:
-    """Return the scores on one data set, all parameters fixed but the scale of the last.
+    """Return the scores on one data set, with all parameters fixed except a learned scale.
 
-    Beside the two models: the t process under a prior that says little (`VAGUE`), and the plain
-    alternative to a random scale, the Gaussian process with the scale of maximum likelihood,
-    s² = e'A^(-1)e / n; and the process whose scale has a Burr XII prior, with the effective sample
-    size of its nodes.
+    In addition to `nngp` and `t-process` there are three models: the t process under a vague prior
+    (`VAGUE`); the plain alternative to a random scale, which is the Gaussian process with the
+    maximum-likelihood scale s² = e'A^(-1)e / n; and the process whose scale has a Burr XII prior,
+    with the effective sample size of its nodes.
     """
     train, new = draw(n, wrong, seed)
     gaussian, student = (settled(name, train) for name in MODELS)
@@ -139,7 +139,7 @@ def learned_figures(n: int, seed: int) -> Figures:
 
 
 def score(prediction: Prediction, y: Floats, unit: float) -> dict[str, float]:
-    """Return the scores in units of `unit`, so that data drawn on several scales compare."""
+    """Return the scores in units of `unit`, which makes data on several scales comparable."""
     found = asdict(metrics.score(prediction, y))
     return {
         "nll": found["nll"] - math.log(unit),
@@ -211,28 +211,28 @@ def page(figures: dict[str, list[Figures]]) -> str:
 
     python benchmarks/student.py
 
-## A scale that is wrong
+## A wrong scale
 
-Data from the process itself (erf network of two layers, two inputs, 60 anchors, noise a
-fifth of the scale), times the factor in the first column; 500 new points. The models
-know the kernel and the share of noise and believe in a factor of 1: `nngp` is sure,
-`t-process` has InvGamma(2, 2) for its square, `burr-process` Burr XII(2, 2). *vague*:
-InvGamma(0.1, 0.01). *scale learned*: the scale of maximum likelihood instead of a random
-one. Scores are in units of the factor, mean ± standard deviation over the seeds; the
-last columns are coverages.
+Data are drawn from the process itself (erf network of two layers, two inputs, 60 anchors,
+noise a fifth of the scale) and multiplied by the factor in the first column; 500 new points.
+The models know the kernel and the share of noise. `nngp` fixes the factor at 1; the prior of
+its square is InvGamma(2, 2) in `t-process` and Burr XII(2, 2) in `burr-process`. *vague*:
+InvGamma(0.1, 0.01). *scale learned*: the maximum-likelihood scale instead of a random scale.
+Scores are in units of the factor, mean ± standard deviation over the seeds; the last columns
+are coverages.
 
 {scale_table(figures["fixed"])}
-Kernel and noise learned by both at n = 100,000: log scores of 500 new points.
+Log scores of 500 new points if both models learn kernel and noise at n = 100,000:
 
 {learned_table(figures["learned"])}"""
 
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make what is not yet there, and the table."""
+    """Make the figures whose files do not exist yet, and the table."""
     asked = parser(__doc__, out="student", table="student", seeds=20)
     asked.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    asked.add_argument("--large-seeds", type=int, default=3, help="where there are many rows")
+    asked.add_argument("--large-seeds", type=int, default=3, help="number of seeds with many rows")
     options = asked.parse_args(arguments)
     torch.set_flush_denormal(True)
     figures = study(options)

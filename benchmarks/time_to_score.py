@@ -1,19 +1,20 @@
-"""How long until a log score on a region: our models, gradient boosting and GPyTorch.
+"""Time to reach a log score on a region: our models, gradient boosting and GPyTorch.
 
     python benchmarks/time_to_score.py PR --source ookla-open-data --boundaries census \
         --quarters 2019Q1..2023Q4
 
-Same training, validation and test rows (random split) and all threads for each. A peer's time is
-that of its whole fit and of its prediction of the test rows, as `field_peers.py` has it: boosted
-mean and variance, with trees chosen by the validation rows and five fits for out-of-fold
-residuals; GPyTorch's process with 512 inducing points over 15 epochs, the best of which is kept.
-Both also at other learning rates (`lightgbm-0.2`), or ranks and numbers of epochs
+All have the same training, validation and test rows (random split) and all threads. A peer's time
+is that of its whole fit and of its prediction of the test rows, by `field_peers.py`. These peers
+are boosted mean and variance, with the number of trees chosen by the validation rows and five fits
+for out-of-fold residuals, and GPyTorch's process with 512 inducing points, the best of 15 epochs.
+Both are also run with other learning rates (`lightgbm-0.2`), or ranks and numbers of epochs
 (`gpytorch-svgp-r128-5`).
-Ours are whole fits of so many epochs, since the schedule depends on their number: the shortest
-whose test score is no worse than the peer's counts. LightGBM and PyTorch's optimisers are imported
-before anything is timed. Then `geogp map` runs with the epochs that sufficed for gradient boosting:
-reading tiles and boundaries, fit, calibration, all maps and the page. Each result is a file under
---out, and the same command continues where it stopped.
+
+Our times are those of whole fits with given numbers of epochs, because the schedule depends on that
+number; the shortest fit whose test score is no worse than the peer's counts. LightGBM and PyTorch's
+optimisers are imported before timing. Then `geogp map` runs with the number of epochs that reached
+the score of gradient boosting: reading tiles and boundaries, fit, calibration, all maps and the
+page. Each result is a file under --out, and the same command continues where it stopped.
 """
 
 import argparse
@@ -40,27 +41,27 @@ SPARSE = (
     *("gpytorch-svgp", *(f"gpytorch-svgp-{n}" for n in (1, 2, 5, 30))),
     *(f"gpytorch-svgp-r128-{n}" for n in (1, 5, 15)),
 )
-"""Peers as in the table of accuracy, and at other learning rates, ranks and numbers of epochs."""
+"""Peers as in the accuracy table, and with other learning rates, ranks and numbers of epochs."""
 
 EPOCHS = {"field": (1, 2, 3, 4, 6, 8, 12), "dbk-rbf": (1, 2, 5, 10, 20, 40, 80)}
-"""Numbers of epochs of whole fits of ours."""
+"""Numbers of epochs of our whole fits."""
 
 
 def import_all() -> None:
-    """Import what fits import at their first use, so that no fit is charged with it."""
+    """Import modules that fits import at first use, so that no fit includes this time."""
     import lightgbm  # noqa: F401, PLC0415
 
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])
 
 
 def folder(given: argparse.Namespace) -> Path:
-    """Return where the results of one question are kept."""
+    """Return the folder for results with the given settings."""
     asked = f"{given.region}-{given.quarters}-{given.preset}-{torch.get_num_threads()}"
     return Path(given.out) / asked
 
 
 def timed(given: argparse.Namespace, model: str, epochs: int | None, seed: int) -> Figures:
-    """Fit a model of ours, or a peer, which has no epochs; return seconds and log score."""
+    """Fit our model, or a peer (without epochs); return seconds and log score."""
     job = prepare(
         given,
         given.out / "unfinished" / f"{model}-{epochs}-{seed}",
@@ -91,7 +92,7 @@ def mean_over_seeds(given: argparse.Namespace, model: str, epochs: int | None) -
 
 
 def whole_map(given: argparse.Namespace, epochs: int) -> Figures:
-    """Run `geogp map` in a process of its own, and return seconds and log score."""
+    """Run `geogp map` in a separate process, and return seconds and log score."""
     words = ["geogp", "map", given.region, "--source", given.source]
     words += ["--boundaries", given.boundaries, "--quarters", given.quarters]
     words += ["--preset", given.preset, "--epochs", str(epochs)]
@@ -106,19 +107,19 @@ def whole_map(given: argparse.Namespace, epochs: int) -> Figures:
         score = run["metrics"]["random"]["all"]["nll"]
         return {"seconds": seconds, "run": run["seconds"], "log_score": score}
 
-    # Folders without the path to them, which is that of one machine.
+    # Folders are written without their path, which depends on the machine.
     told = shlex.join(Path(word).name for word in words)
     return {**kept(folder(given) / f"map-{epochs}.json", make), "command": told}
 
 
 def first_as_good(ours: list[Figures], goal: float) -> Figures | None:
-    """Return the shortest of our fits that scores no worse."""
+    """Return our shortest fit whose score is no worse than the goal."""
     good = [found for found in ours if found["log_score"] <= goal]
     return min(good, key=lambda found: found["seconds"], default=None)
 
 
 def compared(ours: dict[str, list[Figures]], peers: list[Figures]) -> list[Figures]:
-    """Return for each peer which of our fits scores no worse, and the ratio of the times."""
+    """Return for each peer our shortest fit with no worse score, and the ratio of the times."""
     lines = []
     for peer in peers:
         for model, fits in ours.items():
@@ -161,9 +162,9 @@ def page(found: Figures) -> str:
 threads, torch {machine["torch"]}, {machine["date"]}. Seconds of fit and prediction of
 the test rows; the log score is that of the test rows (lower is better). Our models have
 the rank of the preset `{asked["preset"]}`, {rank}. `lightgbm` is a boosted mean, five
-fits for out-of-fold residuals and a boosted variance, at a rate of 0.05 where the name
-has none; `gpytorch-svgp` has rank 512 and 15 epochs where the name has none. A score of
-another seed, or of another order of rounding, may differ by some thousandths.
+fits for out-of-fold residuals and a boosted variance, with rate 0.05 unless the name has
+another; `gpytorch-svgp` has rank 512 and 15 epochs unless the name has others. A score with
+another seed, or another order of rounding, may differ by some thousandths.
 
 {table(("model", "epochs", "seconds", "log score"), scores)}
 The shortest fit that scores no worse than the peer's:
@@ -175,14 +176,14 @@ The shortest fit that scores no worse than the peer's:
     parts = ", ".join(f"{name} {value:.1f} s" for name, value in whole["run"].items())
     return f"""{text}
 `{whole["command"]}` took {whole["seconds"]:.1f} s from start to end: {parts}, and
-what is not counted among these: start of Python, building the model, calibration and
-checks. Its test log score is {whole["log_score"]:.4f}.
+other work: start of Python, building the model, calibration and
+checks. The test log score is {whole["log_score"]:.4f}.
 """
 
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fit what is not yet there, run the map and write the table."""
+    """Make the fits whose files do not exist yet, run the map and write the table."""
     asked = parser(__doc__, out="time-to-score", region=True, preset="quick", seeds=1)
     given = asked.parse_args(arguments)
     tune_process()

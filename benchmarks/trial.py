@@ -1,4 +1,4 @@
-"""What the benchmarks share: command lines, kept figures and tables; needs no geopandas."""
+"""Common parts of the benchmarks: command lines, stored figures, tables; needs no geopandas."""
 
 import argparse
 import datetime as dt
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 HERE = Path(__file__).parent
 OUT, RESULTS = HERE / "out", HERE / "results"
-"""Where each fit is kept in a file of its own, and where the committed tables are."""
+"""Folder with a file for each fit, and folder of the committed tables."""
 
 
 def parser(
@@ -37,11 +37,11 @@ def parser(
     doc
         The script's docstring.
     out, table
-        Names of its folders in `OUT` and `RESULTS`, the defaults of ``--out`` and ``--table``.
+        Names of folders in `OUT` and `RESULTS`, the defaults of ``--out`` and ``--table``.
     region
-        Whether it reads a region, and has arguments for that.
+        Whether the script reads a region, and has arguments for a region.
     **others
-        Defaults of further options, or their types where None is the default.
+        Defaults of further options, or types of options whose default is None.
     """
     found = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     if region:
@@ -50,9 +50,11 @@ def parser(
         found.add_argument("--boundaries", required=True)
         found.add_argument("--quarters")
     if out:
-        found.add_argument("--out", type=Path, default=OUT / out, help="where fits are kept")
+        found.add_argument("--out", type=Path, default=OUT / out, help="folder of the fits")
     if table:
-        found.add_argument("--table", type=Path, default=RESULTS / table, help="of the results")
+        found.add_argument(
+            "--table", type=Path, default=RESULTS / table, help="folder of the results"
+        )
     for name, value in others.items():
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
@@ -65,7 +67,7 @@ def parser(
 
 
 def command(main: Callable[..., None]) -> Callable[..., int]:
-    """Let a script's `main` return an exit code, and say an error of geogp in one line."""
+    """Let a script's `main` return an exit code, and print an error of geogp in one line."""
 
     @functools.wraps(main)
     def run(*arguments: Sequence[str]) -> int:
@@ -80,12 +82,12 @@ def command(main: Callable[..., None]) -> Callable[..., int]:
 
 
 def say(*words: object) -> None:
-    """Print on standard error, at once."""
+    """Print on standard error without buffering."""
     print(*words, file=sys.stderr, flush=True)
 
 
 def kept(path: Path, make: Callable[[], Figures]) -> Figures:
-    """Return the figures of a JSON file, made unless they are there."""
+    """Return the figures of a JSON file; make the file if it does not exist."""
     if not path.exists():
         write_text(path, json.dumps(make(), indent=1) + "\n")
     found: Figures = json.loads(path.read_text())
@@ -101,31 +103,31 @@ def write_results(folder: Path, text: str, found: object, name: str = "") -> Non
 def table(
     header: Sequence[str], lines: Sequence[Sequence[object]], left: Collection[int] = (0,)
 ) -> str:
-    """Return a Markdown table; columns but those numbered in `left` stand at the right."""
+    """Return a Markdown table; columns in `left` are left-aligned, all others right-aligned."""
     rule = ["---" if k in left else "---:" for k in range(len(header))]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in (header, rule, *lines))
 
 
 def mean_and_error(values: ArrayLike) -> tuple[float, float]:
-    """Return mean and standard error; that of a single value is not a number."""
+    """Return mean and standard error; the error of a single value is NaN."""
     found = np.asarray(values, np.float64)
     error = found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else math.nan
     return float(found.mean()), float(error)
 
 
 def plus_minus(mean: float, error: float, digits: int = 3) -> str:
-    """Return mean ± error, or the mean alone where the error is not a number."""
+    """Return mean ± error, or the mean alone if the error is NaN."""
     return f"{mean:.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
 
 
 def spread(values: Sequence[float], digits: int = 3) -> str:
-    """Return mean ± standard deviation, the latter from two values on."""
+    """Return mean ± standard deviation, or only the mean of a single value."""
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
     return plus_minus(float(np.mean(values)), sd, digits)
 
 
 def percent(share: float | None, unit: str = " %") -> str:
-    """Return a share in percent with one decimal, nothing where there is none."""
+    """Return a share in percent with one decimal, or an empty text for None."""
     return "" if share is None else f"{100 * share:.1f}{unit}"
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/uci.py --data pol.parquet --model dbk-rbf --seeds 3 --json
 
-Rows are split 8:1:1 and the model is initialised by the seed; inputs are scaled to [-1, 1] and
-targets standardised by the training rows; figures are on the standardised scale. Each fit is
-kept in its own file under --out, and the same command again continues where it stopped.
+The seed determines the split of rows, 8:1:1, and the initial model. Inputs are scaled to [-1, 1]
+and targets standardised by the training rows; figures are on the standardised scale. Each fit has
+its own file under --out, and the same command continues where it stopped.
 """
 
 import argparse
@@ -42,7 +42,7 @@ SCORES = ("mae", "rmse", "nll", "crps")
 SETTINGS_FILE = "settings.json"
 
 SETTINGS = ("model", "h", "r", "batch", "epochs", "learning_rate", "weights", "device")
-"""Options that tell figures from others."""
+"""Options that identify figures."""
 
 FITTING = {"head_rate": 10.0, "noise_rate": 2.0, "clip": 1.0, "average": 10.0, "decay": "cosine"}
 PLACEMENT = "uniform"
@@ -64,7 +64,7 @@ class Benchmark:
         self.folder = options.out / table.name / f"{options.model}-{digest[:10]}"
 
     def run(self) -> Figures:
-        """Return the figures of all seeds, fitting those not yet there."""
+        """Return the figures of all seeds; fit those whose files do not exist yet."""
         weights = self.weights()
         described = {**self.settings, "used_weights": asdict(weights)}
         write_text(self.folder / SETTINGS_FILE, json.dumps(described, indent=1) + "\n")
@@ -84,7 +84,7 @@ class Benchmark:
         }
 
     def weights(self) -> Weights:
-        """Return alpha and beta: as given, or chosen once on the rows of seed 0."""
+        """Return alpha and beta, as given, or chosen once on the rows of seed 0."""
         given = self.options.weights
         if given != "auto":
             return _weights(given)
@@ -109,7 +109,7 @@ class Benchmark:
         return Weights(**json.loads(path.read_text())[0]["weights"])
 
     def measure(self, seed: int, weights: Weights) -> Figures:
-        """Fit on one seed's rows and score the test rows."""
+        """Fit with one seed and score the test rows."""
         parts = self.table.split(seed)
         test = parts["test"]
         prediction, seconds, best = self.fitted(parts, seed, weights)
@@ -125,7 +125,7 @@ class Benchmark:
     def fitted(
         self, parts: dict[str, Data], seed: int, weights: Weights
     ) -> tuple[Prediction, float, int | None]:
-        """Return the test prediction, the seconds of the fit and the epoch kept."""
+        """Return the test prediction, the seconds of the fit and the chosen epoch."""
         settings = self.fit_settings(seed, weights, self.options.epochs)
         train, validation, test = parts["train"], parts["validation"], parts["test"]
         if self.options.model in PEERS:
@@ -168,7 +168,7 @@ class Benchmark:
         return made.to(options.device)
 
     def fit_settings(self, seed: int, weights: Weights, epochs: int) -> FitSettings:
-        """Return how to train."""
+        """Return the training settings."""
         return FitSettings(
             epochs=epochs,
             batch=self.options.batch,

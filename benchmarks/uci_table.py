@@ -1,8 +1,8 @@
-"""The committed table of `uci.py`: our means beside the papers' values.
+"""The committed table of `uci.py`, with our means and the papers' values.
 
     python benchmarks/uci_table.py benchmarks/out/uci --table benchmarks/results/uci
 
-Reads the files that `uci.py` left, one for each (table, model, seed), and writes a Markdown and a
+Reads the files that `uci.py` wrote, one for each (table, model, seed), and writes a Markdown and a
 JSON file.
 """
 
@@ -45,7 +45,7 @@ PAPER = {
 ORDER = (*reversed(PAPER), "sv-rbf", "dnn", "gpytorch-ppgp", "gpytorch-svgp")
 
 ALIKE = ("h", "r", "batch", "epochs", "learning_rate", "head_rate", "noise_rate", "average")
-"""Settings that our models must share."""
+"""Settings that must be the same for all our models."""
 
 COLUMNS = (
     *("model", "alpha, beta", "epochs", "seeds", "NLL", "paper", "CRPS", "paper", "MAE"),
@@ -61,8 +61,8 @@ def read(folder: Path) -> Found:
     Raises
     ------
     RequestError
-        There are none; or a table and model has figures of several settings, or our models differ
-        in those of `ALIKE`.
+        If there are no figures, a table and model has figures with several settings, or our models
+        differ in the settings of `ALIKE`.
     """
     found: Found = {}
     for place in sorted(folder.glob("*/*")):
@@ -105,17 +105,17 @@ def page(found: Found) -> str:
     python benchmarks/uci.py --data TABLE.parquet --model MODEL --seeds N --epochs N
     python benchmarks/uci_table.py benchmarks/out/uci
 
-`uci.py`, protocol of Zhu, Yuchi and Xie, section 4.2; on the scale of the
-standardised target; mean over the seeds ± standard deviation. The paper's seeds share
-one split, here a seed draws the split too. The GPyTorch models have inducing
+`uci.py`, protocol of Zhu, Yuchi and Xie, section 4.2; figures on the scale of the
+standardised target, mean over the seeds ± standard deviation. In the paper all seeds share
+one split; here the seed also determines the split. The GPyTorch models have inducing
 points under an RBF on the inputs, and no network.
 
 Our models: {settings}.
 {tables}
 ## Predictive objectives against the evidence lower bound
 
-Difference in NLL on the same splits, mean ± standard error over the seeds; negative: the
-predictive objective is better.
+Difference in NLL on the same splits, mean ± standard error over the seeds. A negative
+difference means that the predictive objective is better.
 
 {table(header, _differences(found), left=(0, 1, 2))}"""
 
@@ -159,7 +159,7 @@ def _differences(found: Found) -> list[tuple[str, ...]]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the table."""
     asked = parser(__doc__, table="uci")
-    asked.add_argument("folder", type=Path, help="what uci.py wrote")
+    asked.add_argument("folder", type=Path, help="folder that uci.py wrote")
     options = asked.parse_args(arguments)
     found = read(options.folder)
     flat = [{"table": name, "model": model, **of} for (name, model), of in found.items()]

@@ -1,13 +1,14 @@
-"""The Wheel bandit: what a posterior is worth when actions depend on it.
+"""The Wheel bandit: the benefit of a posterior when actions depend on it.
 
     python benchmarks/wheel.py --horizon 16000          # the paper's
     python benchmarks/wheel.py --horizon 1000 --json
 
-Riquelme, Tucker and Snoek (2018) as in Calvo-Ordoñez et al., "Richer Bayesian Last Layers with
-Subsampled NTK Features" (Rich), section 4.3 and appendix C.2: contexts uniform in the unit disk, 5
-actions, a rare large reward outside radius delta. Each phase has 20 steps of Thompson sampling,
-each with its own draw of the posterior over weights, then 100 gradient steps and one new posterior.
-Each run is kept in its own file under --out, and the same command again continues where it stopped.
+The bandit is from Riquelme, Tucker and Snoek (2018), used as in Calvo-Ordoñez et al., "Richer
+Bayesian Last Layers with Subsampled NTK Features" (Rich), section 4.3 and appendix C.2. Contexts
+are uniform in the unit disk; there are 5 actions and a rare large reward outside radius delta. Each
+phase has 20 steps of Thompson sampling, each with a new draw from the posterior of the weights,
+then 100 gradient steps and one new posterior. Each run has its own file under --out, and the same
+command continues where it stopped.
 """
 
 import argparse
@@ -41,10 +42,10 @@ from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
 
 ACTIONS, SAFE, OTHER, JACKPOT, REWARD_SD = 5, 1.2, 1.0, 50.0, 0.01
-"""Riquelme, Tucker and Snoek 2018: action 0 pays 1.2, the others 1 or, each in its quadrant, 50."""
+"""Rewards (Riquelme, Tucker and Snoek 2018): 1.2 for action 0, 1 for others, 50 in a quadrant."""
 
 STEPS, PULLS, BATCH, WINDOW, FRESH = 20, 3, 512, 400, 2000
-"""Steps of a phase, first pulls of each action, batch, rows that give the noise, last contexts."""
+"""Steps of a phase, first pulls of each action, batch, rows for the noise, final contexts."""
 
 FITTING = {
     "rich-bll": {"learning_rate": 3e-3},
@@ -52,9 +53,9 @@ FITTING = {
     "vbll": {"learning_rate": 3e-3, "head_rate": 10.0, "noise_rate": 2.0},
     "dbk-silu": {"learning_rate": 3e-3, "head_rate": 10.0, "noise_rate": 2.0},
 }
-"""The paper's rate; variational posteriors move as in the benchmark on tables."""
+"""The paper's learning rate; rates of variational posteriors are those of `uci.py`."""
 
-# Rich, table 3: cumulative regret in percent of the uniform policy's, 10 seeds.
+# Rich, table 3: cumulative regret in percent of that of the uniform policy, 10 seeds.
 PAPER = {
     "rich-bll": {0.5: (0.48, 0.01), 0.95: (4.70, 0.09)},
     "bll": {0.5: (1.20, 0.03), 0.95: (12.10, 0.85)},
@@ -75,13 +76,13 @@ class Case:
 
     @property
     def phases(self) -> int:
-        """Phases after the first pulls."""
+        """Number of phases after the first pulls."""
         return math.ceil(self.horizon / STEPS)
 
 
 @dataclass
 class Played:
-    """What has been seen: contexts, actions, rewards, and the regret of each step."""
+    """Contexts, actions and rewards so far, and the regret of each step."""
 
     contexts: Floats
     actions: np.ndarray
@@ -90,7 +91,7 @@ class Played:
     uniform: Floats
 
     def data(self) -> Data:
-        """Return all rows as a model takes them."""
+        """Return all rows in the form for a model."""
         return Data(inputs(self.contexts, self.actions), self.rewards)
 
 
@@ -143,7 +144,7 @@ class Run:
         self.phase += 1
 
     def result(self) -> Figures:
-        """Return the regrets in percent of the uniform policy's."""
+        """Return the regrets in percent of those of the uniform policy."""
         self._learn()
         rng = self._random("last")
         contexts = draw_contexts(rng, FRESH)
@@ -162,7 +163,7 @@ class Run:
         }
 
     def _random(self, what: str) -> np.random.Generator:
-        """Return the randomness of one purpose in one phase, whatever was drawn before."""
+        """Return a generator for one purpose and phase, independent of earlier draws."""
         code = {"act": 0, "reward": 1, "fit": 2, "draw": 3, "last": 4}[what]
         return np.random.default_rng([self.case.seed, self.phase, code])
 
@@ -175,7 +176,7 @@ class Run:
         rewards = means + REWARD_SD * rng.standard_normal(len(actions))
         played = Played(contexts, actions, rewards, np.zeros(0), np.zeros(0))
         width = self.case.width
-        # Placement and range want rows over the whole disk: contexts are known, rewards are not.
+        # Placement and range need rows over the whole disk; they use contexts but no rewards.
         ground = every_action(draw_contexts(rng, 50))
         model = build(
             self.case.model,
@@ -186,7 +187,7 @@ class Run:
         return played, model
 
     def _learn(self) -> None:
-        """Go on fitting to all rows; the last ones choose the epoch and give the noise."""
+        """Continue the fit with all rows; the last rows choose the epoch and give the noise."""
         data = self.played.data()
         rebase(self.model, data.y)
         n = len(data.y)
@@ -203,7 +204,7 @@ class Run:
         fit(self.model, data, recent, settings)
 
     def _act(self) -> None:
-        """Take the steps of a phase by Thompson sampling."""
+        """Play the steps of a phase by Thompson sampling."""
         contexts = draw_contexts(self._random("act"), STEPS)
         joint = joint_posterior(self.model, self.played.data())
         seed = int(self._random("draw").integers(2**31))
@@ -224,10 +225,10 @@ class Run:
 
 
 def rebase(model: LowRankGP, y: Floats) -> None:
-    """Write a model for another mean and spread of the target, its function left as it is.
+    """Change a model to another mean and spread of the target without changing its function.
 
-    `fit` standardises by the rows of its own; without this a network that goes on learning would
-    start from a shifted and stretched function whenever a large reward comes in.
+    `fit` standardises targets by its own rows. Without this change, a network that continues to
+    learn would start from a shifted and stretched function after every large reward.
     """
     spread, centre = float(y.std()), float(y.mean())
     factor = float(model.y_sd) / spread
@@ -269,18 +270,18 @@ Run here: {options.horizon:,} steps, {options.seeds} seeds, {options.gradient_st
 steps and one posterior per phase of {STEPS} steps; 2 x 100 network for Bayesian last
 layers, residual network of width 100 and rank 100 for the others. The paper: 16,000
 steps, 10 seeds, a new posterior at every gradient step. Cumulative regret includes the
-search, which weighs more on a short run: compare models within a column, not with the
-paper's.
-Regret of expected rewards, in percent of the uniform policy's on the same contexts;
-simple regret: the action with the highest posterior mean, on fresh contexts at the end.
-Mean ± standard error over seeds.
+exploration, which has more weight in a short run, so compare models within a column, not
+with the paper.
+Regret is that of expected rewards, in percent of the uniform policy's on the same contexts.
+Simple regret is that of the action with the highest posterior mean, on new contexts at the
+end. Mean ± standard error over seeds.
 
 {table(header, lines, left=(1, 3))}"""
 
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Play what is not there yet and write the table."""
+    """Play the runs whose files do not exist yet, and write the table."""
     asked = parser(__doc__, out="wheel", table="wheel", horizon=16000, seeds=3, gradient_steps=100)
     asked.add_argument("--deltas", type=float, nargs="+", default=[0.5, 0.95])
     names = [name for name in CATALOGUE if name in FITTING]

@@ -49,4 +49,4 @@ def test_the_table_names_every_area(bench):
     result = bench.run(side=6, rows=40, quarters=2, replicates=3, refits=1, epochs=1, seed=0)
     text = bench.page(result)
     assert text.count("\n| ") == 9 + 3
-    assert "Refitted, basis and laws included (seed 0)" in text
+    assert "Refitted, including basis and parameters (seed 0)" in text

@@ -396,7 +396,7 @@ class TestRefusals:
 
     def test_too_little_memory(self, monkeypatch, train, make_model):
         monkeypatch.setattr("geogp.models.core.memory.available_bytes", lambda _: 3_000_000)
-        with pytest.raises(RequestError, match=r"level of 16 tiles together needs about .* GB"):
+        with pytest.raises(RequestError, match=r"joint level of 16 tiles needs about .* GB"):
             joint_level(make_field(4, 30), None, grid(4))
         model = make_model("vbll", dtype="float64")
         joint_level(model, train, train.x)

@@ -20,13 +20,13 @@ from geogp.models.core.products import squared_norms
 logger = logging.getLogger(__name__)
 
 RESIDUAL_TOLERANCE = 1e-5
-"""A Nyström residual below zero by at most this share of the prior variance counts as 0."""
+"""A negative Nyström residual of at most this share of the prior variance counts as 0."""
 
 FEATURE_JITTER = 1e-6
-"""Relative jitter of Kzz among learned features."""
+"""Relative jitter of Kzz for inducing points among learned features."""
 
 COORDINATE_JITTER = 1e-4
-"""Relative jitter of Kzz among raw coordinates, where inducing points are closer."""
+"""Relative jitter of Kzz for inducing points among raw coordinates, which lie closer."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Features:
     norm
         ||phi(x)||² = k(x, x), the prior variance, (b,).
     residual
-        k~(x, x) - ||phi(x)||², the prior variance that the basis misses, (b,); 0 for bases that do
-        not approximate another kernel.
+        k~(x, x) - ||phi(x)||², the prior variance that the basis misses, (b,). It is 0 for bases
+        that do not approximate another kernel.
     """
 
     phi: Tensor
@@ -50,7 +50,7 @@ class Features:
 
 
 class Basis(nn.Module, ABC):
-    """The contract of a basis: `rank` functions, and their values by `forward`."""
+    """Interface of a basis: it has `rank` functions, and `forward` returns their values."""
 
     @property
     @abstractmethod
@@ -60,8 +60,9 @@ class Basis(nn.Module, ABC):
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:  # noqa: ARG002
         """Return a function that reads mean and variance of <w, phi> at inputs, without gradients.
 
-        `norms` asks for norms and residuals of the features too; about `rows` inputs will be read.
-        The posterior and the basis must not change while the reader is used.
+        If `norms` is true, it also returns norms and residuals of the features. `rows` is the
+        approximate number of inputs that will be read. The posterior and the basis must not change
+        while the reader is used.
         """
 
         def read(x: Tensor) -> Marginals:
@@ -75,7 +76,7 @@ class Basis(nn.Module, ABC):
 class Backbone(nn.Module):
     """Residual network g: R^d -> R^h of DBK, appendix B.
 
-    A linear map to h dimensions, residual blocks [LayerNorm, linear, SiLU, linear, + input],
+    It is a linear map to h dimensions, residual blocks [LayerNorm, linear, SiLU, linear, + input],
     then LayerNorm and SiLU.
     """
 
@@ -109,7 +110,7 @@ class InducingBasis(Basis):
     backbone
         The network g, or None for the RBF kernel on the inputs.
     jitter
-        Relative jitter of k~_ZZ; None takes 1e-6 with a network and 1e-4 without.
+        Relative jitter of k~_ZZ; defaults to 1e-6 with a network and 1e-4 without.
     """
 
     def __init__(
@@ -135,8 +136,8 @@ class InducingBasis(Basis):
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d); the kernel part runs in float64.
 
-        Raises NumericalError: k~_ZZ does not factorise, or the basis exceeds the kernel by more
-        than rounding.
+        Raises NumericalError if k~_ZZ does not factorise, or if the basis exceeds the kernel by
+        more than rounding.
         """
         mapped = x if self.backbone is None else self.backbone(x)
         phi, norm = rbf_features(
@@ -149,9 +150,9 @@ class InducingBasis(Basis):
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
         """Return a reader that factorises the kernel once; see `Basis.reader`.
 
-        If all is float32 and no norms are requested, a chunk takes one product; see
-        `rbf_readers.py`. Raises NumericalError: k~_ZZ does not factorise; or, when the reader is
-        used, the basis exceeds the kernel.
+        If the weights are float32 and no norms are requested, a chunk takes one product; see
+        `rbf_readers.py`. Raises NumericalError if k~_ZZ does not factorise; the reader raises it
+        if the basis exceeds the kernel.
         """
         white = Whitening.of(self.anchors, self.log_lengthscale, self.log_variance, self.jitter)
         m, L = posterior.weights()
@@ -214,8 +215,8 @@ class NetworkBasis(Basis):
 def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
     """Return the prior variance that a basis misses, (b,), with rounding below 0 set to 0.
 
-    `residual` is k(x, x) - ||phi(x)||², `variance` k(x, x). Raises NumericalError: the basis
-    exceeds the kernel by more than 1e-5 of the prior variance.
+    `residual` is k(x, x) - ||phi(x)||² and `variance` is k(x, x). Raises NumericalError if the
+    basis exceeds the kernel by more than 1e-5 of the prior variance.
     """
     below = residual.detach() < 0
     if bool(below.any()):

@@ -1,18 +1,19 @@
 """Expectations E[ψ(Z) ψ(Z')] of activations of two centred Gaussian variables, in closed form.
 
-With k11 = Var Z, k22 = Var Z', k12 = Cov(Z, Z') they are the covariances of infinitely wide
-layers. All arguments are float64 and broadcast to the shape of k12: the same function gives a
-matrix from (m, 1), (m, n), (1, n), and its diagonal from (m,), (m,), (m,). Mixed is Antunes de
-Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to Gaussian Processes".
+These expectations are the covariances of infinitely wide layers. Let k11 = Var Z, k22 = Var Z' and
+k12 = Cov(Z, Z'). All arguments are float64 and broadcast to the shape of k12: the same function
+returns a matrix for the shapes (m, 1), (m, n), (1, n), and its diagonal for (m,), (m,), (m,).
+"Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
+Gaussian Processes".
 
-Derivatives are written by hand, to allocate few matrices. By Price's theorem (1958) the derivative
-by k12 is the slope E[ψ'(Z) ψ'(Z')]; the derivatives by k11 and k22 follow from it. Second
+Derivatives are written by hand to allocate few matrices. By Price's theorem (1958) the derivative
+by k12 is the slope E[ψ'(Z) ψ'(Z')]; the derivatives by k11 and k22 follow from the slope. Second
 derivatives are refused.
 
-Mixed (8) and (9) are exact for erf(sqrt(π) z / 2) and ½ + ½ erf(sqrt(π) z / 4), and approximate
-tanh and the sigmoid. The table has the largest error against the true expectations, from 200 x 200
-points of Gauss-Hermite quadrature, over correlations -1, -¾, ..., 1 and variances from
-{0.01, 0.1, 1, 10}:
+Mixed (8) and (9) are exact for erf(sqrt(π) z / 2) and ½ + ½ erf(sqrt(π) z / 4), which approximate
+tanh and the sigmoid. The table has the largest difference from the expectations under tanh and the
+sigmoid, computed by Gauss-Hermite quadrature with 200 x 200 points, over correlations
+-1, -¾, ..., 1 and variances from {0.01, 0.1, 1, 10}:
 
 | larger variance | 0.01 | 0.1 | 1 | 10 |
 | --- | --- | --- | --- | --- |
@@ -40,7 +41,7 @@ ERF_GAIN = 2.0
 """Gain of the arcsine expectation of erf itself (Williams 1997)."""
 
 ROUNDING = 1e-14
-"""Correlations are moved by this much, so that rounding cannot take them past ±1."""
+"""Relative change of correlations, so that rounding cannot move them beyond ±1."""
 
 _MIN_VARIANCE = 1e-300
 _MIN_SINE = 1e-8
@@ -49,8 +50,9 @@ _MIN_SINE = 1e-8
 def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
     """Return E[erf(cZ) erf(cZ')] with c² = gain / 2, of the shape of k12.
 
-    (2/π) asin(g k12 / sqrt((1 + g k11)(1 + g k22))) for a gain g: Williams (1997)
-    with g = 2; Mixed equation (8) with g = π/2; ¼ + ¼ of it with g = π/8 is equation (9).
+    For a gain g it is (2/π) asin(g k12 / sqrt((1 + g k11)(1 + g k22))). With g = 2 this is the
+    result of Williams (1997), with g = π/2 Mixed equation (8). With g = π/8, ¼ plus ¼ of this
+    value is equation (9).
     """
     found: Tensor = _Arcsine.apply(k11, k12, k22, gain)  # type: ignore[no-untyped-call]
     return found
@@ -59,7 +61,7 @@ def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
 def arcsine_slope(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
     """Return c² E[erf'(cZ) erf'(cZ')] with c² = gain / 2, the derivative of `arcsine` by k12.
 
-    (2g/π) / sqrt((1 + g k11)(1 + g k22) - g² k12²).
+    With gain g it is (2g/π) / sqrt((1 + g k11)(1 + g k22) - g² k12²).
     """
     determinant = (1 + gain * k11) * (1 + gain * k22) - (gain * k12).square()
     return determinant.clamp(min=1).rsqrt() * (2 * gain / math.pi)
@@ -69,19 +71,19 @@ def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
     """Return E[relu(Z) relu(Z')] and its slope E[1{Z > 0} 1{Z' > 0}], of the shape of k12.
 
     With θ = acos(k12 / sqrt(k11 k22)) they are sqrt(k11 k22) (sin θ + (π - θ) cos θ) / 2π and
-    (π - θ) / 2π: Mixed equation (10); half of Cho and Saul's (2009) kernels of order 1 and 0.
-    The expectation has one continuous derivative, also at Z = Z'. The slope has a corner there:
-    where the correlation is ±1 up to rounding its derivative counts as 0, which is right along all
-    parameters that keep Z = Z'.
+    (π - θ) / 2π. They are Mixed equation (10), and half of the kernels of order 1 and 0 of Cho and
+    Saul (2009). The expectation has one continuous derivative, also at Z = Z'. The slope is not
+    differentiable at Z = Z': if the correlation is ±1 up to rounding, its derivative is set to 0,
+    which is correct for all changes of parameters that preserve Z = Z'.
     """
     both: tuple[Tensor, Tensor] = _Relu.apply(k11, k12, k22)  # type: ignore[no-untyped-call]
     return both
 
 
 def weighted_sum(constant: Tensor, coefficients: list[Tensor], terms: list[Tensor]) -> Tensor:
-    """Return constant + Σ coefficient · term, one pass per term and without temporaries.
+    """Return constant + Σ coefficient · term, in one pass per term and without temporaries.
 
-    All float64: scalars, and terms of one shape.
+    Constant and coefficients are scalars, terms have one shape; all are float64.
     """
     weights = torch.stack([constant, *coefficients])
     found: Tensor = _WeightedSum.apply(weights, *terms)  # type: ignore[no-untyped-call]
@@ -89,7 +91,7 @@ def weighted_sum(constant: Tensor, coefficients: list[Tensor], terms: list[Tenso
 
 
 def _refuse_a_graph() -> None:
-    # Without this, autograd would silently take hand-written parts for constants.
+    # Without this check, autograd would silently treat hand-written derivatives as constants.
     if torch.is_grad_enabled():
         raise RequestError(
             "expected first derivatives of a network's kernel, found a backward pass with "
@@ -100,7 +102,7 @@ def _refuse_a_graph() -> None:
 class _Arcsine(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
-        # Shrunk: the sine stays below 1 also for variances near 1 / rounding.
+        # Shrunk so that the sine stays below 1 even for variances near 1 / ROUNDING.
         root1 = (gain * (1 - ROUNDING) / (1 + gain * k11)).sqrt()
         root2 = (gain * (1 - ROUNDING) / (1 + gain * k22)).sqrt()
         expectation = (k12 * root1).mul_(root2).asin_().mul_(2 / math.pi)
@@ -124,7 +126,7 @@ class _Relu(torch.autograd.Function):
     def forward(ctx: Any, k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
         root1 = k11.clamp(min=_MIN_VARIANCE).sqrt()
         root2 = k22.clamp(min=_MIN_VARIANCE).sqrt()
-        # acos(-cos θ) = π - θ. Inflated: points that coincide are at angle 0 and not at 1e-8.
+        # acos(-cos θ) = π - θ. Inflated so that the angle of equal points is 0 and not 1e-8.
         angle = (k12 * (-(1 + ROUNDING) / root1)).div_(root2).clamp_(-1, 1).acos_()
         expectation = angle.sin().mul_(root1 / (2 * math.pi)).mul_(root2)
         slope = angle.mul_(1 / (2 * math.pi))
@@ -143,7 +145,8 @@ class _Relu(torch.autograd.Function):
             sine = (slope * (2 * math.pi)).sin_()
             steepness = (sine * (2 * math.pi)).mul_(root1).mul_(root2).reciprocal_()
             by12.addcmul_(steepness.masked_fill_(sine < _MIN_SINE, 0), of_slope)
-        # Euler: the expectation is of degree 1 in (k11, k12) -> (c² k11, c k12), the slope of 0.
+        # Euler's theorem: under (k11, k12) -> (c² k11, c k12) the expectation is homogeneous of
+        # degree 1, the slope of degree 0.
         rest = (by12 * k12).neg_()
         if of_expectation is not None:
             rest.addcmul_(of_expectation, expectation)

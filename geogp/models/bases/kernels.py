@@ -1,7 +1,8 @@
-"""Covariance kernels of one infinitely wide hidden layer, and the contract of all kernels.
+"""Covariance kernels of one infinitely wide hidden layer, and the interface of all kernels.
 
-Mixed is Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to Gaussian
-Processes"; its inputs lie in [-½, ½]. Kernels of deeper networks are in `network_kernels`.
+"Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
+Gaussian Processes". The inputs of that paper lie in [-½, ½]. Kernels of deeper networks are in
+`network_kernels`.
 """
 
 import math
@@ -15,18 +16,18 @@ from geogp.errors import RequestError
 from geogp.models.bases.expectations import SIGMOID_GAIN, TANH_GAIN, arcsine, relu, weighted_sum
 
 VARIANCE_PRIOR = (2.0, 3.0)
-"""Shape and scale of the inverse-gamma priors of variances: mode 1, mean 3, no finite variance."""
+"""Shape and scale of variances' inverse-gamma priors, with mode 1, mean 3 and infinite variance."""
 
 PROPORTION_PRIOR = (2.0, 2.0)
-"""Both parameters of the beta prior of alpha and w: mode ½, 0 at both ends."""
+"""Both parameters of the beta prior of alpha and w, with mode ½ and density 0 at both ends."""
 
 
 class Kernel(nn.Module, ABC):
-    """The contract of a kernel; arithmetic in float64 for every input dtype."""
+    """Interface of a kernel; it computes in float64 for inputs of any dtype."""
 
     @abstractmethod
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return k(a, b) of rows, (m, d), (n, d) -> (m, n), float64."""
+        """Return k between rows of a and rows of b, (m, d), (n, d) -> (m, n), float64."""
 
     @abstractmethod
     def diagonal(self, a: Tensor) -> Tensor:
@@ -39,7 +40,7 @@ class Kernel(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Combination:
-    """A weighted sum of expectations of activations: scalar weights, terms of one shape."""
+    """A weighted sum of expectations of activations, with scalar weights and terms of one shape."""
 
     weights: list[Tensor]
     terms: list[Tensor]
@@ -49,22 +50,22 @@ class Combination:
 class OneLayerKernel(Kernel, ABC):
     """The kernel of one infinitely wide hidden layer (Mixed equation (5)).
 
-    k(x, x') = output_bias + output_weight · E[ψ(Z) ψ(Z')], with Z and Z' centred Gaussian of
+    k(x, x') = output_bias + output_weight · E[ψ(Z) ψ(Z')], with Z and Z' centred Gaussian with
     covariance hidden_bias + hidden_weight · x·x'. These four variances (the squares of sigma_b,
-    sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma priors (equation (20)) with the
-    parameters `VARIANCE_PRIOR`, which the paper does not state.
+    sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma priors (equation (20)). Mixed does not
+    state their parameters; here they are `VARIANCE_PRIOR`.
 
     Parameters
     ----------
     output_bias, output_weight, hidden_bias, hidden_weight
         Start values of the variances.
     dtype
-        Of the parameters, which are logarithms.
+        Dtype of the parameters, which are the logarithms of the variances.
 
     Raises
     ------
     RequestError
-        A variance is not positive and finite.
+        If a variance is not positive and finite.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class OneLayerKernel(Kernel, ABC):
     def log_prior(self) -> Tensor:
         """Return the log density of the four variances on their natural scale.
 
-        There is no Jacobian of the logarithm, so its maximum is equation (20)'s.
+        The Jacobian of the logarithm is not included, so the maximum is that of equation (20).
         """
         logs = (
             self.log_output_bias,
@@ -155,8 +156,8 @@ class ReluKernel(OneLayerKernel):
 class LeakyReluKernel(OneLayerKernel):
     """The kernel of max(z, alpha z) with 0 < alpha < 1 (Mixed (11)).
 
-    E = alpha k12 + (1 - alpha)² E_relu with E_relu of `ReluKernel`. The leak alpha has a beta prior
-    (equation (20)) with the parameters `PROPORTION_PRIOR`, which the paper does not state.
+    E = alpha k12 + (1 - alpha)² E_relu with E_relu from `ReluKernel`. The leak alpha has a beta
+    prior (equation (20)). Mixed does not state its parameters; here both are `PROPORTION_PRIOR`.
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ class LeakyReluKernel(OneLayerKernel):
     Raises
     ------
     RequestError
-        The leak is not between 0 and 1, or a variance is not positive and finite.
+        If the leak is not between 0 and 1, or a variance is not positive and finite.
     """
 
     def __init__(
@@ -189,11 +190,11 @@ class LeakyReluKernel(OneLayerKernel):
 
 
 class MixedKernel(LeakyReluKernel):
-    """The reduced mixed kernel (Mixed (15)): weight w on a tanh part, 1 - w on a leaky one.
+    """The reduced mixed kernel (Mixed (15)): weight w on the tanh part, 1 - w on the leaky part.
 
-    E = w E_tanh + (1 - w) E_leaky, from `TanhKernel` and `LeakyReluKernel`. Six of the paper's
-    seven parameters are here; the seventh, the noise variance, belongs to the noise law and has the
-    prior `log_inverse_gamma`. w has the same beta prior as alpha.
+    E = w E_tanh + (1 - w) E_leaky, from `TanhKernel` and `LeakyReluKernel`. This class has six of
+    the paper's seven parameters. The seventh is the noise variance, a parameter of the noise model;
+    its prior is `log_inverse_gamma`. w has the same beta prior as alpha.
 
     Parameters
     ----------
@@ -205,7 +206,7 @@ class MixedKernel(LeakyReluKernel):
     Raises
     ------
     RequestError
-        alpha or w is not between 0 and 1, or a variance is not positive and finite.
+        If alpha or w is not between 0 and 1, or a variance is not positive and finite.
     """
 
     def __init__(
@@ -233,7 +234,8 @@ def covariances(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return variances and covariances bias + weight · x·x' of linear units, (m, d), (n, d).
 
-    k11 (m, 1), k12 (m, n) and k22 (1, n), float64, from the logarithms of the two variances.
+    They are k11 (m, 1), k12 (m, n) and k22 (1, n), float64. `log_weight` and `log_bias` are the
+    logarithms of the two variances.
     """
     A, B = _with_bias(a, log_weight, log_bias), _with_bias(b, log_weight, log_bias)
     return A.square().sum(1)[:, None], A @ B.T, B.square().sum(1)[None]
@@ -245,7 +247,7 @@ def variances(a: Tensor, log_weight: Tensor, log_bias: Tensor) -> Tensor:
 
 
 def _with_bias(a: Tensor, log_weight: Tensor, log_bias: Tensor) -> Tensor:
-    """Rows whose inner products are the covariances: one pass over (m, n), bias included."""
+    """Return rows whose inner products are covariances with bias, in one pass over (m, n)."""
     bias = (0.5 * log_bias).exp().expand(len(a), 1)
     return torch.cat([a.double() * (0.5 * log_weight).exp(), bias], 1)
 
@@ -253,7 +255,7 @@ def _with_bias(a: Tensor, log_weight: Tensor, log_bias: Tensor) -> Tensor:
 def log_inverse_gamma(value: Tensor, shape: float, scale: float) -> Tensor:
     """Return the log density of an inverse-gamma distribution, elementwise.
 
-    shape log scale - log Γ(shape) - (shape + 1) log value - scale / value.
+    It is shape log scale - log Γ(shape) - (shape + 1) log value - scale / value.
     """
     constant = shape * math.log(scale) - math.lgamma(shape)
     return constant - (shape + 1) * value.log() - scale / value
@@ -262,7 +264,7 @@ def log_inverse_gamma(value: Tensor, shape: float, scale: float) -> Tensor:
 def log_beta(value: Tensor, a: float, b: float) -> Tensor:
     """Return the log density of a beta distribution, elementwise.
 
-    (a - 1) log value + (b - 1) log(1 - value) - log B(a, b).
+    It is (a - 1) log value + (b - 1) log(1 - value) - log B(a, b).
     """
     constant = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     return constant + (a - 1) * value.log() + (b - 1) * torch.log1p(-value)
@@ -271,7 +273,7 @@ def log_beta(value: Tensor, a: float, b: float) -> Tensor:
 def log_parameter(name: str, start: float, dtype: torch.dtype) -> nn.Parameter:
     """Return the logarithm of a variance as a parameter.
 
-    Raises RequestError: the start is not positive and finite.
+    Raises RequestError if the start is not positive and finite.
     """
     if not 0 < start < math.inf:
         raise RequestError(f"expected a positive, finite variance {name}, found {start}.")
@@ -281,7 +283,7 @@ def log_parameter(name: str, start: float, dtype: torch.dtype) -> nn.Parameter:
 def logit_parameter(name: str, start: float, dtype: torch.dtype) -> nn.Parameter:
     """Return the logit of a proportion as a parameter.
 
-    Raises RequestError: the start is not strictly between 0 and 1.
+    Raises RequestError if the start is not strictly between 0 and 1.
     """
     if not 0 < start < 1:
         raise RequestError(f"expected {name} strictly between 0 and 1, found {start}.")

@@ -1,6 +1,6 @@
-"""Kernels of infinitely wide networks of any depth: their prior, and their tangent kernel.
+"""Kernels of infinitely wide networks of any depth: prior covariance and tangent kernel.
 
-Scale is Lee et al., "Scale mixtures of neural network Gaussian processes".
+"Scale" stands for Lee et al., "Scale mixtures of neural network Gaussian processes".
 """
 
 import math
@@ -47,19 +47,20 @@ class NetworkKernel(Kernel):
         K¹ = bias + weight · x·x' / d,    K^(l+1) = bias + weight · F(K^l),
         k = readout · F(K^depth)
 
-    (Lee et al. 2018; F is Williams' of 1997 for erf, and half of Cho and Saul's of 2009 for ReLU).
-    Weights behind n units, the d inputs included, have the variance weight / n; the readout has no
-    bias. The tangent kernel of the same network (Jacot et al. 2018) is
+    (Lee et al. 2018). F is from Williams (1997) for erf, and half the kernel of Cho and Saul (2009)
+    for ReLU. The weights from a layer of n units have the variance weight / n, where n = d for the
+    inputs; the readout has no bias. The tangent kernel of the same network (Jacot et al. 2018) is
 
         T¹ = K¹,    T^(l+1) = K^(l+1) + weight · F'(K^l) T^l,
         t = readout · [F(K^depth) + F'(K^depth) T^depth]
 
     with F'(K) = E[φ'(Z) φ'(Z')]. Each parameter is a standard deviation times a standard normal
-    variable, and gradients are by the normal variables. Only if the readout is written so too is
-    the tangent kernel proportional to its variance, as in Scale theorem 3.3.
+    variable, and gradients are taken by the normal variables. This also holds for the readout;
+    otherwise the tangent kernel would not be proportional to the readout's variance, as it is in
+    Scale theorem 3.3.
 
-    There is no prior. A scale mixture (Scale theorem 3.1) mixes over the readout's variance, which
-    then stays at 1 here: `log_readout.requires_grad_(False)`.
+    The variances have no prior. A scale mixture (Scale theorem 3.1) mixes over the readout's
+    variance, which then stays at 1 here: `log_readout.requires_grad_(False)`.
 
     Parameters
     ----------
@@ -72,12 +73,13 @@ class NetworkKernel(Kernel):
     weight, bias, readout
         Start values of the variances.
     dtype
-        Of the parameters, which are logarithms.
+        Dtype of the parameters, which are the logarithms of the variances.
 
     Raises
     ------
     RequestError
-        Depth below 1, an unknown activation, or a variance that is not positive and finite.
+        If the depth is below 1, the activation is unknown, or a variance is not positive and
+        finite.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class NetworkKernel(Kernel):
         return self.log_weight.double() - math.log(a.shape[1])
 
     def _through(self, k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
-        """Return the output's kernel from the first layer's covariances, of the shape of k12."""
+        """Return the kernel of the output, shaped like k12, from the first layer's covariances."""
         activation = _ACTIVATIONS[self.activation]
         weight, bias = self.log_weight.double().exp(), self.log_bias.double().exp()
         theta = k12

@@ -1,7 +1,7 @@
-"""Nyström features of a kernel at fixed anchors, and the evidence of all rows under them.
+"""Nyström features of a kernel at fixed anchors, and the marginal likelihood of all rows.
 
-k(x, x') is replaced by k_xZ K_ZZ^(-1) k_Zx' = <phi(x), phi(x')>, phi(x) = Lz^(-1) k_Zx. The anchors
-Z stay fixed; the few parameters of the kernel are learned.
+k(x, x') is replaced by k_xZ K_ZZ^(-1) k_Zx' = <phi(x), phi(x')> with phi(x) = Lz^(-1) k_Zx. The
+anchors Z stay fixed; the few parameters of the kernel are learned.
 """
 
 from collections.abc import Callable
@@ -31,16 +31,16 @@ INPUT_SCALE = 0.5
 
 
 class AnchorBasis(Basis):
-    """Nyström features of a kernel: phi(x) = Lz^(-1) k_Z(x / 2), Lz the factor of K_ZZ.
+    """Nyström features of a kernel: phi(x) = Lz^(-1) k_Z(x / 2), with Lz the factor of K_ZZ.
 
     Parameters
     ----------
     kernel
         The kernel, for inputs in [-½, ½]^d.
     anchors
-        Z among scaled inputs, in [-1, 1]^d, (r, d), not learned.
+        The anchors Z as scaled inputs in [-1, 1]^d, (r, d), not learned.
     jitter
-        Relative jitter of K_ZZ; None takes 1e-6.
+        Relative jitter of K_ZZ; defaults to 1e-6.
     """
 
     anchors: Tensor
@@ -59,28 +59,28 @@ class AnchorBasis(Basis):
     def root(self) -> Tensor:
         """Return Lz, (r, r) float64.
 
-        Raises NumericalError: K_ZZ does not factorise.
+        Raises NumericalError if K_ZZ does not factorise.
         """
         return jittered_cholesky(self.covariance(self.anchors, self.anchors), self.jitter)[0]
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return k(a, b) for scaled inputs (m, d), (n, d), (m, n) float64."""
+        """Return k(a, b), (m, n) float64, for scaled inputs (m, d) and (n, d)."""
         found: Tensor = self.kernel(INPUT_SCALE * a.double(), INPUT_SCALE * b.double())
         return found
 
     def variance(self, x: Tensor) -> Tensor:
-        """Return k(x, x) for scaled inputs (b, d), (b,) float64."""
+        """Return k(x, x), (b,) float64, for scaled inputs (b, d)."""
         return self.kernel.diagonal(INPUT_SCALE * x.double())
 
     def cross(self, x: Tensor) -> Tensor:
-        """Return k_Zx for scaled inputs (b, d), (r, b) float64."""
+        """Return k_Zx, (r, b) float64, for scaled inputs (b, d)."""
         return self.covariance(self.anchors, x)
 
     def forward(self, x: Tensor) -> Features:
         """Return the features of scaled inputs (b, d).
 
-        Raises NumericalError: K_ZZ does not factorise, or the basis exceeds the kernel by more than
-        rounding.
+        Raises NumericalError if K_ZZ does not factorise, or if the basis exceeds the kernel by more
+        than rounding.
         """
         phi = torch.linalg.solve_triangular(self.root(), self.cross(x), upper=False).T
         norm = squared_norms(phi)
@@ -90,7 +90,7 @@ class AnchorBasis(Basis):
 
 
 class KernelProcess(LowRankGP):
-    """A process on an `AnchorBasis`, its posterior in closed form, with the mean of the targets."""
+    """A process on an `AnchorBasis` with a closed-form posterior and the mean of the targets."""
 
     basis: AnchorBasis
     posterior: ClosedFormPosterior
@@ -103,7 +103,8 @@ class KernelProcess(LowRankGP):
 def kernel_prior(model: KernelProcess) -> Tensor:
     """Return the log prior density of kernel parameters and noise variance (Mixed 20), float64.
 
-    On their natural scale; the noise variance has the same inverse-gamma prior as the others.
+    The density is of the parameters on their natural scale. The noise variance has the same
+    inverse-gamma prior as the other variances.
     """
     return model.basis.kernel.log_prior() + log_inverse_gamma(
         model.noise().double(), *VARIANCE_PRIOR
@@ -112,15 +113,15 @@ def kernel_prior(model: KernelProcess) -> Tensor:
 
 @dataclass(frozen=True)
 class AnchorEvidence(ByInputs[KernelProcess]):
-    """The negative of a log likelihood of all rows plus a log prior, per datum; see `Step`.
+    """Minus the log likelihood of all rows, minus a log prior, per datum; see `Step`.
 
-    For an `AnchorBasis` and noise of one variance. As `steps.WholeData`, in fewer passes: the
-    features of a chunk are Lz^(-1) k_Zx. The gradient by their sums goes back to k_Zx chunk by
-    chunk. It goes to Lz at once, since -Lz^(-T) (dphi) phi' summed over the rows follows from the
-    sums. Memory does not grow with n.
+    It is for an `AnchorBasis` and noise of one variance. It computes the same as
+    `steps.WholeData`, in fewer passes. The features of a chunk are Lz^(-1) k_Zx. The gradient by
+    their sums is propagated to k_Zx chunk by chunk, and to Lz for all rows at once, because
+    -Lz^(-T) (dphi) phi' summed over the rows follows from the sums. Memory does not grow with n.
 
-    A batch smaller than the rows takes a random part of the inputs, the same in every step: the
-    few parameters of a kernel need far fewer rows than its posterior.
+    If the batch is smaller than the number of rows, every step uses the same random part of the
+    inputs, because the few parameters of a kernel need far fewer rows than the posterior.
     """
 
     splits: ClassVar[bool] = False
@@ -150,7 +151,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         n: int,
         weights: Weights,  # noqa: ARG002
     ) -> Tensor:
-        """Differentiate the objective of the rows, and the prior."""
+        """Add the gradients of the rows' objective and of the prior; return the loss."""
         basis, n = model.basis, min(n, rows.n)
         Lz = basis.root()
         held = Lz.detach()
@@ -158,7 +159,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         gram.requires_grad_()
         moment.requires_grad_()
         nothing = torch.zeros_like(square)
-        # Sums do not give the largest norm; an objective that uses it would end as NaN.
+        # The largest norm does not follow from sums; an objective that uses it would return NaN.
         norms = gram.diagonal().sum()
         sums = Statistics(n, gram, moment, square, norms, nothing + torch.nan, nothing)
         loss = -(self.objective(sums, model.noise()) + self.prior(model)) / n

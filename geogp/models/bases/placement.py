@@ -1,4 +1,4 @@
-"""Initial inducing points: spread over space, never by row order."""
+"""Initial inducing points, spread over space and independent of the order of rows."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ from geogp.errors import RequestError
 from geogp.models.core.options import PLACEMENTS, Placement
 
 MAX_CANDIDATES = 20_000
-"""Most distinct inputs among which pivots are drawn; of more, a random part."""
+"""Largest number of distinct inputs to draw pivots from; if there are more, a random subset."""
 
 NEGLIGIBLE = 1e-12
-"""Share of the prior variance below which no pivot is left."""
+"""Share of the prior variance below which an input cannot become a pivot."""
 
 Covariance = Callable[[Tensor, Tensor], Tensor]
 Variance = Callable[[Tensor], Tensor]
@@ -26,17 +26,18 @@ def place_anchors(
     generator: torch.Generator,
     kernel: tuple[Covariance, Variance] | None = None,
 ) -> Tensor:
-    """Choose r points among or between inputs x (n, d); returns (r, d) of the dtype of x.
+    """Choose r points among or between inputs x (n, d); return them, (r, d), in the dtype of x.
 
-    `placement`: ``kmeans``: centres of Lloyd's algorithm; ``kmeans++``: its seeds, each next input
-        drawn with the squared distance from the chosen ones (Arthur and Vassilvitskii 2007);
-        ``farthest``: each next point is the input farthest from the chosen ones; ``pivoted``:
-        randomly pivoted Cholesky, each next input drawn with the prior variance that the chosen
-        ones leave (Chen, Epperly, Tropp and Webber 2022); ``uniform``: the papers' draw from
-        [-1, 1]^d; ``first``: the first distinct rows, as in a paper, for comparison only.
+    `placement`: ``kmeans``: centres of Lloyd's algorithm; ``kmeans++``: the seeds of that
+        algorithm, inputs drawn one by one with probability proportional to the squared distance
+        from the drawn inputs (Arthur and Vassilvitskii 2007); ``farthest``: each next point is the
+        input farthest from the chosen points; ``pivoted``: randomly pivoted Cholesky, inputs drawn
+        one by one with probability proportional to the prior variance given the drawn inputs
+        (Chen, Epperly, Tropp and Webber 2022); ``uniform``: uniform draws from [-1, 1]^d, as in the
+        papers; ``first``: the first distinct rows, as in a paper, for comparison only.
     `kernel`: k(a, b) and k(a, a), for ``pivoted``.
 
-    Raises RequestError: no such placement, or ``pivoted`` without a kernel.
+    Raises RequestError if the placement is unknown, or is ``pivoted`` without a kernel.
     """
     one_of("placement", placement, PLACEMENTS)
     if placement == "uniform":
@@ -90,7 +91,7 @@ def _plus_plus(points: Tensor, r: int, generator: torch.Generator) -> Tensor:
 def _pivoted(
     points: Tensor, r: int, kernel: tuple[Covariance, Variance], generator: torch.Generator
 ) -> Tensor:
-    """Randomly pivoted Cholesky; it holds columns of the factor, (n, r) float64."""
+    """Choose points by randomly pivoted Cholesky, with an (n, r) float64 factor in memory."""
     covariance, variance = kernel
     left = variance(points).double().clone()
     negligible = NEGLIGIBLE * left.sum()
@@ -98,7 +99,7 @@ def _pivoted(
     chosen: list[int] = []
     for column in range(r):
         if left.sum() <= negligible:
-            # The kernel has no more ranks: any other points will do.
+            # The rank of the kernel is reached: any other points will do.
             rest = torch.ones(len(points)).index_fill(0, torch.tensor(chosen), 0.0)
             more = torch.multinomial(rest, r - column, generator=generator)
             return points[[*chosen, *more.tolist()]]
@@ -115,7 +116,7 @@ def _pivoted(
 def _lloyd(
     x: Tensor, centres: Tensor, generator: torch.Generator, *, rounds: int = 10, most: int = 20_000
 ) -> Tensor:
-    """Improve centres by k-means on at most `most` rows; an empty cell keeps its centre."""
+    """Improve centres by k-means on at most `most` rows; the centre of an empty cell stays."""
     rows = x[torch.randperm(len(x), generator=generator)[:most]]
     for _ in range(rounds):
         nearest = torch.cat([torch.cdist(part, centres).argmin(1) for part in rows.split(4096)])

@@ -1,15 +1,16 @@
 """Features of inducing points under an RBF kernel, with their own backward pass.
 
 k(a, b) = s² exp(-½ Σ_j (a_j - b_j)² / l_j²) and phi(x) = L^(-1) k_Z(x) with L L' = k_ZZ + jitter.
-With g the gradient by phi (rows are data, as everywhere here), tri the lower triangle with its
-diagonal halved and sym the symmetric part, the gradients by k_xZ and k_ZZ are
+Let g be the gradient by phi, with one row per data row, tri(A) the lower triangle of A with its
+diagonal halved, and sym(A) the symmetric part of A. The gradients by k_xZ and k_ZZ are
 
 g L^(-1)   and   -sym(L^(-T) tri(g' phi) L^(-1)) = -½ L^(-T) S L^(-1)
 
-(Murray 2016, "Differentiation of the Cholesky decomposition", applied to L^(-1) k_Zx) with S the
-symmetric matrix with the lower triangle of g' phi. The asymmetric part of the first form is far
-larger than the rest; the second form never holds it, and so loses little in float32. phi is
-proportional to s, since the jitter is too, so its gradient by log s² is ½ phi.
+(Murray 2016, "Differentiation of the Cholesky decomposition", applied to L^(-1) k_Zx). Here S is
+the symmetric matrix with the lower triangle of g' phi. The asymmetric part of the first form is far
+larger than the rest; the second form does not contain this part and so loses little precision in
+float32. The jitter is proportional to s², so phi is proportional to s and its gradient by log s² is
+½ phi.
 """
 
 from dataclasses import dataclass
@@ -30,15 +31,15 @@ from geogp.models.core.products import (
 )
 
 NARROW = 16
-"""Columns below which a product of transposes is faster."""
+"""Number of columns below which a product of transposes is faster."""
 
 
 def rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
-    """RBF kernel of rows already divided by the lengthscales; (a, d), (b, d) -> (a, b).
+    """Return the RBF kernel of rows divided by the lengthscales, (a, d), (b, d) -> (a, b).
 
     The exponent a·b - ½||a||² - ½||b||² + log variance is one product of rows with two more
-    columns each. Its rounding error grows with ||b||², so the mean of B is subtracted from the
-    rows.
+    columns each. The rounding error of this product grows with ||b||², so the mean of B is
+    subtracted from all rows.
     """
     centre = B.detach().mean(0)
     return exponential_(left_side(A, centre, variance) @ right_side(B, centre).T)
@@ -62,8 +63,8 @@ def right_side(B: Tensor, centre: Tensor) -> Tensor:
 class Whitening:
     """A kernel and the inverse factor of its matrix at the inducing points, all float64.
 
-    `Z`, `lengthscale`, `variance`: inducing points over the lengthscales (r, h); lengthscales (h,);
-        s², a scalar.
+    `Z`, `lengthscale`, `variance`: inducing points divided by the lengthscales (r, h); lengthscales
+        (h,); s², a scalar.
     `Kzz`: the kernel among inducing points without jitter, (r, r).
     `inverse`: L^(-1), (r, r).
     `jitter`: the jitter used, relative to s².
@@ -80,9 +81,9 @@ class Whitening:
     def of(
         cls, anchors: Tensor, log_lengthscale: Tensor, log_variance: Tensor, jitter: float
     ) -> "Whitening":
-        """Factorise the kernel at inducing points (r, h) from a first relative jitter.
+        """Factorise the kernel at inducing points (r, h), starting with a given relative jitter.
 
-        Raises NumericalError: the matrix does not factorise; see `jittered_cholesky`.
+        Raises NumericalError if the matrix does not factorise; see `jittered_cholesky`.
         """
         lengthscale, variance = log_lengthscale.double().exp(), log_variance.double().exp()
         Z = anchors.double() / lengthscale
@@ -91,15 +92,15 @@ class Whitening:
         return cls(Z, lengthscale, variance, Kzz, inverse, used)
 
     def cross(self, X: Tensor) -> Tensor:
-        """Return k_xZ of rows over the lengthscales (b, h), (b, r) float64."""
+        """Return k_xZ, (b, r) float64, of rows divided by the lengthscales, (b, h)."""
         return rbf(X, self.Z, self.variance)
 
 
 class _Features(torch.autograd.Function):
     """phi and its squared norms; see `rbf_features`.
 
-    The forward pass to phi is float64: among close inducing points L^(-1) multiplies rounding
-    errors of k_xZ by a thousand. On the way back all matrices have the dtype of the rows.
+    The forward pass is in float64 because, with close inducing points, L^(-1) multiplies rounding
+    errors of k_xZ by a thousand. In the backward pass all matrices have the dtype of the rows.
     """
 
     @staticmethod
@@ -130,7 +131,7 @@ class _Features(torch.autograd.Function):
         minus_by_Kzz = congruence(mirrored(lower_of_product(g, phi)), inverse).mul_(0.5)
         by_cross = times_lower(g, inverse).mul_(Kxz)
         minus_by_own = minus_by_Kzz.mul_(white.Kzz.to(phi.dtype))
-        # Row sums first: a sum in another precision would copy the whole matrix.
+        # Row sums come first because a sum in another precision would copy the whole matrix.
         cross_rows, own_rows = by_cross.sum(1), minus_by_own.sum(1)
         by_X, by_Z = _by_rows(by_cross, cross_rows, X, Z)
         by_Z = by_Z.sub_(_by_own_rows(minus_by_own, own_rows, Z))
@@ -146,9 +147,9 @@ class _Features(torch.autograd.Function):
 
 
 def _by_rows(by_exponent: Tensor, sums: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients by A (a, h) and B (b, h) of exponents -½||a - b||², from G (a, b).
+    """Return the gradients by A (a, h) and B (b, h) of exponents -½||A_i - B_j||², from G (a, b).
 
-    G B - rowsum(G) A, with the row sums given, (a,), and G'A - colsum(G) B.
+    They are G B - rowsum(G) A and G'A - colsum(G) B, with rowsum(G) given as `sums`, (a,).
     """
     # With few columns the product of transposes is far faster.
     narrow = A.shape[1] < NARROW
@@ -159,7 +160,7 @@ def _by_rows(by_exponent: Tensor, sums: Tensor, A: Tensor, B: Tensor) -> tuple[T
 
 
 def _by_own_rows(by_exponent: Tensor, sums: Tensor, A: Tensor) -> Tensor:
-    """Return the gradient by A (a, h) of the exponents among its rows, from a symmetric (a, a)."""
+    """Return the gradient by A (a, h) of exponents between its rows, from a symmetric (a, a)."""
     found = 2 * (by_exponent @ A)
     return found.addcmul_(A, sums[:, None], value=-2)
 
@@ -169,8 +170,9 @@ def rbf_features(
 ) -> tuple[Tensor, Tensor]:
     """Return phi(x) = L^(-1) k_Z(x), (b, r), and ||phi||², (b,) float64.
 
-    From inputs or a network's features (b, h), inducing points (r, h), log l (h,), log s² and the
-    relative jitter of k_ZZ. Raises NumericalError: k_ZZ does not factorise.
+    `rows` are inputs or a network's features (b, h), `anchors` inducing points (r, h). The other
+    arguments are log l (h,), log s² and the relative jitter of k_ZZ. Raises NumericalError if k_ZZ
+    does not factorise.
     """
     phi, norm = _Features.apply(rows, anchors, log_lengthscale, log_variance, jitter)  # type: ignore[no-untyped-call]
     return phi, norm

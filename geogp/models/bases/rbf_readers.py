@@ -1,17 +1,17 @@
 """Mean and variance of <w, phi(x)> at many points under an RBF kernel of inducing points.
 
-With w ~ N(m, L L') and phi(x) = Lz^(-1) k_Z(x) they are k_xZ a and ||k_xZ V||², for a = Lz^(-T) m
-and V = Lz^(-T) L made once. Where inducing points are close, a and V have large entries of both
-signs, and a float32 sum of them keeps no digit. So k_xZ is first interpolated, in float64, from a
-few inducing points P, chosen to leave small residuals: with Kpp = M M', psi = k_xP M^(-T) and
-B = M^(-1) k_PZ,
+With w ~ N(m, L L') and phi(x) = Lz^(-1) k_Z(x), mean and variance are k_xZ c and ||k_xZ V||². Here
+c = Lz^(-T) m and V = Lz^(-T) L are computed once. If inducing points are close, c and V have large
+entries of both signs, and a float32 sum of these entries loses all digits. So k_xZ is first
+interpolated, in float64, from p inducing points P, which are chosen to leave small residuals. With
+Kpp = M M', psi = k_xP M^(-T) and B = M^(-1) k_PZ,
 
-k_xZ V = psi (B V) + (k_xZ - psi B) V,
+k_xZ V = psi (B V) + (k_xZ - psi B) V.
 
-one float32 product of r + p columns, whose second part sums up small numbers only. The number of
-points follows from the model alone; see `product_error`. Where 128 are too few, the product is in
-float64; where none is needed, k_xZ may be float32 too. For many points V is first rotated into a
-lower triangle, V Q, which keeps ||k_xZ V|| and halves the product in blocks.
+This is one float32 product of r + p columns, whose second part sums small numbers only. The number
+p follows from the model alone; see `product_error`. If 128 points are too few, the product is in
+float64; if no point is needed, k_xZ may be float32 too. For many inputs x, V is first rotated into
+a lower triangular matrix V Q, which does not change ||k_xZ V|| and halves the product in blocks.
 """
 
 import math
@@ -27,22 +27,22 @@ from geogp.models.core.posteriors import Posterior
 from geogp.models.core.products import slices, squared_norms, times_lower, times_lower_transposed
 
 POINTS = (0, 16, 32, 64, 128)
-"""Numbers of inducing points to interpolate from; the smallest sufficient one is taken."""
+"""Numbers of inducing points to interpolate from; the smallest sufficient number is used."""
 
 LARGEST_ERROR = 3e-5
-"""Largest rounding error of a mean or standard deviation, over the prior standard deviation."""
+"""Largest rounding error of a mean or standard deviation, in prior standard deviations."""
 
 WORTH_ROTATING = 16
-"""Rows per inducing point above which the factorisation V = R'Q' pays."""
+"""Rows per inducing point from which the factorisation V = R'Q' saves time."""
 
 SUM_ERROR = 0.4
-"""Error of a float32 sum of products, over 2^-24 times both norms: observed were 0.2 to 0.4."""
+"""Error of a float32 sum of products, divided by 2^-24 and both norms; observed: 0.2 to 0.4."""
 
 
 class Marginals(NamedTuple):
-    """Mean and variance of <w, phi(x)>, float64; norm and residual as in `Features`, each (b,).
+    """Mean and variance of <w, phi(x)>, float64, and norm and residual as in `Features`, each (b,).
 
-    Norm and residual are for a `Diagonal`, and present only on request.
+    A `Diagonal` uses norm and residual, which are present only on request.
     """
 
     mean: Tensor
@@ -64,10 +64,10 @@ class Interpolation(NamedTuple):
 
 
 def interpolation(K: Tensor, most: int) -> Interpolation:
-    """Choose up to `most` points one by one, each with the largest variance left.
+    """Choose up to `most` points one by one, each with the largest remaining variance.
 
-    The partial pivoted Cholesky decomposition of K (r, r), float64. It stops where only rounding
-    errors are left.
+    This is the partial pivoted Cholesky decomposition of K (r, r), float64. It stops when only
+    rounding errors are left.
     """
     left = K.diagonal().clone()
     floor = 1e-13 * left.max()
@@ -91,8 +91,8 @@ def interpolation(K: Tensor, most: int) -> Interpolation:
 def product_error(rest: Tensor, columns: Tensor) -> float:
     """Return the approximate rounding error of ||k_xZ C|| in a float32 product, C (r, k).
 
-    `rest` is the residual of the interpolation of K_ZZ, (r, r). A row x is assumed to leave no more
-    than the worst inducing point; rows far from all of them may leave twice as much.
+    `rest` is the residual of the interpolation of K_ZZ, (r, r). The residual of a row x is assumed
+    to be at most that of the worst inducing point; it may be twice as large if x is far from all.
     """
     largest = float(squared_norms(rest).max().sqrt())
     return SUM_ERROR * 2.0**-24 * largest * float(torch.linalg.norm(columns))
@@ -101,7 +101,7 @@ def product_error(rest: Tensor, columns: Tensor) -> float:
 class CachedReader:
     """Reads marginals from cached products with a posterior's m (r,) and L (r, r).
 
-    Buffers are reused; about `rows` inputs will be read.
+    Buffers are reused. `rows` is the approximate number of inputs that will be read.
     """
 
     def __init__(self, white: Whitening, m: Tensor, L: Tensor, rows: int) -> None:

@@ -1,7 +1,7 @@
-"""A plain network whose gradient by its parameters has a closed form, row by row.
+"""A plain network whose gradient with respect to its parameters has a closed form for each row.
 
-Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features" (Rich), call the
-gradient by the last layer phi^r and the gradient by all earlier parameters phi^m (equations 5, 6).
+Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features" (Rich), write phi^r
+for the gradient by the last layer and phi^m for that by all earlier parameters (equations 5, 6).
 """
 
 import math
@@ -16,7 +16,7 @@ from geogp.models.bases.basis_functions import Basis, Features
 from geogp.models.core.products import squared_norms
 
 BASE_WIDTH = 50
-"""Width at which the learning rates equal Adam's on the weights themselves (Rich, C.1)."""
+"""Width at which the learning rates equal those of Adam on unscaled weights (Rich, C.1)."""
 
 
 class Mlp(nn.Module):
@@ -27,14 +27,14 @@ class Mlp(nn.Module):
     a_1 = relu(√h (w_1 x + b_1)), a_l = relu(w_l a_{l-1} + √h b_l), output a_l / √h.
 
     The multipliers √h, 1 and 1/√h make the squared norm of the gradient by each layer O(1) in h.
-    Start: w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h), b_l = 0. Multipliers included, weights
-    have the variances 2 / (d + 1) and 2 / h of a ReLU network with the constant as an input. The
-    layer after the network starts at 0.
+    Initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0. With the
+    multipliers, the weights have the variances 2 / (d + 1) and 2 / h of a ReLU network with a
+    constant as one more input. The layer after the network starts at 0.
 
-    `d`, `h`: inputs and width.
-    `layers`: hidden layers; the paper has 2.
+    `d`, `h`: number of inputs, and width.
+    `layers`: number of hidden layers; 2 in the paper.
 
-    Raises RequestError: no hidden layer.
+    Raises RequestError if `layers` is below 1.
     """
 
     def __init__(self, d: int, h: int, layers: int = 2) -> None:
@@ -49,17 +49,18 @@ class Mlp(nn.Module):
         self.biases = nn.ParameterList(starts)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map inputs (b, d) to the last hidden activations over √h, (b, h)."""
+        """Map inputs (b, d) to the last hidden activations divided by √h, (b, h)."""
         for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.relu(self._multiplier(layer) * (x @ w.T) + self.root * b)
         return x / self.root
 
     def rates(self) -> dict[str, float]:
-        """Return the learning rate of each parameter as a multiple of the fit's.
+        """Return each parameter's learning rate as a multiple of the learning rate of the fit.
 
         Under Adam a step of the multiplied weights must be O(1) for the first layer and all biases
-        and O(1/h) for the others (Yang, Hu et al. 2022, table 3): 1 and BASE_WIDTH / h, over the
-        multiplier. The layer after the network, of multiplier 1/√h, is not included.
+        and O(1/h) for the others (Yang, Hu et al. 2022, table 3). So the rates are 1 and
+        BASE_WIDTH / h, divided by the multiplier. The layer after the network, whose multiplier is
+        1/√h, is not included.
         """
         h = len(self.biases[0])
         found = {f"biases.{layer}": 1 / self.root for layer in range(len(self.biases))}
@@ -94,17 +95,17 @@ class Mlp(nn.Module):
 class Tangents(NamedTuple):
     """Gradients of the output at c rows, float64.
 
-    `last`: phi^r: by the weights and the bias of the last layer, (c, r).
-    `layers`: for each hidden layer the gradient by its pre-activations, (c, h), and its inputs with
-        a constant, multipliers included, (c, p). phi^m, the gradient by its parameters, is their
-        outer product: unit by unit, (weights, bias).
+    `last`: phi^r, the gradient by the weights and the bias of the last layer, (c, r).
+    `layers`: for each hidden layer the gradient by its pre-activations, (c, h), and its inputs and
+        a constant, each times its multiplier, (c, p). The gradient by the layer's parameters is
+        the outer product of both: for each unit its weights, then its bias. All layers make phi^m.
     """
 
     last: Tensor
     layers: tuple[tuple[Tensor, Tensor], ...]
 
     def block(self, layer: int, units: slice) -> Tensor:
-        """Return phi^m of some units of a layer, (c, units times p)."""
+        """Return the columns of phi^m for some units of a layer, (c, units times p)."""
         delta, seen = self.layers[layer]
         return (delta[:, units, None] * seen[:, None, :]).flatten(1)
 
@@ -114,9 +115,9 @@ class Tangents(NamedTuple):
 
 
 def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]]:
-    """Yield layer, units and number of parameters of blocks of about `most` parameters.
+    """Yield blocks of at most `most` parameters, each as layer, units and number of parameters.
 
-    A block has one unit at least.
+    A block has at least one unit, even if that unit has more parameters.
     """
     for layer, weight in enumerate(network.weights):
         h, inputs = weight.shape
@@ -127,10 +128,10 @@ def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]
 
 
 class LastLayerBasis(Basis):
-    """phi^r(x) = (a(x), 1): the last hidden activation as it enters the output, and a constant.
+    """phi^r(x) = (z(x), 1): the last hidden activation z as it enters the output, and a constant.
 
-    The gradient of the output by the last layer's weights and bias (Rich equation 5). A network of
-    width h has rank h + 1.
+    It is the gradient of the output by the last layer's weights and bias (Rich equation 5). A
+    network of width h has rank h + 1.
     """
 
     def __init__(self, backbone: Mlp, h: int) -> None:

@@ -37,7 +37,7 @@ Scaling = Literal["none", "minmax"]
 SCALINGS: tuple[str, ...] = get_args(Scaling)
 
 LARGEST_INPUT = 10.0
-"""Unscaled inputs must not exceed this: the models start on [-1, 1]."""
+"""Limit of unscaled inputs; the models expect inputs in [-1, 1]."""
 
 
 def build(
@@ -50,27 +50,29 @@ def build(
     noise_start: float = NOISE_START,
     seed: int = 0,
 ) -> LowRankGP:
-    """Make an untrained model.
+    """Build an untrained model.
 
-    A column of `x` with one value in all rows is dropped with a warning, and named in
+    A column of `x` with one value in all rows is dropped with a warning, and listed in
     `architecture.dropped`.
 
     `name`: a name of the catalogue.
     `architecture`: sizes.
-    `x`: training inputs (n, d), over which inducing points are placed; None leaves them at random,
-        for a model whose tensors are loaded next.
+    `x`: training inputs (n, d), over which inducing points are placed. None leaves inducing points
+        at random values, for a model whose tensors are loaded afterwards.
     `placement`: how inducing points are chosen; see `place_anchors`.
-    `scaling`: ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects such inputs.
+    `scaling`: ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects inputs in this
+        range.
     `noise_start`: start value of the noise variance, for a standardised target. The papers' 1e-2
-        suits precise targets; for noisy ones a share of 1 is better and saves steps.
+        suits precise targets. For noisy targets a value nearer to 1 is better and saves steps.
     `seed`: fixes all initial values.
 
     Warns UserWarning: a column was dropped, or there are fewer rows than weights.
 
-    Raises RequestError: no such name (the message has the nearest ones), placement or scaling; the
-    model does not take the architecture's noise or does not fit into memory; or PyTorch's default
-    device is ``meta``. Raises DataError: `x` is not finite, has another number of columns than the
-    architecture, all its columns are constant, or it is far outside [-1, 1] and not to be scaled.
+    Raises RequestError if the name (the message has the nearest names), placement or scaling is
+    unknown, the model cannot have the architecture's noise or does not fit into memory, or
+    PyTorch's default device is ``meta``. Raises DataError if `x` is not finite, has another number
+    of columns than the architecture or only constant columns, or is far outside [-1, 1] with
+    scaling ``none``.
     """
     spec = with_noise(find_spec(name), architecture.noise)
     check_model(architecture)
@@ -105,15 +107,15 @@ def build(
 
 
 def find_spec(name: str) -> ModelSpec:
-    """Return a row of the catalogue by its name; errors as for `find_model`."""
+    """Return the row of the catalogue with a name; raise the errors of `find_model`."""
     return CATALOGUE[find_model(name).name]
 
 
 def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
-    """Return a row of the catalogue with noise of a family of `NOISES`.
+    """Return a row of the catalogue with noise from `NOISES`.
 
-    ``gaussian`` is the row itself; ``student-t`` has another noise law, step and prediction.
-    Raises RequestError: no such noise, or the model cannot be trained under it.
+    ``gaussian`` returns the row itself; ``student-t`` has another noise model, step and prediction.
+    Raises RequestError if the noise is unknown, or the model cannot be trained under this noise.
     """
     spec.about.check_noise(noise)
     if noise == NOISES[0]:
@@ -123,7 +125,7 @@ def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
 
 
 def spec_of(model: LowRankGP) -> ModelSpec:
-    """Return the row of the catalogue of a model, with its noise."""
+    """Return the row of the catalogue for a model, with the model's noise."""
     return with_noise(find_spec(model.name), model.architecture.noise)
 
 

@@ -1,4 +1,4 @@
-"""The models that can be fitted: each row is a basis, a posterior and an objective."""
+"""The models that can be fitted; each row has a basis, a posterior and an objective."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,14 +62,14 @@ from geogp.models.training.steps import PerBatch, Step, WholeData
 class ModelSpec:
     """A row of the catalogue.
 
-    `name`: as on the command line.
+    `name`: the name on the command line.
     `basis`: makes the basis from sizes and training inputs.
     `posterior`: makes the posterior over the weights.
-    `step`: the objective of the training, and how its gradient is taken.
-    `diagonal`: makes the law of variance at single points.
-    `noise`: makes the noise law.
+    `step`: the objective of training, and how its gradient is computed.
+    `diagonal`: makes the model of variance at single points.
+    `noise`: makes the noise model.
     `assemble`: makes the model from its name, its sizes and these parts.
-    `student`: the step that trains it under Student-t noise; None where there is none.
+    `student`: the step for training under Student-t noise; None if this is not possible.
     """
 
     name: str
@@ -83,7 +83,7 @@ class ModelSpec:
 
     @property
     def about(self) -> ModelName:
-        """The user's description of it."""
+        """Description of the model for users."""
         return MODELS[self.name]
 
 

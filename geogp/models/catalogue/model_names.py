@@ -1,4 +1,4 @@
-"""The models by name, and the facts about them that need no torch."""
+"""The models by name, with facts about them; this module does not import torch."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -12,16 +12,17 @@ Family = Literal["deep", "field", "kernel", "count"]
 
 @dataclass(frozen=True)
 class ModelName:
-    """A model of the catalogue, as a user chooses it.
+    """Description of a model that a user can choose.
 
-    `name`: as on the command line.
-    `summary`: one line.
-    `family`: the family, which has its own presets.
-    `has_tiles`: whether it has a process of single tiles and a law of tests.
-    `has_spread`: whether its function has a variance; without one it predicts only measurements.
-    `takes_student`: whether it can be trained under Student-t noise.
-    `uses`: names of the weights in `Weights` that its objective uses.
-    `spread_is_noise`: whether its objective scores s² + noise_var, so that the function variance s²
+    `name`: the name on the command line.
+    `summary`: one line of text.
+    `family`: the family of the model; each family has its own presets.
+    `has_tiles`: whether the model has a process of single tiles and noise that depends on the
+        number of tests.
+    `has_spread`: whether the function has a variance; if not, the model predicts only measurements.
+    `takes_student`: whether the model can be trained under Student-t noise.
+    `uses`: names of the weights in `Weights` that the objective uses.
+    `spread_is_noise`: whether the objective scores s² + noise_var; the function variance s² then
         also carries input-dependent noise (methods of the PPGP family).
     """
 
@@ -36,18 +37,18 @@ class ModelName:
 
     @property
     def counts(self) -> bool:
-        """Whether it models counts: whole numbers of 0 or more, by the logarithm of their rate."""
+        """Whether the targets are counts: whole numbers of 0 or more, with a model of log rates."""
         return self.family == "count"
 
     @property
     def takes_budget(self) -> bool:
-        """Whether a time budget can choose its rank: the number of its fixed anchors."""
+        """Whether a time budget can choose the rank, which is the number of fixed anchors."""
         return self.family == "kernel"
 
     def check_noise(self, noise: str) -> None:
         """Refuse a family of noise that the model cannot be trained under.
 
-        Raises RequestError: it is not in `NOISES`, or not one of this model.
+        Raises RequestError if the noise is not in `NOISES`, or not available for this model.
         """
         one_of("noise", noise, NOISES)
         if noise != NOISES[0] and not self.takes_student:
@@ -175,9 +176,9 @@ MODELS: dict[str, ModelName] = {model.name: model for model in _MODELS}
 
 
 def find_model(name: str) -> ModelName:
-    """Return a model by its name.
+    """Return the model with a name.
 
-    Raises RequestError: no such name; the message has the nearest ones.
+    Raises RequestError if the name is unknown; the message has the nearest names.
     """
     if name not in MODELS:
         near = nearest(name, MODELS, 3) or list(MODELS)
@@ -188,18 +189,18 @@ def find_model(name: str) -> ModelName:
 
 
 def list_models(family: str | None = None) -> list[str]:
-    """Return the names of the models, of all families or of one.
+    """Return the names of the models in all families or in one family.
 
     Parameters
     ----------
     family
-        ``field``, ``deep``, ``kernel`` or ``count``, which `FieldGP`, `DeepBasisGP`, `KernelGP`
-        and `CountGP` fit.
+        ``field``, ``deep``, ``kernel`` or ``count``; these families are fitted by `FieldGP`,
+        `DeepBasisGP`, `KernelGP` and `CountGP`.
 
     Raises
     ------
     RequestError
-        There is no such family.
+        If the family is unknown.
 
     Examples
     --------

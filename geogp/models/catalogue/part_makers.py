@@ -1,4 +1,4 @@
-"""Makers of the parts of catalogue rows."""
+"""Functions that make the parts of the catalogue's models."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from geogp.models.core.options import Placement
 
 
 class PlacementContext(NamedTuple):
-    """Scaled training inputs (None when a saved model is restored), and how to place points."""
+    """Scaled training inputs (None if a saved model is restored), and how to place points."""
 
     x: Tensor | None
     placement: Placement
@@ -55,7 +55,7 @@ def deep_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
         empty = torch.zeros(1, sizes.h, dtype=sizes.torch_dtype)
         anchors = given._replace(placement="uniform").anchors(empty, sizes.r)
     else:
-        # Points spread over the inputs, seen through the untrained network.
+        # Points are placed over the inputs and mapped through the untrained network.
         places = given.anchors(given.x, sizes.r)
         with torch.no_grad():
             anchors = backbone(places)
@@ -73,13 +73,13 @@ def network_basis(sizes: Architecture, _given: PlacementContext) -> NetworkBasis
 
 
 def last_layer_basis(sizes: Architecture, _given: PlacementContext) -> LastLayerBasis:
-    """Return a network of `blocks` hidden layers of width h and its last layer's features."""
+    """Return the last layer's features of a network with `blocks` hidden layers of width h."""
     network = Mlp(len(sizes.used), sizes.h, sizes.blocks)
     return LastLayerBasis(network, sizes.h).to(sizes.torch_dtype)
 
 
 def anchored(make_kernel: Callable[[Architecture], Kernel]) -> MakeBasis:
-    """Return the maker of a Nyström basis of a kernel."""
+    """Return a function that makes a Nyström basis of a kernel."""
 
     def make(sizes: Architecture, given: PlacementContext) -> AnchorBasis:
         anchors = torch.zeros(sizes.r, len(sizes.used), dtype=sizes.torch_dtype)
@@ -94,14 +94,14 @@ def anchored(make_kernel: Callable[[Architecture], Kernel]) -> MakeBasis:
 
 
 def mixed_kernel(sizes: Architecture) -> Kernel:
-    """Return the mixed kernel of six parameters."""
+    """Return the mixed kernel, which has six parameters."""
     return MixedKernel(dtype=sizes.torch_dtype)
 
 
 def network_kernel(activation: str, *, own_scale: bool = True) -> Callable[[Architecture], Kernel]:
-    """Return the maker of a network's kernel; its depth is the architecture's `blocks`.
+    """Return a function that makes a network's kernel, with depth `blocks` of the architecture.
 
-    Without `own_scale` its readout variance stays at 1.
+    If `own_scale` is false, the readout variance stays at 1.
     """
 
     def make(sizes: Architecture) -> Kernel:

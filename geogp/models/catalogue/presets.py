@@ -1,4 +1,4 @@
-"""The presets of each family of models: their effort."""
+"""The presets of each family of models, which set the effort of a fit."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,14 +15,14 @@ class Preset:
     `h`, `r`: width of the network and rank.
     `epochs`, `batch`, `learning_rate`, `decay`, `head_rate`, `noise_rate`, `clip`, `average`,
         `optimiser`: the schedule; see `FitSettings`.
-    `least_steps`: least number of steps in an epoch: few rows take a smaller batch. 0 keeps the
-        batch.
+    `least_steps`: least number of steps in an epoch; with few rows, the batch is smaller. With 0,
+        the batch does not change.
     `placement`, `noise_start`: how inducing points are chosen, and the start value of the noise
         variance.
     `weights`: alpha and beta of dPPGP.
     `split`: the default of ``--split``.
-    `refit`: whether the map comes from one more fit on all rows except the validation tenth,
-        instead of the random split's model.
+    `refit`: whether the map comes from one more fit to all rows except the validation tenth,
+        instead of from the model of the random split.
     """
 
     h: int
@@ -44,14 +44,14 @@ class Preset:
     optimiser: Optimiser = "adamw"
 
     def batch_for(self, n: int) -> int:
-        """Return the rows per step for n training rows: a power of 2 from 32 to `batch`."""
+        """Return the number of rows per step for n training rows: a power of 2, 32 to `batch`."""
         if not self.least_steps:
             return min(self.batch, n)
         most = max(32, n // max(self.least_steps, 1))
         return min(self.batch, 1 << (most.bit_length() - 1))
 
     def learning_rate_for(self, batch: int) -> float:
-        """Return the learning rate for a batch: times the square root of its share of `batch`."""
+        """Return the learning rate, multiplied by the square root of `batch` / `self.batch`."""
         return float(self.learning_rate * min(1.0, batch / self.batch) ** 0.5)
 
 
@@ -112,7 +112,7 @@ FIELD_PRESETS = {
     )
     for (name, preset), epochs in zip(PRESETS.items(), (8, 12, 40), strict=True)
 }
-"""The presets of the field model, whose epochs over blocks of tiles learn more and cost more."""
+"""The presets of the field model; its epochs over blocks of tiles learn more and take longer."""
 
 KERNEL_PRESETS = {
     name: replace(
@@ -129,9 +129,9 @@ KERNEL_PRESETS = {
         PRESETS.items(), (500, 1000, 500), (3, 4, 50), (20_000, 60_000, 1_000_000), strict=True
     )
 }
-"""The presets of the models whose kernel has a few parameters: an epoch is ten iterations of
-L-BFGS on a part of the rows. ``paper`` has the schedule of the mixed-kernel paper, fifty epochs of
-Adam at a rate of 1e-3.
+"""The presets of models whose kernel has few parameters; an epoch is ten iterations of L-BFGS on a
+part of the rows. ``paper`` has the schedule of the mixed-kernel paper, fifty epochs of Adam at a
+learning rate of 1e-3.
 """
 
 KERNEL_PRESETS["paper"] = replace(KERNEL_PRESETS["paper"], optimiser="adamw")
@@ -150,7 +150,7 @@ COUNT_PRESETS = {
         PRESETS.items(), ((12, 2048, 1e-2), (20, 2048, 1e-2), (60, 2048, 3e-3)), strict=True
     )
 }
-"""The presets of models of counts, whose rows are all tiles in all quarters."""
+"""The presets of models of counts, which have one row for each tile and quarter."""
 
 PRESETS_OF = {
     "deep": PRESETS,
@@ -164,7 +164,7 @@ PRESETS_OF = {
 def find_preset(name: str, model: str) -> Preset:
     """Return a preset for a model.
 
-    Raises RequestError: no such preset or model.
+    Raises RequestError if the preset or the model is unknown.
     """
     one_of("preset", name, PRESETS)
     return PRESETS_OF[find_model(model).family][name]

@@ -17,16 +17,16 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 
 FORMAT = "geogp-model-2"
-"""Version of the layout; other versions are refused."""
+"""Version of the file layout; other versions are refused."""
 
 MAX_HEADER_BYTES = 16 << 20
-"""Largest header of names, shapes and description; a file with a larger one is refused."""
+"""Largest header (names, shapes and description); a file with a larger header is refused."""
 
 SLACK = 10_000_000
-"""A model may have this many numbers beyond four times its file's; checked before it is built."""
+"""Numbers that a model may have beyond four times those in its file; checked before building."""
 
 MAX_MESSAGE_CHARACTERS = 500
-"""Characters of torch's message about tensors that do not fit."""
+"""Largest number of characters of torch's message about tensors that do not fit."""
 
 _DAMAGE = (
     OSError,
@@ -40,9 +40,9 @@ _DAMAGE = (
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
-    """Write tensors with a description that JSON can hold.
+    """Write tensors with a description that JSON can represent.
 
-    Raises OutputError: the file cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     on_cpu = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     text = json.dumps(described)
@@ -51,10 +51,10 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], described: dict[str, A
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a file of `write_tensors`.
+    """Read a file written by `write_tensors`.
 
-    Raises DataError: the file is absent, cut short, has no description, or was changed after it was
-    written.
+    Raises DataError if the file is missing, cut short, has no description, or was changed after it
+    was written.
     """
     try:
         _check_header(path)
@@ -76,27 +76,27 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _check_header(path: Path) -> None:
-    """Refuse a header longer than any real one, before reading it."""
+    """Refuse a header longer than `MAX_HEADER_BYTES`, before reading it."""
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
     if size > MAX_HEADER_BYTES:
-        raise ValueError(f"its header says {size:,} bytes; expected at most {MAX_HEADER_BYTES:,}")
+        raise ValueError(f"its header has {size:,} bytes; expected at most {MAX_HEADER_BYTES:,}")
 
 
 def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None:
-    """Refuse sizes far beyond the numbers in a file, before allocating them."""
+    """Refuse sizes of far more numbers than a file contains, before allocating memory."""
     d, h, r = architecture.d, architecture.h, architecture.r
     largest = max(r * r, r * h, (architecture.blocks + 1) * h * h, d * max(h, r))
     held = sum(value.numel() for value in tensors.values())
     if largest > 4 * held + SLACK or architecture.blocks > len(tensors):
         raise ValueError(
             f"sizes d {d}, h {h}, r {r}, blocks {architecture.blocks} are too large for the "
-            f"{held:,} numbers held"
+            f"{held:,} numbers in the file"
         )
 
 
 def _digest(tensors: dict[str, Tensor], text: str) -> str:
-    """Return the hash of a file's content, for any order of its tensors."""
+    """Return the hash of a file's content, independent of the order of its tensors."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         value = tensors[name]
@@ -106,9 +106,9 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
 
 
 def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | None = None) -> None:
-    """Save a model with its catalogue name, sizes and a `context` that JSON can hold.
+    """Save a model with its catalogue name, sizes and a `context` that JSON can represent.
 
-    Raises RequestError: the context does not fit into JSON. Raises OutputError: the file cannot be
+    Raises RequestError if JSON cannot represent the context, and OutputError if the file cannot be
     written.
     """
     try:
@@ -125,9 +125,9 @@ def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | Non
 
 
 def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
-    """Load a model and its context from a file of `save_model`.
+    """Load a model and its context from a file written by `save_model`.
 
-    Raises DataError: the file is damaged or edited, of another version or of an unknown model; or
+    Raises DataError if the file is damaged or edited, has another version or an unknown model, or
     its tensors do not fit the model or are not finite.
     """
     tensors, described = read_tensors(Path(path))
@@ -144,7 +144,7 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
         model.load_state_dict({"widening": model.widening, **tensors})
         context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch names every tensor that is too many
+        message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch lists every surplus tensor
         raise DataError(f"the tensors in {path} do not fit its model: {message}.") from error
     for name, value in tensors.items():
         if not bool(torch.isfinite(value).all()):

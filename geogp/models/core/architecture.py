@@ -1,4 +1,4 @@
-"""The sizes that fix a model's tensors."""
+"""The sizes that determine the shapes of a model's tensors."""
 
 from dataclasses import asdict, dataclass
 from numbers import Integral
@@ -12,27 +12,27 @@ from geogp.models.core.linalg import LARGEST_JITTER
 from geogp.models.core.options import NOISES
 
 MAX_COLUMNS, MAX_BLOCKS = 100_000, 1_000
-"""Far beyond any use: a larger number is a mistake. Memory bounds r and h."""
+"""Limits far beyond any use, so a larger number is a mistake. Memory limits r and h."""
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Sizes that fix a model's tensors.
+    """Sizes that determine the shapes of a model's tensors.
 
-    `d`, `h`, `r`: columns of the inputs, width of the network, rank.
-    `blocks`: residual blocks of the network.
-    `jitter`: relative jitter of k~_ZZ; None takes the basis's default.
+    `d`, `h`, `r`: number of input columns, width of the network, rank.
+    `blocks`: number of residual blocks of the network.
+    `jitter`: relative jitter of k~_ZZ; defaults to that of the basis.
     `dtype`: ``float32`` or ``float64``.
     `columns`: names of the input columns; by default x0, x1, ...
-    `dropped`: columns with one value in all training rows, which the basis does not use.
-    `units`: kilometres and quarters in one unit of each column, for models that measure distances;
-        by default 1.
+    `dropped`: columns that are constant over all training rows, which the basis does not use.
+    `units`: number of kilometres or quarters in one unit of each column, for models that measure
+        distances; by default 1.
     `noise`: ``gaussian`` or ``student-t``.
 
-    Raises RequestError: an unknown dtype or noise, a size that is not a whole number, a size or
-    jitter out of range, or a wrong number of names or units.
+    Raises RequestError if the dtype or noise is unknown, a size is not a whole number, a size or
+    the jitter is out of range, or the number of names or units is wrong.
     """
 
     d: int
@@ -94,5 +94,5 @@ class Architecture:
         return _DTYPES[self.dtype]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the sizes as a dictionary that JSON can hold."""
+        """Return the sizes as a dictionary that JSON can represent."""
         return asdict(self)

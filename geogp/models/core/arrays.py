@@ -1,4 +1,4 @@
-"""A user's arrays as float64."""
+"""Convert a user's arrays to float64."""
 
 import numpy as np
 import torch
@@ -11,8 +11,8 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
     """Return finite real numbers as a float64 array of the same shape.
 
     `values` is an array, a list or a CPU tensor of any real dtype; `what` names it in messages.
-    A float64 array is not copied, so do not change it afterwards. Raises DataError: not real
-    numbers, not finite, masked, or on another device.
+    A float64 array is not copied, so do not change it afterwards. Raises DataError if the values
+    are not real numbers, not finite, masked, or on another device.
     """
     if isinstance(values, torch.Tensor):
         values = _on_cpu(values, what)
@@ -24,7 +24,7 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
         raise DataError(f"expected {what} to be an array, found {error}.") from None
     if array.dtype.kind not in "iuf":
         raise DataError(f"expected {what} to be real numbers, found dtype {array.dtype}.")
-    # Contiguous and our own to write where the user's is not: torch shares its memory.
+    # Copied if it is not contiguous or not writeable, because torch will share its memory.
     floats = np.require(array, np.float64, ["C", "W"])
     bad = ~np.isfinite(floats)
     if bad.any():

@@ -1,4 +1,4 @@
-"""Where to compute."""
+"""Choice of the device to compute on."""
 
 import torch
 
@@ -6,9 +6,9 @@ from geogp.errors import RequestError
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device of a name; ``auto`` takes the GPU where there is one.
+    """Return the device with a given name; ``auto`` is the GPU if the machine has one.
 
-    Raises RequestError: ``cuda`` is not available, or the name is unknown.
+    Raises RequestError if ``cuda`` is not available, or the name is unknown.
     """
     if name not in {"auto", "cpu", "cuda"}:
         raise RequestError(f"expected the device auto, cpu or cuda, found {name!r}.")

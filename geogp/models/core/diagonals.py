@@ -1,11 +1,11 @@
 """Prior variance at single points beyond ||phi(x)||².
 
-Each law returns a variance (b,) of the function at single points, independent between points:
-f(x) = m0 + <w, phi(x)> + r(x) with independent r (the reading of FITC in Quiñonero-Candela and
-Rasmussen 2005, section 6). So it enters the level of each tile, every sum over tiles, and the
-scatter of measured rows around <w, phi>. What a row at x tells about r(x) is not used, in
-predictions neither. Inducing points miss variance that nearby tiles share; the variance of sums
-that treat it as independent is too small.
+Each model of this variance returns a variance (b,) at single points, independent between points:
+f(x) = m0 + <w, phi(x)> + r(x) with independent r (the interpretation of FITC in Quiñonero-Candela
+and Rasmussen 2005, section 6). So r is part of the level of each tile, of every sum over tiles, and
+of the scatter of measured rows around <w, phi>. Predictions do not learn r(x) from a row at x.
+Nearby tiles share part of the variance that inducing points miss. Treating this variance as
+independent makes the variance of sums too small.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 
 class Norms(Protocol):
-    """What a law may use of the features of points; see `Features`."""
+    """The properties of features at points that a `Diagonal` may use; see `Features`."""
 
     @property
     def norm(self) -> Tensor:
@@ -28,9 +28,9 @@ class Norms(Protocol):
 
 
 class Diagonal(nn.Module):
-    """The contract of a law; this one adds nothing (DBK: no term at prediction).
+    """Interface of a model of added variance; this class adds 0 (DBK: no term at prediction).
 
-    `uses_norms` tells whether the added variance depends on the features.
+    `uses_norms` is true if the added variance depends on the features.
     """
 
     uses_norms: ClassVar[bool] = False
@@ -40,7 +40,7 @@ class Diagonal(nn.Module):
         return torch.zeros_like(features.norm)
 
     def update_closed_forms(self, features: Iterable[Norms]) -> None:
-        """Learn from the features of the training rows in chunks; most laws need none."""
+        """Learn from the features of the training rows, in chunks; most diagonals do nothing."""
 
 
 class NystromDiagonal(Diagonal):
@@ -54,7 +54,7 @@ class NystromDiagonal(Diagonal):
 
 
 class VarianceCorrection(Diagonal):
-    """c(x, x) = max over training inputs and x of k(x', x') - k(x, x) (DBK-1, section 3.3).
+    """c(x, x) = max k(x', x') - k(x, x), x' over x and training inputs (DBK-1, section 3.3).
 
     It makes the prior variance equal everywhere.
     """

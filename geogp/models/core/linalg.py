@@ -13,11 +13,11 @@ from geogp.models.core.products import slices, times_lower, times_lower_transpos
 logger = logging.getLogger(__name__)
 
 LARGEST_JITTER = 1e-2
-"""Relative jitter above which a matrix counts as broken."""
+"""Relative jitter above which the factorisation of a matrix is given up."""
 
 
 class Factorised(NamedTuple):
-    """A factor, and the info of its factorisation: not 0 where it failed."""
+    """A factor, and the info of its factorisation, which is not 0 if the factorisation failed."""
 
     factor: Tensor
     info: Tensor
@@ -26,9 +26,9 @@ class Factorised(NamedTuple):
 def jittered_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
     """Factorise K + jitter * mean(diag K) * I in float64.
 
-    While the factorisation fails, the jitter rises by tens, each with a logged warning. Returns the
-    lower factor L (r, r) and the relative jitter used. Raises NumericalError: K is not finite, or
-    needs a relative jitter above 1e-2.
+    While the factorisation fails, the jitter is multiplied by 10, each time with a logged warning.
+    Returns the lower factor L (r, r) and the relative jitter used. Raises NumericalError if K is
+    not finite, or needs a relative jitter above 1e-2.
     """
     return _with_jitter(K, jitter, lambda added: Factorised(*torch.linalg.cholesky_ex(added)))
 
@@ -36,18 +36,18 @@ def jittered_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
 def jittered_inverse_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
     """Return L^(-1), (r, r) row-major, for the L of `jittered_cholesky`, and the jitter.
 
-    It has no gradient. Products with it replace triangular solves, which are slower than products
-    on every machine. Errors as for `jittered_cholesky`.
+    L^(-1) has no gradient. Products with L^(-1) replace triangular solves, which are slower than
+    products on every machine. Raises the errors of `jittered_cholesky`.
     """
     return _with_jitter(K, jitter, inverse_cholesky)
 
 
 def inverse_cholesky(K: Tensor) -> Factorised:
-    """Return L^(-1) for K = L L', (r, r) row-major, from the lower triangle of K, which is lost.
+    """Return L^(-1), (r, r) row-major, for K = L L', overwriting the lower triangle of K.
 
-    By halves: with K = [A B'; B C] and A = M M', L = [M 0; B M^(-T) N] where N N' = C less
-    (B M^(-T)) (B M^(-T))', and L^(-1) = [M^(-1) 0; -N^(-1) B M^(-T) M^(-1) N^(-1)]. Most of the
-    work is products, which are several times faster than PyTorch's own Cholesky.
+    K is halved recursively: with K = [A B'; B C] and A = M M', L = [M 0; B M^(-T) N] where
+    N N' = C - (B M^(-T)) (B M^(-T))', and L^(-1) = [M^(-1) 0; -N^(-1) B M^(-T) M^(-1) N^(-1)]. Most
+    of the work is products, which are several times faster than PyTorch's own Cholesky.
     """
     out = torch.zeros_like(K)
     return Factorised(out, _fill_inverse(K, out, slices(len(K), K.device)))
@@ -59,7 +59,7 @@ def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
     if len(parts) == 1:
         L, info = Factorised(*torch.linalg.cholesky_ex(K[whole, whole]))
         identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
-        # Solved for the transpose: PyTorch returns columns, and this makes them rows.
+        # The transpose is solved for because PyTorch returns a column-major result.
         out[whole, whole] = torch.linalg.solve_triangular(L.T, identity, upper=True).T
         return info
     middle = len(parts) // 2
@@ -84,7 +84,7 @@ def _with_jitter(
 ) -> tuple[Tensor, float]:
     assert K.dtype == torch.float64, "factorisations run in float64"
     scale = K.diagonal().mean()
-    # A sum is finite only if all values are; one that overflows is checked value by value.
+    # The sum is finite only if all values are. As a sum may overflow, single values follow.
     if not bool(torch.isfinite(K.sum())) and not bool(torch.isfinite(K).all()):
         raise NumericalError(
             "a kernel matrix contains values that are not finite; the fit has diverged. "

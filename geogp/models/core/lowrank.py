@@ -1,4 +1,4 @@
-"""The one model behind every row of the catalogue: a basis, a posterior, a noise law."""
+"""The one model behind every row of the catalogue: a basis, a posterior, a noise model."""
 
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
@@ -25,14 +25,14 @@ from geogp.models.training.steps import CHUNK
 Floats = NDArray[np.float64]
 
 ENTRIES, MIN_ROWS = 2**20, 256
-"""Numbers in one chunk of a prediction, so that they stay in the cache, and its fewest rows."""
+"""Numbers in one chunk of a prediction, which fit into the cache, and its least number of rows."""
 
 
 class Rows(NamedTuple):
     """Rows for a model: scaled `x` (n, d), standardised `y` (n,), `tests` (n,) float64.
 
-    Models whose noise does not depend on tests ignore them. With `repeats`, each entry is an input
-    with several rows, and `y` is their mean.
+    `tests` is ignored by models whose noise does not depend on the number of tests. With
+    `repeats`, each entry is an input with several rows, and `y` is the mean of these rows.
     """
 
     x: Tensor
@@ -46,12 +46,12 @@ class Rows(NamedTuple):
         return len(self.y) if self.repeats is None else int(self.repeats.rows.sum())
 
     def at(self, numbers: Tensor | slice) -> "Rows":
-        """Return some of the rows."""
+        """Return the rows with these numbers."""
         repeats = self.repeats and Repeats(*(part[numbers] for part in self.repeats))
         return Rows(self.x[numbers], self.y[numbers], self.tests[numbers], repeats)
 
     def chunks(self, size: int | None = None) -> Iterator["Rows"]:
-        """Yield the rows in order, `size` at a time; None takes `CHUNK`."""
+        """Yield the rows in order, `size` at a time; `size` defaults to `CHUNK`."""
         step = size or CHUNK
         for start in range(0, len(self.y), step):
             yield self.at(slice(start, start + step))
@@ -75,12 +75,12 @@ NO_NUMBERS = (
 
 
 class LowRankGP(nn.Module):
-    """f(x) = m0 + <w, phi(x)>, y = f(x) + noise, so that k(x, x') = <phi(x), phi(x')>.
+    """f(x) = m0 + <w, phi(x)>, y = f(x) + noise, with covariance k(x, x') = <phi(x), phi(x')>.
 
-    Inputs and targets are scaled inside: `x_low` and `x_high` become -1 and 1, and targets have
-    mean `y_mean` and standard deviation `y_sd` in the training rows. Predictive standard deviations
-    are multiplied by `widening`. `predict`, `features` and `kernel` take inputs in the user's scale
-    and return values in the unit of the target.
+    The model scales inputs and targets: it maps `x_low` and `x_high` to -1 and 1, and standardises
+    targets by the mean `y_mean` and standard deviation `y_sd` of the training rows. Predictive
+    standard deviations are multiplied by `widening`. `predict`, `features` and `kernel` take inputs
+    in the user's scale and return values in the unit of the target.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ class LowRankGP(nn.Module):
     Attributes
     ----------
     holds_rows
-        Whether the model holds its training rows, which its predictions need.
+        Whether the model contains its training rows, because its predictions need them.
     has_level
-        Whether measurements scatter around a level with a closed-form law given the rows.
+        Whether measurements scatter around a level with a closed-form posterior given the rows.
     """
 
     holds_rows: ClassVar[bool] = False
@@ -145,14 +145,14 @@ class LowRankGP(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """Device of the parameters."""
         return self.mean_constant.device
 
     def check(self) -> None:
         """Refuse a model with tensors on several devices or of another dtype.
 
-        Raises RequestError: parameters differ in device, or in dtype from the architecture, or are
-        on the device ``meta``.
+        Raises RequestError if parameters are on different devices or on the device ``meta``, or
+        have a dtype other than the architecture's.
         """
         if self.device.type == "meta":
             raise RequestError(NO_NUMBERS)
@@ -168,8 +168,8 @@ class LowRankGP(nn.Module):
     def scaled(self, x: Floats | Tensor) -> Tensor:
         """Return inputs (n, d) for the basis: used columns only, scaled, on the model's device.
 
-        Raises DataError: `x` has another dimension than the training inputs or is not finite.
-        Raises RequestError: see `check`.
+        Raises DataError if `x` has another dimension than the training inputs or is not finite.
+        Raises RequestError as `check` does.
         """
         self.check()
         values = as_floats(x, "inputs")
@@ -182,16 +182,16 @@ class LowRankGP(nn.Module):
         return (2 * share - 1).to(self.architecture.torch_dtype)
 
     def seen(self, x: Tensor) -> Tensor:
-        """Return scaled inputs as the basis takes them; here unchanged."""
+        """Return scaled inputs in the form that the basis takes; here unchanged."""
         return x
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
-        """Take the inputs that are mapped to -1 and 1, each (used,)."""
+        """Set the inputs that are mapped to -1 and 1, each of shape (used,)."""
         self.x_low.copy_(low)
         self.x_high.copy_(high)
 
     def take_target(self, y: Floats) -> None:
-        """Take the scale of the training targets (n,): their mean and standard deviation."""
+        """Set mean and standard deviation of the scale from the training targets (n,)."""
         self.y_mean.fill_(float(y.mean()))
         self.y_sd.fill_(float(y.std()))
 
@@ -205,29 +205,29 @@ class LowRankGP(nn.Module):
         return Rows(self.scaled(x), self.standardised(y), torch.from_numpy(tests).to(self.device))
 
     def terms(self, x: Tensor) -> BatchTerms:
-        """Return the terms of the objectives at scaled inputs (b, d), for a standardised target."""
+        """Return the terms of objectives at scaled inputs (b, d), for a standardised target."""
         return self._terms(self.basis(x))
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
-        """Keep what prediction needs of the training rows, and return them in the steps' order.
+        """Store what prediction needs of the training rows; return the rows in the steps' order.
 
-        The base keeps nothing and returns the rows unchanged; `seed` fixes random choices.
+        This class stores nothing and returns the rows unchanged; `seed` fixes random choices.
         """
         return rows
 
     def rates(self) -> dict[str, float]:
-        """Return learning rates by parameter name, as multiples of the usual rate; none here."""
+        """Return learning rates by parameter name, as multiples of the usual rate; here empty."""
         return {}
 
     def finish(self, validation: Rows) -> None:
-        """Learn from the validation rows after the last step; nothing here."""
+        """Learn from the validation rows after the last step; here do nothing."""
 
     def widen(self, factor: float) -> None:
         """Multiply predictive standard deviations by `factor`."""
         self.widening.fill_(factor)
 
     def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
-        """Update the parts that learn from training and validation rows outside the gradient."""
+        """Update the parts that learn from training and validation rows without a gradient."""
         with torch.no_grad():
             self.diagonal.update_closed_forms(self.basis(part) for part in rows.x.split(CHUNK))
             self.posterior.update_closed_forms(self.weighted_rows(rows))
@@ -237,9 +237,9 @@ class LowRankGP(nn.Module):
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows in chunks, for `condition`.
 
-        The variance of a row around <w, phi> is noise_var plus the diagonal's, plus the function
-        variance where the objective made it carry noise. The mean of k rows of one input has a k-th
-        of it.
+        The variance of a row around <w, phi> is noise_var plus the diagonal's variance. The
+        function variance is added if the objective made it carry noise. The variance of the mean of
+        k rows at one input is 1/k of this.
         """
         for part in rows.chunks():
             found: Features = self.basis(part.x)
@@ -251,13 +251,13 @@ class LowRankGP(nn.Module):
             yield WeightedRows(found.phi, part.y - self.mean_constant, variance)
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean (r,) and factor (r, r), float64, of the weights given rows (`condition`)."""
+        """Return mean (r,) and factor (r, r) of the weights given rows, float64 (`condition`)."""
         return condition(self.weighted_rows(rows), torch.zeros(self.basis.rank, device=self.device))
 
     def check_has_level(self) -> None:
-        """Refuse a model of counts, which has no closed-form law of a level.
+        """Refuse a model of counts, whose level has no closed-form posterior.
 
-        Raises RequestError: it has no level.
+        Raises RequestError if the model has no level.
         """
         if not self.has_level:
             raise RequestError(
@@ -266,10 +266,10 @@ class LowRankGP(nn.Module):
             )
 
     def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> JointLevel:
-        """Return the joint law of the level at points (n, d); see `joint_level`.
+        """Return the joint distribution of the level at points (n, d); see `joint_level`.
 
-        `rows` are the training rows, or None where the model holds them.
-        Raises RequestError: rows are needed and not given.
+        `rows` are the training rows, or None if the model contains them.
+        Raises RequestError if rows are needed and not given.
         """
         if rows is None:
             raise RequestError(
@@ -292,22 +292,23 @@ class LowRankGP(nn.Module):
         x
             Inputs.
         tests
-            Tests in each average; the noise of this model ignores them.
+            Number of tests in each average; the noise of this model ignores it.
         level
-            Predict the level that measurements scatter around: the function without noise.
+            Whether to predict the level that measurements scatter around, the function without
+            noise.
 
         Returns
         -------
         Prediction
-            Mean, function variance (the diagonal's included) and noise variance, each (n,), in the
-            target's unit.
+            Mean, function variance (with that of the diagonal) and noise variance, each (n,), in
+            the target's unit.
 
         Raises
         ------
         DataError
-            `x` has another dimension than the training inputs or is not finite.
+            If `x` has another dimension than the training inputs or is not finite.
         NumericalError
-            A predictive variance is not positive.
+            If a predictive variance is not positive.
         """
         return self.predict_scaled(self.scaled(x), level=level).widened(float(self.widening))
 
@@ -339,7 +340,7 @@ class LowRankGP(nn.Module):
             yield phi
 
     def added_variance(self, x: Floats) -> Floats:
-        """Return the diagonal's part of `predict(x).function_variance`, (n,)."""
+        """Return the part of `predict(x).function_variance` from the diagonal, (n,)."""
         if not self.diagonal.uses_norms:
             return np.zeros(len(x))
         with torch.no_grad():
@@ -359,7 +360,8 @@ class LowRankGP(nn.Module):
     def kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance k(x, x2) = <phi(x), phi(x2)>, shape (n, n2).
 
-        In the squared unit of the target. It allocates n times n2 values, so take small parts.
+        It is in the squared unit of the target. It allocates n times n2 values, so use few inputs
+        at once.
         """
         second = torch.cat(list(self.feature_chunks(x2)))
         return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()

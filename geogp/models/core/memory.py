@@ -1,4 +1,4 @@
-"""Memory of a fit or a joint law, checked before it starts."""
+"""Memory of a fit or a joint distribution, checked before the computation starts."""
 
 import math
 import os
@@ -17,27 +17,28 @@ PARAMETER_BYTES = 4
 """Bytes of a float32 parameter, the smaller dtype."""
 
 CHUNK_ARRAYS = 24
-"""Arrays of a chunk's features held at once, in float64: covariances, features, their gradients,
-what the kernel keeps for its gradient, and the solver's copies. The largest observed number is 19,
-for kernels of two layers.
+"""Number of float64 arrays of a chunk's features in memory at once: covariances, features, their
+gradients, values that the kernel stores for its gradient, and the solver's copies. The largest
+observed number is 19, for kernels of two layers.
 """
 
 SQUARE_ARRAYS = 16
-"""Arrays of r by r: the posterior, its gradient and two moments, the best and the kept copy, and
-factorisations.
+"""Number of arrays of r by r: the posterior, its gradient and the optimiser's two moments, the copy
+of the best epoch and that of the last epoch, and factorisations.
 """
 
 ROW_WORDS = 40
-"""Numbers per row: inputs, targets, order, a copy or two, and the features of places."""
+"""Numbers per row: inputs, targets, order, one or two copies, and the features of places."""
 
 
 def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
     """Return an upper estimate of the bytes of a fit to n rows, without the program itself.
 
-    `batch` are the rows of a step (`Step.rows`); features are held for at most `CHUNK` of them.
+    `batch` is the number of rows of a step (`Step.rows`); the features of at most `CHUNK` rows are
+    in memory at once.
     """
     chunk = min(max(batch, 1), n, CHUNK)
-    # Prediction takes whole chunks whatever the batch.
+    # Prediction uses whole chunks for any size of the batch.
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = max(chunk * CHUNK_ARRAYS, min(n, CHUNK) * 4) * width * WORD
     pivots = min(n, MAX_CANDIDATES) * sizes.r * WORD
@@ -47,7 +48,7 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
 def check_model(sizes: Architecture) -> None:
     """Refuse a model whose parameters alone do not fit into memory.
 
-    Raises RequestError: it needs more than is free; the message gives both numbers.
+    Raises RequestError if the model needs more than is free; the message has both numbers.
     """
     needed = PARAMETER_BYTES * (sizes.r**2 + max(sizes.blocks, 1) * sizes.h**2)
     free = available_bytes(torch.device("cpu"))
@@ -59,30 +60,30 @@ def check_model(sizes: Architecture) -> None:
 
 
 HELD_BYTES = 2**29
-"""Memory of joint sums or draws that share one pass over the features, about."""
+"""Approximate bytes of joint sums or draws that share one pass over the features."""
 
 TILE_WORDS = 300
-"""Numbers per tile of a joint law with a tile process: the indices and weights of its 64 rows and
-24 tiles, twice during their construction, and the arrays of the solver.
+"""Numbers per tile of a joint distribution with a tile process: the indices and weights of its 64
+rows and 24 tiles, twice during construction, and the arrays of the solver.
 """
 
 BLOCK_ARRAYS = 10
-"""Arrays of covariances within the blocks of `TILES_AT_ONCE` tiles in memory at once.
+"""Number of copies in memory of the covariances within the blocks of `TILES_AT_ONCE` tiles.
 
-Observed were at most 8, most of them in the kernel.
+At most 8 were observed, most of them in the kernel.
 """
 
 
 def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:
-    """Return an upper estimate of the bytes of the joint law of a level (`JointLevel`).
+    """Return an upper estimate of the bytes of the joint distribution of a level (`JointLevel`).
 
-    `columns` are the requested sums or draws, `block` the covariances of a tile
-    process in memory at once (0 without one).
+    `columns` is the number of requested sums or draws, `block` the number of covariances of a tile
+    process in memory at once (0 without a tile process).
     """
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = min(max(tiles, rows), CHUNK) * 8 * width
     process = TILE_WORDS * tiles + BLOCK_ARRAYS * block if block else 0
-    # A group of columns has two numbers per tile and one per row, the few at work some more.
+    # A group of columns has two numbers per tile and one per row; a few active columns have more.
     numbers = 2 * tiles + rows
     held = min(columns * numbers, HELD_BYTES // WORD) + min(columns, 32) * 4 * numbers
     square = SQUARE_ARRAYS * sizes.r**2
@@ -90,28 +91,28 @@ def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block:
 
 
 def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> None:
-    """Refuse a joint law that does not fit into memory; see `level_bytes`.
+    """Refuse a joint distribution that does not fit into memory; see `level_bytes`.
 
-    Raises RequestError: it needs more than is free; the message gives both numbers.
+    Raises RequestError if it needs more than is free; the message has both numbers.
     """
     needed = level_bytes(sizes, tiles, rows, columns, block)
     free = available_bytes(torch.device("cpu"))
     if needed > free:
         raise RequestError(
-            f"the level of {tiles:,} tiles together needs about {needed / 1e9:.1f} GB of memory, "
+            f"the joint level of {tiles:,} tiles needs about {needed / 1e9:.1f} GB of memory, "
             f"and {free / 1e9:.1f} GB are free. Map the region with a lower --zoom."
         )
 
 
 def available_bytes(device: torch.device) -> float:
-    """Return the free memory of a device; on the CPU within the process's own limit."""
+    """Return the free memory of a device, on the CPU at most what the process may still use."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min(_machine_bytes(), _limit_bytes())
 
 
 def _limit_bytes() -> float:
-    """Return the memory that the process may still take under its limit (``ulimit -v``)."""
+    """Return the memory that the process may still use under its limit (``ulimit -v``)."""
     try:
         import resource  # noqa: PLC0415 - not every system has it
 
@@ -136,7 +137,7 @@ def _machine_bytes() -> int:
 def check_memory(sizes: Architecture, n: int, batch: int, device: torch.device) -> None:
     """Refuse a fit that does not fit into memory.
 
-    Raises RequestError: it needs more than is free; the message gives both numbers.
+    Raises RequestError if the fit needs more than is free; the message has both numbers.
     """
     needed, free = fit_bytes(sizes, n, batch), available_bytes(device)
     if needed > free:

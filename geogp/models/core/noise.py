@@ -1,4 +1,4 @@
-"""Noise laws: the variance of a measurement around the function."""
+"""Noise models: the variance of a measurement around the function."""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,22 +11,22 @@ NOISE_FLOOR = 1e-6
 """Smallest noise variance (DBK appendix B), for a standardised target."""
 
 NOISE_START = 1e-2
-"""Start of the noise variance in the papers (DBK appendix B)."""
+"""Start value of the noise variance in the papers (DBK appendix B)."""
 
 
 class Noise(nn.Module, ABC):
-    """The contract of a noise law."""
+    """Interface of a noise model."""
 
     @abstractmethod
     def forward(self, phi: Tensor | None = None, tests: Tensor | None = None) -> Tensor:
-        """Return the variance of measurements: a scalar, or (b,) where rows differ.
+        """Return the variance of measurements: a scalar, or (b,) if it differs between rows.
 
-        `phi` (b, r) are features, for laws that vary over the inputs; `tests` (b,) the tests in
-        each measurement, for laws that depend on them.
+        `phi` (b, r) are features, for noise that varies over the inputs. `tests` (b,) is the number
+        of tests in each measurement, for noise that depends on it.
         """
 
     def update_closed_forms(self, squared_errors: Iterable[Tensor]) -> None:
-        """Learn from the squared errors of the validation rows in chunks; most laws need none."""
+        """Learn from the squared errors of validation rows, in chunks; by default do nothing."""
 
 
 class ConstantNoise(Noise):
@@ -48,7 +48,7 @@ class ConstantNoise(Noise):
 class ValidationNoise(Noise):
     """The mean squared error of the validation rows, at least 1e-6; `start` until it is known.
 
-    For models whose objective has no noise.
+    It is for models whose objective has no noise.
     """
 
     variance: Tensor
@@ -66,5 +66,5 @@ class ValidationNoise(Noise):
         return self.variance
 
     def update_closed_forms(self, squared_errors: Iterable[Tensor]) -> None:
-        """Take the mean of the squared errors."""
+        """Set the variance to the mean of the squared errors."""
         self.variance.copy_(torch.cat(list(squared_errors)).mean().clamp(min=NOISE_FLOOR))

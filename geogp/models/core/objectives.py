@@ -1,8 +1,8 @@
 """Objectives to minimise, each a plain function (DBK section 3; DBK-1 sections 3.1 and 3.3).
 
-Objectives of a batch are per datum: a mean over the batch plus the KL term over the number n of
-training rows, with mu = m0 + <m, phi> and s² = ||L' phi||². Objectives of all rows are functions of
-the sums in `Statistics`.
+Objectives of a batch are per datum: a mean over the batch plus the KL term divided by the number n
+of training rows, with mu = m0 + <m, phi> and s² = ||L' phi||². Objectives of all rows are functions
+of the sums in `Statistics`.
 """
 
 import math
@@ -21,14 +21,14 @@ from geogp.models.training.teams import current_team
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(20)
 HERMITE = (_NODES, _SHARES / _SHARES.sum())
-"""Nodes and weights of a standard normal variable."""
+"""Nodes and weights of Gauss-Hermite quadrature for a standard normal variable."""
 
 
 class Repeats(NamedTuple):
-    """Rows of equal inputs: their number `rows` (b,) and their `scatter` (b,).
+    """Rows with equal inputs: their number `rows` (b,) and their `scatter` (b,).
 
-    With ybar the mean of their targets and scatter the mean of (y_j - ybar)², one mean mu and one
-    variance v at an input,
+    Let an input have k rows with targets y_j, ybar the mean of these, and scatter the mean of
+    (y_j - ybar)². With one mean mu and one variance v at this input,
 
     sum_j log N(y_j; mu, v) = -k/2 log 2π v - k (scatter + (ybar - mu)²) / (2 v).
     """
@@ -45,10 +45,10 @@ class BatchTerms:
     `residual`: k~(x, x) - ||phi||², (b,); 0 for bases that approximate no other kernel.
     `feature_norm`: ||phi||², (b,).
     `noise_var`, `kl`: scalars.
-    `repeats`: the rows of each input, or None for one each. Targets are then means of rows, and
-        means over the batch are over rows.
+    `repeats`: the rows of each input, or None if each input has one row. With `repeats`, targets
+        are means of rows, and means over the batch are over rows.
     `offset`, `dispersion`: for counts, each (b,): the offset of the log rate, and 1/a of the
-        negative binomial law. None for other targets.
+        negative binomial distribution. None for other targets.
     """
 
     mean: Tensor
@@ -69,7 +69,7 @@ class BatchTerms:
         return self.repeats.rows.sum()
 
     def average(self, values: Tensor) -> Tensor:
-        """Return the mean over rows of values (b,) of inputs."""
+        """Return the mean over rows of values (b,), one per input."""
         if self.repeats is None:
             return values.mean()
         return (self.repeats.rows * values).sum() / self.rows
@@ -85,8 +85,9 @@ class Statistics:
     """Sums over all n training rows, float64; e is the target less the mean constant.
 
     `gram` is Phi'Phi (r, r), `moment` Phi'e (r,), `square` ||e||², `norm_sum` and `largest_norm`
-    the sum and maximum of ||phi(x_i)||². `log_variance` is the sum of log v_i where rows have
-    variances v_i, and `gram`, `moment` and `square` then weigh each row by 1 / v_i; else it is 0.
+    the sum and maximum of ||phi(x_i)||². If rows have variances v_i, `log_variance` is the sum of
+    log v_i, and `gram`, `moment` and `square` weight each row by 1 / v_i. Otherwise
+    `log_variance` is 0.
     """
 
     n: int
@@ -103,7 +104,7 @@ WholeObjective = Callable[[Statistics, Tensor], Tensor]
 
 
 def gaussian_nll(square: Tensor, variance: Tensor) -> Tensor:
-    """-log N(y; mean, variance) for square (y - mean)², elementwise."""
+    """Return -log N(y; mean, variance), elementwise, for `square` = (y - mean)²."""
     return 0.5 * (math.log(2 * math.pi) + variance.log() + square / variance)
 
 
@@ -118,11 +119,12 @@ def elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
 def whitened_elbo(
     residual: Tensor, spread: Tensor, log_scale: Tensor, kl: Tensor, n: int
 ) -> Tensor:
-    """Negative evidence lower bound of correlated rows, from whitened ones.
+    """Negative evidence lower bound of correlated rows, from whitened rows.
 
     With W the inverse of a factor of the rows' covariance given w,
     E_q[-log N(y; m0 + Phi w, (W'W)^(-1))]
-    = ½ ||W(y - mu)||² + ½ ||W Phi L||² - log|W| + b/2 log 2π, over b, plus KL / n.
+    = ½ ||W(y - mu)||² + ½ ||W Phi L||² - log|W| + b/2 log 2π. The bound is this divided by b, plus
+    KL / n.
 
     Parameters
     ----------
@@ -131,7 +133,7 @@ def whitened_elbo(
     log_scale, kl
         -log|W| and KL(q(w) || N(0, I)), scalars.
     n
-        Rows in all.
+        Number of training rows.
     """
     b = len(residual)
     distance = 0.5 * (residual.square().sum() + squared_norms(spread).sum())
@@ -141,7 +143,7 @@ def whitened_elbo(
 def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
     """Negative evidence lower bound under the variance correction of DBK-1 (equation 11).
 
-    As `elbo`, with max_b ||phi||² - ||phi||² for the residual.
+    It is `elbo` with max_b ||phi||² - ||phi||² as the residual.
     """
     return _expected_nll(terms, y, batch_correction(terms)) + terms.kl / n
 
@@ -174,7 +176,7 @@ def squared_error(terms: BatchTerms, y: Tensor, _n: int, _weights: Weights) -> T
 def poisson_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
     """Negative evidence lower bound of counts, y ~ Poisson(e^(o + f)) (DBK-1 appendix A.5).
 
-    With the offset o = log exposure, E exp(f) = exp(mu + s²/2) makes it closed:
+    With the offset o = log exposure and E exp(f) = exp(mu + s²/2), its closed form is
     mean_b[exp(o + mu + s²/2) - y (o + mu) + log y!] + KL / n. Float64.
     """
     counts, log_rate, spread = _count_terms(terms, y)
@@ -186,13 +188,13 @@ def poisson_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Ten
 def negative_binomial_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
     """Negative evidence lower bound of counts, y ~ Poisson(g e^(o + f)), g ~ Gamma(a, a).
 
-    Each row has its own g, of mean 1 and variance 1/a = dispersion; with g integrated out, y is
-    negative binomial with mean e^(o + f) and shape a. With t = o + f - log a,
+    Each row has its own g with mean 1 and variance 1/a = dispersion. With g integrated out, y is
+    negative binomial with mean e^(o + f) and shape a. With t = o + f - log a, the bound is
     mean_b[log Γ(a) + log y! - log Γ(y + a) - y E t + (y + a) E log(1 + e^t)] + KL / n. Float64.
-    Only the softplus has no closed expectation under q: Gauss-Hermite quadrature with 20 nodes.
+    Only E log(1 + e^t) has no closed form; it is computed by Gauss-Hermite quadrature, 20 nodes.
     """
     counts, log_rate, spread = _count_terms(terms, y)
-    assert terms.dispersion is not None, "the law of the counts needs a dispersion"
+    assert terms.dispersion is not None, "negative binomial counts need a dispersion"
     a = 1 / terms.dispersion.double()
     middle = log_rate - a.log()
     nodes, shares = (torch.as_tensor(part, device=y.device) for part in HERMITE)
@@ -212,7 +214,7 @@ def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     Raises
     ------
     NumericalError
-        Λ is not finite or does not factorise.
+        If Λ is not finite or does not factorise.
     """
     distance, log_determinant = quadratic_form(sums, noise_var)
     found: Tensor = -0.5 * (sums.n * math.log(2 * math.pi) + log_determinant + distance)
@@ -225,7 +227,7 @@ def quadratic_form(sums: Statistics, noise_var: Tensor) -> tuple[Tensor, Tensor]
     Raises
     ------
     NumericalError
-        Λ = Phi'Phi + noise_var I is not finite or does not factorise.
+        If Λ = Phi'Phi + noise_var I is not finite or does not factorise.
     """
     r = len(sums.moment)
     noise = noise_var.double()
@@ -237,16 +239,16 @@ def quadratic_form(sums: Statistics, noise_var: Tensor) -> tuple[Tensor, Tensor]
 
 
 def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
-    """Log marginal likelihood less tr(C) / (2 noise_var) (DBK-1 equation 11).
+    """Log marginal likelihood minus tr(C) / (2 noise_var) (DBK-1 equation 11).
 
-    C holds c(x_i, x_i) = max_j ||phi(x_j)||² - ||phi(x_i)||². A scalar, float64.
+    C is diagonal with c(x_i, x_i) = max_j ||phi(x_j)||² - ||phi(x_i)||². A scalar, float64.
     """
     trace = sums.n * sums.largest_norm - sums.norm_sum
     return log_marginal_likelihood(sums, noise_var) - trace / (2 * noise_var.double())
 
 
 def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor:
-    """Log N(y; m0, Phi Phi' + D) for rows of variances D (Snelson and Ghahramani 2006).
+    """Log N(y; m0, Phi Phi' + D), D the rows' variances (Snelson and Ghahramani 2006).
 
     -½ [n log 2π + Σ log D_i + log|Λ| + ||e||²_D - ||Λ^(-1/2) Phi'D^(-1)e||²], with
     Λ = I + Phi'D^(-1)Phi and ||e||²_D = e'D^(-1)e. A scalar, float64.
@@ -254,7 +256,7 @@ def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor
     Raises
     ------
     NumericalError
-        Λ is not finite or does not factorise.
+        If Λ is not finite or does not factorise.
     """
     identity = torch.eye(len(sums.moment), dtype=torch.float64, device=sums.gram.device)
     C, _ = jittered_cholesky(identity + sums.gram, 0.0)
@@ -273,11 +275,11 @@ def _count_terms(terms: BatchTerms, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _expected_nll(terms: BatchTerms, y: Tensor, missed: Tensor) -> Tensor:
-    """mean_b of E_q[-log N(y; f, noise_var)] with `missed` variance added to s²."""
+    """Return mean_b of E_q[-log N(y; f, noise_var)], with the variance `missed` added to s²."""
     square = terms.square(y) + terms.function_variance + missed
     return terms.average(gaussian_nll(square, terms.noise_var))
 
 
 def batch_correction(terms: BatchTerms) -> Tensor:
-    """Return max_b ||phi||² - ||phi||², (b,): DBK-1's correction, its maximum over the batch."""
+    """Return max_b ||phi||² - ||phi||², (b,): the correction of DBK-1 within the batch."""
     return current_team().largest(terms.feature_norm, terms.rows) - terms.feature_norm

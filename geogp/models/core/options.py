@@ -1,4 +1,4 @@
-"""Names and weights that a user can choose, known without torch."""
+"""Names and weights that a user can choose; this module does not import torch."""
 
 import math
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ Decay = Literal["cosine", "constant"]
 Optimiser = Literal["adamw", "lbfgs"]
 
 OFFSET = "log_exposure"
-"""Input that models of counts add to the logarithm of the rate; no basis sees it."""
+"""Input column that models of counts add to the logarithm of the rate; no basis uses it."""
 
 CANDIDATES = 2000
-"""Tiles with an exactly computed gain when measurements are chosen, by default."""
+"""Default number of tiles whose gain is computed exactly when measurements are chosen."""
 
 OPTIMISERS: tuple[str, ...] = get_args(Optimiser)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of the regularisers: `alpha` of dPPGP's trace, `beta` of the KL in PPGP and dPPGP.
+    """Weights of regularisers: `alpha` of the trace in dPPGP, `beta` of the KL in PPGP and dPPGP.
 
-    Raises RequestError: a weight is negative or not finite.
+    Raises RequestError if a weight is negative or not finite.
     """
 
     alpha: float = 0.1

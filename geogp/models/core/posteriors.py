@@ -22,8 +22,8 @@ class Moments(NamedTuple):
 class WeightedRows(NamedTuple):
     """Training rows for a closed-form posterior.
 
-    Features `phi` (c, r), targets less the mean constant `residual` (c,), and the variance of
-    each row around the function `variance` (c,).
+    `phi` (c, r) are features, `residual` (c,) targets minus the mean constant, and `variance` (c,)
+    the variance of each row around the function.
     """
 
     phi: Tensor
@@ -32,10 +32,10 @@ class WeightedRows(NamedTuple):
 
 
 class Posterior(nn.Module, ABC):
-    """The contract of a posterior; `update_closed_forms` learns from the rows outside the gradient.
+    """Interface of a posterior; `update_closed_forms` learns from rows without a gradient.
 
-    `in_closed_form` tells whether its covariance is p(w | y)'s given features and noise,
-    `is_learned` whether the gradient learns mean and covariance.
+    `in_closed_form` is true if the covariance is that of p(w | y) given features and noise,
+    `is_learned` if mean and covariance are learned by the gradient.
     """
 
     in_closed_form: ClassVar[bool] = False
@@ -54,17 +54,17 @@ class Posterior(nn.Module, ABC):
         """Return KL(q(w) || N(0, I)), a scalar."""
 
     def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
-        """Return both for features (b, r), so that they can share work."""
+        """Return the moments for features (b, r), and the KL; a subclass may share work."""
         return self.moments(phi), self.kl()
 
     def update_closed_forms(self, rows: Iterable[WeightedRows]) -> None:
-        """Learn from the training rows in chunks; most posteriors need none."""
+        """Learn from the training rows, in chunks; most posteriors do nothing."""
 
 
 class VariationalPosterior(Posterior):
-    """q(w) = N(m, L L') with L lower triangular, its diagonal positive (DBK appendix B).
+    """q(w) = N(m, L L') with L lower triangular and diag L positive (DBK appendix B).
 
-    m starts at 0, log diag L at -½ log r, the rest of L at standard normals divided by r.
+    m starts at 0, log diag L at -½ log r, the rest of L at standard normal draws divided by r.
     """
 
     is_learned = True
@@ -84,7 +84,7 @@ class VariationalPosterior(Posterior):
         return self.m, self.cholesky()
 
     def take_covariance(self, L: Tensor) -> None:
-        """Take L L' as the covariance, for any factor L (r, r) of full rank."""
+        """Set the covariance to L L', for any factor L (r, r) of full rank."""
         with torch.no_grad():
             R = torch.linalg.qr(L.double().T, mode="r").R
             lower = R.T * torch.where(R.diagonal() < 0, -1.0, 1.0)
@@ -100,7 +100,7 @@ class VariationalPosterior(Posterior):
         return self._kl(self.cholesky())
 
     def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
-        """Return both for features (b, r), from one L."""
+        """Return the moments for features (b, r) and the KL, both from one L."""
         L = self.cholesky()
         return self._moments(phi, L), self._kl(L)
 
@@ -120,7 +120,7 @@ class PointPosterior(Posterior):
         self.m = nn.Parameter(torch.zeros(r, dtype=dtype))
 
     def weights(self) -> tuple[Tensor, Tensor]:
-        """Return m and no columns."""
+        """Return m and a factor without columns."""
         return self.m, self.m.new_zeros(len(self.m), 0)
 
     def moments(self, phi: Tensor) -> Moments:
@@ -136,7 +136,7 @@ class PointPosterior(Posterior):
 class ClosedFormPosterior(Posterior):
     """p(w | y) = N(m, L L') given features and noise (DBK equation 10, DBK-1 equation 12).
 
-    It is the prior until `update_closed_forms` gets the training rows; see `condition`. Float64.
+    It equals the prior until `update_closed_forms` gets training rows; see `condition`. Float64.
     """
 
     in_closed_form = True
@@ -171,14 +171,14 @@ class ClosedFormPosterior(Posterior):
 
 
 def condition(rows: Iterable[WeightedRows], like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and factor of p(w | y) = N(m, L L') for w ~ N(0, I), by chunks.
+    """Return mean and factor of p(w | y) = N(m, L L') for w ~ N(0, I), from chunks of rows.
 
-    With V the diagonal matrix of the rows' variances: P = I + Phi' V^(-1) Phi,
-    m = P^(-1) Phi' V^(-1) (y - m0), L L' = P^(-1). With V = noise_var D this is
-    noise_var Λ^(-1) with Λ = Phi' D^(-1) Phi + noise_var I, DBK-1 equation 12.
+    With V the diagonal matrix of the rows' variances, P = I + Phi' V^(-1) Phi,
+    m = P^(-1) Phi' V^(-1) (y - m0) and L L' = P^(-1). If V = noise_var D, then L L' is
+    noise_var Λ^(-1) with Λ = Phi' D^(-1) Phi + noise_var I (DBK-1 equation 12).
 
-    `like` is a tensor (r,) on the device to work on. Returns m (r,) and upper triangular L (r, r),
-    float64.
+    `like` is a tensor (r,) on the device to compute on. Returns m (r,) and upper triangular
+    L (r, r), float64.
     """
     r = len(like)
     P = torch.eye(r, dtype=torch.float64, device=like.device)

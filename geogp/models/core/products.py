@@ -1,16 +1,16 @@
-"""Products with triangular matrices, in blocks of columns: most of the time of a step.
+"""Products with triangular matrices, in blocks of columns; they take most of the time of a step.
 
-A triangular matrix is half zeros. In blocks of 192, six at r = 1024, 3/5 of the product is left,
-at about the library's full speed. All matrices are row-major and stay so: elementwise operations
-that mix the two layouts take ten times as long. On a GPU one large product is faster than several
-small ones, so there is one block.
+Half of a triangular matrix is zeros. With blocks of 192 columns, six at r = 1024, 3/5 of the
+product remains, at about the library's full speed. All matrices are row-major and stay row-major,
+because elementwise operations that mix the two layouts take ten times as long. On a GPU one large
+product is faster than several small ones, so there is one block.
 """
 
 import torch
 from torch import Tensor
 
 BLOCK = 192
-"""Columns of a block on a CPU: with fewer, products slow down; with more, zeros are added up."""
+"""Columns of a block on a CPU; fewer make products slow, and more include many zeros."""
 
 
 def slices(r: int, device: torch.device) -> list[slice]:
@@ -20,7 +20,7 @@ def slices(r: int, device: torch.device) -> list[slice]:
 
 
 def times_lower(A: Tensor, L: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return A L for L with nothing above its diagonal, (b, k), (k, r) -> (b, r), k >= r."""
+    """Return A L for L with zeros above the diagonal, (b, k), (k, r) -> (b, r), k >= r."""
     out = A.new_empty(len(A), L.shape[1]) if out is None else out
     for part in slices(L.shape[1], L.device):
         torch.mm(A[:, part.start :], L[part.start :, part], out=out[:, part])
@@ -39,7 +39,7 @@ def lower_of_product(A: Tensor, B: Tensor) -> Tensor:
     """Return the lower triangle of A'B, (b, r), (b, r) -> (r, r)."""
     r = A.shape[1]
     out = A.new_zeros(r, r)
-    # Tall blocks: a quarter faster than wide ones for transposed rows.
+    # With A transposed, tall blocks are a quarter faster than wide ones.
     for part in slices(r, A.device):
         torch.mm(A[:, part.start :].T, B[:, part], out=out[part.start :, part])
         out[part, part].tril_()
@@ -47,9 +47,9 @@ def lower_of_product(A: Tensor, B: Tensor) -> Tensor:
 
 
 def mirrored(A: Tensor) -> Tensor:
-    """Copy the lower triangle of A (r, r) onto its upper one, in place.
+    """Copy the lower triangle of A (r, r) onto the upper triangle, in place.
 
-    In blocks that fit into the cache: a whole matrix and its transpose do not.
+    It works in blocks that fit into the cache, because a matrix and its transpose do not fit.
     """
     parts = slices(len(A), A.device)
     for i, rows in enumerate(parts):

@@ -1,1 +1,1 @@
-"""Families of models of the papers: scale mixtures, counts, last layers, heavy noise."""
+"""Families of models from papers: scale mixtures, counts, last layers, heavy-tailed noise."""

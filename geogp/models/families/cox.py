@@ -24,7 +24,7 @@ DISPERSION_START = 1.0
 class CountLaw(Noise):
     """The scatter of counts around their rate: Var(y | rate) = rate + dispersion · rate².
 
-    This one is Poisson's: dispersion 0.
+    This class is the Poisson distribution, with dispersion 0.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:  # noqa: ARG002
@@ -32,14 +32,14 @@ class CountLaw(Noise):
 
     def forward(self, phi: Tensor | None = None, tests: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return the dispersion, (b,) float64, for features (b, r)."""
-        assert phi is not None, "a law of counts is one over the inputs"
+        assert phi is not None, "the scatter of counts needs features of the inputs"
         return phi.new_zeros(len(phi), dtype=torch.float64)
 
 
 class Dispersion(CountLaw):
     """Negative binomial counts: dispersion(x) = exp(c + <c_phi, phi(x)>), at least 1e-6.
 
-    It is the variance of a gamma effect of mean 1 that multiplies the rate of each row.
+    The dispersion is the variance of a gamma factor of mean 1 that multiplies the rate of each row.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
@@ -58,17 +58,17 @@ class PerCount(PerBatch):
     """An objective of a batch of counts; see `Step`."""
 
     def gathered(self, rows: Rows) -> Rows:
-        """Return the rows unchanged: mean and scatter are not enough for several counts."""
+        """Return the rows unchanged, because mean and scatter of several counts do not suffice."""
         return rows
 
 
 class CoxGP(LowRankGP):
-    """log rate(x) = log exposure + mu + <w, phi(x)>, counts y around the rate.
+    """log rate(x) = log exposure + mu + <w, phi(x)>, with counts y around the rate.
 
-    y ~ Poisson(rate), or negative binomial where `noise` has a dispersion. The exposure of a row,
-    such as its area, is an input column ``log_exposure`` that the basis does not use; without the
-    column every exposure is 1. mu is `y_mean`, the logarithm of the mean count of the training
-    rows, plus `mean_constant`.
+    y ~ Poisson(rate), or negative binomial if `noise` has a dispersion. The logarithm of the
+    exposure of a row, such as its area, is an input column ``log_exposure`` that the basis does not
+    use; without this column every exposure is 1. mu is `y_mean`, the logarithm of the mean count of
+    the training rows, plus `mean_constant`.
     """
 
     has_level = False
@@ -91,9 +91,9 @@ class CoxGP(LowRankGP):
         return torch.cat([seen, torch.from_numpy(given).to(seen)[:, None]], 1)
 
     def take_target(self, y: Floats) -> None:
-        """Take the logarithm of the mean count; counts are not standardised.
+        """Set `y_mean` to the logarithm of the mean count; counts are not standardised.
 
-        Raises DataError: a target is not a count.
+        Raises DataError if a target is not a count.
         """
         _check_counts(y)
         self.y_mean.fill_(math.log(float(y.mean())))
@@ -102,7 +102,7 @@ class CoxGP(LowRankGP):
     def standardised(self, y: Floats) -> Tensor:
         """Return counts (n,) unchanged.
 
-        Raises DataError: a target is not a count.
+        Raises DataError if a target is not a count.
         """
         _check_counts(y)
         return torch.from_numpy(y).to(self.device, self.architecture.torch_dtype)
@@ -123,7 +123,7 @@ class CoxGP(LowRankGP):
         )
 
     def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
-        """Do nothing: the gradient trains every part."""
+        """Do nothing, because the gradient trains every part."""
 
     def predict_scaled(
         self,
@@ -134,7 +134,7 @@ class CoxGP(LowRankGP):
     ) -> CountPrediction:
         """Predict counts at inputs returned by `scaled`.
 
-        Raises RequestError: a level was requested; counts are predicted with their scatter.
+        Raises RequestError if a level is requested; counts are predicted with their scatter.
         """
         if level:
             raise RequestError(f"{self.name} predicts counts; it has no separate level.")

@@ -1,14 +1,15 @@
 """Bayesian last layers, plain and enriched by tangent-kernel features.
 
-Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features" (Rich): A is the
-least-squares map from phi^r to phi^m over the training rows (8, 9). With B = (A, I) and B'B = L L',
-the features L' phi^r are the tangent kernel's as far as the last layer can express them (14), and
+The method is from Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features"
+(Rich). Let A be the least-squares map from phi^r to phi^m over the training rows (8, 9), B = (A, I)
+and B'B = L L'. The features L' phi^r are the part of the tangent kernel's features that the last
+layer can express (14), and the variance is
 
 S(x, x) = phi^r' (Phi^r' Phi^r / noise_var + (B'B)^(-1))^(-1) phi^r  (13, 15).
 
 Neither A (m, r) nor Phi^m (n, m) is ever in memory as a whole. With Phi^r = Q T (Q orthonormal, T
-triangular), A = D T^(-T) for D = Phi^m' Q. D comes in blocks of parameters over chunks of rows, and
-only its triangular factor is kept. Factors come from QR, so nothing is squared.
+triangular), A = D T^(-T) for D = Phi^m' Q. D is computed in blocks of parameters over chunks of
+rows, and only the triangular factor of D is stored. Factors come from QR, so no matrix is squared.
 """
 
 import logging
@@ -33,18 +34,18 @@ BLOCK_ENTRIES = 2**22
 """Numbers in memory at once, in a block of D and in a chunk of Phi^m: 32 MiB each."""
 
 EXACT_ENTRIES = 10**9
-"""Rows times parameters up to which `rich-bll` uses all rows for A; a minute at r = 257."""
+"""Limit of rows times parameters for `rich-bll` to fit A to all rows; a minute at r = 257."""
 
 RANK_TOLERANCE = 1e-10
-"""Singular values of Phi^r below this share of the largest count as 0: dead units have such."""
+"""Singular values of Phi^r below this share of the largest count as 0; dead units cause them."""
 
 
 class Enrichment(NamedTuple):
     """The training rows' information about a last layer, float64.
 
     `L`: lower Cholesky factor of B'B = A'A + I, (r, r).
-    `T`: upper triangular, T'T = Phi^r' Phi^r (times N/k where k rows stand for N), (r, r).
-    `rows`: rows that A is fitted to.
+    `T`: upper triangular with T'T = Phi^r' Phi^r, times N/k if k of N rows are used, (r, r).
+    `rows`: number of rows that A is fitted to.
     """
 
     L: Tensor
@@ -55,12 +56,13 @@ class Enrichment(NamedTuple):
 def enrich(
     network: Mlp, readout: Tensor, x: Tensor, k: int | None = None, *, seed: int = 0
 ) -> Enrichment:
-    """Find the factor L of B'B from a trained network and its training inputs x (n, d).
+    """Compute the factor L of B'B from a trained network and its training inputs x (n, d).
 
-    `readout` (r,) has the weights and bias of the last layer. With `k`, A and Phi^r' Phi^r times
-    N/k come from k rows, drawn uniformly without replacement (Rich 21). Where Phi^r has not full
-    rank (dead units, fewer rows than features), A is the least-norm solution. Raises RequestError:
-    k is below the number of features or above the number of rows.
+    `readout` (r,) has the weights and bias of the last layer. If `k` is given, A and Phi^r' Phi^r,
+    which is multiplied by N/k, are computed from k of the N rows, drawn uniformly without
+    replacement (Rich 21). If Phi^r does not have full rank (dead units, fewer rows than features),
+    A is the least-norm solution. Raises RequestError if k is below the number of features or above
+    the number of rows.
     """
     scale = 1.0
     if k is not None:
@@ -85,7 +87,7 @@ def enrich(
 
 
 def row_factor(network: Mlp, x: Tensor) -> Tensor:
-    """Return the triangular factor T of Phi^r, T'T = Phi^r' Phi^r, (r, r), in chunks of rows."""
+    """Return triangular T, (r, r), with T'T = Phi^r' Phi^r, from chunks of rows."""
     r = len(network.biases[0]) + 1
     T = torch.zeros(r, r, dtype=torch.float64, device=x.device)
     nothing = T.new_zeros(r)
@@ -97,7 +99,7 @@ def row_factor(network: Mlp, x: Tensor) -> Tensor:
 def posterior_factor(T: Tensor, L: Tensor, noise_var: float) -> Tensor:
     """Return V with V V' = (T'T / noise_var + (L L')^(-1))^(-1), (r, r) (Rich equation 13).
 
-    T and L as in `Enrichment`.
+    T and L are those of `Enrichment`.
     """
     identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
     P = _triangle(T @ L / math.sqrt(noise_var), identity)
@@ -111,9 +113,9 @@ def parameters_before_the_last(network: Mlp) -> int:
 
 
 def rows_for(network: Mlp, n: int) -> int | None:
-    """Return the rows that `rich-bll` fits A to: None for all n, if n m is at most EXACT_ENTRIES.
+    """Return the number of rows for A in `rich-bll`; None is all n, if n m <= EXACT_ENTRIES.
 
-    Else the largest number within that, r at least.
+    Otherwise the number is the largest within this limit, but at least r.
     """
     r = len(network.biases[0]) + 1
     k = max(EXACT_ENTRIES // parameters_before_the_last(network), r)
@@ -121,7 +123,7 @@ def rows_for(network: Mlp, n: int) -> int | None:
 
 
 def _triangle(*parts: Tensor) -> Tensor:
-    """Return the upper triangular factor of stacked matrices, its diagonal 0 or more."""
+    """Return the upper triangular factor, with diagonal 0 or more, of stacked matrices."""
     stacked = torch.cat(parts)
     R: Tensor = torch.linalg.qr(stacked, mode="r").R
     sign = torch.where(R.diagonal() < 0, -1.0, 1.0).to(R.dtype)
@@ -130,7 +132,7 @@ def _triangle(*parts: Tensor) -> Tensor:
 
 
 def _tangent_factor(network: Mlp, readout: Tensor, x: Tensor, whitening: Tensor) -> Tensor:
-    """Return the triangular R_D with R_D' R_D = D'D for D = Phi^m' Q, (r, r)."""
+    """Return triangular R_D, (r, r), with R_D' R_D = D'D for D = Phi^m' Q."""
     r = len(whitening)
     R = whitening.new_zeros(r, r)
     for layer, units, size in parameter_blocks(network, BLOCK_ENTRIES // r):
@@ -145,7 +147,7 @@ def _tangent_factor(network: Mlp, readout: Tensor, x: Tensor, whitening: Tensor)
 class LastLayerPosterior(PointPosterior):
     """The trained weights m of the last layer, and the factor of their posterior covariance.
 
-    The mean stays the network's output; `L` is 0 until it is known. Float64 except m.
+    The mean stays the network's output. `L` is 0 until it is computed. Float64 except m.
     """
 
     in_closed_form = True
@@ -160,15 +162,15 @@ class LastLayerPosterior(PointPosterior):
         return self.m, self.L
 
     def moments(self, phi: Tensor) -> Moments:
-        """Return <m, phi> and ||L' phi||² for features phi^r (b, r); the second is float64."""
+        """Return <m, phi> and ||L' phi||² (float64) for features phi^r (b, r)."""
         return Moments(phi @ self.m, squared_norms(phi.double() @ self.L))
 
 
 class LastLayerGP(LowRankGP):
     """A network trained by squared error, then a Bayesian last layer in closed form.
 
-    f(x) = <w, phi(x)>, phi = F' phi^r with w ~ N(0, I) for the standardised target. Here F = I.
-    The network's bias is the weight of the constant feature; `mean_constant` stays 0.
+    For the standardised target, f(x) = <w, phi(x)> with phi = F' phi^r and w ~ N(0, I). In this
+    class F = I. The network's bias is the weight of the constant feature; `mean_constant` stays 0.
     """
 
     basis: LastLayerBasis
@@ -189,12 +191,12 @@ class LastLayerGP(LowRankGP):
         return self.basis.backbone
 
     def rates(self) -> dict[str, float]:
-        """Return learning rates as multiples; see `Mlp.rates`."""
+        """Return learning rates as multiples of the usual rate; see `Mlp.rates`."""
         own = {"mean_constant": 0.0, "posterior.m": BASE_WIDTH / self.network.root}
         return own | {f"basis.backbone.{k}": rate for k, rate in self.network.rates().items()}
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:
-        """Keep the training inputs for `finish`, and reset an earlier posterior."""
+        """Store the training inputs for `finish`, and reset an earlier posterior."""
         self._held = rows.x, seed
         self.posterior.L.zero_()
         self.enrichment.copy_(torch.eye(self.basis.rank, dtype=torch.float64))
@@ -204,7 +206,7 @@ class LastLayerGP(LowRankGP):
     def finish(self, validation: Rows) -> None:  # noqa: ARG002
         """Compute the closed form from the training rows, after the best epoch is known.
 
-        Raises RequestError: the model has no training rows.
+        Raises RequestError if the model has no training rows.
         """
         if self._held is None:
             raise RequestError("expected training rows before the end of a fit, found none.")
@@ -217,7 +219,7 @@ class LastLayerGP(LowRankGP):
         self._held = None
 
     def enrich(self, x: Tensor, seed: int) -> None:
-        """Find F from scaled training inputs; here F stays I."""
+        """Compute F from scaled training inputs; here F stays I."""
 
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
         """Yield F' phi^r(x) in the target's unit, float64, in chunks (c, r) on the device."""
@@ -237,13 +239,14 @@ class LastLayerGP(LowRankGP):
 
 
 class EnrichedGP(LastLayerGP):
-    """As `LastLayerGP`, with F = L, the Cholesky factor of B'B; see `enrich`.
+    """A `LastLayerGP` with F = L, the Cholesky factor of B'B; see `enrich`.
 
-    A is fitted to `rows_for` rows; a subsample is reported. `enrichment_rows` is the number used.
+    A is fitted to `rows_for` rows; a log message reports if these are a subsample.
+    `enrichment_rows` is the number of rows used.
     """
 
     def enrich(self, x: Tensor, seed: int) -> None:
-        """Find F from scaled training inputs."""
+        """Compute F from scaled training inputs."""
         k = rows_for(self.network, len(x))
         found = enrich(self.network, self.posterior.m, x, k, seed=seed)
         if found.rows < len(x):

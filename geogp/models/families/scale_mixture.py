@@ -1,14 +1,15 @@
 """Processes with a random overall scale: Student-t processes (Scale theorem 3.1, lemma B.1).
 
-y ~ N(0, s² A) with A = Phi Phi' + t² I, so the noise shares the scale, and s² ~ InvGamma(a, b).
-Then y is multivariate t with 2a degrees of freedom and scale matrix (b / a) A. Under any prior of
-s², such as `burr.py`'s, all results need only n, e'A^(-1)e and log|A|, which sums over rows give.
+Let y ~ N(0, s² A) with A = Phi Phi' + t² I, so function and noise share the scale, and
+s² ~ InvGamma(a, b). Then y is multivariate t with 2a degrees of freedom and scale matrix (b / a) A.
+Under any prior of s², such as that in `burr.py`, all results need only n, e'A^(-1)e and log|A|,
+which follow from sums over rows.
 
-A random scale helps where the prior scale is far off and there are few rows. With a scale off by
-ten and 20 rows, the 95 % intervals of a Gaussian process had a coverage of 15 % and a log score of
-47, compared with 93 % and 0.85 here (`benchmarks/student.py`). A Gaussian process with a learned
-scale does as well; with 100,000 rows and learned parameters the two agree to 1e-3. Single bad rows
-do the same harm to both.
+A random scale helps if the prior scale is far from the true scale and there are few rows. With a
+scale wrong by a factor of ten and 20 rows, the 95 % intervals of a Gaussian process had a coverage
+of 15 % and a log score of 47, compared with 93 % and 0.85 here (`benchmarks/student.py`). A
+Gaussian process with a learned scale does equally well; with 100,000 rows and learned parameters
+the two agree to 1e-3. Single bad rows do the same harm to both.
 """
 
 import math
@@ -40,7 +41,7 @@ class InverseGamma:
     Raises
     ------
     RequestError
-        A parameter is not positive and finite.
+        If a parameter is not positive and finite.
     """
 
     a: float
@@ -52,9 +53,9 @@ class InverseGamma:
 
     @property
     def mean(self) -> float:
-        """B / (a - 1), the mean of s².
+        """Mean b / (a - 1) of s².
 
-        Raises RequestError: a is at most 1, so there is no mean.
+        Raises RequestError if `a` is at most 1, because then there is no mean.
         """
         if self.a <= 1:
             raise RequestError(
@@ -65,13 +66,13 @@ class InverseGamma:
 
     @property
     def shape(self) -> StudentT:
-        """Distribution of a predicted value: Student's t of 2a degrees of freedom."""
+        """Distribution of a predicted value: Student-t with 2a degrees of freedom."""
         return StudentT(2 * self.a)
 
     def log_evidence(self, distance: Tensor, log_determinant: Tensor, n: int) -> Tensor:
         """Return log t_2a(y; 0, (b / a) A) from e'A^(-1)e and log|A|, a scalar (Scale lemma B.1).
 
-        log Γ(a + n/2) - log Γ(a) - n/2 log(2π b) - ½ log|A|
+        It is log Γ(a + n/2) - log Γ(a) - n/2 log(2π b) - ½ log|A|
         - (a + n/2) log(1 + e'A^(-1)e / (2b)).
         """
         half = self.a + n / 2
@@ -81,17 +82,17 @@ class InverseGamma:
 
 
 SCALE_PRIOR = InverseGamma(2.0, 2.0)
-"""4 degrees of freedom and a scale of about 1 for a standardised target: geogp's choice; Scale
-searches a grid.
+"""Prior with 4 degrees of freedom and a scale of about 1 for a standardised target. This is
+geogp's choice; Scale searches a grid.
 """
 
 
 def burr_log_evidence(burr: Burr, distance: Tensor, log_determinant: Tensor, n: int) -> Tensor:
     """Return the log density of all rows from e'A^(-1)e and log|A|, a scalar.
 
-    -½ (n log 2π + log|A|) + log ∫ p(u) exp(-n/2 u - e'A^(-1)e / 2 e^(-u)) du. The nodes are
-    `BurrScale`'s, held fixed in the derivative: by e'A^(-1)e it is then -½ E[1/s² | y], as it
-    should be. Errors as for `BurrScale`.
+    It is -½ (n log 2π + log|A|) + log ∫ p(u) exp(-n/2 u - e'A^(-1)e / 2 e^(-u)) du. The integral
+    uses the nodes of `BurrScale`, which are fixed in the derivative; the derivative by e'A^(-1)e is
+    then correctly -½ E[1/s² | y]. Raises the errors of `BurrScale`.
     """
     u, step = BurrScale(burr, n, float(distance.detach())).nodes
     prior, held = (
@@ -105,18 +106,18 @@ def burr_log_evidence(burr: Burr, distance: Tensor, log_determinant: Tensor, n: 
 
 
 def student_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
-    """Log density of all rows under the t process with `SCALE_PRIOR`, from sums over them.
+    """Log density of all rows under the t process with `SCALE_PRIOR`, from sums over the rows.
 
-    Raises NumericalError: the matrix of the sums does not factorise.
+    Raises NumericalError if the matrix of the sums does not factorise.
     """
     return SCALE_PRIOR.log_evidence(*quadratic_form(sums, noise_var), sums.n)
 
 
 def burr_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
-    """Log density of all rows under the process with `BURR_PRIOR`, from sums over them.
+    """Log density of all rows under the process with `BURR_PRIOR`, from sums over the rows.
 
-    Raises NumericalError: the matrix of the sums does not factorise, or the scale's distribution is
-    too wide.
+    Raises NumericalError if the matrix of the sums does not factorise, or the distribution of the
+    scale is too wide.
     """
     return burr_log_evidence(BURR_PRIOR, *quadratic_form(sums, noise_var), sums.n)
 
@@ -134,11 +135,11 @@ class ScaleLaw(Protocol):
 
 
 class RandomScale(LowRankGP, ABC):
-    """A low-rank process with a random scale s², and so with predictions in units of s²."""
+    """A low-rank process with a random scale s²; predictive variances are in units of s²."""
 
     @abstractmethod
     def scale_law(self) -> ScaleLaw:
-        """Return the distribution of s² given the training rows; the prior before any."""
+        """Return the distribution of s² given the training rows, or the prior without rows."""
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return mean and factor of the weights; the covariance includes the mean of s²."""
@@ -148,9 +149,9 @@ class RandomScale(LowRankGP, ABC):
     def predict_scaled(
         self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
-        """Predict with the variance times E[s²], in the shape of a mixture of normals over s².
+        """Predict with the variance times E[s²] and a shape that mixes normals over s².
 
-        Raises RequestError: the scale has no mean, so predictions have no variance.
+        Raises RequestError if the scale has no mean, because then predictions have no variance.
         """
         found = super().predict_scaled(x, tests, level=level)
         scale = self.scale_law()
@@ -166,8 +167,8 @@ class RandomScale(LowRankGP, ABC):
 class ScaleMixture(RandomScale, KernelProcess):
     """A low-rank process with a random scale s², whose distribution needs n and e'A^(-1)e.
 
-    A new value has the location of the Gaussian process, its variance times E[s²], and the shape
-    of a mixture of normals over s².
+    A new value has the mean of the Gaussian process, the variance of that process times E[s²], and
+    the shape of a mixture of normals over s².
     """
 
     usual_prior: ClassVar[InverseGamma | Burr]
@@ -181,7 +182,7 @@ class ScaleMixture(RandomScale, KernelProcess):
     @property
     @abstractmethod
     def scale_posterior(self) -> ScaleLaw:
-        """The distribution of s² given the training rows; the prior before there are any."""
+        """The distribution of s² given the training rows, or the prior without rows."""
 
     def scale_law(self) -> ScaleLaw:
         """Return `scale_posterior`."""
@@ -190,8 +191,8 @@ class ScaleMixture(RandomScale, KernelProcess):
     def set_prior(self, prior: InverseGamma | Burr) -> None:
         """Replace the prior of the scale, for a known kernel.
 
-        `fit` learns kernel and noise under the usual prior. Raises RequestError: the prior is of
-        another kind.
+        `fit` learns kernel and noise under the default prior. Raises RequestError if the prior is
+        of another kind.
         """
         kind = type(self.usual_prior)
         if not isinstance(prior, kind):
@@ -201,9 +202,9 @@ class ScaleMixture(RandomScale, KernelProcess):
         self.scale_terms[:2] = torch.tensor(astuple(prior), dtype=torch.float64)
 
     def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
-        """Condition on the training rows, and take n and e'A^(-1)e from them.
+        """Condition on the training rows, and compute n and e'A^(-1)e from the rows.
 
-        e'A^(-1)e = min over w of ||e - Phi w||² / t² + ||w||², which the posterior mean reaches.
+        e'A^(-1)e = min over w of ||e - Phi w||² / t² + ||w||², attained at the posterior mean.
         """
         super().update_closed_forms(rows, validation)
         with torch.no_grad():
@@ -213,7 +214,7 @@ class ScaleMixture(RandomScale, KernelProcess):
                 left = weighted.residual.double() - weighted.phi.double() @ m
                 distance += (left.square() / weighted.variance).sum()
                 if part.repeats is not None:
-                    # The variance belongs to a mean of rows; their scatter is a mean too.
+                    # The variance is that of a mean of rows, and the scatter is a mean too.
                     distance += (part.repeats.scatter.double() / weighted.variance).sum()
             self.scale_terms[2] = rows.n
             self.scale_terms[3] = distance
@@ -222,15 +223,15 @@ class ScaleMixture(RandomScale, KernelProcess):
 class StudentProcess(ScaleMixture):
     """A low-rank process with an inverse-gamma scale; its predictions are Student-t.
 
-    With c = e'A^(-1)e of the training rows, s² given them is InvGamma(a + n/2, b + c/2), and a
-    new value has 2a + n degrees of freedom, and E[s²] = (b + c/2) / (a + n/2 - 1).
+    With c = e'A^(-1)e of the training rows, s² given these rows is InvGamma(a + n/2, b + c/2). So
+    E[s²] = (b + c/2) / (a + n/2 - 1), and a new value has 2a + n degrees of freedom.
     """
 
     usual_prior = SCALE_PRIOR
 
     @property
     def scale_posterior(self) -> InverseGamma:
-        """The distribution of s² given the training rows; the prior before there are any."""
+        """The distribution of s² given the training rows, or the prior without rows."""
         a, b, n, distance = self.scale_terms.tolist()
         return InverseGamma(a + n / 2, b + distance / 2)
 
@@ -238,14 +239,14 @@ class StudentProcess(ScaleMixture):
 class BurrProcess(ScaleMixture):
     """A low-rank process with a Burr XII scale (Scale appendix H); see `BurrScale`.
 
-    Its predictions are mixtures of normals over s², by importance sampling.
+    Its predictions are mixtures of normals over s², computed by importance sampling.
     """
 
     usual_prior = BURR_PRIOR
 
     @property
     def scale_posterior(self) -> BurrScale:
-        """The distribution of s² given the training rows; the prior before there are any."""
+        """The distribution of s² given the training rows, or the prior without rows."""
         c, d, n, distance = self.scale_terms.tolist()
         return BurrScale(Burr(c, d), n, distance)
 
@@ -275,8 +276,8 @@ def scaled_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tens
 class VariationalStudentProcess(RandomScale):
     """The Student-t process by mini-batches: q(w, s²) = N(w; m, s² L L') InvGamma(s²; a', b').
 
-    Scale appendix D with Gaussian rows, whose noise shares the scale as in `StudentProcess`. The
-    best a' is always a + n/2, and a' is set to it; b' is learned.
+    The method is Scale appendix D with Gaussian rows, whose noise shares the scale as in
+    `StudentProcess`. a' has its optimal value a + n/2; b' is learned.
     """
 
     posterior: VariationalPosterior
@@ -288,22 +289,22 @@ class VariationalStudentProcess(RandomScale):
         prior = torch.tensor([SCALE_PRIOR.a, SCALE_PRIOR.b], dtype=torch.float64)
         self.register_buffer("scale_prior", prior)
         self.register_buffer("rows_seen", torch.zeros((), dtype=torch.float64))
-        # b' = a' s0² with s0² learned: the mean of s² hardly depends on the number of rows.
+        # b' = a' s0² with s0² learned, so the mean of s² hardly depends on the number of rows.
         self.log_scale = nn.Parameter(torch.zeros((), dtype=architecture.torch_dtype))
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
-        """Take the number of rows, on which a' depends."""
+        """Store the number of rows, on which a' depends."""
         self.rows_seen.fill_(rows.n)
         return rows
 
     @property
     def scale_posterior(self) -> tuple[Tensor, Tensor]:
-        """A' and b', scalars, float64."""
+        """The parameters a' and b', scalars, float64."""
         a = self.scale_prior[0] + self.rows_seen / 2
         return a, a * self.log_scale.double().exp()
 
     def added_variance(self, x: Floats) -> Floats:
-        """Return the diagonal's part at single points, times the mean of s², (n,)."""
+        """Return the variance of the diagonal at single points times the mean of s², (n,)."""
         return self.scale_law().mean * super().added_variance(x)
 
     def scale_law(self) -> InverseGamma:
@@ -325,7 +326,7 @@ class VariationalStudentProcess(RandomScale):
     def _kl(self) -> Tensor:
         """KL of q(w, s²) from the prior (Scale appendix D, after Soch and Allefeld 2016).
 
-        ½ (||L||_F² + E[1/s²] ||m||² - r) - Σ log L_ii + a log(b'/b) - log Γ(a') / Γ(a)
+        It is ½ (||L||_F² + E[1/s²] ||m||² - r) - Σ log L_ii + a log(b'/b) - log Γ(a') / Γ(a)
         + (a' - a) ψ(a') + (b - b') a' / b', for the prior InvGamma(a, b).
         """
         (a, b), (a0, b0) = self.scale_posterior, self.scale_prior

@@ -1,7 +1,8 @@
-"""Student-t measurement noise: one bad row cannot pull the function far.
+"""Student-t measurement noise, under which one bad row hardly changes the function.
 
-y = f(x) + e, e = s T with T ~ t of df degrees of freedom: given g ~ Gamma(df/2, rate df/2), e is
-normal of variance s²/g. Each row has its own g (a global one has no such effect).
+y = f(x) + e with e = sqrt(σ²) T and T Student-t with df degrees of freedom. Given
+g ~ Gamma(df/2, rate df/2), e is normal with variance σ²/g. Each row has its own g; one g for all
+rows would not reduce the influence of a bad row.
 """
 
 import math
@@ -28,13 +29,13 @@ DF_START = 4.0
 """Start value of the degrees of freedom."""
 
 MIN_DF = 2.05
-"""Least degrees of freedom; at 2 the noise has no variance."""
+"""Least degrees of freedom; with 2 the noise has no finite variance."""
 
 _STIRLING_FROM = 50.0
 
 
 class StudentNoise(Noise):
-    """Student-t noise of squared scale σ² and df degrees of freedom, equal for all rows.
+    """Student-t noise with squared scale σ² and df degrees of freedom, equal for all rows.
 
     σ² is at least 1e-6, df above 2.05; the variance is σ² df / (df - 2).
     """
@@ -65,7 +66,7 @@ class StudentNoise(Noise):
 
 
 class StudentGP(LowRankGP):
-    """A low-rank process with Student-t noise; its predictions have the shape of f plus noise."""
+    """A low-rank process with Student-t noise; predictions are distributed as f plus noise."""
 
     noise: StudentNoise
 
@@ -74,7 +75,8 @@ class StudentGP(LowRankGP):
     ) -> Prediction:
         """Predict at inputs returned by `scaled`; see `predict`.
 
-        f is normal and the noise Student-t: a scale mixture of normals. The level is f alone.
+        f is normal and the noise Student-t, so f plus noise is a scale mixture of normals. The
+        level is f alone.
         """
         found = super().predict_scaled(x, tests, level=level)
         if level:
@@ -87,9 +89,9 @@ class StudentGP(LowRankGP):
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows in chunks, for `condition`.
 
-        The variance of a row is σ² / E[g] plus the diagonal's, with E[g] =
-        (df + 1) / (df + ((y - mu)² + s²) / σ²): the mean-field posterior of g given q(f)
-        (Tipping and Lawrence 2005). Rows far from the function hardly count.
+        The variance of a row is σ² / E[g] plus the diagonal's variance. Here
+        E[g] = (df + 1) / (df + ((y - mu)² + s²) / σ²) is the mean under the mean-field posterior
+        given q(f) (Tipping and Lawrence 2005). Rows far from the function have little weight.
         """
         df, squared = self.noise.df, self.noise.scale_squared
         for part in rows.chunks():
@@ -106,14 +108,14 @@ class StudentGP(LowRankGP):
 class StudentPerBatch(ByRows[StudentGP]):
     """The evidence lower bound under Student-t noise, by batches; see `Step`.
 
-    Rows of equal inputs are not collapsed: sums do not suffice under this law. `missed` is the
-    variance of f that the objective adds to s² = ||L' phi||², (b,).
+    Rows with equal inputs are not collapsed, because sums do not suffice under this noise. `missed`
+    is the variance of f that the objective adds to s² = ||L' phi||², (b,).
     """
 
     missed: Callable[[BatchTerms], Tensor]
 
     def backward(self, model: StudentGP, rows: Rows, n: int, weights: Weights) -> Tensor:  # noqa: ARG002
-        """Differentiate the objective of the batch."""
+        """Add the gradient of the batch's objective; return the loss."""
         terms, law = model.terms(rows.x), model.noise
         variance = terms.function_variance + self.missed(terms)
         nll = student_expected_nll(
@@ -132,12 +134,13 @@ def student_expected_nll(
     log t_df(e; σ²) = log Γ((df + 1)/2) - log Γ(df/2) - ½ log(df π σ²)
     - (df + 1)/2 log(1 + e²/(df σ²)).
 
-    The model of Jylänki, Vanhatalo and Vehtari (2011), by Gauss-Hermite quadrature with 20 nodes.
-    The error is 1e-8 while the sd of f is at most the noise's; at 5 times as much up to 0.04, at 16
-    times 0.5. `residual` and `variance` (0 or more) are (b,), σ² and df scalars, float64.
+    The model is that of Jylänki, Vanhatalo and Vehtari (2011), computed by Gauss-Hermite quadrature
+    with 20 nodes. The error is 1e-8 if the sd of f is at most that of the noise. It is up to 0.04
+    if the sd of f is 5 times, and 0.5 if it is 16 times that of the noise. `residual` and
+    `variance` (0 or more) are (b,), σ² and df scalars, float64.
     """
     at, share = (torch.from_numpy(part).to(residual.device) for part in HERMITE)
-    # The square root has no slope at 0.
+    # The square root has no derivative at 0.
     sd = variance.double().clamp(min=torch.finfo(torch.float64).tiny).sqrt()
     e = residual.double()[:, None] + sd[:, None] * at
     power = torch.log1p(e.square() / (df * scale_squared)) @ share

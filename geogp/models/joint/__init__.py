@@ -1,1 +1,1 @@
-"""Many places at once: covariances, levels of areas, designs, excursion sets."""
+"""Joint results for many places: covariances, levels of areas, designs, excursion sets."""

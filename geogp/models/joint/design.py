@@ -1,21 +1,23 @@
-"""Where to measure next: the tiles whose measurement removes most variance from the level.
+"""Where to measure next: tiles whose measurement reduces the variance of the level most.
 
-With C the covariance of the level at n tiles given the measurements so far (`JointLevel`), a the
-weights of the tiles and v the noise variance of a new measurement, measuring tile i removes
+Let C be the covariance of the level at n tiles given the measurements so far (`JointLevel`), a_j
+the weight of tile j, and v_i the noise variance of a new measurement in tile i. Measuring tile i
+reduces Σ_j a_j C_jj by
 
-gain_i = Σ_j a_j C_ji² / (C_ii + v_i)
+gain_i = Σ_j a_j C_ji² / (C_ii + v_i).
 
-from Σ_j a_j C_jj, and leaves C - h h', h = C e_i / sqrt(C_ii + v_i) (Krause, Singh and Guestrin
-2008 choose sensors greedily by another criterion; this one is the A-criterion of Bayesian design,
-Chaloner and Verdinelli 1995, section 2.2). Tiles are taken one after the other, each time the best
-tile given the earlier ones. That is a heuristic: the removed variance need not be submodular, so it
-promises no share of the best set, and each step looks again at all tiles, or at a stated number.
+The new covariance is C - h h' with h = C e_i / sqrt(C_ii + v_i). This criterion is the A-criterion
+of Bayesian design (Chaloner and Verdinelli 1995, section 2.2); Krause, Singh and Guestrin (2008)
+choose sensors greedily by another criterion. Tiles are chosen one after the other, each time the
+best tile given the earlier tiles. This is a heuristic: the removed variance need not be submodular,
+so there is no lower bound on the result relative to the best set, and each step has to evaluate
+all tiles again, or a given number of tiles.
 
 C is not formed. With q_i = Σ_j a_j C_ji², a step changes
 
-q_i -> q_i - 2 h_i z_i + h_i² Σ_j a_j h_j²,    z = C (a h) with C before the step,
+q_i -> q_i - 2 h_i z_i + h_i² Σ_j a_j h_j²,    z_i = Σ_j C_ij a_j h_j with C before the step.
 
-so that a step takes two products of C and a vector, and q is computed once at the start.
+So a step takes two products of C and a vector, and q is computed only once, at the start.
 """
 
 from collections.abc import Callable
@@ -45,9 +47,9 @@ class LevelCovariance:
     """The covariance C = P P' + diag(own) + K of the level at n tiles, as products with vectors.
 
     `low`: P, (n, r).
-    `variance`: the diagonal of C until a column of C is computed, (n,).
-    `local`: returns K x for x (n, k); None where K = 0.
-    `own`: variance of a single tile, shared with no other, (n,), or 0; 0 where there is a K.
+    `variance`: the diagonal of C, used until a column of C is computed, (n,).
+    `local`: returns K x for x (n, k); None if K = 0.
+    `own`: variance of each tile independent of all other tiles, (n,), or 0; 0 if there is a K.
     """
 
     low: Floats
@@ -74,10 +76,11 @@ class LevelCovariance:
         return found + self.local(unit)
 
     def about_squares(self, weights: Floats, *, seed: int) -> Floats:
-        """Return Σ_j a_j C_ij² for all i, (n,), exact except Σ_j a_j K_ij² where there is a K.
+        """Return Σ_j a_j C_ij² for all i, (n,), exact except for the term Σ_j a_j K_ij².
 
-        This term is the mean of (K diag(a)^(1/2) e)_i² over random signs e (Hutchinson 1990), with
-        a relative standard error of at most sqrt(2 / `PROBES`), 18 %.
+        If there is a K, this term is estimated by the mean of (K diag(a)^(1/2) e)_i² over random
+        signs e (Hutchinson 1990), with a relative standard error of at most sqrt(2 / `PROBES`),
+        18 %.
         """
         weighted = weights[:, None] * self.low
         found: Floats = np.einsum("ir,ir->i", self.low @ (self.low.T @ weighted), self.low)
@@ -95,14 +98,14 @@ class LevelCovariance:
 
 
 def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
-    """Return the covariance of a level; P is in memory as a whole, in float64.
+    """Return the covariance of a level; all of P is in memory, in float64.
 
-    Each of the `chosen` tiles to come takes one more column. Raises RequestError: P, its
-    computation and the columns of the chosen tiles do not fit into memory.
+    Each of the `chosen` tiles that will be measured needs one more column. Raises RequestError if
+    P, its computation and the columns of the chosen tiles do not fit into memory.
     """
     rank = level.L.shape[1]
     rows = level.row_count
-    # P, three more of its size while it is solved for, or the columns held at once.
+    # P, and three more arrays of this size while P is computed, or the columns in memory at once.
     needed = WORD * (len(level) * (4 * rank + 6 * AT_ONCE + 2 * chosen) + rows * rank)
     free = available_bytes(torch.device("cpu"))
     if needed > free:
@@ -116,12 +119,13 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Tiles measured one after the other, and the effect.
+    """Tiles measured one after the other, and the effect on the variance.
 
-    `tiles`: their numbers, in order, (k,).
-    `gains`: the variance that each removes from Σ_j a_j C_jj given the ones before, (k,), exact.
-    `before`, `after`: variance of the level of each before any and after all are measured, (k,).
-    `removed`: the variance that all remove from each tile, (n,).
+    `tiles`: numbers of the measured tiles, in order, (k,).
+    `gains`: reduction of Σ_j a_j C_jj by each measured tile given the earlier ones, (k,), exact.
+    `before`, `after`: variance of the level of each measured tile before the first and after the
+        last measurement, (k,).
+    `removed`: reduction of the variance of every tile by all measurements, (n,).
     `evaluated`: number of tiles with an exactly computed gain.
     """
 
@@ -140,8 +144,8 @@ class SequentialDesign:
     `weights`: weight of the variance of each tile, 0 or more, (n,).
     `noise`: variance of a new measurement around the level, (n,).
 
-    Raises DataError: another number of weights or noise variances than tiles; a weight is negative
-    or all are 0; a noise variance is not positive.
+    Raises DataError if the number of weights or noise variances differs from that of tiles, a
+    weight is negative, all weights are 0, or a noise variance is not positive.
     """
 
     def __init__(self, covariance: LevelCovariance, weights: Floats, noise: Floats) -> None:
@@ -159,7 +163,7 @@ class SequentialDesign:
         self._tiles: list[int] = []
         self._gains: list[float] = []
         self._before: list[float] = []
-        # Columns h of the tiles so far, with room for more.
+        # Columns h of the tiles measured so far, with space for more.
         self._h = np.empty((n, AT_ONCE), order="F")
         self.removed = np.zeros(n)
 
@@ -185,7 +189,7 @@ class SequentialDesign:
         return h, gain
 
     def spread(self, h: Floats) -> Floats:
-        """Return z = C (a h), with C before the last measurement, (n,)."""
+        """Return z_i = Σ_j C_ij a_j h_j, (n,), with C before the last measurement."""
         weighted = self._weights * h
         z = self._covariance.times(weighted[:, None])[:, 0]
         earlier = self._h[:, : len(self._tiles) - 1]
@@ -193,14 +197,14 @@ class SequentialDesign:
         return z
 
     def chosen(self, evaluated: int = 0) -> Chosen:
-        """Return the measured tiles and the effect."""
+        """Return the measured tiles and the effect on the variance."""
         tiles, before = np.array(self._tiles, np.int64), np.array(self._before)
         after = before - self.removed[tiles]
         return Chosen(tiles, np.array(self._gains), before, after, self.removed, evaluated)
 
 
 class _Gains:
-    """Gains of all tiles: q and the diagonal of C, exact for the evaluated tiles."""
+    """Gains of all tiles, from q and the diagonal of C; they are exact for evaluated tiles."""
 
     def __init__(
         self, covariance: LevelCovariance, weights: Floats, noise: Floats, *, seed: int
@@ -213,12 +217,12 @@ class _Gains:
         self._open = np.ones(len(covariance), bool)
 
     def now(self) -> Floats:
-        """Return gains, estimates included, (n,); below 0 for taken tiles."""
+        """Return exact or estimated gains, (n,); negative for chosen tiles."""
         square, variance = self._square + self._changed[0], self._variance + self._changed[1]
         return np.where(self._open, square / (variance.clip(min=0) + self._noise), -1.0)
 
     def evaluate(self, most: int) -> None:
-        """Compute the gains of at most `most` open tiles exactly, largest estimates first."""
+        """Compute exact gains of at most `most` remaining tiles, largest estimates first."""
         left = np.flatnonzero(~self.exact & self._open)
         best = left[np.argsort(-self.now()[left], kind="stable")][:most]
         for start in range(0, len(best), AT_ONCE):
@@ -229,11 +233,11 @@ class _Gains:
             self.exact[part] = True
 
     def best(self) -> int:
-        """Return the tile of largest exact gain."""
+        """Return the tile with the largest exact gain."""
         return int(np.argmax(np.where(self.exact, self.now(), -1.0)))
 
     def take(self, tile: int, h: Floats, z: Floats, gain: float) -> None:
-        """Update all gains for the measurement of a tile, and close the tile."""
+        """Update all gains after the measurement of a tile, and exclude this tile."""
         self._open[tile] = False
         self._changed[0] += h * (h * gain - 2 * z)
         self._changed[1] -= np.square(h)
@@ -251,20 +255,21 @@ def choose(
 ) -> Chosen:
     """Choose tiles to measure, one after the other, each once.
 
-    Gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step.
-    Those of `candidates` tiles are made exact, always the largest estimates: half of them at the
-    start, the rest in equal parts before the later steps, so that neighbours of a chosen tile,
-    whose gain has fallen, do not crowd out others. The best exact one is taken. With as many
-    candidates as tiles, or without a tile process, all are exact.
+    Gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step. The
+    gains of `candidates` tiles with the largest estimates are computed exactly. Half of them are
+    selected at the start, the rest in equal parts before the later steps: neighbours of a chosen
+    tile, whose gains have fallen, then leave room for other tiles. Each step chooses the tile with
+    the largest exact gain. With as many candidates as tiles, or without a tile process, all gains
+    are exact.
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
-    `count`: tiles to choose.
-    `candidates`: tiles with an exactly computed gain.
-    `seed`: of the estimates.
-    `heard`: called with the number of tiles chosen after each step.
+    `count`: number of tiles to choose.
+    `candidates`: number of tiles with an exactly computed gain.
+    `seed`: seed of the estimates.
+    `heard`: called after each step with the number of chosen tiles.
 
-    Raises RequestError: no tile, more than there are, or fewer candidates than twice the tiles to
-    choose. Raises DataError: see `SequentialDesign`.
+    Raises RequestError if `count` is below 1 or above the number of tiles, or if there are fewer
+    candidates than twice `count`. Raises DataError as `SequentialDesign` does.
     """
     n = len(covariance)
     if not 1 <= count <= n:
@@ -291,7 +296,7 @@ def choose(
 
 
 def measure(covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: Indices) -> Chosen:
-    """Measure given tiles in their order; see `SequentialDesign`."""
+    """Measure the given tiles in the given order; see `SequentialDesign`."""
     measuring = SequentialDesign(covariance, weights, noise)
     for tile in tiles:
         measuring.measure(int(tile))
@@ -299,10 +304,10 @@ def measure(covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: 
 
 
 def widest(covariance: LevelCovariance, weights: Floats, noise: Floats, count: int) -> Chosen:
-    """Measure the tile of largest variance with positive weight, one after the other.
+    """Measure `count` tiles one after the other, each time the tile with the largest variance.
 
-    The variances fall as tiles are measured. Each tile is taken once; tiles of weight 0 follow when
-    no other is left.
+    The variances fall as tiles are measured. Each tile is measured at most once; tiles of weight 0
+    are chosen only if no other tile remains.
     """
     measuring = SequentialDesign(covariance, weights, noise)
     left = np.ones(len(covariance), bool)

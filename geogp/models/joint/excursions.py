@@ -1,14 +1,14 @@
-"""Where a field meets a threshold everywhere at once, from joint draws of all points.
+"""Regions in which a field meets a threshold at all points jointly, from draws of all points.
 
 Points are ordered by their marginal probability p of meeting the threshold. The joint region of
 level l is the largest set D(rho) = {s: p(s) >= rho} with
 
     P(the threshold is met everywhere in D(rho)) >= l,
 
-and the excursion function F(s) is the largest l whose region holds s (Bolin and Lindgren 2015,
-definitions 1 to 3, with their one-parameter family of sets). By draws, F of the k-th point is the
-share of draws in which the first k points all meet the threshold, so only the first miss of each
-draw is kept.
+and the excursion function F(s) is the largest l whose region contains s (Bolin and Lindgren 2015,
+definitions 1 to 3, with their one-parameter family of sets). F of the k-th point is estimated by
+the share of draws in which the first k points all meet the threshold, so only the first point of
+each draw that misses the threshold is stored.
 """
 
 from dataclasses import dataclass, field
@@ -25,19 +25,19 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 _CERTAIN = 0.95
-"""Level of the intervals of the Monte Carlo error."""
+"""Level of the intervals for the Monte Carlo error."""
 
 
 @dataclass(frozen=True)
 class JointRegion:
     """The joint region of a level.
 
-    `level`: least probability that the threshold is met everywhere inside.
+    `level`: least probability that the threshold is met everywhere in the region.
     `inside`: the points of the region, (n,).
     `excursion`: F at each point, (n,).
-    `probability`, `lower`, `upper`: share of draws in which all points inside met the threshold,
-        with its exact binomial 95 % interval; 1 for an empty region.
-    `fewest`, `most`: 95 % interval, over draws, of the number of points inside.
+    `probability`, `lower`, `upper`: share of draws in which all points inside meet the threshold,
+        with an exact binomial 95 % interval; 1 for an empty region.
+    `fewest`, `most`: 95 % interval of the number of points inside, for the error of the draws.
     """
 
     level: float
@@ -54,9 +54,10 @@ class JointRegion:
 class FirstMisses:
     """The first point of each draw, in falling order of probability, that misses the threshold.
 
-    `score` (n,) rises with the marginal probability that a point meets the threshold: the
-    standardised distance, which also orders probabilities that round to 1. For a Gaussian field its
-    normal distribution function is that probability. Raises DataError: no score, or one is NaN.
+    `score` (n,) is the standardised distance from the threshold. It rises with the marginal
+    probability that a point meets the threshold, and also orders probabilities that round to 1. For
+    a Gaussian field this probability is the normal distribution function of the score. Raises
+    DataError if there is no score, or a score is NaN.
     """
 
     score: Floats
@@ -68,9 +69,9 @@ class FirstMisses:
         self._order = np.argsort(-self.score, kind="stable")
 
     def add(self, met: Booleans) -> None:
-        """Take draws (b, n): True where the threshold is met.
+        """Add draws (b, n), which are True where the threshold is met.
 
-        Raises DataError: another number of points.
+        Raises DataError if the draws have another number of points.
         """
         n = len(self.score)
         if met.ndim != 2 or met.shape[1] != n:
@@ -81,7 +82,8 @@ class FirstMisses:
     def region(self, level: float = 0.95) -> JointRegion:
         """Return the joint region of a level.
 
-        Raises RequestError: a level not between 0 and 1, or fewer than `MIN_DRAWS` draws.
+        Raises RequestError if the level is not between 0 and 1, or there are fewer than `MIN_DRAWS`
+        draws.
         """
         check_inside("a level", level)
         first = np.sort(np.concatenate(self._found)) if self._found else np.zeros(0, np.int64)
@@ -93,11 +95,11 @@ class FirstMisses:
         # Draws whose first miss comes after the k-th point.
         held = draws - np.searchsorted(first, np.arange(n), side="right")
         ranked = self.score[self._order]
-        # Points of one score enter together: each has the share of the last of them.
+        # Points with equal scores enter together, so each has the share of the last of them.
         last = np.searchsorted(-ranked, -ranked, side="right") - 1
         share = held[last] / draws
         excursion = np.empty(n)
-        # A set is at most as sure as each of its points, whose probability needs no draws.
+        # The probability of a set is at most that of each of its points, which needs no draws.
         excursion[self._order] = np.minimum(share, special.ndtr(ranked))
         inside = excursion >= level
         size = int(inside.sum())
@@ -123,7 +125,7 @@ def _binomial(hits: int, draws: int) -> tuple[float, float]:
 
 
 def _quantile_ends(ordered: NDArray[np.int64], probability: float) -> tuple[int, int]:
-    """Return order statistics that hold the quantile of a probability with 95 %."""
+    """Return order statistics that contain the quantile of `probability` with probability 95 %."""
     tail = (1 - _CERTAIN) / 2
     low = int(stats.binom.ppf(tail, len(ordered), probability))
     high = int(stats.binom.ppf(1 - tail, len(ordered), probability))

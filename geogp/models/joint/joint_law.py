@@ -1,4 +1,4 @@
-"""The low rank at many points together: covariance, sample paths, effective rank."""
+"""The low-rank process at many points jointly: covariance, sample paths, effective rank."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ _MIN_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class JointPosterior:
-    """p(w | y) = N(m, L L') under a fitted basis and its noise law, and so of f everywhere.
+    """p(w | y) = N(m, L L') given a fitted basis and noise, and the resulting distribution of f.
 
-    f(x) = m0 + <w, phi(x)> has covariance phi(x)' L L' phi(x') between points. The diagonal of a
-    catalogue row is not included; `joint_level.py` has both.
+    f(x) = m0 + <w, phi(x)> has covariance phi(x)' L L' phi(x') between points. The diagonal of the
+    model is not included; `joint_level.py` includes both.
 
     `model`: the fitted model.
     `m`, `L`: mean (r,) and factor (r, r) of the weights for the standardised target, float64.
@@ -53,8 +53,8 @@ class JointPosterior:
     def sample_paths(self, x: Floats, paths: int, *, seed: int = 0) -> Floats:
         """Draw functions f and return them at all points, (paths, n), in the target's unit.
 
-        One draw of the r weights gives a whole function: calls with the same seed and number of
-        paths return the same functions at any points. Raises RequestError: fewer than one path.
+        One draw of the r weights gives a whole function, so calls with the same seed and number of
+        paths return the same functions at any points. Raises RequestError if `paths` is below 1.
         """
         if paths < 1:
             raise RequestError(f"expected 1 sample path or more, found {paths}.")
@@ -73,26 +73,26 @@ class JointPosterior:
 
 
 def joint_posterior(model: "LowRankGP", train: "Data") -> JointPosterior:
-    """Condition the weights on the training rows, given the fitted basis and noise law.
+    """Condition the weights on the training rows, given the fitted basis and noise.
 
-    L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function:
-    noise_var plus the diagonal's, and also s² = ||L' phi||² for PPGP and dPPGP, where it has
-    learned input-dependent noise. The L of those objectives is no posterior covariance, and nothing
-    joint uses it.
+    L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function. These
+    are noise_var plus the diagonal's variance. For PPGP and dPPGP the function variance
+    s² = ||L' phi||² is added, because it has learned input-dependent noise. The L learned by these
+    two objectives is not a factor of a posterior covariance, so no joint result uses it.
 
-    The basis counts as known: the uncertainty of learning it is not included, so intervals for the
-    mean function are too narrow where the basis was learned from few rows. A plain network
-    (``dnn``), which has one value for its weights, gets the posterior of a Bayesian last layer on
-    its features; where the closed form is the model's own (``bll``, ``rich-bll``), the mean stays
-    the network's output. Raises RequestError: the model counts. Raises DataError: the rows have
-    another dimension than the model.
+    The basis is treated as known. The uncertainty of learning the basis is not included, so
+    intervals for the mean function are too narrow if the basis was learned from few rows. A plain
+    network (``dnn``), which has point weights, gets the posterior of a Bayesian last layer on its
+    features. If a model has its own closed form (``bll``, ``rich-bll``), the mean stays the
+    network's output. Raises RequestError if the model is one of counts. Raises DataError if rows
+    and model differ in dimension.
     """
     model.check_has_level()
     return posterior_given(model, model.as_rows(train.x, train.y, train.tests))
 
 
 def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:
-    """Return `joint_posterior` of `Rows`."""
+    """Return the result of `joint_posterior` for `Rows`."""
     with torch.no_grad():
         return JointPosterior(model, *model.conditioned(rows))
 
@@ -100,11 +100,11 @@ def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:
 def two_variances(model: "LowRankGP", train: "Data", x: Floats) -> dict[str, float]:
     """Return two median standard deviations of the function at points (n, d).
 
-    ``stated``: from the model's own prediction. ``closed_form``: with the covariance of
-    `joint_posterior` for its posterior's. `train` are the training rows.
+    ``stated`` is from the model's own prediction. ``closed_form`` is computed with the covariance
+    of `joint_posterior` instead. `train` are the training rows.
     """
     L = joint_posterior(model, train).L
-    # Averages of infinitely many tests: the variance of the level itself may be 0.
+    # Predict averages of infinitely many tests, because the variance of the level may be 0.
     stated = model.predict(x, np.inf).function_variance
     closed = model.function_variance(x, L)
     return {
@@ -117,10 +117,11 @@ def two_variances(model: "LowRankGP", train: "Data", x: Floats) -> dict[str, flo
 class Components:
     """Leading functions of a kernel over some points, uncorrelated there.
 
-    With z_k independent N(0, 1), f(x) = sum_k z_k values_k(x): the Karhunen-Loève expansion with
-    the points' distribution as measure (Zhu, Yuchi and Xie, equation 17). `values` (n, count) are
-    the functions at the points, in the target's unit, largest variance first; the value farthest
-    from 0 is positive. `share` (count,) is each one's share of the mean prior variance.
+    With z_k independent N(0, 1), f(x) = sum_k z_k values_k(x). This is the Karhunen-Loève expansion
+    under the distribution of the points (Zhu, Yuchi and Xie, equation 17). `values` (n, count) are
+    the functions at the points, in the target's unit, largest variance first, with signs such that
+    the value farthest from 0 is positive. `share` (count,) is the share of each function in the
+    mean prior variance.
     """
 
     values: Floats
@@ -130,8 +131,8 @@ class Components:
 def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
     """Return the leading components Phi v_k over inputs (n, d), v_k the eigenvectors of Phi'Phi.
 
-    Fewer than `count` where the others have less than a millionth of the variance. Raises
-    RequestError: fewer than one component. Raises NumericalError: all features are 0.
+    There are fewer than `count` if the others have less than a millionth of the variance. Raises
+    RequestError if `count` is below 1, and NumericalError if all features are 0.
     """
     if count < 1:
         raise RequestError(f"expected 1 component or more, found {count}.")
@@ -149,8 +150,8 @@ def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
 def effective_rank(model: "LowRankGP", x: Floats) -> float:
     """Return exp(entropy of the normalised eigenvalues of Phi'Phi) over inputs (n, d), from 1 to r.
 
-    Roy and Vetterli (2007), with eigenvalues that sum to 1; 1 is a kernel of one function.
-    Raises NumericalError: all features are 0.
+    The definition is that of Roy and Vetterli (2007), with eigenvalues that sum to 1. A kernel of
+    one function has effective rank 1. Raises NumericalError if all features are 0.
     """
     share = torch.linalg.eigvalsh(_gram(model, x)).clamp(min=0)
     share = (share / share.sum()).numpy()

@@ -1,10 +1,10 @@
-"""The level of many tiles together: means, variances of sums, sample paths.
+"""The level of many tiles jointly: means, variances of sums, sample paths.
 
 The variance of a sum over tiles, such as the mean of a county, needs the covariances of the tiles
-as well as their variances. They follow from p(w | y) in closed form under the fitted basis and
-noise law (`joint_law.py`), never from the L L' of an objective, and, for models with a process of
-single tiles, from its law at all tiles (`tile_sequence.py`). A model's diagonal
-(`diagonals.py`) is independent between tiles.
+as well as their variances. They follow from the closed form of p(w | y) under the fitted basis and
+noise (`joint_law.py`), never from the L L' that an objective learned. For models with a process of
+single tiles they also follow from its distribution at all tiles (`tile_sequence.py`). The diagonal
+of a model (`diagonals.py`) is independent between tiles.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Weights = Any
-"""Weights of tiles in several sums, (n, k): an array, or a sparse array of SciPy."""
+"""Weights of tiles in several sums, (n, k), as a NumPy array or a sparse SciPy array."""
 
 AT_ONCE = 32
-"""Sums solved for, or paths returned, at once."""
+"""Number of sums or paths that are computed at once."""
 
 
 class LevelOptions(NamedTuple):
-    """Options of the joint law of a level; see `joint_level`."""
+    """Options of the joint distribution of a level; see `joint_level`."""
 
     calibrated: bool = True
     earlier: int = EARLIER_TILES
@@ -45,7 +45,7 @@ class LevelOptions(NamedTuple):
 
 
 class WhiteNoise(NamedTuple):
-    """Standard normals of a batch of paths: for the weights (r, b), each tile (n, b), all (b,)."""
+    """Standard normal draws for b paths: weights (r, b), each tile (n, b), all tiles (b,)."""
 
     weights: Floats
     own: Floats
@@ -54,28 +54,28 @@ class WhiteNoise(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class JointLevel:
-    """The joint Gaussian law of the level at n tiles at one time, in the unit of the target.
+    """The joint Gaussian distribution of the level at n tiles at one time, in the target's unit.
 
-    With a the weights of a sum, times `factor`, and o of `own_variance`,
+    Let a_j be the weight of tile j in a sum, times `factor`, and o_j its `own_variance`. Then
 
-    Var = ||L' Phi' a||² + Σ o a².
+    Var = ||L' Phi' a||² + Σ_j o_j a_j².
 
     Attributes
     ----------
     model, x
         The fitted model and the inputs of the tiles, (n, d).
     m, L
-        p(w | y) = N(m, L L'), for the standardised target.
+        Mean and factor of p(w | y) = N(m, L L'), for the standardised target.
     mean
         Mean of the level, (n,).
     factor
-        Multiplies the deviations of each tile, (n,).
+        Factor of the deviations of each tile, (n,).
     noise_variance
         Variance of a measurement around the level of each tile, independent between tiles, (n,);
         0 unless set by `measured`.
     own_variance
-        Variance of the level of each tile from the model's diagonal, (n,): shared with no other
-        tile and not part of a tile process.
+        Variance of the level of each tile from the model's diagonal, (n,). It is independent
+        between tiles and not part of a tile process.
     """
 
     model: "LowRankGP"
@@ -103,12 +103,12 @@ class JointLevel:
         weights
             Weights of the tiles in each sum.
         noise
-            Add the noise of one measurement in each tile; see `measured`.
+            Whether to add the noise of one measurement in each tile; see `measured`.
 
         Raises
         ------
         DataError
-            Weights of another number of tiles.
+            If the weights have another number of tiles.
         """
         given = self._checked(weights)
         group = _group(self.row_count)
@@ -121,22 +121,22 @@ class JointLevel:
     def sum_covariance(self, weights: Weights) -> Floats:
         """Return the covariance (k, k) of sums over tiles with weights (n, k), without noise.
 
-        Holds n times k values.
+        It needs memory for n times k values.
         """
         given = self._checked(weights)
         total: Floats = (given.T @ rows_times(self.own, given)).toarray()
         return total + sum(part.T @ part for part in self._roots(given))
 
     def weighted_sums(self, weights: Weights) -> WeightedSums:
-        """Return the joint law of sums over points with weights (n, k) or (n,).
+        """Return the joint distribution of sums over points with weights (n, k) or (n,).
 
-        Covariances condition points on near earlier ones, which is approximate: the variance of a
-        single point may differ from `single_variances` by some 0.1 %.
+        Covariances are approximate because points are conditioned on near earlier points only: the
+        variance of a single point may differ from `single_variances` by some 0.1 %.
 
         Raises
         ------
         DataError
-            Weights of another number of points.
+            If the weights have another number of points.
         """
         dense = not sparse.issparse(weights)
         given = np.asarray(weights, np.float64) if dense else weights
@@ -145,24 +145,24 @@ class JointLevel:
         return WeightedSums(self.sum_means(given), self.sum_covariance(given))
 
     def low_rank(self) -> Floats:
-        """Return P, (n, r): the covariance of the level is P P' + diag(own) + K.
+        """Return P, (n, r), of the covariance P P' + diag(own) + K of the level.
 
-        P comes from the weights of the field; K, of a tile process given the weights, is applied by
-        `local_times`.
+        P comes from the weights of the field. K is the covariance of a tile process given the
+        weights; `local_times` multiplies by K.
         """
         return self.factor[:, None] * spread(self._tile_features(), self.L)
 
     def local_times(self, x: Floats) -> Floats:
-        """Return K x for x (n, k), with K as in `low_rank`: 0 without a tile process."""
+        """Return K x for x (n, k), with K as in `low_rank`; 0 without a tile process."""
         return np.zeros_like(x)
 
     def paths(self, paths: int, *, seed: int = 0) -> Iterator[Floats]:
-        """Draw levels of all tiles together: yields (b, n) until there are `paths` of them.
+        """Draw joint levels of all tiles; yield them in batches (b, n), `paths` in all.
 
         Raises
         ------
         RequestError
-            Fewer than one path.
+            If `paths` is below 1.
         """
         if paths < 1:
             raise RequestError(f"expected 1 sample path or more, found {paths}.")
@@ -172,10 +172,11 @@ class JointLevel:
             yield from self._drawn(min(group, paths - start), rng)
 
     def measured(self, tests: float) -> "JointLevel":
-        """Return the law with the shift and noise of a mean of `tests` tests in each tile.
+        """Return the distribution with shift and noise of a mean of `tests` tests in each tile.
 
-        The noise of models without a law of tests is a measurement's as in the data; where the
-        objective made the function variance carry noise (the PPGP family), that too.
+        If the noise of a model does not depend on tests, it is that of a measurement in the data.
+        If the objective made the function variance carry noise (the PPGP family), this variance is
+        added.
         """
         asked = self.model.predict(self.x, tests)
         noise = asked.noise_variance
@@ -184,25 +185,25 @@ class JointLevel:
         return replace(self, noise_variance=noise)
 
     def noise_of(self, tests: float) -> Floats:
-        """Return the noise variance of `measured` alone, (n,)."""
+        """Return the noise variance that `measured` adds, (n,)."""
         return self.measured(tests).noise_variance
 
     def single_variances(self) -> Floats:
         """Return the variance of each single tile's level, as in prediction, (n,).
 
-        A sum of independent tiles would have these variances; compare `sum_variances`.
+        `sum_variances` also includes the covariances between tiles.
         """
         parts = [(phi @ self.L).square().sum(1).cpu() for phi in self._tile_features()]
         return torch.cat(parts).numpy() * self.factor**2 + self.own
 
     @property
     def own(self) -> Floats:
-        """Variance of the level of each tile shared with no other tile, (n,); see `low_rank`."""
+        """Variance of each tile's level independent of other tiles, (n,); see `low_rank`."""
         return self.own_variance * self.factor**2
 
     @property
     def has_local(self) -> bool:
-        """Whether there is a K of `local_times`."""
+        """Whether the covariance of the level has a part K; see `local_times`."""
         return False
 
     @property
@@ -218,7 +219,7 @@ class JointLevel:
         return sparse.csc_array(weights)
 
     def _independent(self, weights: Weights, variance: Floats) -> Floats:
-        """Return the variances of sums of independent parts of tiles, (k,)."""
+        """Return variances (k,) of sums of parts that are independent between tiles."""
         return np.asarray(weights.multiply(weights).T @ variance, np.float64)
 
     def _variances(self, weights: Weights) -> Floats:
@@ -228,7 +229,7 @@ class JointLevel:
         return found
 
     def _roots(self, weights: Weights) -> list[Floats]:
-        """Return matrices (., k) whose squares R'R sum to the covariance of sums without own."""
+        """Return matrices R (., k); Σ R'R is the covariance of sums without the `own` part."""
         return [self._field(weights)]
 
     def _field(self, weights: Weights) -> Floats:
@@ -257,14 +258,15 @@ class JointLevel:
     def _deviations(self, change: Tensor, drawn: Sequence[WhiteNoise]) -> Iterator[Floats]:
         """Yield the paths' deviations from the mean before `factor`, (n, b), batch by batch.
 
-        `change` (r, k) is of the field's weights in all paths, `drawn` the normals of the batches.
+        `change` (r, k) has the deviations of the field's weights in all paths, `drawn` the normal
+        draws of the batches.
         """
         field = spread(self._tile_features(), change)
         for part, white in zip(batches(field.shape[1]), drawn, strict=True):
             yield field[:, part] + np.sqrt(self.own_variance)[:, None] * white.own
 
     def _white(self, paths: int, rng: np.random.Generator) -> WhiteNoise:
-        """Draw the standard normals of a batch of paths."""
+        """Draw the standard normal variables of a batch of paths."""
         sizes = (self.L.shape[1], paths), (len(self), paths), (paths,)
         return WhiteNoise(*(rng.standard_normal(size) for size in sizes))
 
@@ -282,26 +284,26 @@ def joint_level(
     seed: int = 0,
     columns: int = 0,
 ) -> JointLevel:
-    """Return the joint law of the level at tiles at one time.
+    """Return the joint distribution of the level at tiles at one time.
 
-    The basis counts as known: the uncertainty of learning it is not included.
+    The basis is treated as known; the uncertainty of learning the basis is not included.
 
     `model`: a fitted model.
-    `train`: its training rows; None for models that hold them (``field``).
+    `train`: the training rows; None for models that contain them (``field``).
     `x`: inputs of the tiles, (n, d), each tile once.
-    `calibrated`: give single tiles the mean and variance of the map, `model.predict(x,
-        level=True)`: deviations are multiplied by the ratio of its standard deviation to the raw
-        law's given the rows alone. Conditioning on other tiles is approximate and leaves a few per
-        cent of difference. Models without a tile process need no calibration: their law is the
-        closed form.
-    `earlier`: most earlier tiles that condition a tile.
-    `seed`: of the order of the tiles.
-    `columns`: number of requested sums or draws, which take memory.
+    `calibrated`: whether single tiles get the mean and variance of the map, `model.predict(x,
+        level=True)`. If so, deviations are multiplied by the ratio of the map's standard deviation
+        to that of the uncalibrated distribution given the rows alone. Conditioning on other tiles
+        is approximate and leaves a few per cent of difference. Models without a tile process need
+        no calibration because their distribution is the closed form.
+    `earlier`: largest number of earlier tiles that condition a tile.
+    `seed`: seed of the order of the tiles.
+    `columns`: number of requested sums or draws, which need memory.
 
-    Raises RequestError: the model counts, so that its level has no closed form, or has not been
-    fitted; its rows are needed and not given; or there is not enough memory. Raises DataError: the
-    tiles are at several times, or two at one place. Raises NumericalError: a block of tiles does
-    not factorise.
+    Raises RequestError if the model is one of counts, whose level has no closed form, or has not
+    been fitted; if rows are needed and not given; or if there is not enough memory. Raises
+    DataError if the tiles are at several times, or two tiles are at one place. Raises
+    NumericalError if a block of tiles does not factorise.
     """
     model.check_has_level()
     rows = None if train is None else model.as_rows(train.x, train.y, train.tests)
@@ -311,7 +313,7 @@ def joint_level(
 def low_rank_level(
     model: "LowRankGP", x: Floats, rows: "Rows", options: LevelOptions
 ) -> JointLevel:
-    """Return the joint law of a model without a tile process, given its training rows."""
+    """Return the joint distribution of the level, without a tile process, given training rows."""
     check_level(model.architecture, len(x), rows.n, options.columns)
     posterior = posterior_given(model, rows)
     return JointLevel(
@@ -332,15 +334,15 @@ def batches(columns: int) -> list[slice]:
 
 
 def _group(held: int) -> int:
-    """Return the number of sums or paths, of `held` numbers each, in one pass: whole batches."""
+    """Return how many sums or paths of `held` numbers each fit into one pass, in whole batches."""
     return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(held, 1)))
 
 
 def check_rows(model: "LowRankGP", y: Floats) -> None:
-    """Refuse targets (m,) other than the training rows'.
+    """Refuse targets (m,) that are not those of the training rows.
 
-    Raises RequestError: the model holds its rows. Raises DataError: mean or standard deviation
-    differ.
+    Raises RequestError if the model contains its rows. Raises DataError if mean or standard
+    deviation differ.
     """
     if model.holds_rows:
         raise RequestError(f"{model.name} already contains its training rows; leave out rows=.")
@@ -353,7 +355,7 @@ def check_rows(model: "LowRankGP", y: Floats) -> None:
 
 
 def rows_times(factor: Floats, weights: Weights) -> Weights:
-    """Return sparse weights (n, k) with each row times its factor."""
+    """Return sparse weights (n, k) with each row multiplied by its factor."""
     return sparse.csc_array(weights.multiply(factor[:, None]))
 
 

@@ -1,4 +1,4 @@
-"""The level of many tiles together under a model with a process of single tiles."""
+"""The joint level of many tiles under a model with a process of single tiles."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,16 +33,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class TileLevel(JointLevel):
-    """The joint law of the level at n tiles at one time, given the held rows.
+    """The joint distribution of the level at n tiles at one time, given the model's rows.
 
-    With a the weights of a sum, times `factor`, g = (I - B)^(-T) a, and A, B, s of the
-    `TileSequence`,
+    Let a_j be the weight of tile j in a sum, times `factor`, and g = (I - B)^(-T) a, with the
+    matrices A and B and the standard deviations s_j from the `TileSequence`. Then
 
-    Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ s² g² + (Σ a)² shared.
+    Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ_j s_j² g_j² + (Σ_j a_j)² shared.
 
-    `tiles`: the law of the tile process.
+    `tiles`: the distribution of the tile process.
     `shared`: variance, common to all tiles, of the drift outside the times of the rows.
-    `calibrated`: whether means and single variances are the map's.
+    `calibrated`: whether means and single variances are those of the map.
     """
 
     model: "FieldNetwork"
@@ -52,7 +52,7 @@ class TileLevel(JointLevel):
 
     @property
     def has_local(self) -> bool:
-        """Whether there is a K of `local_times`."""
+        """Whether the covariance of the level has a part K; see `local_times`."""
         return True
 
     @property
@@ -61,10 +61,10 @@ class TileLevel(JointLevel):
         return int(self.tiles.A.shape[1])
 
     def low_rank(self) -> Floats:
-        """Return P, (n, r) or (n, r + 1): the covariance of the level is P P' + K.
+        """Return P, (n, r) or (n, r + 1), of the covariance P P' + K of the level.
 
-        P comes from the weights of the field and the drift common to all tiles; K, of the tile
-        process given the weights, is applied by `local_times`.
+        P comes from the weights of the field and the drift common to all tiles. K is the covariance
+        of the tile process given the weights; `local_times` multiplies by K.
         """
         found = spread(self._tile_features(), self.L)
         found -= self.tiles.forward(self.tiles.A @ spread(self._row_features(), self.L))
@@ -79,7 +79,7 @@ class TileLevel(JointLevel):
         return self.factor[:, None] * self.tiles.forward(inner)
 
     def measured(self, tests: float) -> "TileLevel":
-        """Return the law with the shift and noise of a mean of `tests` tests in each tile."""
+        """Return the distribution with shift and noise of a mean of `tests` tests in each tile."""
         model = self.model
         if self.calibrated:
             asked = model.predict(self.x, tests)
@@ -98,10 +98,10 @@ class TileLevel(JointLevel):
         return replace(self, mean=mean, noise_variance=variance)
 
     def noise_of(self, tests: float) -> Floats:
-        """Return the noise variance of `measured` alone, (n,)."""
+        """Return the noise variance that `measured` adds, (n,)."""
         if not self.calibrated:
             return super().noise_of(tests)
-        # Noise does not depend on near rows.
+        # The noise does not depend on rows near the tiles.
         model = self.model
         counts = torch.full((len(self),), tests, dtype=torch.float64, device=model.device)
         return model.predict_scaled(model.scaled(self.x), counts, alone=True).noise_variance
@@ -140,7 +140,7 @@ class TileLevel(JointLevel):
         return found
 
     def _fresh(self, g: Floats) -> Floats:
-        """Return the tile process's part given rows and weights, (n, k)."""
+        """Return the part of the tile process given rows and weights, (n, k)."""
         return float(self.model.y_sd) * self.tiles.s[:, None] * g
 
     def _field_given(self, weights: Weights, seen: Floats) -> Floats:
@@ -160,7 +160,7 @@ class TileLevel(JointLevel):
 
 
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
-    """Return the joint law of the level at tiles at one time; errors as for `joint_level`."""
+    """Return the joint distribution of the level at tiles; raise the errors of `joint_level`."""
     n, rows = len(x), model.rows.as_rows()
     block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + options.earlier) ** 2
     check_level(model.architecture, n, rows.n, options.columns, block)
@@ -194,7 +194,7 @@ def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSeq
     """Return the mean of the level under the closed form, by tile, (n,).
 
     `x` are the inputs of the tiles (n, d), `m` the mean of the weights given the rows, `tiles` the
-    law of the tile process.
+    distribution of the tile process.
     """
     weights = m.detach()[:, None]
     sd = float(model.y_sd)
@@ -210,7 +210,7 @@ def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSeq
 
 
 def row_features(model: "FieldNetwork") -> Iterator[Tensor]:
-    """Yield the features of the held rows, in the target's unit."""
+    """Yield the features of the model's rows, in the target's unit."""
     held = model.rows
     for x, tests in zip(held.x.split(CHUNK), held.tests.split(CHUNK), strict=True):
         with torch.no_grad():

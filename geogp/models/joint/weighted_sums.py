@@ -1,4 +1,4 @@
-"""Sums of the level over points, with their covariances."""
+"""Sums of the level over points, with the covariances of the sums."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class WeightedSums:
-    """The joint Gaussian law of k sums.
+    """The joint Gaussian distribution of k sums.
 
     Attributes
     ----------
@@ -33,12 +33,12 @@ class WeightedSums:
         return found
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Return the central interval of each sum by itself, lower and upper bounds (k,).
+        """Return lower and upper bounds, (k,) each, of the central interval of each single sum.
 
         Raises
         ------
         RequestError
-            The level does not lie between 0 and 1.
+            If the level does not lie between 0 and 1.
         """
         from scipy.special import ndtri  # noqa: PLC0415 - only where it is asked for
 
@@ -48,12 +48,12 @@ class WeightedSums:
         return self.mean - half, self.mean + half
 
     def sample(self, size: int = 1, *, random_state: int = 0) -> Floats:
-        """Draw the sums together, (size, k).
+        """Draw all sums jointly, (size, k).
 
         Raises
         ------
         RequestError
-            The size is no whole number of 1 or more.
+            If the size is not a whole number of 1 or more.
         """
         whole_number("a size", size, 1, MAX_DRAWS)
         random = np.random.default_rng(random_state)

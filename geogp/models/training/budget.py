@@ -1,4 +1,4 @@
-"""The largest rank for a given time of a fit."""
+"""The largest rank whose fit takes at most a given time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ from geogp.models.training.training_loop import Data
 MIN_RANK, MAX_RANK, RANK_STEP = 50, 4000, 50
 
 PROBES = (100, 300)
-"""Ranks at which the cost of a pass is measured."""
+"""Ranks at which the time of a pass is measured."""
 
 PROBE_ROWS = 4096
 
 EVALUATIONS_PER_ITERATION = 1.3
-"""Evaluations of the objective per iteration of L-BFGS with its line search: 1.07 to 1.38 were
-seen, on 5,000 rows of two regions.
+"""Evaluations of the objective per iteration of L-BFGS with its line search. On 5,000 rows of two
+regions, 1.07 to 1.38 were observed.
 """
 
 
 @dataclass(frozen=True)
 class RankChoice:
-    """A rank, and the expected seconds of its fit."""
+    """A rank, and the expected seconds of a fit with this rank."""
 
     r: int
     seconds: float
@@ -41,10 +41,10 @@ def rank_for(
 ) -> RankChoice:
     """Return the largest rank with an expected fit of at most `budget` seconds.
 
-    At most the number of distinct inputs. `make` makes an untrained model of a rank on its device.
-    One evaluation of the objective and one pass for the posterior are timed at two ranks on a part
-    of the rows; both cost c_1 r + c_2 r² a row (covariances and their products).
-    Raises RequestError: the smallest rank takes longer.
+    The rank is at most the number of distinct inputs. `make` builds an untrained model of a given
+    rank on its device. One evaluation of the objective and one pass for the posterior are timed at
+    two ranks on a part of the rows. The time of both per row is c_1 r + c_2 r² (covariances and
+    their products). Raises RequestError if even the smallest rank takes longer.
     """
     cost = [_seconds(make(r), rows, settings) for r in PROBES]
     a, b = PROBES
@@ -88,7 +88,7 @@ def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
 
 
 def _timed(function: Callable[[], None], model: LowRankGP) -> float:
-    """Return the shorter of two times of a function, after a first call."""
+    """Return the shorter time of two calls of a function, after a first call."""
     function()
     times = []
     for _ in range(2):

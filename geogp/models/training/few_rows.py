@@ -1,4 +1,4 @@
-"""Intervals of models of few rows: their width follows from folds."""
+"""Prediction intervals of models fitted to few rows; cross-validation gives the width."""
 
 from collections.abc import Callable
 
@@ -14,21 +14,21 @@ from geogp.models.training.training_loop import Data, fit
 Floats = NDArray[np.float64]
 
 FEW_ROWS, FEW_PLACES = 1000, 60
-"""Fewer rows, or fewer places, are few: a validation tenth cannot give the width."""
+"""Below this number of rows or places, a validation tenth cannot give the width."""
 
 MIN_PLACES = 10
-"""Fewer places cannot give the error of a prediction where nothing was measured."""
+"""Below this number of places, prediction errors at unmeasured places cannot be estimated."""
 
 FOLDS = 10
 
 
 def count_places(data: Data) -> int:
-    """Return the number of distinct places, the first two inputs."""
+    """Return the number of distinct places; the first two input columns are a place."""
     return len(np.unique(data.x[:, :2], axis=0))
 
 
 def are_few(data: Data) -> bool:
-    """Tell whether there are so few rows or places that the width must come from folds."""
+    """Return whether there are so few rows or places that the width must come from folds."""
     return len(data.y) < FEW_ROWS or count_places(data) < FEW_PLACES
 
 
@@ -41,10 +41,10 @@ def widen(
     """Widen a fitted model's intervals by a factor from folds, and return the factor.
 
     Each fold holds out a tenth of the places with all their rows. A new model (`make`) is fitted to
-    the other places, and the next tenth of them chooses its epoch. The factor of the standard
-    deviation is `width_factor` of the residuals of the held-out rows. `data` are the rows that the
-    model learned from and those that chose its epoch. Raises DataError: fewer than `MIN_PLACES`
-    places. Raises NumericalError: a fit diverges.
+    the other places except the next tenth, which chooses its epoch. The factor of the standard
+    deviation is `width_factor` of the residuals of the held-out rows. `data` has the training and
+    validation rows of the model. Raises DataError if there are fewer than `MIN_PLACES` places, and
+    NumericalError if a fit diverges.
     """
     factor = width_factor(fold_residuals(make, data, settings))
     model.widen(factor)
@@ -52,10 +52,7 @@ def widen(
 
 
 def check_places(data: Data) -> None:
-    """Refuse rows at fewer than `MIN_PLACES` places.
-
-    Raises DataError: they are.
-    """
+    """Raise DataError if the rows are at fewer than `MIN_PLACES` places."""
     places = count_places(data)
     if places < MIN_PLACES:
         raise DataError(
@@ -65,9 +62,9 @@ def check_places(data: Data) -> None:
 
 
 def fold_residuals(make: Callable[[Data], LowRankGP], data: Data, settings: FitSettings) -> Floats:
-    """Return (y - mean) / sd of each row, (n,), predicted by a fit without any row of its place.
+    """Return (y - mean) / sd of each row, (n,), predicted by a fit without the rows of its place.
 
-    Errors as for `widen`.
+    Raises the errors of `widen`.
     """
     check_places(data)
     places, place = np.unique(data.x[:, :2], axis=0, return_inverse=True)
@@ -79,7 +76,7 @@ def fold_residuals(make: Callable[[Data], LowRankGP], data: Data, settings: FitS
         train = _part(data, ~(held | choosing))
         model = make(train)
         fit(model, train, _part(data, choosing), settings)
-        model.widen(1.0)  # forgets a shape that was learned from the rows that chose the epoch
+        model.widen(1.0)  # resets a shape that was learned from the validation rows
         found = model.predict(data.x[held], data.tests[held])
         residuals[held] = (data.y[held] - found.mean) / found.sd
     return residuals

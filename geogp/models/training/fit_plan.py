@@ -1,4 +1,4 @@
-"""One fit: its model, its training, and its result."""
+"""One fit: model, training and result."""
 
 import warnings
 from collections.abc import Callable
@@ -26,11 +26,11 @@ Tell = Callable[[str], None]
 class FitPlan:
     """All choices of a fit except its rows.
 
-    `model`, `noise`: a name of the catalogue, and a family of its noise.
+    `model`, `noise`: a name of the catalogue, and a family of noise.
     `preset`: sizes and schedule.
-    `columns`, `dropped`, `units`: names of the inputs, unused ones, and the
-        unit of each; see `Architecture`.
-    `epochs`, `batch`: used instead of the preset's.
+    `columns`, `dropped`, `units`: names of the inputs, names of unused inputs, and the unit of
+        each input; see `Architecture`.
+    `epochs`, `batch`: replace the values of the preset.
     `weights`: alpha and beta of the objective.
     `seed`: fixes initial values and the order of rows.
     `device`: where to compute.
@@ -69,7 +69,7 @@ class FitPlan:
     def build(self, rows: Data, warn: Tell | None = None) -> LowRankGP:
         """Return the untrained model on its device; `warn` is called with warnings about the rows.
 
-        Raises RequestError or DataError: see `geogp.models.catalogue.build_model.build`; or there
+        Raises the errors of `geogp.models.catalogue.build_model.build`, and RequestError if there
         is not enough memory.
         """
         preset = self.preset
@@ -109,17 +109,17 @@ class FitPlan:
         stage: Tell | None = None,
         name: str = "",
     ) -> tuple[LowRankGP, FitState]:
-        """Build and train a model; with few rows, take the width of intervals from folds.
+        """Build and train a model; with few rows, set the width of intervals by cross-validation.
 
-        `train`, `validation`: rows to learn from, and rows that choose the epoch.
+        `train`, `validation`: rows to learn from, and rows to choose the epoch.
         `checkpoint`, `progress`: see `geogp.models.training.training_loop.fit`.
-        `warn`, `stage`: called with warnings about the rows, and when the folds begin.
+        `warn`, `stage`: called with warnings about the rows, and when cross-validation begins.
         `name`: name of the fit in these messages.
 
         Returns the model, and its losses, scores and best epoch.
 
-        Raises RequestError, DataError or NumericalError: see `build` and
-        `geogp.models.training.training_loop.fit`; or there are too few places.
+        Raises the errors of `build` and `geogp.models.training.training_loop.fit`, and DataError if
+        there are too few places.
         """
         known = train.joined(validation)
         few = are_few(known) and not find_model(self.model).counts

@@ -1,6 +1,6 @@
-"""Optimisers by name, the average of a model's parameters, and both in a checkpoint.
+"""Optimisers by name and the average of a model's parameters, with their state in checkpoints.
 
-The hash of a checkpoint shows that it was not changed, not that it was ever right.
+The hash of a checkpoint shows only that the file was not changed, not that it was correct before.
 """
 
 import math
@@ -16,7 +16,7 @@ from geogp.models.core.lowrank import LowRankGP
 from geogp.models.training.schedule import FitSettings
 
 LBFGS_ITERATIONS = 10
-"""Iterations of L-BFGS in an epoch."""
+"""Number of L-BFGS iterations in an epoch."""
 
 LBFGS_HISTORY = 20
 
@@ -28,7 +28,7 @@ _TENSORS = ("d", "prev_flat_grad")
 
 
 def make_optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.Optimizer:
-    """Return the optimiser named in `settings`, over the parameters that take a gradient."""
+    """Return the optimiser named in `settings`, for the parameters that require a gradient."""
     noise_rate = settings.head_rate if settings.noise_rate is None else settings.noise_rate
     groups = {
         "network": {"weight_decay": settings.weight_decay, "rate": 1.0},
@@ -58,7 +58,7 @@ def make_optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.Optim
         for kind, by_rate in parameters.items()
         for factor, found in by_rate.items()
     ]
-    # Fused: one pass over each parameter instead of a dozen small operations.
+    # The fused optimiser needs one pass over each parameter, not a dozen small operations.
     return torch.optim.AdamW(filled, lr=settings.learning_rate, fused=True)
 
 
@@ -81,7 +81,8 @@ def state_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
     """Restore a state from `state_tensors`.
 
-    Raises DataError, LookupError, RuntimeError or ValueError: it belongs to other parameters.
+    Raises DataError, LookupError, RuntimeError or ValueError if the state belongs to other
+    parameters.
     """
     whole = optimiser.state_dict()
     if isinstance(optimiser, torch.optim.LBFGS):
@@ -102,7 +103,7 @@ def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> 
 def _lbfgs_state(flat: dict[str, Tensor]) -> dict[str, Any]:
     found = {name.removeprefix("0."): value for name, value in flat.items()}
     if found.keys() == {"func_evals", "n_iter"}:
-        # It began at an optimum and took no step.
+        # The fit began at an optimum and took no step.
         return {name: int(value) for name, value in found.items()}
     try:
         dtype = found["d"].dtype
@@ -127,9 +128,9 @@ def _lbfgs_state(flat: dict[str, Tensor]) -> dict[str, Any]:
 
 
 class ParameterAverage:
-    """Exponential average of a model's parameters over about `span` steps; 0 keeps none.
+    """Exponential average of a model's parameters over about `span` steps; 0 means no average.
 
-    The first spans are shorter, so that the start is soon forgotten.
+    The span is shorter in the first steps, which reduces the weight of the initial values.
     """
 
     def __init__(self, model: LowRankGP, span: float) -> None:
@@ -139,7 +140,7 @@ class ParameterAverage:
         self.count = torch.zeros((), dtype=torch.float64)
 
     def update(self) -> None:
-        """Take the parameters after a step."""
+        """Include the parameters after a step in the average."""
         if self.span:
             self.count += 1
             share = max(1 / self.span, 9 / (10 + float(self.count)))
@@ -147,7 +148,7 @@ class ParameterAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Give the model the averaged parameters inside the block."""
+        """Set the model's parameters to their average inside the ``with`` block."""
         self._exchange()
         try:
             yield
@@ -161,14 +162,14 @@ class ParameterAverage:
             value.copy_(held)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what `load` takes."""
+        """Return the average as tensors that `load` reads."""
         held = {str(index): value for index, value in enumerate(self.values)}
         return {**held, "count": self.count} if held else {}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Continue from the tensors of an earlier average.
 
-        Raises ValueError: its count of steps is not a number of 0 or more.
+        Raises ValueError if the number of steps is not a number of 0 or more.
         """
         if self.values and not 0 <= float(tensors["count"]) < math.inf:
             raise ValueError("the number of steps of its average is not a number")
@@ -179,11 +180,11 @@ class ParameterAverage:
 
 
 def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
-    """Return the description of a `FitState` in a checkpoint of a fit of `epochs` epochs.
+    """Check and return a `FitState` described in a checkpoint of a fit of `epochs` epochs.
 
-    Raises ValueError, TypeError or KeyError: epochs are not whole numbers, are too many, or differ
-    from the number of scores; or losses or scores are not finite (the best score of no epoch is
-    inf).
+    Raises ValueError, TypeError or KeyError if the numbers of epochs are not whole, exceed
+    `epochs`, or differ from the number of scores, or if losses or scores are not finite (before
+    the first epoch the best score is inf).
     """
     epoch, best = described["epoch"], described["best_epoch"]
     losses, scores = described["losses"], described["validation_nll"]
@@ -201,19 +202,13 @@ def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
 
 
 def check_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
-    """Refuse tensors with other names or shapes than the model's.
-
-    Raises ValueError: they differ.
-    """
+    """Raise ValueError if names or shapes of tensors differ from those of the model."""
     shapes = [{name: value.shape for name, value in held.items()} for held in (one, other)]
     if shapes[0] != shapes[1]:
         raise ValueError("its tensors are not those of the model")
 
 
 def check_begun(moments: dict[str, Tensor], epoch: int) -> None:
-    """Refuse a fit with finished epochs but no state of its optimiser.
-
-    Raises ValueError: the state is missing.
-    """
+    """Raise ValueError if a fit has finished epochs but no state of the optimiser."""
     if epoch and not moments:
         raise ValueError("it has no state of the optimiser")

@@ -1,10 +1,10 @@
 """Data-parallel fits: several processes of torchrun work on one model.
 
-Every process holds the model and all rows, and takes a share of each batch. The gradients of the
-shares are added up, weighted by their rows, before every process makes the same step: the fit
-equals a fit by one process except for the order of sums. Process 0 leads: only this process reads,
-reports and writes; the others join the fits that it announces. Their messages are tensors and JSON;
-nothing is pickled.
+Every process has a copy of the model and of all rows, and works on a share of each batch. The
+gradients of the shares are summed, weighted by their numbers of rows; then every process makes the
+same step. The fit equals that of a single process except for the order of sums. Process 0, the
+leader, is the only process that reads, reports and writes; the others join the fits that the leader
+announces. Messages between processes are tensors and JSON; nothing is pickled.
 """
 
 import datetime as dt
@@ -28,30 +28,30 @@ from geogp.models.training.steps import Part, Step
 from geogp.models.training.teams import Team, current_team
 
 PATIENCE = dt.timedelta(days=7)
-"""How long a process waits for the others, which may be reading or drawing."""
+"""Longest time that a process waits for the others, which may be reading or drawing."""
 
 _END: dict[str, Any] = {"end": True}
 
 _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer")
-"""Parts of gloo's error messages where another process has ended."""
+"""Parts of gloo's error messages after another process has ended."""
 
 _Message = tuple[dict[str, Tensor], dict[str, Any]]
-"""Tensors by name, and values that JSON can hold."""
+"""Tensors by name, and values that JSON can represent."""
 
 
 @contextmanager
 def team() -> Iterator[bool]:
-    """Join the processes that torchrun started; yield whether this one leads.
+    """Join the processes that torchrun started; yield whether this process leads.
 
-    The leader goes through the block, and all processes do each `fit` in it. The others do their
-    shares until the leader has finished, and skip the body::
+    The leader runs the ``with`` block, and all processes work on each `fit` in the block. The
+    others do their shares until the leader has finished, and skip the body::
 
         with team() as leads:
             if leads:
                 fit(model, train, validation, settings)
 
-    Without torchrun there is one process, and it leads. Raises RequestError: a machine has GPUs,
-    but fewer than processes.
+    Without torchrun there is one process, the leader. Raises RequestError if a machine has GPUs but
+    more processes than GPUs.
     """
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         yield True
@@ -66,9 +66,9 @@ def team() -> Iterator[bool]:
             )
         torch.cuda.set_device(local)
         backend = "cpu:gloo,cuda:nccl"
-    # Its default arguments keep the process group at its first import, for example by optimisers.
-    # That group would outlive its end, and abort the process if one of its threads still waits
-    # for Python when Python ends.
+    # Default arguments in torch.distributed.nn store the process group that exists at the first
+    # import, which optimisers may trigger. After init_process_group, the stored group would survive
+    # its end, and Python would abort at exit if a thread of that group still waits for Python.
     from torch.distributed import nn  # noqa: F401, PLC0415
 
     distributed.init_process_group(backend, timeout=PATIENCE)
@@ -82,7 +82,7 @@ def team() -> Iterator[bool]:
             yield True
         except SystemExit as stop:
             if stop.code:
-                raise  # the others may be in the middle of a fit: torchrun ends them
+                raise  # the others may be in the middle of a fit; torchrun ends them
             tell(current_team(), ({}, _END))
             raise
         tell(current_team(), ({}, _END))
@@ -92,7 +92,7 @@ def team() -> Iterator[bool]:
 
 @contextmanager
 def _ending_quietly() -> Iterator[None]:
-    """End without a message where another process has ended, which reports the reason."""
+    """End without a message if another process has ended; that process reports the reason."""
     try:
         yield
     except RuntimeError as error:
@@ -102,14 +102,14 @@ def _ending_quietly() -> Iterator[None]:
 
 
 def tell(team: Team, message: _Message | None) -> _Message:
-    """Return the leader's message in every process; the others pass None."""
+    """Return the leader's message in every process; other processes pass None."""
     if team.size == 1:
-        assert message is not None, "the leader sends a value"
+        assert message is not None, "the leader must send a message"
         return message
     content = b""
     if message is not None:
         tensors = {k: v.detach().cpu().contiguous() for k, v in message[0].items()}
-        # A file of tensors can hold text, so the description goes with them.
+        # A file of tensors can contain text, so it includes the description.
         content = save(tensors, {"text": json.dumps(message[1])})
     length = torch.tensor([len(content)])
     distributed.broadcast(length, 0)
@@ -123,15 +123,15 @@ def learn(
 ) -> Tensor:
     """Add the gradient of a part's loss per datum to the parameters; return the loss.
 
-    Loss and gradient of a part are means over its rows plus terms that do not depend on them, so
-    the whole is the mean over the shares, weighted by their rows. Raises RequestError: the
-    objective needs all rows at once.
+    Loss and gradient of a part are means over its rows plus terms that do not depend on the rows.
+    So those of the whole are means over the shares, weighted by their numbers of rows. Raises
+    RequestError if the objective needs all rows at once.
     """
     if team.size == 1:
         return step.learn(model, rows, part, weights)
     share = step.split(model, rows, part, team.size)[team.rank]
     weight = share.n / part.n
-    if len(part.numbers) < team.size:  # too few for all: everyone takes them all
+    if len(part.numbers) < team.size:  # fewer inputs than processes: each process uses all inputs
         share, weight = part, 1 / team.size
     loss = step.learn(model, rows, share, weights) * weight
     _add_gradients(team, model, weight)
@@ -172,7 +172,7 @@ def _serve() -> None:
         try:
             fit(model.to(described["device"]), train, validation, settings)
         except GeogpError:
-            continue  # the leader meets the same error, and says so
+            continue  # the same error occurs in the leader, which reports it
 
 
 def _add_gradients(team: Team, model: LowRankGP, weight: float) -> None:
@@ -185,7 +185,7 @@ def _add_gradients(team: Team, model: LowRankGP, weight: float) -> None:
     message = team.total(torch.cat([there, *(part.reshape(-1) for part in parts)]))
     used, *sums = message.split([len(learned), *(value.numel() for value in learned)])
     for value, found, anywhere in zip(learned, sums, used.tolist(), strict=True):
-        # Where no process has a gradient, the optimiser shall not see one of 0 either.
+        # If no process has a gradient, the optimiser must not get a gradient of 0 instead.
         value.grad = found.reshape(value.shape) if anywhere else None
 
 
@@ -198,5 +198,5 @@ def _unpacked(content: bytes) -> _Message:
 
 
 def under(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
-    """Return the tensors whose names start with `start`, without it."""
+    """Return the tensors whose names start with `start`, and remove `start` from the names."""
     return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}

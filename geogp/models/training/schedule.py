@@ -1,4 +1,4 @@
-"""The settings of a training: passes, batches and rates."""
+"""The settings of training: passes, batches and rates."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,30 +12,31 @@ from geogp.models.core.options import OPTIMISERS, Decay, Optimiser, Weights
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Settings of a training.
+    """Settings of training.
 
     `epochs`, `batch`: passes over the training rows, and rows per step.
-    `optimiser`: ``adamw``, or ``lbfgs``: L-BFGS with a strong Wolfe line search, ten iterations an
-        epoch, for objectives of all rows. L-BFGS ignores rates, decay and clip.
-    `learning_rate`: of AdamW, at the start.
-    `decay`: ``cosine`` lets the learning rate fall to zero over the epochs; ``constant`` does not.
+    `optimiser`: ``adamw`` or ``lbfgs``, which is L-BFGS with a strong Wolfe line search and ten
+        iterations an epoch, for objectives of all rows. L-BFGS ignores rates, decay and clip.
+    `learning_rate`: initial learning rate of AdamW.
+    `decay`: with ``cosine`` the learning rate falls to zero over the epochs; with ``constant`` it
+        does not change.
     `head_rate`, `noise_rate`: learning rates of posterior and kernel parameters, and of the noise
-        law, as multiples of the network's. Many of these parameters are logarithms with a long way
-        to go. A noise that falls faster than the mean is learned makes PPGP and dPPGP
-        overconfident. None takes `head_rate` for the noise too.
-    `clip`: largest norm of a step's gradient; None does not clip.
-    `average`: validate and keep an exponential average of the parameters over about this number of
-        epochs instead of the last step's parameters; 0 does not average.
-    `weight_decay`: on the network's parameters only.
+        model, as multiples of the network's. Many of these parameters are logarithms far from their
+        optimum. If the noise falls faster than the mean is learned, PPGP and dPPGP become
+        overconfident. `noise_rate` defaults to `head_rate`.
+    `clip`: largest norm of a step's gradient; None means no limit.
+    `average`: validate and store an exponential average of the parameters over about this number of
+        epochs instead of the last step's parameters; 0 means no average.
+    `weight_decay`: weight decay of the network's parameters only.
     `weights`: alpha and beta of PPGP and dPPGP.
     `solve_mean`: at the end, replace the mean of the weights by its closed form given the training
-        rows (`condition`) where that lowers the validation score. For models trained by batches of
-        rows with a `VariationalPosterior`.
-    `patience`: stop after this number of epochs without a better validation score; None never
-        stops.
+        rows (`condition`) if that lowers the validation score. It is for models with a
+        `VariationalPosterior` that are trained by batches of rows.
+    `patience`: stop after this number of epochs without a better validation score; None means no
+        such stop.
     `seed`: fixes the order of the rows in every epoch.
 
-    Raises RequestError: a value is out of range.
+    Raises RequestError if a value is out of range.
     """
 
     epochs: int

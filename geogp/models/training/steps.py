@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from geogp.models.core.lowrank import LowRankGP, Rows
 
 CHUNK = 8192
-"""Rows whose features are in memory at once: memory is CHUNK times r, for any number of rows."""
+"""Rows whose features are in memory at once; memory grows with CHUNK times r, not with n."""
 
 
 M = TypeVar("M", bound="LowRankGP")
 
 
 class Step(ABC, Generic[M]):
-    """How models of a class are trained: the rows of a step, and what it learns from them."""
+    """How models of a class are trained: the rows of a step, and how the step learns from them."""
 
     def rows(self, batch: int, n: int) -> int:
-        """Return the number of rows of one step, of n: the requested batch size."""
+        """Return the number of the n rows in one step; here the requested batch size."""
         return min(batch, n)
 
     def gathered(self, rows: "Rows") -> "Rows":
-        """Return the rows in the form that the steps take; here unchanged."""
+        """Return the rows in the form that the steps need; here unchanged."""
         return rows
 
     def complete(self, share: float) -> bool:  # noqa: ARG002
-        """Tell whether the epoch that ends at a share of all trains every part of the model."""
+        """Return whether the epoch that ends at `share` of all epochs trains the whole model."""
         return True
 
     @abstractmethod
@@ -48,9 +48,9 @@ class Step(ABC, Generic[M]):
 
     @abstractmethod
     def split(self, model: M, rows: "Rows", part: "Part", count: int) -> list["Part"]:
-        """Cut a part into `count` parts, perhaps empty ones, for several processes.
+        """Cut a part into `count` parts for several processes; a part may be empty.
 
-        Raises RequestError: the objective is not a mean over rows.
+        Raises RequestError if the objective is not a mean over rows.
         """
 
     @abstractmethod
@@ -58,17 +58,17 @@ class Step(ABC, Generic[M]):
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
 
     def predicted(self, model: M, rows: "Rows", share: float) -> "Prediction":  # noqa: ARG002
-        """Predict rows held out of the epoch that ends at `share` of all epochs."""
+        """Predict held-out rows after the epoch that ends at `share` of all epochs."""
         return model.predict_scaled(rows.x, rows.tests)
 
 
 def no_prior(model: "LowRankGP") -> Tensor:
-    """Return 0: a flat prior."""
+    """Return 0, the log density of a flat prior."""
     return torch.zeros((), dtype=torch.float64, device=model.device)
 
 
 class Part(NamedTuple):
-    """Rows of one step: their numbers, or the numbers of whole places with `n` rows in all."""
+    """Row numbers of one step, or numbers of whole places; `n` rows in all."""
 
     numbers: Tensor
     n: int
@@ -76,9 +76,9 @@ class Part(NamedTuple):
 
 
 class ByRows(Step[M]):
-    """A step that takes single rows, whatever their places.
+    """A step on single rows, independent of their places.
 
-    `splits` tells whether the objective is a mean over rows, which processes can share.
+    `splits` is true if the objective is a mean over rows, which processes can share.
     """
 
     splits: ClassVar[bool] = True
@@ -117,12 +117,12 @@ class ByRows(Step[M]):
 
 
 class ByInputs(ByRows[M]):
-    """A step whose objective needs only the `Repeats` of rows of equal inputs."""
+    """A step whose objective needs only the `Repeats` of rows with equal inputs."""
 
     def gathered(self, rows: "Rows") -> "Rows":
-        """Collapse rows of equal inputs where inputs have two rows or more on average.
+        """Collapse rows with equal inputs if inputs have two rows or more on average.
 
-        The objective is the same (see `Repeats`), from fewer features.
+        The objective does not change (see `Repeats`), and needs fewer features.
         """
         found = rows.collapsed()
         return found if len(found.y) <= rows.n / 2 else rows
@@ -135,7 +135,7 @@ class PerBatch(ByInputs["LowRankGP"]):
     objective: BatchObjective
 
     def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
-        """Differentiate the objective of the batch."""
+        """Add the gradient of the batch's objective; return the loss."""
         terms = replace(model.terms(rows.x), repeats=rows.repeats)
         loss = self.objective(terms, rows.y, n, weights)
         loss.backward()
@@ -144,15 +144,15 @@ class PerBatch(ByInputs["LowRankGP"]):
 
 @dataclass(frozen=True)
 class WholeData(ByInputs[M]):
-    """The negative of a log likelihood of all rows, per datum; see `Step`.
+    """Minus the log likelihood of all rows, per datum; see `Step`.
 
     The first pass sums over the rows in chunks and gives the gradient by the sums; a second pass
-    carries it into the features of each chunk. Memory does not grow with n.
+    propagates this gradient to the features of each chunk. Memory does not grow with n.
 
     `objective`: the log likelihood, a function of `Statistics` and the noise variance.
-    `prior`: the log prior added to it.
-    `own_variance`: whether each row's variance is noise_var plus its own residual k~(x, x) -
-        ||phi||², and weights the sums.
+    `prior`: the log prior added to the log likelihood.
+    `own_variance`: whether each row's variance is noise_var plus the residual k~(x, x) - ||phi||²
+        of its input; the inverse variance then weights the row in the sums.
     """
 
     splits: ClassVar[bool] = False
@@ -162,7 +162,7 @@ class WholeData(ByInputs[M]):
     own_variance: bool = False
 
     def rows(self, batch: int, n: int) -> int:  # noqa: ARG002
-        """Return all rows: the likelihood does not split into batches."""
+        """Return the number of all rows, because the likelihood does not split into batches."""
         return n
 
     def backward(
@@ -172,7 +172,7 @@ class WholeData(ByInputs[M]):
         n: int,
         weights: Weights,  # noqa: ARG002
     ) -> Tensor:
-        """Differentiate the objective of all rows."""
+        """Add the gradient of the objective of all rows; return the loss."""
         total, peak = _total(model, rows, own_variance=self.own_variance)
         leaves = {name: value.requires_grad_() for name, value in _tensors(total).items()}
         found = self.objective(Statistics(total.n, **leaves), model.noise()) + self.prior(model)
@@ -217,7 +217,7 @@ def statistics(model: "LowRankGP", rows: "Rows", *, own_variance: bool = False) 
 
 
 def _total(model: "LowRankGP", rows: "Rows", *, own_variance: bool) -> tuple[Statistics, int]:
-    """Return the sums over all rows, and the first chunk with the largest norm."""
+    """Return the sums over all rows, and the number of the chunk with the largest norm."""
     total: Statistics | None = None
     peak = 0
     with torch.no_grad():

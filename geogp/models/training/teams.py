@@ -1,4 +1,4 @@
-"""The processes of torchrun that work together, with sums and maxima over them."""
+"""The processes of torchrun that work together, with sums and maxima over the processes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,11 +23,11 @@ class Team:
         return self.rank == 0
 
     def own(self, n: int) -> slice:
-        """Return this process's rows of n; shares differ by one row at most."""
+        """Return this process's share of n rows; shares differ by at most one row."""
         return slice(self.rank * n // self.size, (self.rank + 1) * n // self.size)
 
     def total(self, value: Tensor) -> Tensor:
-        """Return the sum over the processes; `value` is overwritten with it."""
+        """Return the sum of `value` over the processes, and overwrite `value` with the sum."""
         if self.size > 1:
             distributed.all_reduce(value)
         return value
@@ -35,8 +35,8 @@ class Team:
     def largest(self, values: Tensor, rows: Tensor) -> Tensor:
         """Return the largest of the values (b,) of all processes, a scalar with a gradient.
 
-        The loss that it enters is a mean over the `rows` of each process; the gradient is of the
-        mean over all rows: see `parallel.py`.
+        The loss of a process is a mean over its `rows`, but the gradient here is that of the mean
+        over all rows; see `parallel.py`.
         """
         if self.size == 1:
             return torch.max(values)
@@ -45,14 +45,14 @@ class Team:
 
 
 def current_team() -> Team:
-    """Return the processes of `team`; outside of it, this process alone."""
+    """Return the processes of `team`, or outside of `team` this process alone."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return Team()
     return Team(distributed.get_rank(), distributed.get_world_size())
 
 
 class _Largest(torch.autograd.Function):
-    """The maximum over processes; ties share its gradient, as in `torch.max`."""
+    """The maximum over processes; equal maxima share the gradient, as in `torch.max`."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, rows: Tensor, team: Team) -> Tensor:

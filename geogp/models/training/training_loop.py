@@ -1,4 +1,4 @@
-"""Mini-batch training that keeps the best epoch, and can be stopped and continued."""
+"""Mini-batch training that returns the best epoch, and can be stopped and continued."""
 
 import hashlib
 import logging
@@ -38,21 +38,21 @@ logger = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 
 FAR_LOSS = 1e6
-"""Loss per datum at points where the objective has no value."""
+"""Loss per datum if the objective is undefined at a point."""
 
 CHECKPOINT_SECONDS = 10.0
-"""Least time between two checkpoints on disk; an interruption always writes one."""
+"""Least time between two checkpoints on disk; an interruption always writes a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Inputs of shape (n, d) and targets of shape (n,); real numbers, kept as float64.
+    """Inputs of shape (n, d) and targets of shape (n,), stored as float64.
 
     `x`, `y`: inputs and targets.
-    `tests`: tests averaged in each target, (n,); 1 by default.
+    `tests`: number of tests averaged in each target, (n,); 1 by default.
 
-    Raises DataError: shapes do not agree, there are no rows, a value is not a finite real number,
-    or a count of tests is below 1.
+    Raises DataError if shapes do not agree, there are no rows, a value is not a finite real number,
+    or a number of tests is below 1.
     """
 
     x: Floats
@@ -76,20 +76,20 @@ class Data:
             )
 
     def joined(self, other: "Data") -> "Data":
-        """Return these rows and others after them."""
+        """Return these rows followed by other rows."""
         pairs = ((self.x, other.x), (self.y, other.y), (self.tests, other.tests))
         return Data(*(np.concatenate(pair) for pair in pairs))
 
 
 @dataclass
 class FitState:
-    """Progress of a fit: the description in a checkpoint, in addition to its tensors.
+    """Progress of a fit; a checkpoint contains this description and tensors.
 
-    `epoch`: epochs finished.
-    `best_epoch`, `best_nll`: the epoch with the lowest mean validation log score, in the target's
-        unit, and that score, or the score of `solve_mean` where it is lower.
+    `epoch`: number of finished epochs.
+    `best_epoch`, `best_nll`: the epoch with the lowest mean validation log score, and this score in
+        the target's unit, or the score after `solve_mean` if that is lower.
     `losses`, `validation_nll`: one value for each finished epoch.
-    `seconds`: time of the finished epochs, over all calls.
+    `seconds`: time of the finished epochs, summed over all calls.
     """
 
     epoch: int = 0
@@ -113,21 +113,21 @@ def fit(
     checkpoint: Path | None = None,
     progress: Progress | None = None,
 ) -> FitState:
-    """Train `model` in place and leave it at its best validation epoch.
+    """Train `model` in place and give it the parameters of the best validation epoch.
 
     Within `team` the processes share each batch.
 
     `model`: an untrained model, on the device to train on.
-    `train`, `validation`: rows to learn from, and rows that choose the epoch.
-    `settings`: settings of the training.
-    `checkpoint`: file for the state of an unfinished fit. A fit that finds one continues from it
-        and gives the same numbers as without the interruption. The caller removes it.
+    `train`, `validation`: rows to learn from, and rows to choose the epoch.
+    `settings`: settings of training.
+    `checkpoint`: file for the state of an unfinished fit. If the file exists, the fit continues
+        from it and gives the same numbers as without the interruption. The caller removes the file.
     `progress`: called after every epoch.
 
-    Raises RequestError: the model's tensors differ in device or dtype, or the settings do not suit
-    its objective. Raises DataError: fewer than 2 rows, a constant target, or a checkpoint that
-    belongs to another fit. Raises NumericalError: the loss or the validation score is no longer
-    finite.
+    Raises RequestError if the model's tensors differ in device or dtype, or the settings do not
+    suit the objective. Raises DataError if there are fewer than 2 rows, the target is constant, or
+    the checkpoint belongs to another fit. Raises NumericalError if the loss or the validation score
+    is no longer finite.
     """
     model.check()
     if len(train.y) < 2:
@@ -182,7 +182,7 @@ class _Run:
         self.step = spec_of(model).step
         if settings.solve_mean and not model.can_solve_mean:
             raise RequestError(
-                f"expected no solve_mean: it does not exist for the posterior of {model.name}."
+                f"expected no solve_mean: the posterior of {model.name} does not support it."
             )
         self.rows = self.step.gathered(model.keep_rows(self._on_device(train), settings.seed))
         self.held_out = self._on_device(validation)
@@ -199,7 +199,7 @@ class _Run:
         self.saved_at = monotonic()
 
     def epoch(self) -> None:
-        """Go through the rows once, in an order that depends on seed and epoch only."""
+        """Train on all rows once, in an order that depends on seed and epoch only."""
         settings, state = self.settings, self.state
         started = monotonic()
         rng = np.random.default_rng([settings.seed, state.epoch])
@@ -233,9 +233,9 @@ class _Run:
         self._keep()
 
     def solve_mean(self) -> None:
-        """Replace the mean of the weights by its closed form, if the validation score falls.
+        """Replace the mean of the weights by its closed form if that lowers the validation score.
 
-        See `condition`; covariance and all other parameters stay.
+        See `condition`. The covariance and all other parameters do not change.
         """
         started, state = monotonic(), self.state
         m, _ = self.model.posterior.weights()
@@ -245,7 +245,7 @@ class _Run:
                 m.copy_(self.model.conditioned(self.rows)[0])
                 score = self._validate(1.0)
             except NumericalError as error:
-                logger.warning("the mean of the weights stays as learned: %s", error)
+                logger.warning("the learned mean of the weights is not replaced: %s", error)
             if score < state.best_nll:
                 state.best_nll = score
             else:
@@ -253,7 +253,7 @@ class _Run:
         state.seconds += monotonic() - started
 
     def out_of_patience(self) -> bool:
-        """Tell whether the validation score has not improved for `patience` epochs."""
+        """Return whether the validation score has not improved for `patience` epochs."""
         patience = self.settings.patience
         return patience is not None and self.state.epoch - self.state.best_epoch >= patience
 
@@ -281,7 +281,7 @@ class _Run:
         self._keep()
 
     def _held(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Read the checkpoint of this fit; empty if there is none."""
+        """Read the checkpoint of this fit; return empty dictionaries if there is none."""
         if self.path is None or not self.path.exists():
             return {}, {}
         tensors, described = read_tensors(self.path)
@@ -293,14 +293,14 @@ class _Run:
         return tensors, described
 
     def save(self) -> None:
-        """Write the state after the last whole epoch."""
+        """Write the state after the last finished epoch."""
         if self.path is not None:
             described = {**asdict(self.kept_state), "identity": self.identity}
             write_tensors(self.path, self.kept, described)
             self.saved_at = monotonic()
 
     def _keep(self) -> None:
-        """Copy the state after an epoch, and write it if the last copy on disk is old."""
+        """Copy the state after an epoch, and write the copy if the file on disk is old."""
         if self.path is None:
             return
         moments = {f"optimiser.{k}": v for k, v in state_tensors(self.optimiser).items()}
@@ -315,7 +315,8 @@ class _Run:
     def _identify(self) -> str:
         """Return a text that identifies this fit: model, settings and data.
 
-        Initial parameters are not in it: a model may be passed again half trained.
+        The text does not include initial parameters, because a caller may pass a partly trained
+        model again.
         """
         digest = hashlib.sha256()
         for data in (self.train, self.validation):
@@ -343,10 +344,10 @@ class _Run:
         return loss
 
     def _guarded(self, part: Part) -> Callable[[], float]:
-        """Return the objective for a line search, which may try points without a value.
+        """Return the objective for a line search, which may try points where it is undefined.
 
-        There it is large with no gradient, so that the search turns back. It must have a value
-        where the search starts.
+        At such points it returns a large value with gradient 0, so the search turns back. The
+        objective must be defined at the starting point.
         """
         started = False
 

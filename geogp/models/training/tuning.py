@@ -1,4 +1,4 @@
-"""The weights alpha and beta with the best validation log score."""
+"""Search for the weights alpha and beta with the best validation log score."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -13,7 +13,7 @@ from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, Progress, fit
 
 GRID = (0.0, 0.01, 0.1, 1.0)
-"""Values tried for each weight (DBK appendix B.2)."""
+"""Values of each weight in the search (DBK appendix B.2)."""
 
 TUNING_EPOCHS = 60
 """Epochs of each fit of the search."""
@@ -23,7 +23,7 @@ TUNING_EPOCHS = 60
 class Trial:
     """One pair of weights and its best validation log score, in the target's unit.
 
-    `nll` is infinite where the fit diverged; `seconds` is the time of the fit.
+    `nll` is infinite if the fit diverged; `seconds` is the time of the fit.
     """
 
     weights: Weights
@@ -32,9 +32,9 @@ class Trial:
 
 
 def grid(model: str) -> list[Weights]:
-    """Return the weights to try for a model: its objective's weights, over `GRID`.
+    """Return the weights to try for a model: `GRID` for each weight that the objective uses.
 
-    Raises RequestError: no such model.
+    Raises RequestError if the model is unknown.
     """
     uses = find_model(model).uses
     names = [name for name in asdict(Weights()) if name in uses]
@@ -56,10 +56,10 @@ def choose_weights(
 ) -> list[Trial]:
     """Fit a model with every pair of weights and return the trials, best first.
 
-    The search uses training and validation rows only. A model whose objective has no weights gives
-    no trial. `make` always makes the same untrained model; `folder` keeps the checkpoints of the
-    trials, so that an interrupted search continues; `tell` is called with each trial.
-    Raises NumericalError: every fit diverged.
+    The search uses training and validation rows only. If the objective has no weights, there is no
+    trial. `make` must always return the same untrained model. `folder` contains the checkpoints of
+    the trials, so an interrupted search can continue. `tell` is called with each trial.
+    Raises NumericalError if every fit diverged.
     """
     trials, cause = [], None
     for weights in grid(make().name):
