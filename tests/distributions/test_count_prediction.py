@@ -187,7 +187,7 @@ def test_observations_that_are_no_counts_are_refused(wrong):
 
 def test_parts_that_contradict_each_other_are_refused():
     one = np.ones(1)
-    with pytest.raises(NumericalError, match="expected noise variances mean"):
+    with pytest.raises(NumericalError, match="expected noise variances of mean"):
         CountPrediction(one, one, 2 * one, dispersion=0 * one)
     with pytest.raises(NumericalError, match="means above 0 and dispersions of 0 or more"):
         CountPrediction(one, one, one, dispersion=-one)

@@ -273,7 +273,7 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("columns", "message"),
         [
-            ({"noise_df": np.array([3.0, 4.0, 3.0, 3.0])}, "one noise_df for all rows"),
+            ({"noise_df": np.array([3.0, 4.0, 3.0, 3.0])}, "the same noise_df in all rows"),
             ({"noise_df": np.full(4, 3.0), "skewness": np.full(4, 0.1)}, "no other parameter"),
             ({"df": np.full(4, 3.0), "skewness": np.full(4, 0.1)}, "one kind of shape"),
             ({"df": np.full(4, 1.0)}, "degrees of freedom above 2"),

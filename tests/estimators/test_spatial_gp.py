@@ -363,7 +363,7 @@ UNFIT = {
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"model": "field"}, "fits models of deep"),
+        ({"model": "field"}, "fits models of the family deep"),
         ({"model": "sv-dlk"}, "Nearest: sv-dkl"),
         ({"noise": "student-t"}, "no student-t noise"),
         ({"preset": "quik"}, "unknown preset"),
@@ -434,7 +434,7 @@ def test_all_of_a_quarter_is_one_time_for_a_model_of_quarters(points):
 
 
 def test_an_array_after_a_table_is_a_warning(deep, points):
-    with pytest.warns(UserWarning, match="no names of columns"):
+    with pytest.warns(UserWarning, match="no column names"):
         found = deep.predict(points[["east", "north"]].to_numpy())
     assert found == pytest.approx(deep.predict(points))
 
@@ -477,7 +477,7 @@ def test_a_column_of_tests_that_is_not_there_is_a_warning(points):
     [
         (lambda t: t[["value"]], "found shape"),
         (lambda t: t.value[:3], "found shape"),
-        (lambda t: t.value * np.nan, "with others"),
+        (lambda t: t.value * np.nan, "values not finite"),
     ],
 )
 def test_scores_of_what_was_not_measured_are_refused(deep, points, y, match):
