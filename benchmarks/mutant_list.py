@@ -331,7 +331,7 @@ MUTANTS = [
     *_of(
         "field",
         "models/field/vecchia",
-        "models/test_shape_laws::TestDistanceToOthers",
+        "models/test_vecchia::TestDistanceToOthers",
         own_place_counted=(
             "own = (distance[:, :1] == 0).astype(np.int64)",
             "own = np.zeros((len(distance), 1), np.int64)",

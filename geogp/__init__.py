@@ -1,7 +1,7 @@
 """Honest maps of network quality with scalable Gaussian processes.
 
-What is public is here: regions and tiles in, estimators, scores, maps. A module is loaded at the
-first use of one of its names, so that ``import geogp`` is quick.
+The public names are readers of regions and tiles, estimators, scores and maps. A module is loaded
+when one of its names is first used, so ``import geogp`` is fast.
 """
 
 from importlib import import_module
@@ -58,7 +58,7 @@ _MODULES = {
     "read_tiles": "geodata.readers",
     "split": "evaluation.splits.split_table",
 }
-"""Where the public names are."""
+"""The module that defines each public name."""
 
 __all__ = [
     "CountGP",

@@ -1,4 +1,4 @@
-"""Every error a user of geogp can meet.
+"""The errors that geogp raises on purpose.
 
 A message says what was expected, what was found and what to do. `exit_code` is the exit code of the
 command.
@@ -8,9 +8,9 @@ import re
 
 
 def _secrets(sign: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return the patterns of secrets in addresses of some characters, and their replacements."""
+    """Return patterns of secrets in addresses, with replacements; `sign` matches one character."""
     return (
-        # The query holds an @, or the password a ?: no one can say.
+        # Either the query contains an @, or the password contains a ?; both look alike.
         (re.compile(f"//{sign}*[?#]{sign}*@{sign}*"), "//..."),
         (re.compile(f"//{sign}*@"), "//...@"),
         (re.compile(f"(?<={sign})[?#]{sign}+"), "?..."),
@@ -21,21 +21,21 @@ _IN_WORDS = _secrets(r"[\s\S]")
 
 _IN_TEXT = (
     *_secrets(r"[^\s'\"<>]"),
-    (re.compile(r"//[^/\n]*@"), "//...@"),  # a password may hold a space or a quote
+    (re.compile(r"//[^/\n]*@"), "//...@"),  # a password may contain a space or a quote
 )
 
 
 def without_secrets(text: str) -> str:
-    """Return a text without names, passwords and queries of addresses.
+    """Return a text in which the addresses have no user names, passwords or queries.
 
-    A query may be a signature or a token. In a text, the end of a query with a space or a quote is
-    unknown: see `word_without_secrets`.
+    A query may be a signature or a token. If a query contains a space or a quote, its end in a text
+    is unknown; use `word_without_secrets` for a single address.
     """
     return _replaced(text, _IN_TEXT)
 
 
 def word_without_secrets(word: str) -> str:
-    """Return a word of a command, which is at most one address, without its secrets."""
+    """Return a word of a command without secrets; the word is at most one address."""
     return _replaced(word, _IN_WORDS)
 
 
@@ -70,13 +70,13 @@ class DataError(GeogpError, ValueError):
 
 
 class ReadingError(GeogpError, RuntimeError):
-    """Files cannot be read on this machine now: the process that reads them is not there."""
+    """Files cannot be read now, because the process that reads files does not run."""
 
     exit_code = 3
 
 
 class NumericalError(GeogpError, RuntimeError):
-    """A computation broke down: a matrix that does not factorise, a variance not positive."""
+    """A computation failed: a matrix has no factorisation, or a variance is not positive."""
 
     exit_code = 3
 
@@ -84,8 +84,8 @@ class NumericalError(GeogpError, RuntimeError):
 class NetworkError(GeogpError, RuntimeError):
     """A remote source could not be reached or answered with an error.
 
-    The message holds no names, passwords or queries of addresses: a query may be a signature or a
-    token, and a server can redirect to such an address.
+    The message contains no user names, passwords or queries of addresses. A query may be a
+    signature or a token, and a server can redirect to an address with such a query.
     """
 
     exit_code = 4
@@ -95,7 +95,7 @@ class NetworkError(GeogpError, RuntimeError):
 
 
 class RefusedError(NetworkError):
-    """A remote source refuses anonymous readers, or has no such file and hides that."""
+    """A remote source refuses anonymous access, or gives this answer for a missing file."""
 
 
 class UnreachableError(NetworkError):

@@ -1,4 +1,7 @@
-"""One way to write a file or folder: write it next to its place first, then move it there."""
+"""Writing of files and folders, completely or not at all, and reading of JSON and text.
+
+A file or folder is first written next to its path and then moved to its path.
+"""
 
 import errno
 import hashlib
@@ -16,12 +19,12 @@ from typing import Any, BinaryIO
 from geogp.errors import DataError, OutputError, RequestError
 
 MAX_JSON_BYTES = 16 << 20
-"""Largest file of JSON that is read: geogp writes some kilobytes."""
+"""Most bytes of a JSON file that geogp reads; geogp writes JSON files of some kilobytes."""
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 ELSEWHERE = "choose another folder with --out"
-"""Cure where a result cannot be written."""
+"""Advice in the message if a result cannot be written."""
 
 
 def check_path(path: Path) -> None:
@@ -34,14 +37,14 @@ def check_path(path: Path) -> None:
         reason = f"{error.strerror}" if isinstance(error, OSError) else f"{error}"
         raise RequestError(
             f"expected a path that a file can have, found {str(path)[:80]!r} ({len(str(path))} "
-            f"characters): {reason}. Name another."
+            f"characters): {reason}. Choose another path."
         ) from error
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` to `path`, whole or not at all; the folder is made when absent.
+    """Write `content` to `path`, completely or not at all; create the folder if it is missing.
 
-    OutputError if the disk is full or the folder cannot be written; nothing is left behind.
+    OutputError if the disk is full or the folder cannot be written; no partial file remains.
     """
     with writing(path) as stream:
         stream.write(content)
@@ -51,8 +54,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
     """Open a file next to `path`; at the end it is flushed to disk and moved to `path`.
 
-    The folder is made when absent. OutputError, with `cure`, as in `write_bytes`, and where the
-    body raises an OSError that is no GeogpError.
+    The folder is created if it is missing. OutputError as in `write_bytes`, and if the body raises
+    an OSError that is not a GeogpError; the message contains `cure` as advice.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,9 +87,9 @@ def write_text(path: Path, content: str) -> None:
 
 
 def write_folder(path: Path, write: Callable[[Path], object]) -> None:
-    """Make a folder of files, whole or not at all; a folder at `path` is replaced.
+    """Write a folder of files, completely or not at all; replace a folder at `path`.
 
-    `write` gets an empty folder. OutputError as in `write_bytes`.
+    `write` gets an empty folder and writes the files into it. OutputError as in `write_bytes`.
     """
     with _folder_beside(path) as beside:
         write(beside)
@@ -96,12 +99,12 @@ def write_folder(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]) -> None:
-    """Make the files `names` of a folder; other files in it stay.
+    """Write the files `names` into a folder; keep other files in the folder.
 
-    `write` gets an empty folder next to `path`. Once it is done, the files move one by one. The
-    last name marks them all as complete: the old file of that name goes first, the new one comes
-    last. Leftovers of killed calls are removed, so the caller must exclude other writers.
-    OutputError as in `write_bytes`.
+    `write` writes the files into an empty folder next to `path`. Then the files are moved one by
+    one. The last file marks all files as complete, so the old version of the last file is deleted
+    first, and the new version is moved last. Files of killed calls are deleted, so the caller must
+    exclude other writers. OutputError as in `write_bytes`.
     """
     left = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")
     with _folder_beside(path) as beside:
@@ -118,7 +121,7 @@ def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]
 
 @contextmanager
 def _folder_beside(path: Path) -> Iterator[Path]:
-    """Yield an empty folder next to `path`; it is removed if the body raises an error."""
+    """Yield an empty folder next to `path`; delete the folder if the body raises an error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
@@ -134,7 +137,7 @@ def _folder_beside(path: Path) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with its content, if it exists (OSError if it cannot)."""
+    """Delete a file, or a folder with its content, if it exists (OSError if this fails)."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -148,9 +151,10 @@ def sha256_of(path: Path) -> str:
 
 
 def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
-    """Return the content of a file of JSON in UTF-8.
+    """Return the content of a JSON file in UTF-8.
 
-    DataError if it is absent, has more than `most` bytes, is nested too deeply, or is no JSON.
+    DataError if the file is missing, has more than `most` bytes, is nested too deeply, or is not
+    JSON.
     """
     return parse_json(read_text(path, most), str(path))
 
@@ -158,7 +162,7 @@ def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
 def read_text(path: Path, most: int = MAX_JSON_BYTES) -> str:
     """Return the text of a file in UTF-8.
 
-    DataError if it is absent, has more than `most` bytes, or is no text.
+    DataError if the file is missing, has more than `most` bytes, or is not text.
     """
     try:
         with path.open("rb") as stream:
@@ -171,18 +175,18 @@ def read_text(path: Path, most: int = MAX_JSON_BYTES) -> str:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Return the content of JSON; refuse content that could not be written as JSON again.
+    """Return the content of JSON text; refuse content that cannot be written as JSON again.
 
-    DataError, beginning with `where`, where the text is no JSON, is nested too deeply, or holds a
-    number or text without a form in JSON.
+    DataError if the text is not JSON, is nested too deeply, or contains a number or text that JSON
+    cannot represent. The message begins with `where`.
     """
     try:
         found = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
-        json.dumps(found, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
+        json.dumps(found, ensure_ascii=False).encode()  # a lone surrogate is not text
     except RecursionError as error:
         raise DataError(f"{where} is nested too deeply.") from error
     except ValueError as error:
-        raise DataError(f"{where} holds no JSON that can be read ({error}).") from error
+        raise DataError(f"{where} cannot be read as JSON ({error}).") from error
     return found
 
 
@@ -194,24 +198,24 @@ def _finite(text: str) -> float:
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def plain_names(found: object) -> list[str]:
-    """Return a list of names, each of one entry of a folder; no name leads to another place.
+    """Return a list of file names; refuse names that lead to another folder.
 
-    DataError if it is no list, or a name is empty, ``..``, or has a separator.
+    DataError if `found` is not a list, or a name is empty, ``..``, or contains a separator.
     """
     if not isinstance(found, list):
-        raise DataError(f"expected a list of names of files, found {str(found)[:80]!r}.")
+        raise DataError(f"expected a list of file names, found {str(found)[:80]!r}.")
     for name in found:
         if not isinstance(name, str) or name in {"", ".", ".."} or set(name) & {"/", "\\", "\0"}:
-            raise DataError(f"expected names of files, found {str(name)[:80]!r}.")
+            raise DataError(f"expected file names, found {str(name)[:80]!r}.")
     return found
 
 
 def output_error(path: Path, error: OSError, cure: str) -> OutputError:
-    """Return the error of a file that cannot be written, with the cure."""
+    """Return the error for a file that cannot be written; the message contains `cure` as advice."""
     if error.errno in _FULL:
         return OutputError(
             f"cannot write {path}: the disk is full or a file-size limit is reached. "

@@ -129,7 +129,7 @@ def test_figures_in_sentences_are_those_of_the_table():
     gain = re.search(r"`dbk-rbf` gains ([\d.]+) on download", results)
     assert float(gain[1]) == pytest.approx(-float(rows["dbk-rbf"][2]), abs=5e-4)
     states = (ROOT / "docs" / "many-states.md").read_text("utf-8")
-    took = re.search(r"took (\d+) s and the run ([\d.]+) GB", states)
+    took = re.search(r"took (\d+) s, and the run used ([\d.]+) GB", states)
     assert [took[1], took[2]] == rows["field"][8:10]
 
 

@@ -199,7 +199,7 @@ def test_a_run_folder_deletes_nothing_outside(tmp_path, name, file):
     else:
         (run.unfinished / "files" / "run.json").write_text("{}")
         (run.unfinished / file).write_text(json.dumps([name]))
-    with pytest.raises(DataError, match=f"{file} is damaged: expected names of files, found"):
+    with pytest.raises(DataError, match=f"{file} is damaged: expected file names, found"):
         run.complete(lambda _: made_up_run()) if file == "run.json" else run.prepare()
     assert (tmp_path / "runs" / "mine").read_text() == "mine"
     assert run.path.is_dir()
@@ -207,7 +207,7 @@ def test_a_run_folder_deletes_nothing_outside(tmp_path, name, file):
 
 def test_names_of_files_are_taken_as_they_are():
     assert plain_names(["a.tif", "areas x.csv", "..a", "é"]) == ["a.tif", "areas x.csv", "..a", "é"]
-    with pytest.raises(DataError, match="expected a list of names"):
+    with pytest.raises(DataError, match="expected a list of file names"):
         plain_names({"a": 1})
 
 
@@ -215,13 +215,13 @@ def test_names_of_files_are_taken_as_they_are():
     ("content", "told"),
     [
         (b"[" * 100_000, "nested too deeply"),
-        (b"{", "holds no JSON"),
+        (b"{", "cannot be read as JSON"),
         (b"\xff", "cannot be read as text"),
-        (b"NaN", "NaN is no number of JSON"),
-        (b"[-Infinity]", "-Infinity is no number of JSON"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b"[-Infinity]", "-Infinity is not a JSON number"),
         (b"[1e999]", "1e999 is too large a number"),
         (b'"\\ud800"', "surrogates not allowed"),
-        (b"[" + b"1" * 5000 + b"]", "holds no JSON"),
+        (b"[" + b"1" * 5000 + b"]", "cannot be read as JSON"),
     ],
 )
 def test_json_that_is_none(tmp_path, content, told):

@@ -22,7 +22,7 @@ Json = Annotated[
 
 @app.command(name="list")
 def list_command(as_json: Json = False) -> None:
-    """List what is in the cache, with source, date and size."""
+    """List the files in the cache with source, date and size."""
     from geogp.geodata.store.cache_contents import cache_items
 
     _show(cache_items(), as_json=as_json)
@@ -30,7 +30,7 @@ def list_command(as_json: Json = False) -> None:
 
 @app.command()
 def verify(as_json: Json = False) -> None:
-    """Compare every file with its note, byte by byte; exit code 3 where one is damaged."""
+    """Compare all bytes of every file with its note; exit code 3 if a file is damaged."""
     from geogp.geodata.store.cache_contents import DAMAGED, cache_items
 
     items = cache_items(check=True)
@@ -47,7 +47,7 @@ def verify(as_json: Json = False) -> None:
 
 @app.command()
 def clear(as_json: Json = False) -> None:
-    """Delete what was fetched; nothing is lost but time."""
+    """Delete the downloaded files; geogp downloads them again when needed."""
     from geogp.geodata.store.cache_contents import clear_cache
 
     done = clear_cache()
@@ -56,7 +56,7 @@ def clear(as_json: Json = False) -> None:
     else:
         print(f"deleted {done.files} files, {done.size:,} bytes")
         if done.busy:
-            print(f"{done.busy} files stay: another process is downloading them")
+            print(f"kept {done.busy} files that another process is downloading")
 
 
 def _show(items: "list[Item]", *, as_json: bool) -> None:

@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Finished run folders, two or more.")],
+    runs: Annotated[list[Path], typer.Argument(help="Two or more finished run folders.")],
     out: Annotated[Path, typer.Option(help="Folder for the comparison.")] = Path("comparison"),
     reference: Annotated[
-        str | None, typer.Option(help="The run that others are compared with. Default: the first.")
+        str | None,
+        typer.Option(help="Run with which the other runs are compared. Default: the first run."),
     ] = None,
     latex: Annotated[
-        bool, typer.Option("--latex", help="Write compare.tex too: a table for a paper.")
+        bool, typer.Option("--latex", help="Also write compare.tex, a table for a paper.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Put finished runs side by side, with paired differences and their standard errors."""
+    """Compare finished runs by paired differences with standard errors."""
     from geogp.commands.compare_runs import compare_runs
 
     with console.working() as listener:
@@ -39,14 +40,14 @@ def compare(
             _runs(found),
             *(_table(found, split) for split in found.splits.values()),
             "Differences from run 1, standard errors in parentheses; below 0 is better. *: "
-            "beyond chance, with all differences of the split taken into account.",
+            "beyond chance, allowing for all differences of the split.",
             *found.notes,
             f"comparison: {out / 'compare.html'}",
         )
 
 
 def _runs(found: "Comparison") -> Table:
-    """List the runs with their numbers, which replace names that may be long."""
+    """Return a table that numbers the runs; the next tables use these numbers instead of names."""
     from geogp.reports.words import number, plain
 
     headings = "no., run, model, preset, seed, seconds to fit"

@@ -1,4 +1,4 @@
-"""What the command prints: progress and warnings on standard error, results on standard output."""
+"""Output of the command: progress and warnings on standard error, results on standard output."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _LINE_SHARE = 0.1
-"""Share of progress after which another line is printed, without a terminal."""
+"""Share of progress after which another line is printed if there is no terminal."""
 
 
 class _Bars(ProgressListener):
@@ -43,7 +43,7 @@ class _Bars(ProgressListener):
 
 
 class _Lines(ProgressListener):
-    """Plain lines where there is no terminal."""
+    """Plain lines of progress, for use without a terminal."""
 
     def __init__(self) -> None:
         self._shown: dict[str, float] = {}
@@ -63,12 +63,12 @@ class _Lines(ProgressListener):
 
 @contextmanager
 def working() -> Iterator[ProgressListener]:
-    """Show the progress of a job, and say how to continue when it is stopped."""
+    """Show the progress of a job; if the user interrupts it, print how to continue."""
     try:
         with _watching() as listener:
             yield listener
     except KeyboardInterrupt:
-        fail("interrupted; the same command continues where it stopped (without --fresh).")
+        fail("interrupted; to continue, give the same command again without --fresh.")
         raise
 
 
@@ -100,10 +100,10 @@ def table(
     *,
     left: Collection[str] = (),
 ) -> Table:
-    """Return a table; outside names are no markup, and an empty row is a line.
+    """Return a table that shows all cells as plain text; an empty row is drawn as a line.
 
-    Commas separate the headings. The first column and those in `left` are left-aligned, others
-    right.
+    Commas separate the headings. The first column and those in `left` are left-aligned, the others
+    right-aligned.
     """
     found = Table(title=escape(title), title_justify="left")
     names = headings.split(", ")
@@ -119,7 +119,7 @@ def table(
 
 
 def tell(*things: Table | Path | str) -> None:
-    """Print results, one below the other; texts are no markup."""
+    """Print results, one below the other, without interpreting markup in texts."""
     out = Console(soft_wrap=True)
     for one in things:
         is_table = isinstance(one, Table)

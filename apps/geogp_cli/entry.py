@@ -1,6 +1,6 @@
-"""The entry of the command: every way to end becomes one line and an exit code.
+"""The entry point of the command, which reports every error as one line and an exit code.
 
-Little is imported before the first `try`, so that this also holds for errors of later imports.
+Little is imported before the first `try`, so that errors of later imports are reported, too.
 """
 
 import errno
@@ -14,7 +14,7 @@ from typing import NoReturn
 from geogp.errors import GeogpError, OutputError, RequestError, word_without_secrets
 
 BROKEN_PIPE = 1
-"""Exit code after the reader of the output has ended, such as ``head``: as Python's tools use."""
+"""Exit code after the reader of the output, such as ``head``, has ended; Python uses it, too."""
 
 FAULT = 70
 INTERRUPTED = 130
@@ -24,13 +24,13 @@ _SYSTEM = {
     **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP), "Name another path"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Name a path that you may use"),
 }
-"""System errors that any file may cause, and what to do."""
+"""System errors that any file may cause, and what the user can do."""
 
 _MEMORY = (
     *("not enough memory", "out of memory", "bad_alloc", "can't allocate memory"),
     "failed to map segment",  # from loading a library
 )
-"""Texts of errors other than MemoryError for too little memory."""
+"""Parts of messages that mean too little memory, in errors other than MemoryError."""
 
 
 def run() -> NoReturn:
@@ -44,7 +44,7 @@ def run() -> NoReturn:
 
 
 def _code() -> int | str | None:
-    """Return the exit code of the command, after the message of an error."""
+    """Run the command, print the message of an error, and return the exit code."""
     try:
         _configure_streams()
         _check_folder()
@@ -52,13 +52,13 @@ def _code() -> int | str | None:
         _command()
     except SystemExit as stop:
         return stop.code
-    except Exception as error:  # noqa: BLE001 - the one place that meets what nobody foresaw
+    except Exception as error:  # noqa: BLE001 - the only place that handles unforeseen errors
         return _told(error)
     return 0
 
 
 def _command() -> None:
-    """Run the command; with torchrun only one of several processes continues."""
+    """Run the command; with torchrun, only the leading process runs all of it."""
     from geogp.runs.machine import tune_process
     from geogp_cli.main import app
 
@@ -74,37 +74,37 @@ def _command() -> None:
 
 
 def _configure_streams() -> None:
-    """Make the streams accept any text: file names may hold characters that no encoding has."""
+    """Make the streams accept any text, because file names can have unencodable characters."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-        elif isinstance(stream, io.TextIOWrapper):  # in a program of Python it may be any text
+        elif isinstance(stream, io.TextIOWrapper):  # a Python program may have replaced it
             stream.reconfigure(errors="backslashreplace")
 
 
 def _check_folder() -> None:
-    """Refuse a deleted working directory: relative paths lead nowhere."""
+    """Refuse a deleted working directory, because relative paths need one."""
     try:
         os.getcwd()  # noqa: PTH109 - Path.cwd() is the same
     except FileNotFoundError as error:
         raise RequestError(
-            "the working directory does not exist any more. Change to one that does (cd)."
+            "the working directory does not exist any more. Change to an existing one (cd)."
         ) from error
 
 
 def _check_words(words: list[str]) -> None:
-    """Refuse empty values, such as an unset shell variable, and values that are no text.
+    """Refuse empty values, for example from unset shell variables, and values that are not UTF-8.
 
-    An empty path would be the working directory, an empty source the public one. Names that are no
-    text would fail when the results are written, at the very end.
+    An empty path would mean the working directory, and an empty source the public source. Names
+    that are not UTF-8 would cause an error only when the results are written.
     """
     for word in words:
         shown = word.encode(errors="backslashreplace").decode()
         if shown != word:
             raise RequestError(
                 f"expected text in UTF-8, found {word_without_secrets(shown)}. Rename the file "
-                f"or folder of this name."
+                f"or folder with this name."
             )
         option, equals, value = word.partition("=")
         if not word or (option.startswith("--") and equals and not value):
@@ -135,7 +135,7 @@ def _told(error: Exception) -> int:
     if _lacks_memory(error):
         _say(
             f"there is too little memory ({what}). Choose a smaller --preset, fewer "
-            f"--quarters or a smaller --zoom, or give the process more. {where}"
+            f"--quarters or a smaller --zoom, or provide more memory. {where}"
         )
     else:
         _say(f"a fault of geogp ({what}). Please report it. {where}")
@@ -162,7 +162,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _say(message: str) -> None:
-    """Print an error on one line, if printing is possible."""
+    """Print an error on one line, if it is possible to print."""
     try:
         from geogp_cli.console import fail
 
@@ -173,7 +173,7 @@ def _say(message: str) -> None:
 
 
 def _flushed(code: int | str | None) -> int | str | None:
-    """Return the exit code after the output is written, or the code for a failure to write it."""
+    """Write the buffered output; return the exit code, or another one if writing fails."""
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -25,16 +25,17 @@ def fetch(
     region_name: place.RegionName = None,
     urban_vintage: place.UrbanVintage = "auto",
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Download files again that changed at the source.")
+        bool, typer.Option("--refresh", help="Download files again if they changed at the source.")
     ] = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
     ] = False,
 ) -> None:
-    """Download a region's tiles and boundaries to the cache; the same command continues.
+    """Download the tiles and boundaries of a region to the cache.
 
-    Exit code 4 if the source of a quarter did not answer.
+    The same command continues a stopped download. Exit code 4 if the source of a quarter did not
+    answer.
     """
     from geogp.commands.data_requests import FetchRequest
     from geogp.errors import NetworkError

@@ -1,4 +1,4 @@
-"""Parse, call, print: the `geogp` command."""
+"""The `geogp` command: parse, call, print."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ Out, Seed, Fresh = (option_of(MapRequest, name) for name in ("out", "seed", "fre
 @app.command(name="map")
 @takes(MapRequest)
 def map_command(request: MapRequest, as_json: Json = False) -> None:
-    """Fit, predict, draw, report: one map in one run folder."""
+    """Fit a model, predict, draw a map and write a report, in one run folder."""
     _map(request, as_json=as_json)
 
 
@@ -48,7 +48,7 @@ def demo(
     fresh: Fresh = False,
     as_json: Json = False,
 ) -> None:
-    """Run the main job on the embedded region, in about a minute on two cores."""
+    """Map the demo region, in about a minute on two cores."""
     from geogp.commands.demo import demo_request
 
     _map(demo_request(out=out, device=device, seed=seed, fresh=fresh), as_json=as_json)
@@ -58,7 +58,7 @@ def demo(
 def report(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     latex: Annotated[
-        bool, typer.Option("--latex", help="Write report.tex too: a table for a paper.")
+        bool, typer.Option("--latex", help="Also write report.tex, a table for a paper.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -90,7 +90,7 @@ def simulate(request: SimulationRequest, as_json: Json = False) -> None:
 
 @app.command()
 def models(as_json: Json = False) -> None:
-    """List the models, one name a line."""
+    """List the names of the models, one on each line."""
     from geogp.models.catalogue.model_names import MODELS
 
     if as_json:

@@ -1,4 +1,4 @@
-"""The options of a command, from the descriptions of the settings of its request."""
+"""Options of a command, made from the settings of its request and their descriptions."""
 
 import inspect
 from collections.abc import Callable, Collection
@@ -12,7 +12,7 @@ Command = Callable[..., None]
 
 
 def option_of(request: type, name: str) -> Any:
-    """Return typer's annotation of a parameter: one setting of a request."""
+    """Return the annotation that makes a setting of a request an option or argument of typer."""
     hint, one = get_type_hints(request)[name], settings_of(request)[name]
     many = next((kind for kind in (hint, *get_args(hint)) if get_origin(kind) is tuple), None)
     if many is not None:
@@ -24,12 +24,12 @@ def option_of(request: type, name: str) -> Any:
 
 
 def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Parameter]:
-    """Return a parameter for each setting of a request not in `leave`; required ones first."""
+    """Return a parameter for each setting that is not in `leave`, required settings first."""
     return [
         inspect.Parameter(
             name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            # A help text that names the default gets no default appended.
+            # If the help text names the default, typer must not append it again.
             default=None if one.default == () or "Default:" in one.told else one.default,
             annotation=option_of(request, name),
         )
@@ -41,7 +41,7 @@ def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Pa
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that the user chose, or that have the option's own default."""
+    """Return the options that have a value, from the user or by default."""
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in options.items()
@@ -50,16 +50,16 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_parameters(command: Command, parameters: Collection[inspect.Parameter]) -> Command:
-    """Give a command with arbitrary keywords the parameters from which typer makes options."""
+    """Return a command after setting its signature, from which typer makes options."""
     command.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
 
 
 def takes(request: type) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of a request, the command's first argument.
+    """Return a decorator that gives a command the options of a request.
 
-    The command's other parameters follow.
+    The command's first argument is the request; its other parameters follow the options.
     """
 
     def decorate(function: Command) -> Command:

@@ -1,1 +1,1 @@
-"""What a user types, one file a command; `apps/geogp_cli` parses and prints."""
+"""The commands, one file for each; `apps/geogp_cli` parses their options and prints results."""

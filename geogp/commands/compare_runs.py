@@ -28,13 +28,13 @@ def compare_runs(
 ) -> Comparison:
     """Compare finished runs and write compare.html, .md and .json, and compare.tex on request.
 
-    A run's name is its folder's, or its path where names are the same; `reference` is such a name,
-    or a path as given, by default the first. `out` is made if absent and must not be a run folder.
-    Without `latex` an earlier compare.tex is removed.
+    The name of a run is the name of its folder, or its path if several folders have this name.
+    `reference` is such a name or a given path; the default is the first run. `out` is made if
+    absent and must not be a run folder. Without `latex`, an earlier compare.tex is removed.
 
-    A folder that is no finished run, runs that cannot be compared, or `out` in a run folder are a
-    RequestError; damaged or contradicting files are a DataError; files that cannot be written are
-    an OutputError.
+    Raises RequestError if a folder is not a finished run, the runs cannot be compared, or `out` is
+    in a run folder. Raises DataError if files are damaged or contradict each other, and OutputError
+    if a file cannot be written.
     """
     check_apart(out, runs, "a comparison")
     names = run_names(runs)

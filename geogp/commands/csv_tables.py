@@ -1,9 +1,8 @@
-"""CSV tables in which a spreadsheet shows names and runs no formula.
+"""CSV tables from which a spreadsheet program shows names but runs no formula.
 
-Names of areas come from a file of polygons. A spreadsheet takes a cell that begins with ``=``,
-``+``, ``-`` or ``@`` for a formula, quoted or not: it removes quotes first. pandas removes them
-too, so no quoting both keeps the name for `pandas.read_csv` and is harmless in a spreadsheet. Such
-a name is written after an apostrophe, which `named` removes.
+Names of areas come from a file of polygons. A spreadsheet program runs a cell that begins with
+``=``, ``+``, ``-`` or ``@`` as a formula. It removes quotes first, and so does `pandas.read_csv`,
+so quotes do not help. Therefore such a name is written after an apostrophe, which `named` removes.
 """
 
 import csv
@@ -15,17 +14,17 @@ import pandas as pd
 from geogp.files import write_bytes
 
 _RUN = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
-"""Text that a spreadsheet may run (also in wide signs) or move to where it runs.
+"""Text that a spreadsheet program may run (also in full-width signs) or move to where it runs.
 
-Leading apostrophes are part of it, so that the apostrophe of `shown` differs from a name's own.
+Leading apostrophes are included, so that `named` removes only the apostrophe that `shown` adds.
 """
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
     """Write a table without its index, so that a spreadsheet runs nothing in it.
 
-    Texts are quoted, as a spreadsheet may split lines at another sign than the comma, and written
-    by `shown`. Numbers stay numbers. A file that cannot be written is an OutputError.
+    Texts are changed by `shown` and quoted, because a spreadsheet program may split lines at a sign
+    other than the comma. Numbers stay numbers. Raises OutputError if the file cannot be written.
     """
     texts = table.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]]
     written = table.assign(**{name: table[name].map(shown) for name in texts})

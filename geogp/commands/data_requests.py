@@ -1,4 +1,4 @@
-"""The requests to fetch and to simulate."""
+"""The requests of the commands `fetch` and `simulate`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES
 
 MAX_ROWS = 100_000_000
-"""Largest number of rows; the region, read later, may hold fewer."""
+"""Largest number of rows; a region, which is read later, may allow fewer."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,9 @@ class FetchRequest:
     """The data to bring into the cache.
 
     `place` is the region with the source of its boundaries; `source` has Ookla's files; `service`
-    and `quarters` are as in `MapRequest`. `refresh` takes new files where the source's changed
-    since they were read. An unknown service, or quarters that cannot be read, are a RequestError.
+    and `quarters` are as in `MapRequest`. If `refresh` is true, files that changed at the source
+    are downloaded again. Raises RequestError if the service is unknown, or the quarters cannot be
+    read.
     """
 
     place: RegionChoice
@@ -36,9 +37,9 @@ class FetchRequest:
 
 @dataclass(frozen=True)
 class SimulationRequest:
-    """The data to simulate; each field carries its description.
+    """The data to simulate; each field has its description.
 
-    A value that is not allowed, or quarters that cannot be read, are a RequestError.
+    Raises RequestError if a value is not allowed, or the quarters cannot be read.
     """
 
     out: Path = setting("Folder for tiles, boundaries and the truth.", default=REQUIRED)
@@ -71,7 +72,7 @@ class SimulationRequest:
 
     @property
     def place(self) -> RegionChoice | None:
-        """The region with its boundary and urban areas; None takes a made-up one."""
+        """The region with its boundary and urban areas; None means an invented region."""
         if self.like is None and self.region_file is None and self.region_name is None:
             return None
         return RegionChoice(self.like, self.region_file, self.region_name, self.boundaries)

@@ -1,4 +1,4 @@
-"""The embedded region: its folder, and the request that maps it."""
+"""The demo region: its folder, and the request that maps it."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ from geogp.runs.settings import MapRequest
 
 
 def demo_folder() -> Path:
-    """Return the folder of the embedded region, in the repository or the installed package.
+    """Return the folder of the demo region, in the repository or the installed package.
 
-    If it is in neither, a DataError is raised.
+    Raises DataError if the folder is missing in both.
     """
     package = Path(__file__).parents[1]
     places = [package.parent / "data" / "demo", package / "demo_data"]
@@ -24,7 +24,7 @@ def demo_folder() -> Path:
 def demo_request(
     *, out: Path | None = None, device: str = "auto", seed: int = 0, fresh: bool = False
 ) -> MapRequest:
-    """Return the request that maps the embedded region."""
+    """Return the request that maps the demo region."""
     folder = demo_folder()
     return MapRequest(
         region="DEMO",

@@ -58,8 +58,8 @@ class DoctorResult:
     """The facts and problems of an installation.
 
     `facts` are texts by group (``geogp``, ``packages``, ``devices``, ``environment``, ``cache``,
-    ``sources``) and name, free of credentials, with ``~`` for the home folder. `problems` are what
-    will keep commands from working, and what to do.
+    ``sources``) and name, free of credentials, with ``~`` for the home folder. `problems` are
+    sentences that state what prevents commands from working, and what to do.
     """
 
     facts: dict[str, dict[str, str]]
@@ -83,7 +83,7 @@ class DoctorResult:
 def examine(source: str, boundaries: str, *, ask: bool = True) -> DoctorResult:
     """Examine this installation; a fault becomes a problem in the result, not an error.
 
-    `source` and `boundaries` are places as for a map; `ask` tells whether to contact them.
+    `source` and `boundaries` are places as for a map; `ask` is whether to contact these sources.
     """
     problems: list[str] = []
     facts = {
@@ -142,7 +142,7 @@ def _version(name: str) -> str:
 
 
 def _devices(problems: list[str]) -> dict[str, str]:
-    """Describe the devices, each after a factorisation with a known result."""
+    """Return a description of each device; test each by a factorisation with a known result."""
     found = {"cpu": f"threads: {torch.get_num_threads()}"}
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         about = torch.cuda.get_device_properties(index)
@@ -194,7 +194,10 @@ def _cache(problems: list[str]) -> dict[str, str]:
 
 
 def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str]:
-    """Ask each source for one of its files, all at once."""
+    """Return a text for each source, after parallel requests for one file of each source.
+
+    The messages of errors are added to `problems`.
+    """
     tiles = (tile_file(SERVICES[0], FIRST_QUARTER),)
     questions: dict[str, Callable[[], str]] = {
         f"tiles {source}": lambda: _answer(source, tiles, by_parts=True),
@@ -212,10 +215,10 @@ def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str
 
 
 def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
-    """Return which of several files a place has.
+    """Return a text that states which of several files a source has.
 
-    A place that refuses or does not answer is a NetworkError; what is no place is a DataError or
-    RequestError (see `open_source`).
+    Raises NetworkError if the source refuses or does not answer, and DataError or RequestError if
+    the address is not a source (see `open_source`).
     """
     place = open_source(where)
     if isinstance(place, Folder):

@@ -29,16 +29,16 @@ NOTES = (
     ),
     (
         "With a probability of 95 %, the level is on the stated side of the threshold in all tiles "
-        "of a joint region at once. This holds for each of the two regions by itself; for both at "
-        "once the probability is 90 % or more."
+        "of a joint region at once. This is true for each of the two regions by itself; for both "
+        "at once, the probability is 90 % or more."
     ),
-    "The basis is taken as known: the uncertainty of learning it is not included.",
+    "The basis is treated as known, so the uncertainty of learning the basis is not included.",
 )
 
 
 @dataclass(frozen=True)
 class ExceedanceResult:
-    """The result: JSON, CSV, GeoTIFF and PNG files, and excursions by threshold, smallest first.
+    """The result: JSON, CSV, GeoTIFF and PNG files, and excursions by rising threshold.
 
     `described` holds a JSON object for each threshold.
     """
@@ -53,9 +53,10 @@ def make_exceedance(
 ) -> ExceedanceResult:
     """Compare the level of a run with thresholds, and write the result into its folder.
 
-    No finished run, a model that counts tests, a threshold out of range, no such layer, too little
-    memory, or a run that another process holds is a RequestError. A file that is damaged, or
-    differs from the run's inputs, is a DataError; a file that cannot be written is an OutputError.
+    Raises RequestError if there is no finished run, no such layer or too little memory, the model
+    counts tests, a threshold is out of range, or another process is using the run. Raises DataError
+    if a file is damaged or differs from the run's inputs, and OutputError if a file cannot be
+    written.
     """
     started = monotonic()
     with locked_run(request.run), arithmetic():

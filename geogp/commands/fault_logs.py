@@ -1,8 +1,8 @@
 """Logs of unforeseen faults: the traceback, and what a bug report needs.
 
-They are in the folder ``logs`` of the cache, the newest `MOST` of them, or in the system's folder
-of temporary files if the cache cannot be written. The cache lists and clears only downloads, so a
-log stays until newer ones replace it.
+geogp keeps the newest `MOST` logs, in the folder ``logs`` of the cache. If the cache cannot be
+written, the logs are in the system's folder for temporary files. `geogp cache` lists and clears
+only downloads, so a log stays until newer logs replace it.
 """
 
 import datetime as dt
@@ -23,16 +23,16 @@ MOST = 50
 """Number of logs that are not deleted."""
 
 _SHORTEST = 4
-"""Least length of a secret that is searched on its own: shorter ones are parts of other words."""
+"""Least length of a secret that is searched by itself; shorter secrets are parts of other words."""
 
 _LONGEST = 300
 """Largest length of an error's text on one line."""
 
 
 def write_fault_log(error: BaseException, command: Sequence[str]) -> Path | None:
-    """Write the log of an error; return its path, or None if no folder takes it.
+    """Write the log of an error; return its path, or None if no folder can be written.
 
-    Secrets in the addresses of `command` are left out, in its words and in the traceback.
+    Secrets in the addresses of `command` are removed from the words of `command` and the traceback.
     """
     content = _content(error, command).encode(errors="backslashreplace")
     start = f"geogp-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-"
@@ -66,7 +66,7 @@ def _content(error: BaseException, command: Sequence[str]) -> str:
 
 
 def _cleared(text: str, command: Sequence[str]) -> str:
-    """Return a text without the secrets in addresses; a command's secrets go in any form."""
+    """Return a text without secrets in addresses, and without the command's secrets in any form."""
     instead: dict[str, str] = {}
     for word in command:
         for part in (word, word.partition("=")[2]):  # option and value, or the value

@@ -16,10 +16,11 @@ from geogp.runs.progress import ProgressListener
 class FetchedQuarter:
     """A quarter in the cache.
 
-    `fresh` tells whether it was read just now; `whole` whether the rows of all regions were read,
-    because the row groups do not separate regions. `rows` and `groups_read` are of `rows_in_source`
-    and `groups_in_source`. `bytes_read` came over the network, `bytes_stored` is the size of the
-    source's file; `source`, `etag` and `date` name that file and when it was read.
+    `fresh` is whether the quarter was read just now. `whole` is whether the rows of all regions
+    were read, because the row groups do not separate regions. `rows` of the `rows_in_source` rows
+    and `groups_read` of the `groups_in_source` row groups were read. `bytes_read` were read over
+    the network; `bytes_stored` is the size of the file at the source. `source` and `etag` identify
+    this file; `date` is when the file was read.
     """
 
     quarter: str
@@ -59,11 +60,11 @@ class FetchResult:
 def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> FetchResult:
     """Bring a region's tiles and boundaries into the cache; the same call continues after a stop.
 
-    If the source does not answer, the cached quarters of a range are enough; the others are in
-    `unreached`. An unknown region or service, or a source that is a folder (which is read in
-    place), is a RequestError. A missing quarter that was named singly, a range without any, or a
-    damaged file is a DataError. A failed remote source is a NetworkError: complete quarters stay in
-    the cache. A cache that cannot be written is an OutputError.
+    If the source does not answer, the cached quarters of a range are enough; the other quarters are
+    in `unreached`. Raises RequestError if the region or service is unknown, or the source is a
+    local folder, which needs no cache. Raises DataError if a quarter that was named singly is
+    missing, a range has no quarter, or a file is damaged. Raises NetworkError if a remote source
+    fails; complete quarters stay in the cache. Raises OutputError if the cache cannot be written.
     """
     listener = listener or ProgressListener()
     source = open_source(request.source)

@@ -35,7 +35,7 @@ _LINKS = {"map": "map.html", "report": "report.html"}
 
 @dataclass(frozen=True)
 class Gallery:
-    """The page, the run folders on it in order, and folder and reason of each skipped run."""
+    """The page, its run folders in order, and the folder and reason for each skipped run."""
 
     page: Path
     runs: tuple[Path, ...]
@@ -44,7 +44,7 @@ class Gallery:
 
 @dataclass(frozen=True)
 class _ShownRun:
-    """The facts of a run for the page; its template takes the words and numbers from run.json."""
+    """The facts of a run for the page; the page's template uses words and numbers from run.json."""
 
     path: Path
     run: RunRecord
@@ -96,13 +96,13 @@ def make_gallery(
     service share their colours. Links to maps and reports are relative to the page: move both
     together. The date of a run is the date of its run.json.
 
-    `places` are run folders, and folders that hold run folders. In the latter, unfinished or
-    unreadable runs are skipped and named on the page with the reason, and other folders are
-    ignored; a run that is named itself must be readable. `out` is made if absent and must not be a
-    run folder.
+    `places` are run folders, and folders that contain run folders. A run folder in `places` must be
+    readable. In a folder that contains run folders, unfinished or unreadable runs are skipped and
+    named on the page with the reason; other folders are ignored. `out` is made if absent and must
+    not be a run folder.
 
-    A folder without a run, or `out` in a run folder, is a RequestError; a damaged file of a run
-    that is named itself is a DataError; a page that cannot be written is an OutputError.
+    Raises RequestError if a folder has no run, or `out` is in a run folder. Raises DataError if a
+    file of a run folder in `places` is damaged, and OutputError if the page cannot be written.
     """
     listener = listener or ProgressListener()
     found, skipped = _find(places)
@@ -134,7 +134,7 @@ def make_gallery(
 
 
 def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[Path, str]]]:
-    """Return each run once, whether it was named itself, and the skipped ones."""
+    """Return each run once with whether it was named itself, and the skipped runs."""
     found: dict[Path, tuple[Path, bool]] = {}
     skipped: list[tuple[Path, str]] = []
     for place in places:

@@ -48,7 +48,7 @@ _SPLITS_SHOWN = 3
 
 @dataclass(frozen=True)
 class FiguresResult:
-    """The files, and a caption for each figure by its name; for an omitted figure the reason."""
+    """The files, and for each figure by its name a caption, or the reason if it is omitted."""
 
     files: tuple[Path, ...]
     captions: dict[str, str]
@@ -62,13 +62,14 @@ def make_figures(
 
     ``kernel_slices``, ``interval_widths`` and ``spread_cells`` correspond to figures 7, 8 and 10 of
     Zhu, Yuchi and Xie; ``basis`` shows the leading components of the basis, ``reliability``
-    observed against stated coverage. For numbers of tests, `interval_widths` and `spread_cells` are
-    omitted, and the captions say so.
+    observed against stated coverage. If the target is the number of tests, `interval_widths` and
+    `spread_cells` are omitted, and the captions say so.
 
-    A RequestError: a folder is no finished run; a second run has another region, service, target or
-    split, or is named where the first maps numbers of tests; the figures would go into another
-    run's folder; another process holds the run. A DataError: a file is damaged or differs from the
-    run's inputs, or no cell has enough test rows. A file that cannot be written is an OutputError.
+    Raises RequestError if a folder is not a finished run, a second run has another region, service,
+    target or split, a second run is given although the target is the number of tests, the figures
+    would be written into another run's folder, or another process is using the run. Raises
+    DataError if a file is damaged or differs from the run's inputs, or no cell has enough test
+    rows. Raises OutputError if a file cannot be written.
     """
     own, out = request.run / FOLDER, request.out or request.run / FOLDER
     apart = out.resolve() != own.resolve()
@@ -83,8 +84,8 @@ def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> 
     counts, split = find_model(run.record.model).counts, _split_of(run)
     if counts and request.beside:
         raise RequestError(
-            f"{request.run} maps numbers of tests, for which the figure interval_widths does not "
-            f"exist; leave --beside out."
+            f"the target of {request.run} is the number of tests, for which the figure "
+            f"interval_widths does not exist; leave --beside out."
         )
     if not counts:
         widths = _widths(run, [open_run(one) for one in request.beside], split)
@@ -210,14 +211,14 @@ def _check_alike(run: Run, other: Run) -> None:
 
 
 def _names(runs: list[Run]) -> list[str]:
-    """Return a name for each run: its model, or its folder where models are the same."""
+    """Return a name for each run: its model, or its folder if several runs have this model."""
     models = [run.record.model for run in runs]
     alike = len(set(models)) < len(models)
     return run_names([run.path for run in runs]) if alike else models
 
 
 def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
-    """Return the values of each stratum with rows; of all rows where strata are unknown."""
+    """Return the values of each stratum with rows, or of all rows if strata are unknown."""
     known = {name: found for name, found in values.items() if name != ALL and len(found)}
     return known or {"all": values["all"]}
 

@@ -1,4 +1,4 @@
-"""What commands on a finished run share: opening the run, and the form of the answer."""
+"""Shared parts of commands on a finished run: how to open the run, and the form of the answer."""
 
 from dataclasses import dataclass
 from pathlib import Path

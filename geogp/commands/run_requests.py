@@ -17,9 +17,9 @@ _BY_REGION = "A finished run folder, or a region with exactly one run in runs/: 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """The finished run of a request; each field carries its description.
+    """The finished run of a request; each field has its description.
 
-    A value that is not allowed, or two that do not go together, are a RequestError.
+    Raises RequestError if a value is not allowed, or two values exclude each other.
     """
 
     run: Path = setting("A finished run folder.", default=REQUIRED, option="")
@@ -84,7 +84,7 @@ class ExceedanceRequest(RunRequest, ThresholdQuestion):
 
 @dataclass(frozen=True)
 class FiguresRequest(RunRequest):
-    """The run to draw figures of."""
+    """The run for which to draw figures."""
 
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
     beside: tuple[Path, ...] = setting(

@@ -34,14 +34,14 @@ def make_simulation(
 ) -> dict[str, Any]:
     """Simulate tiles with a known truth, and score two oracles on the test rows of each split.
 
-    Both oracles predict the download speed: ``known`` knows field, tile effect and noise;
-    ``predictive`` knows field, noise law and tile covariance, and predicts tile effects from the
-    training rows. Returns rows, region, quarters, whether towns were simulated, and, if requested,
-    under ``oracles`` their mean log scores by split.
+    Both oracles predict the download speed. ``known`` uses the true field, tile effect and noise.
+    ``predictive`` uses the true field, noise law and tile covariance, and predicts tile effects
+    from the training rows. Returns rows, region, quarters, whether towns were simulated, and, if
+    requested, under ``oracles`` their mean log scores by split.
 
-    An output path that is a file or holds something else, or a request that cannot be met, is a
-    RequestError; boundaries that cannot be read are a DataError or NetworkError; files that cannot
-    be written are an OutputError.
+    Raises RequestError if the output path is a file or has other contents, or the request is not
+    possible. Raises DataError or NetworkError if boundaries cannot be read, and OutputError if a
+    file cannot be written.
     """
     listener = listener or ProgressListener()
     out = request.out
@@ -97,7 +97,7 @@ def _write_oracles(oracles: pd.DataFrame, out: Path) -> dict[str, dict[str, floa
 def _check_folder(
     request: SimulationRequest, quarters: tuple[int, ...], region: Region, *, drawn: bool
 ) -> None:
-    """Refuse a folder that holds anything but exactly this simulation."""
+    """Raise RequestError if the folder contains anything other than this simulation."""
     out = request.out
     if not out.is_dir() or not any(path.name != "README.md" for path in out.iterdir()):
         return
@@ -133,7 +133,7 @@ def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
     law = simulation.laws[ORACLE_TARGET]
     tables: list[pd.DataFrame] = []
     for name, parts in splits.items():
-        # Validation rows have no scores; leaving them out saves their share of the time.
+        # Validation rows have no scores; leaving them out saves time.
         rows = truth[parts != "validation"].reset_index(drop=True)
         test = parts[parts != "validation"] == "test"
         known = known_oracle(rows, ORACLE_TARGET)

@@ -1,22 +1,23 @@
 """A Burr XII prior of a process's scale, and its predictive mixture of normals.
 
 Burr XII(c, d), the second prior of the scale s² in Lee et al., "Scale mixtures of neural network
-Gaussian processes" (called Scale below; appendices E and H), has density c d s²^(c-1) / (1 +
-s²^c)^(d+1). Given n rows, the posterior has no closed form, but it depends on the rows only through
-n and e'A^(-1)e: with u = log s²,
+Gaussian processes" (called the Scale paper below; appendices E and H), has density c d s²^(c-1) /
+(1 + s²^c)^(d+1). Given n rows, the posterior has no closed form, but it depends on the rows only
+through n and e'A^(-1)e: with u = log s²,
 
 log p(u | y) = log p(u) - n/2 u - e'A^(-1)e / 2 e^(-u) + constant.
 
-Expectations use self-normalised importance sampling (Scale appendix E): sums Σ w_i h(u_i) / Σ w_i,
-w_i = p(u_i, y) / q(u_i). Two things differ from the paper, which draws from the prior. First, the
-proposal q is uniform in u over the range where p(u | y) is not negligible, because with many rows
-or a scale far from the prior's nearly all draws from the prior have no weight. Second, the nodes
-are the midpoints of intervals of equal probability instead of random draws: in u the integrand is
-smooth and vanishes at both ends, so this is the trapezoidal rule, whose error falls exponentially
-with the number of nodes. With 20 rows and a scale s ten times the prior's, 75 nodes gave E[s²] and
-the density at 8 standard deviations with an error of 1e-12; 1,000 midpoints of the proposal
-InvGamma(n/2, e'A^(-1)e / 2) had errors of 1e-3 and 5e-3, 1,000 draws from it 2e-2 and 2e-1, and
-draws from the prior had an effective sample size of 1 (`tests/models/test_burr_process.py`).
+Expectations use self-normalised importance sampling (appendix E of the Scale paper): sums Σ w_i
+h(u_i) / Σ w_i, w_i = p(u_i, y) / q(u_i). Two things differ from the paper, which draws from the
+prior. First, the proposal q is uniform in u over the range where p(u | y) is not negligible,
+because nearly all draws from the prior have no weight if there are many rows, or if the scale is
+far from the prior. Second, the nodes are the midpoints of intervals of equal probability instead of
+random draws. As a function of u, the integrand is smooth and vanishes at both ends, so this is the
+trapezoidal rule, whose error falls exponentially with the number of nodes. With 20 rows and a scale
+s ten times the prior's, 75 nodes gave E[s²] and the density at 8 standard deviations with an error
+of 1e-12; 1,000 midpoints of the proposal InvGamma(n/2, e'A^(-1)e / 2) had errors of 1e-3 and 5e-3,
+1,000 draws from it 2e-2 and 2e-1, and draws from the prior had an effective sample size of 1
+(`tests/models/test_burr_process.py`).
 """
 
 import math
@@ -37,7 +38,9 @@ from geogp.distributions.shapes import BURR_COLUMNS, Floats
 from geogp.errors import NumericalError, RequestError
 
 MIN_EFFECTIVE = 4.0
-"""Least effective sample size: fewer even nodes integrate a bell curve with errors above 1e-10."""
+"""Least effective sample size; integrals of a bell curve over fewer even nodes have errors above
+1e-10.
+"""
 
 _STEP = 0.25
 """Step between nodes, relative to the standard deviation of u in the likelihood; see `_step`."""
@@ -78,7 +81,8 @@ class Burr:
 
 BURR_PRIOR = Burr(2.0, 2.0)
 """The prior of geogp, with median 0.64, mean 0.79 and tails like Student's t with 8 degrees of
-freedom; (c, d) is a point of the grid {0.5, 1, 2, 3, 4}² that Scale searches (appendix F).
+freedom; (c, d) is a point of the grid {0.5, 1, 2, 3, 4}² that the Scale paper searches (appendix
+F).
 """
 
 

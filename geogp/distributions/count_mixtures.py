@@ -1,6 +1,6 @@
 """Distributions of counts with an uncertain rate: sums over rates, count by count.
 
-See `count_prediction.py` for the distribution, and for the places at which rates are taken.
+See `count_prediction.py` for the distribution, and for the nodes at which rates are computed.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 REACH = 9.0
-"""Places lie between minus and plus this number of standard deviations."""
+"""Nodes lie between minus and plus this number of standard deviations."""
 
 PLACES = (1, 37, 73, 145, 289, 577, 1153, 2305, 4609)
-"""Possible numbers of places; one is enough for a known rate. The largest is enough for counts y
-and standard deviations s of the log rate with s sqrt(y) up to 256; beyond that, probabilities of
-single counts lose digits.
+"""Possible numbers of nodes; one is enough for a known rate. The largest is enough for counts y and
+standard deviations s of the log rate with s sqrt(y) up to 256; beyond that, probabilities of single
+counts lose digits.
 """
 
 _TAIL = 1e-6
@@ -29,13 +29,13 @@ _MAX_STEPS = 4096
 
 
 def places_of(number: int) -> Floats:
-    """Return evenly spaced places on the axis of a standard normal variable; a single one is 0."""
+    """Return evenly spaced nodes on the axis of a standard normal variable; a single node is 0."""
     return np.linspace(-REACH, REACH, number) if number > 1 else np.zeros(1)
 
 
 @dataclass(frozen=True)
 class RateMixture:
-    """Some rows: their rates (k, q), weights of the q places, and dispersions (k,)."""
+    """Some rows: their rates (k, q), weights of the q nodes, and dispersions (k,)."""
 
     rows: Rows
     rate: Floats
@@ -49,7 +49,7 @@ class RateMixture:
         )
 
     def cdf(self, counts: Floats) -> Floats:
-        """P(Y <= count), (k,); 0 below 0."""
+        """Return P(Y <= count), (k,); it is 0 for counts below 0."""
         found = np.zeros(len(self.rows))
         chosen = np.flatnonzero(counts >= 0)
         walk, wanted = _Walk(self.at(chosen)), counts[chosen]
@@ -65,7 +65,7 @@ class RateMixture:
         return found
 
     def far_cdf(self, counts: Floats) -> Floats:
-        """P(Y <= count) from incomplete beta and gamma functions, (k,); 0 below 0.
+        """Return P(Y <= count), (k,), by incomplete beta and gamma functions; 0 for counts below 0.
 
         Between whole numbers these functions interpolate smoothly.
         """
@@ -80,7 +80,7 @@ class RateMixture:
         return np.where(counts < 0, 0.0, np.minimum(found, 1.0))
 
     def log_mass(self, counts: Floats) -> Floats:
-        """Log P(Y = count), (k,)."""
+        """Return log P(Y = count), (k,)."""
         k = counts[:, None]
         with np.errstate(divide="ignore"):
             log_rate = np.log(self.rate)
@@ -128,7 +128,7 @@ class RateMixture:
         while len(walk.open):
             at = walk.open
             score[at] += (walk.total - (y[at] <= walk.count)) ** 2
-            # Where y is beyond the tail, all further terms of the sum are 1.
+            # If y is beyond the tail, all further terms of the sum are 1.
             beyond = np.maximum(0.0, y - 1 - walk.count)
             walk.close(found, walk.total >= 1 - _TAIL, (score + beyond)[at])
             if not walk.step():
@@ -144,7 +144,7 @@ class RateMixture:
         return below + self._sum_squares(y, top + 1, above=True)
 
     def _sum_squares(self, start: float, stop: float, *, above: bool) -> float:
-        """Sum F² or (1 - F)² over the counts from start up to, but without, stop."""
+        """Return the sum of F² or (1 - F)² over the counts from start to stop, without stop."""
         if stop <= start:
             return 0.0
         step = np.ceil((stop - start) / _MAX_STEPS)
@@ -161,7 +161,7 @@ class RateMixture:
 
 
 class _Walk:
-    """P(Y <= count) for count 0, 1, 2, ..., of the rows that are not finished.
+    """P(Y <= count) for the counts 0, 1, 2, ... in turn, for the rows that are not finished.
 
     For each rate, p_0 = (1 + dispersion rate)^(-1/dispersion), or exp(-rate) if the dispersion is
     0, and p_(k+1) = p_k · rate (1 + dispersion k) / ((1 + dispersion rate)(k + 1)). `late` are the
@@ -173,7 +173,7 @@ class _Walk:
         with np.errstate(divide="ignore", invalid="ignore"):
             spread = np.log1p(dispersion * rate) / dispersion
         exponent = np.where(dispersion > 0, spread, rate)
-        # Beyond z = 7 lies only 1e-12 of the weight, so p_0 may underflow there.
+        # Only 1e-12 of the weight lies beyond z = 7, so p_0 may underflow there.
         slow = exponent[:, places_of(rate.shape[1]) <= 7.0].max(1) > 690.0
         self.late: Rows = np.flatnonzero(slow)
         self.open: Rows = np.flatnonzero(~slow)

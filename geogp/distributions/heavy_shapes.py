@@ -268,7 +268,7 @@ class NormalMixture(Mixture):
         return self._each(spread, np.zeros(1), len(self.weights))
 
     def chunks(self, more: int = 1) -> Iterator[slice]:
-        """Yield slices of the rows with `VALUES_AT_ONCE` values, `more` for each component."""
+        """Yield slices of rows with `VALUES_AT_ONCE` values, if a component has `more` values."""
         size = max(1, VALUES_AT_ONCE // (len(self.weights) * more))
         return (slice(start, start + size) for start in range(0, len(self), size))
 
@@ -290,7 +290,7 @@ def check_df(df: float) -> None:
     """
     if not 2 < df < math.inf:
         raise RequestError(
-            f"expected finite degrees of freedom above 2, found {df}: at 2 or below there is no "
+            f"expected finite degrees of freedom above 2, found {df}. At 2 or below there is no "
             f"variance."
         )
 

@@ -30,5 +30,5 @@ class Quantity:
 
     @property
     def kernel_unit(self) -> str:
-        """The squared unit of the modelled function; counts have the ln of their rate."""
+        """The squared unit of the modelled function, which for counts is the ln of their rate."""
         return f"({'ln' if self.counted else 'log10'})²"

@@ -33,7 +33,7 @@ def shape_from(
         a normal shape. `skewness` and `tailweight` belong to a sinh-arcsinh shape, `df` to a
         Student-t shape, `noise_df` to Student-t noise around a normal function, `BURR_COLUMNS` to a
         Burr scale. `REPAIR_COLUMNS` are the knots of a repair of that shape: all are given or none;
-        rows of NaN are not repaired.
+        rows with only NaN are not repaired.
     `function_variance`, `noise_variance`: variances of the rows, (n,), for `noise_df`.
 
     Raises RequestError if a value is out of range, a row has parameters of two kinds of shape, rows

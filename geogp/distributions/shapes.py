@@ -154,7 +154,7 @@ GAUSSIAN = Gaussian()
 
 
 class RowShapes(Shape):
-    """One shape for each row, if there are few different shapes; values are by row, in order.
+    """One shape for each row, for few different shapes; methods need one value for each row.
 
     `shapes` are the different shapes, `number` (n,) is the index of each row's shape.
     """

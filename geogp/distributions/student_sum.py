@@ -113,9 +113,9 @@ class NormalPlusStudent(PowerTails, NormalMixture):
 def student_scales(df: float) -> tuple[Floats, Floats]:
     """Return weights w and variances v of normals whose mixture is a standardised Student's t.
 
-    A t variable is a normal one with variance 1/g, g ~ Gamma(df/2, rate df/2). The density of u =
-    log g is proportional to exp(df/2 (u - e^u)), which is smooth, and small at both ends, so the
-    trapezoidal rule in u converges faster than any power of its step. The components below the
+    A t variable is a normal variable with variance 1/g, g ~ Gamma(df/2, rate df/2). The density of
+    u = log g is proportional to exp(df/2 (u - e^u)), which is smooth, and small at both ends, so
+    the trapezoidal rule in u converges faster than any power of its step. The components below the
     1e-12 quantile of g are merged into one with the same weight and variance; variances are divided
     by a common factor, so that Σ w v = 1. Generalised Gauss-Laguerre quadrature with 48 nodes, the
     usual choice, misses 11 % of the variance and 70 % of the probability beyond 8 standard

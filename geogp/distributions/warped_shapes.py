@@ -12,9 +12,9 @@ from the median m:
     Q*(Φ(u)) = m + r (Q(Φ(u)) - m),    r = (Q(Φ(±q)) - m) / (Q(Φ(±t)) - m),
 
 for a normal base this is the straight line through (0, 0) and the last knot. So the tails fall as
-fast as the base's, and the repaired distribution has a mean or variance whenever the base has. A
-straight line in z would not ensure this: for Student's t it changes the power by which the tails
-fall.
+fast as the tails of the base, and the repaired distribution has a mean or a variance if the base
+has one. A straight line in z would not ensure this: for Student's t it changes the power by which
+the tails fall.
 """
 
 from collections.abc import Iterator
@@ -171,8 +171,8 @@ class WarpedShape(Shape):
     def exponential_mean(self, t: Floats) -> Floats:
         """Return E[exp(t X)], integrated over u from -21 to 21; infinity where it does not exist.
 
-        The result is also infinity where the integrand is not negligible at both ends: after a
-        large stretch the mean would depend on values far beyond all calibration rows.
+        The result is also infinity where the integrand is not negligible at both ends, because
+        after a large stretch the mean would depend on values far beyond all calibration rows.
         """
         t = self._of_rows(t)
         if not self.has_power_mean:
@@ -233,7 +233,7 @@ class WarpedShape(Shape):
         return found
 
     def _back(self, x: Floats) -> "_Back":
-        """Return what x, (n,), is mapped back to."""
+        """Return the values to which x, (n,), is mapped back."""
         z = self.base.normal_score(x)
         u, slope, beyond = self.warp.backward(z, self.number)
         if not beyond.any():
@@ -251,7 +251,7 @@ class WarpedShape(Shape):
         for start in range(0, len(first), chunk):
             rows = first[start : start + chunk]
             part = self[rows]
-            # All rows at one node, because quantiles of mixtures are faster at one probability.
+            # All rows at one node: quantiles of mixtures are faster if they share a probability.
             mirrored = self.base.symmetric
             wanted = nodes[len(nodes) // 2 :] if mirrored else nodes
             values = np.column_stack([part.from_normal(np.full(len(rows), u)) for u in wanted])

@@ -1,6 +1,6 @@
 """Maps of normal scores that move central intervals level by level, each given by its knots.
 
-`warped_shapes.py` defines the distributions that they lead to.
+`warped_shapes.py` defines the resulting distributions.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ MARGIN = 1e-9
 """A knot exceeds its score by this share of the score (see `covering_knots`)."""
 
 KNOTS: Floats = special.ndtri((1 + np.array(LADDER)) / 2)
-"""t_p at the levels of the ladder: the knots of a warp that changes nothing."""
+"""t_p at the levels of `LADDER`: the knots of a warp that changes nothing."""
 KNOTS.flags.writeable = False
 
 _STARTS = np.concatenate([[0.0], KNOTS[:-1]])
@@ -89,7 +89,7 @@ class Warp:
         self._slopes = rises / (KNOTS - _STARTS)
 
     def forward(self, u: Floats, number: Rows) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return g(u) for cells (n,), and where u lies beyond the last knot (g is NaN there)."""
+        """Return g(u) for cells (n,), and whether u lies beyond the last knot (where g is NaN)."""
         size = np.abs(u)
         part = np.minimum(np.searchsorted(KNOTS, size), len(KNOTS) - 1)
         g = self._begins[number, part] + self._slopes[number, part] * (size - _STARTS[part])
@@ -97,7 +97,7 @@ class Warp:
         return np.where(beyond, np.nan, np.copysign(g, u)), beyond
 
     def backward(self, z: Floats, number: Rows) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """Return g^(-1)(z), the slope of g there, and where z lies beyond the last knot."""
+        """Return g^(-1)(z), the slope of g there, and whether z lies beyond the last knot."""
         size = np.abs(z)
         part = np.zeros(size.shape, np.intp)
         for k in range(len(KNOTS) - 1):

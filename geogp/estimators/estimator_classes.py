@@ -8,12 +8,13 @@ from geogp.estimators.spatial_gp import SpatialGP
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FieldGP(SpatialGP):
-    """A smooth field, a process of single places, and noise that depends on the number of tests.
+    """A smooth field, a process of single places, and noise that depends on tests and devices.
 
     y = f(place, time) + g(place, time) + noise. f is a Gaussian process with a learned deep basis;
-    g is a process of short range with memory; the variance of the noise falls with the number of
-    tests that a measurement averages, and varies over space. Skewness and tails of the predictive
-    distribution come from the validation rows.
+    g is a process of short range that is correlated in time; the variance of the noise falls with
+    the numbers of tests and devices that a measurement averages, and varies over space. Width,
+    skewness and tails of the predictive distribution are learned from errors of training rows,
+    each predicted without its own row or cell, and of the validation rows.
 
     Parameters
     ----------
@@ -29,10 +30,11 @@ class FieldGP(SpatialGP):
         ``hour``, ``minute`` or ``second``.
     tests, devices
         Columns with the numbers of tests and of devices that each measurement averages. Without the
-        column, they are 1. Devices are read, but not used yet.
+        columns, `fit` takes one test for each measurement and one device for each test; `predict`
+        takes the typical number of devices for the tests.
     validation
-        Rows that choose the epoch and the shape of the predictive distribution: ``blocks`` (a tenth
-        of the cells), ``random`` (a tenth of the rows), or a mask of the rows, (n,).
+        Rows that determine the epoch and the shape of the predictive distribution: ``blocks`` (a
+        tenth of the cells), ``random`` (a tenth of the rows), or a mask of the rows, (n,).
     preset
         Sizes and training schedule: ``quick``, ``standard`` or ``paper``.
     epochs, rank, batch
@@ -117,8 +119,8 @@ class CountGP(SpatialGP):
     x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
         As in `FieldGP`.
     exposure
-        Column of the size over which each row counts, for example an area or a time span. By
-        default it is the same everywhere.
+        Column with the size (for example an area or a time span) in which the events of each row
+        are counted. By default the size is the same everywhere.
     """
 
     families: ClassVar[tuple[str, ...]] = ("count",)

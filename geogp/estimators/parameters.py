@@ -1,4 +1,4 @@
-"""Parameters of estimators, unchanged as scikit-learn demands, but without importing it."""
+"""Parameters of estimators, kept unchanged as scikit-learn requires, without importing it."""
 
 import inspect
 from dataclasses import dataclass, field, fields, replace
@@ -26,7 +26,7 @@ class Parameters:
 
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
-        """Return the constructor's arguments, and its base's if it takes ``**``."""
+        """Return the names of the constructor's arguments, and of the base class's for ``**``."""
         names: dict[str, None] = {}
         for one in cls.__mro__:
             if "__init__" not in vars(one):
@@ -52,7 +52,8 @@ class Parameters:
         for name, value in params.items():
             if name not in self.parameter_names():
                 raise RequestError(
-                    f"expected a parameter {', '.join(self.parameter_names())}, found {name!r}."
+                    f"expected one of the parameters {', '.join(self.parameter_names())}, "
+                    f"found {name!r}."
                 )
             setattr(self, name, value)
         return self
@@ -115,7 +116,7 @@ class SpatialParameters(Parameters):
     random_state: int = 0
 
     def check(self) -> None:
-        """Raise RequestError if a parameter is out of range or the model is another estimator's."""
+        """Raise RequestError if a parameter is out of range or the estimator lacks the model."""
         about = find_model(self.model)
         if about.family not in self.families:
             raise RequestError(
@@ -161,7 +162,7 @@ class SpatialParameters(Parameters):
 
     @classmethod
     def kind(cls) -> type["SpatialParameters"]:
-        """Return the class of geogp to name in a file: this class or its base."""
+        """Return the geogp class whose name a file stores: this class or its base class."""
         return next(one for one in cls.__mro__ if "families" in vars(one))
 
 

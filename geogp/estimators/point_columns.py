@@ -22,7 +22,7 @@ class Points:
     """Place, time and counts of measurements, each (n,).
 
     `x` and `y` are as given; `time` is in quarters, and `time_kind` is its original kind (see
-    `Times`). If `tests`, `devices` or `exposure` is None, it is 1 everywhere.
+    `Times`). If `tests` or `exposure` is None, it is 1 everywhere.
     """
 
     x: Floats
@@ -138,7 +138,7 @@ class PointColumns:
             raise DataError(f"expected an array of real numbers, found dtype {array.dtype}.{hint}")
         if array.ndim != 2:
             raise DataError(
-                f"expected an array of shape (n, 2) or more columns, found {array.shape}. "
+                f"expected an array of n rows and 2 columns or more, found shape {array.shape}. "
                 f"Reshape your data: one row for each point."
             )
         if not len(array):
@@ -214,7 +214,7 @@ def is_geographic(crs: Any) -> bool:
 
 
 def km_per_unit(crs: Any) -> float:
-    """Return the kilometres of one unit of a projected coordinate reference system."""
+    """Return the length of one unit of a projected coordinate reference system in km."""
     return float(_known(crs).axis_info[0].unit_conversion_factor) / 1000
 
 

@@ -15,9 +15,9 @@ Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
 SPACING_KM = 0.6
-"""Assumed mean distance of neighbouring places in plain units: that of tiles of zoom 16.
+"""Assumed mean distance of neighbouring places in plain units: the distance of tiles of zoom 16.
 
-The ranges of the field model start at five times this distance.
+The fit of the field model starts with ranges of five times this distance.
 """
 
 
@@ -37,8 +37,8 @@ class PointScale:
     times
         First and last time in quarters, mapped to -1 and 1; None if time is not used.
     exposure
-        Exposure whose input is 0, and which points without an exposure get; None if the model is
-        not of counts.
+        Exposure whose input is 0; points without an exposure have this value. None if the model is
+        not for counts.
     names
         Names of the first three inputs.
     time_kind
@@ -91,7 +91,7 @@ class PointScale:
 
     @property
     def half_size_km(self) -> tuple[float, float]:
-        """Kilometres of one unit of the first two inputs, for degrees at the middle latitude."""
+        """Length in km of one unit of the first two inputs; for degrees, at the middle latitude."""
         west, south, east, north = self.bounds
         if self.km is not None:
             return (east - west) / 2 * self.km, (north - south) / 2 * self.km
@@ -106,7 +106,7 @@ class PointScale:
         return (*self.half_size_km, *time, *(1.0 for _ in self.offsets))
 
     def unwrap(self, longitude: ArrayLike) -> Floats:
-        """Return longitudes moved by whole turns to within 180 degrees of the middle of the box."""
+        """Return longitudes within 180 degrees of the middle of the box, moved by whole turns."""
         middle = (self.bounds[0] + self.bounds[2]) / 2
         return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
 
@@ -138,7 +138,7 @@ class PointScale:
             return points.time
         if "number" in kinds:
             raise RequestError(
-                f"expected times that are {kinds[0]}s, as the model was fitted to, found "
+                f"expected times that are {kinds[0]}s, as in the fit of the model, found "
                 f"{kinds[1]}s in {self.names[2]}."
             )
         # For a model of quarters, all dates of a quarter are the same time.

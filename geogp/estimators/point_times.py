@@ -36,10 +36,10 @@ def check_unit(unit: str | None) -> None:
 
 @dataclass(frozen=True)
 class Times:
-    """Times in quarters since the year 0 (for numbers since their own 0), (n,), and their kind.
+    """Times in quarters, (n,), and their kind.
 
-    The kind is ``quarter`` for calendar quarters, ``date`` for dates and other periods, or
-    ``number``.
+    Quarters count from the year 0, or from 0 if times are numbers. The kind is ``quarter`` for
+    calendar quarters, ``date`` for dates and other periods, or ``number``.
     """
 
     quarters: Floats
@@ -49,7 +49,7 @@ class Times:
 def times_of(values: Any, unit: str | None, what: str) -> Times:
     """Return times in quarters with their kind.
 
-    A date in UTC becomes year * 4 plus the number of quarters of the year passed by then. A
+    A date in UTC becomes year * 4 plus the number of quarters of that year that have passed. A
     calendar quarter is a whole number, so ``2023Q4`` and all tiles of that quarter have the same
     time. The zero of numbers does not change. `values` are dates (``datetime64``, with a time zone
     or in UTC), periods, or numbers in `unit`; `what` names them in messages. Raises RequestError if
@@ -62,8 +62,8 @@ def times_of(values: Any, unit: str | None, what: str) -> Times:
         series = pd.Series(pd.to_datetime(series.to_numpy()))
     if series.isna().any():
         raise DataError(
-            f"expected a time in every row of {what}, found none in {int(series.isna().sum())}; "
-            "drop those rows."
+            f"expected a time in every row of {what}, found none in "
+            f"{int(series.isna().sum())} rows; drop those rows."
         )
     if series.dtype == "period[Q-DEC]":  # fiscal quarters have other months
         periods = pd.PeriodIndex(series)

@@ -20,7 +20,7 @@ ESTIMATORS: dict[str, type[SpatialGP]] = {
 
 
 def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
-    """Return the fitted estimator in a file of `save`, or in ``model.safetensors`` of a run.
+    """Return the estimator from a file that `save` wrote, or from ``model.safetensors`` of a run.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
 
 
 def make_estimator(model: str, **parameters: Any) -> SpatialGP:
-    """Return the estimator of a model, with those of the parameters that it takes.
+    """Return the estimator of a model, with the given parameters that belong to it.
 
     Other parameters are ignored. Raises RequestError if the model is unknown.
     """

@@ -35,9 +35,9 @@ def quarter_baseline(
 ) -> Baseline:
     """Predict each row with the mean and variance of the training rows of its quarter.
 
-    The variance is s² = Σ (y - mean)² / (n - 1). A quarter with fewer than 2 training rows, or
-    whose training rows are all equal, takes mean and variance of all training rows. Quarters are
-    indices, (n,) for training and (m,) for prediction; `law.of_moments` makes the distribution.
+    The variance is s² = Σ (y - mean)² / (n - 1). If a quarter has fewer than 2 training rows, or
+    its training values are all equal, the mean and variance of all training rows are used. Quarters
+    are indices, (n,) for training and (m,) for prediction; `law.of_moments` makes the distribution.
     Raises DataError if shapes differ, a target is not finite, or there are fewer than two different
     training values.
     """

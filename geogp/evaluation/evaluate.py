@@ -29,11 +29,11 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
     Returns
     -------
     DataFrame
-        A row ``all``, then one for each group in order. Columns: ``n``; ``mae`` and ``rmse`` of the
-        predictive mean; ``nll``, the mean negative log density, and ``crps``, for which lower is
-        better; ``coverage_50``, ``coverage_80`` and ``coverage_95``, the shares of rows inside
-        central intervals; ``width_95``, the mean width of the 95 % intervals. Errors, crps and
-        widths have the unit of y. See `Scores`.
+        A row ``all``, then one for each group in order. Columns: ``n``; ``mae`` of the predictive
+        median and ``rmse`` of the predictive mean; ``nll``, the mean negative log density, and
+        ``crps``, for which lower is better; ``coverage_50``, ``coverage_80`` and ``coverage_95``,
+        the shares of rows inside central intervals; ``width_95``, the mean width of the 95 %
+        intervals. Errors, crps and widths have the unit of y. See `Scores`.
 
     Raises
     ------

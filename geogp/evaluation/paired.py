@@ -2,12 +2,13 @@
 
 Rows close together have similar errors, so the bootstrap draws blocks, not rows. Let s_b be the sum
 of the differences of block b and n_b its number of rows. The mean difference is the ratio d = sum
-s_b / sum n_b. Each bootstrap sample draws with replacement as many blocks as there are, and has its
-own ratio. The standard error s of d is the standard deviation of these ratios (Davison and Hinkley
-1997, sections 2.4 and 3.8) times sqrt(B / (B - 1)), the factor by which it is too small for B
-blocks of equal size. The interval is d - t s to d + t s with t the 97.5 % quantile of Student's t
-with B - 1 degrees of freedom. A few large blocks among many small ones hold less information than
-the number of blocks suggests, so B is the effective number, (sum n_b)^2 / sum n_b^2 (Kish 1965).
+s_b / sum n_b. Each bootstrap sample consists of as many blocks as there are, drawn with
+replacement, and has its own ratio. The standard error s of d is the standard deviation of these
+ratios (Davison and Hinkley 1997, sections 2.4 and 3.8) times sqrt(B / (B - 1)), the factor by which
+it is too small for B blocks of equal size. The interval is d - t s to d + t s with t the 97.5 %
+quantile of Student's t with B - 1 degrees of freedom. A few large blocks among many small ones hold
+less information than the number of blocks suggests, so B is the effective number, (sum n_b)^2 / sum
+n_b^2 (Kish 1965).
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,9 @@ DRAWS = 1000
 """Number of bootstrap samples."""
 
 FEW_BLOCKS = 5
-"""With fewer effective blocks no standard error is given: the correlation in blocks is unknown."""
+"""With fewer effective blocks, no standard error is given, because the correlation in blocks is
+unknown.
+"""
 
 SHARE = 0.05
 """Probability that chance alone marks any estimate of a family."""
@@ -55,10 +58,10 @@ class Estimate:
 def paired_estimates(
     differences: Floats, blocks: Numbers, *, draws: int = DRAWS, seed: int = 0
 ) -> list[Estimate]:
-    """Estimate k mean differences from the differences of n rows, (n, k); none of them is marked.
+    """Return estimates, unmarked, of k mean differences from the differences of n rows, (n, k).
 
-    `blocks` (n,) holds the block of each row. All k share the bootstrap samples. Raises DataError
-    if there are no rows, or `blocks` has another length.
+    `blocks` (n,) holds the block of each row. All k estimates use the same bootstrap samples.
+    Raises DataError if there are no rows, or `blocks` has another length.
     """
     if len(differences) == 0 or blocks.shape != differences.shape[:1]:
         raise DataError(

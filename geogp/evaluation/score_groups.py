@@ -35,21 +35,21 @@ class Reliability:
 
 @dataclass(frozen=True)
 class GroupReport:
-    """Figures of one stratum (or of all rows) of one split; None where there are no rows.
+    """Figures of one stratum (or of all rows) of one split; None if there are no rows.
 
     `tiles` counts the different tiles. `scores`, `baseline` and `difference` (model minus baseline)
     are the figures of `Scores` except n, by name; `scores` also has coverage_90, which run.json
     does not hold.
 
     `coverage_expected` is the coverage that right predictions would have, by name: the stated
-    level; for counts the mean probability of the intervals, bounds included, which is more.
+    level, or for counts the mean probability of the intervals, bounds included, which is higher.
     `coverage_bounds` are exact binomial 95 % bounds of the model's coverage.
 
     `median_width_95` is the median width of the 95 % intervals on the scale of the target.
-    `median_factor_95` is 10 to that power: upper over lower bound for a target in log10; None for
-    counts. `reliability` holds, for each level of a grid, the share of probability integral
-    transforms within that level around 0.5; `pit` holds the counts of these transforms in ten equal
-    bins.
+    `median_factor_95` is 10 to the power of this width, the ratio of upper to lower bound for a
+    target in log10; None for counts. `reliability` holds, for each level of a grid, the share of
+    probability integral transforms within that level around 0.5; `pit` holds the counts of these
+    transforms in ten equal bins.
     """
 
     n: int
@@ -66,7 +66,7 @@ class GroupReport:
 
     @property
     def gain(self) -> float | None:
-        """The baseline's log score minus the model's; None where either is missing."""
+        """The baseline's log score minus the model's; None if one of them is missing."""
         difference = self.difference["nll"]
         return None if difference is None else -difference
 

@@ -19,18 +19,18 @@ Count = Annotated[int, Meta(ge=0, le=LARGEST_WHOLE)]
 
 @dataclass(frozen=True)
 class Scores:
-    """Mean scores over n rows, on the scale of the modelled target; None where n is 0.
+    """Mean scores over n rows, on the scale of the modelled target; None if n is 0.
 
-    For counts, nll uses the probability of the measured count, and intervals hold their level or
-    more.
+    For counts, nll uses the probability of the measured count, and the probability of an interval
+    is its level or more.
 
     Attributes
     ----------
     n
         Number of rows.
     mae, rmse
-        Mean absolute error, and root of the mean squared error, of the predictive mean; for counts,
-        mae is the error of the predictive median.
+        Mean absolute error of the predictive median, and root of the mean squared error of the
+        predictive mean.
     nll
         Mean negative log predictive density of the measurements (natural logarithm).
     crps

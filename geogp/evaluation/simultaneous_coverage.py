@@ -2,12 +2,12 @@
 
 With many strata, some miss their level by chance. Each coverage therefore has a band, and the
 probability that all bands of a split hold is 95 %. Rows close together have similar errors, so
-blocks of tiles, not rows, count as independent. The 5 % are divided between two kinds of strata
-(below) in proportion to their numbers.
+blocks of tiles, not rows, count as independent. The error probability of 5 % is divided between two
+kinds of strata (below), in proportion to the numbers of strata.
 
 A few large blocks among many small ones hold less information than the number of blocks suggests,
 so B is the effective number of blocks, (sum m_b)² / sum m_b², where m_b is the number of rows of
-block b (Kish 1965), as in `paired.py`. A stratum's B is at most the split's.
+block b (Kish 1965), as in `paired.py`. The B of a stratum is at most the B of the split.
 
 Strata in `FEW_BLOCKS` effective blocks or more have a bootstrap band. Let p_k be the observed
 coverage of check k, p*_k the coverage in a sample of blocks, s_k = sd(p*_k), and q a quantile of
@@ -15,18 +15,18 @@ max_k |p*_k - p_k| / s_k. The band is
 
     p_k - q s_k  to  p_k + q s_k    for all k (the studentised maximum; Davison and Hinkley 1997).
 
-q is then replaced by the quantile of Student's t with the same probability and B - 1 degrees of
-freedom, with the stratum's B, times sqrt(B / (B - 1)). s_k uses the samples that contain rows of
-the stratum, and is at least the standard deviation by the design effect (below), so that a stratum
-without a miss has a band too.
+q is then replaced by sqrt(B / (B - 1)) times the quantile of Student's t with the same probability
+and B - 1 degrees of freedom, where B is that of the stratum. s_k uses the samples that contain rows
+of the stratum, and is at least the standard deviation by the design effect (below), so that a
+stratum without a miss has a band too.
 
-Strata in fewer blocks (many counties) say little about the correlation within blocks. This
-correlation r is estimated from the hits in all blocks of the split. A stratum with n rows, m_b of
-them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent rows (the design effect; Kish
-1965). The band of such a stratum is the exact binomial interval for this number of rows (Korn and
-Graubard 1998) with the split's B; the checks of all such strata share the error probability
-(Bonferroni). A stratum with fewer than `MIN_BLOCKS` blocks or `MIN_ROWS` rows is not judged, nor is
-any stratum of a split in fewer than `MIN_SPLIT_BLOCKS` effective blocks.
+Strata in fewer blocks (for example many counties) hold little information about the correlation
+within blocks. So this correlation r is estimated from the hits in all blocks of the split. A
+stratum with n rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent
+rows (the design effect; Kish 1965). The band of such a stratum is the exact binomial interval for
+this number of rows (Korn and Graubard 1998) with the split's B; the checks of all such strata share
+the error probability (Bonferroni). A stratum with fewer than `MIN_BLOCKS` blocks or `MIN_ROWS` rows
+is not judged, nor is any stratum of a split in fewer than `MIN_SPLIT_BLOCKS` effective blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,13 +48,15 @@ CLASS_LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels that are checked."""
 
 FEW_BLOCKS = 20
-"""Strata in fewer effective blocks use the correlation within blocks of the whole split."""
+"""For strata in fewer effective blocks, the whole split gives the correlation within blocks."""
 
 MIN_BLOCKS = 3
 """Strata in fewer blocks (counted, not effective) are not judged."""
 
 MIN_SPLIT_BLOCKS = 5
-"""Splits in fewer effective blocks are not judged: the correlation within blocks is unknown."""
+"""Splits in fewer effective blocks are not judged, because the correlation within blocks
+is unknown.
+"""
 
 DRAWS = 1000
 TOLERANCE = 0.03
@@ -68,10 +70,10 @@ class Check:
     """One coverage and its band.
 
     `observed` is the share of the stratum's rows inside the central interval of the level. `lower`
-    and `upper` are the band, None where the stratum has too few rows or blocks; the probability
-    that all bands of the split hold is 95 %. `off` tells whether the level lies outside the band
-    and differs from the coverage by more than 3 points. `error` is the standard error s_k, None
-    where the stratum is not judged.
+    and `upper` are the band, None if the stratum has too few rows or blocks; the probability that
+    all bands of the split hold is 95 %. `off` tells whether the level lies outside the band and
+    differs from the coverage by more than 3 points. `error` is the standard error s_k, None if the
+    stratum is not judged.
     """
 
     level: float
@@ -148,7 +150,7 @@ class _Counts:
 
 
 def blocks_of(longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
-    """Return the number of the cell of 0.1 by 0.1 degrees that each row lies in, (n,)."""
+    """Return the index of each row's block, a cell of 0.1 by 0.1 degrees, (n,)."""
     _, number = np.unique(cell_indices(longitude, latitude), axis=0, return_inverse=True)
     return number.reshape(-1)
 
@@ -170,7 +172,7 @@ def class_reports(
     not judged. Raises DataError if a stratum has no rows, or `pit` is outside 0 to 1.
     """
     if len(pit) and not ((pit >= 0) & (pit <= 1)).all():
-        raise DataError("expected probabilities from 0 to 1 as integral transforms.")
+        raise DataError("expected probability integral transforms from 0 to 1, found others.")
     classes = [(kind, name, rows) for kind, of in groups.items() for name, rows in of.items()]
     empty = [name for _, name, rows in classes if not rows.any()]
     if empty:

@@ -18,11 +18,11 @@ def spread_by_cell(rows: pd.DataFrame) -> pd.DataFrame:
     A cell is floor(longitude / 0.05), floor(latitude / 0.05). Columns, on the scale of the modelled
     target: ``west`` and ``south``, the lower left corner in degrees; ``n``, the test rows;
     ``measured``, the standard deviation of measurements around their mean in the cell (divisor n -
-    1), which the paper calls empirical: it includes differences of the predicted mean within the
-    cell, so it may exceed the prediction; ``error``, the root mean squared difference of
-    measurement and predicted mean; ``predicted``, the root mean predictive variance of a
-    measurement, which is about as large as the error if the predictions are right. Raises DataError
-    if no cell has enough rows.
+    1), which the paper calls empirical; ``error``, the root mean squared difference of measurement
+    and predicted mean; ``predicted``, the root mean predictive variance of a measurement. If the
+    predictions are right, ``predicted`` is about as large as ``error``; ``measured`` may be larger,
+    because it includes differences of the predicted mean within the cell. Raises DataError if no
+    cell has enough rows.
     """
     table = pd.DataFrame(
         {

@@ -1,9 +1,9 @@
-"""Whether the figures of a run.json agree with each other.
+"""Check that the figures in a run.json agree with each other.
 
 The report computes the model's figures again from the test predictions. The baseline's figures
-depend on the training rows, which a run folder does not hold. For them this module only checks that
-the figures of strata and folds combine to those of all rows, and that the numbers of rows are the
-model's.
+depend on the training rows, which a run folder does not hold. For the baseline, this module only
+checks that the figures of strata and folds combine to the figures of all rows, and that the numbers
+of rows equal those of the model.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ def rows_in(parts: Mapping[str, int]) -> int:
 def _check_pair(
     place: str, held: Mapping[str, Any], folds: Sequence[Mapping[str, Any]], strata: Sequence[str]
 ) -> None:
-    """Check the model's figures and the baseline's, which cover the same rows."""
+    """Check the figures of the model and of the baseline, which cover the same rows."""
     rows: list[str] = []
     for key in ("metrics", "baseline"):
         if key not in held:
@@ -85,7 +85,7 @@ def _check_pair(
 
 
 def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequence[Table]) -> None:
-    """Check that figures exist where rows do, and that strata and folds combine to all rows."""
+    """Check that there are figures if there are rows, and that parts combine to the whole."""
     for name, figures in table.items():
         empty = [key for key in _NAMES if figures[key] is None]
         if len(empty) != (0 if figures["n"] else len(_NAMES) - 1):

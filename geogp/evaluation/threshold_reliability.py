@@ -1,4 +1,4 @@
-"""Whether probabilities of meeting a threshold are right: reliability and Brier score.
+"""Reliability and Brier score of the probabilities that rows meet a threshold.
 
 Let p_i be the stated probability that row i meets the threshold, and o_i 1 if it did, else 0. The
 Brier score is mean (p_i - o_i)². Let c_i be the isotonic regression of o on p, and r the share of
@@ -6,10 +6,10 @@ rows that met the threshold; then exactly (CORP; Dimitriadis, Gneiting and Jorda
 
     Brier = [B(p) - B(c)] - [B(r) - B(c)] + B(r) = reliability - resolution + uncertainty,
 
-where B is the Brier score of each forecast: small reliability is good, large resolution is good.
+where B is the Brier score of a forecast. A small reliability is good, and so is a large resolution.
 
 The module judges the differences mean o - mean p over all rows and within bins of p. Their bands
-hold for all differences of a split together: these are the bootstrap bands of
+hold for all differences of a split together. They are the bootstrap bands of
 `simultaneous_coverage.py`, which draw blocks of tiles, not rows. The degrees of freedom come from
 the effective number of blocks of the rows of each difference; a difference with fewer than
 `MIN_EFFECTIVE` is not judged.
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 BINS = 10
-"""Bins with equal numbers of rows; there are fewer if many rows have the same probability."""
+"""Number of bins with equally many rows; fewer if many rows have the same probability."""
 
 MIN_EFFECTIVE = 10
 """Differences of rows in fewer effective blocks are not judged."""
@@ -44,9 +44,9 @@ MIN_EFFECTIVE = 10
 class Difference:
     """Observed share minus mean stated probability, with its band.
 
-    `lower` and `upper` are the band, None where the rows lie in fewer than `MIN_EFFECTIVE`
-    effective blocks; the probability that all bands of a split hold is 95 %. `off` tells whether 0
-    lies outside the band and the difference is more than 3 points.
+    `lower` and `upper` are the band, None if the rows lie in fewer than `MIN_EFFECTIVE` effective
+    blocks; the probability that all bands of a split hold is 95 %. `off` tells whether 0 lies
+    outside the band and the difference is more than 3 points.
     """
 
     value: float
@@ -66,7 +66,7 @@ class ProbabilityBin:
 
     `stated` is their mean probability, `observed` the share of the n rows that met the threshold.
     `lower` and `upper` are the exact binomial 95 % interval of `observed`, which assumes
-    independent rows; the band of `difference` (`observed` - `stated`) does not.
+    independent rows; the band of `difference` (`observed` - `stated`) does not assume this.
     """
 
     n: int
@@ -79,14 +79,14 @@ class ProbabilityBin:
 
 @dataclass(frozen=True)
 class ExceedanceReport:
-    """How right the probabilities of one threshold are, for all rows or the rows of a stratum.
+    """How reliable the probabilities of one threshold are, for all rows or the rows of a stratum.
 
-    `threshold` is in the unit of the target, `meets` says in words what meets it (``at least 7
-    Mbps``); `group` is ``all``, ``urban`` or ``rural``. `stated` is the mean probability,
+    `threshold` is in the unit of the target, `meets` describes the values that meet it (``at least
+    7 Mbps``); `group` is ``all``, ``urban`` or ``rural``. `stated` is the mean probability,
     `observed` the share that met the threshold, `difference` observed minus stated. `brier` is the
     Brier score; `reliability`, `resolution` and `uncertainty` are its parts; `reference` is the
     Brier score if the stated probability were the observed share of each quarter's test rows;
-    `skill` is 1 - brier / reference, None where the reference is 0. `bins` go from small to large
+    `skill` is 1 - brier / reference, None if the reference is 0. `bins` go from small to large
     probabilities.
     """
 
@@ -127,7 +127,7 @@ def exceedance_reports(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[ExceedanceReport]:
-    """Return how right the probabilities of thresholds are, for one split's test rows.
+    """Return reports on the probabilities of thresholds, for the test rows of one split.
 
     `probability` returns the probability that each row meets a threshold, (n,), for the average of
     as many tests as the row has; see `Threshold.probability`. For each threshold there is a report

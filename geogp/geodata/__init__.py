@@ -1,1 +1,1 @@
-"""Tiles and boundaries in, observations out."""
+"""Reading of tiles and boundaries, and observations made from tiles."""

@@ -1,4 +1,4 @@
-"""Regions and tiles as a program reads them: one call each, tables out."""
+"""Functions that read a region or its tiles with one call."""
 
 import warnings
 from pathlib import Path
@@ -30,25 +30,25 @@ def read_region(
     Parameters
     ----------
     name
-        ``PR``, ``Puerto Rico`` or ``72``; or a file of polygons, ``FILE`` or
+        A state, such as ``PR``, ``Puerto Rico`` or ``72``; or a file of polygons, ``FILE`` or
         ``FILE:COLUMN=VALUE``.
     boundaries
-        Folder or address of Census boundaries. None takes the Bureau's own site for a state, and
-        none for a file.
+        Folder or address of Census boundaries. It defaults to the Bureau's own site for a state,
+        and to no boundaries for a file.
     urban_vintage
         Census of the urban areas: ``auto``, ``2000``, ``2010`` or ``2020``.
     strata
-        Polygons that take the place of urban and rural, as ``FILE`` or ``FILE:COLUMN``.
+        Polygons of your own two strata, as ``FILE`` or ``FILE:COLUMN``, instead of urban and rural.
 
     Returns
     -------
     Region
-        Its code, name, boundary, bounds, strata and tiles.
+        The region, with its code, name, boundary, bounds, strata and tiles.
 
     Raises
     ------
     RequestError
-        No such state; the nearest names are given.
+        There is no such state; the message gives the nearest names.
     DataError
         A file is missing or damaged.
     NetworkError
@@ -57,7 +57,8 @@ def read_region(
     Warns
     -----
     UserWarning
-        What should be known of the boundaries.
+        Urban areas are missing, boundaries come from the cache, or your own strata overlap, leave
+        gaps or are empty.
     """
     text = str(name)
     own = isinstance(name, Path) or Path(text.rpartition(":")[0] or text).is_file()
@@ -85,26 +86,25 @@ def read_tiles(
     Parameters
     ----------
     region
-        A region of `read_region`, or what that takes.
+        A result of `read_region`, or a `name` as in `read_region`.
     target
-        ``download`` or ``upload``, log10 of Mbps; ``latency``, log10 of ms; ``tests``, their
-        number in every tile of the region, 0 where Ookla's files have no row.
+        ``download`` or ``upload``, in log10 of Mbps; ``latency``, in log10 of ms; or ``tests``, the
+        number of tests in every tile of the region, 0 for a tile without a row in Ookla's files.
     service
         ``mobile`` or ``fixed``.
     quarters
-        ``2022Q1..2023Q4``, ``2021Q3``, or several with commas; None takes all there are.
+        ``2022Q1..2023Q4``, ``2021Q3``, or several with commas; by default all quarters of `source`.
     source
-        Ookla's bucket, or a folder or address with its layout. Data from an address are stored in
-        the cache.
+        Ookla's bucket, or a folder or address with the same layout. Data from an address are stored
+        in the cache.
 
     Returns
     -------
     GeoDataFrame
-        In EPSG:4326, a row for each tile and quarter: ``longitude`` and ``latitude`` of the
-        centroid, ``quarter`` (``Period[Q]``), ``y`` (the target), ``tests``, ``devices``,
-        ``stratum``, ``quadkey``; of the target ``tests`` also ``area_km2``, the tile's area, which
-        is what its tests are counted over. `attrs` holds target, service, attribution and rows
-        left out.
+        A table in EPSG:4326 with a row for each tile and quarter. The columns are ``longitude`` and
+        ``latitude`` of the centroid, ``quarter`` (``Period[Q]``), ``y`` (the target), ``tests``,
+        ``devices``, ``stratum`` and ``quadkey``; for the target ``tests`` also ``area_km2``, the
+        area of the tile. `attrs` contains the target, service, attribution and rows left out.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def read_tiles(
     Warns
     -----
     UserWarning
-        Quarters that are missing or sparse, and rows that were left out.
+        Quarters are missing or have few rows, or rows were left out.
     """
     find_target(target)
     place = region if isinstance(region, Region) else read_region(region)

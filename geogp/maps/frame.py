@@ -117,8 +117,8 @@ class Frame:
     def place(self, tiles: Tiles, values: NDArray[Any], fill: float) -> NDArray[Any]:
         """Put one value per tile into a raster of shape (height, width), with `fill` elsewhere.
 
-        Raises DataError if the number of values differs from the number of tiles, or a tile does
-        not have a pixel of its own.
+        Raises DataError if the number of values differs from the number of tiles, a tile lies
+        outside the frame, or a tile occurs twice.
         """
         values = np.asarray(values)
         if values.shape != (len(tiles),):

@@ -105,7 +105,7 @@ def build_grid(
         "distance to the nearest measured tile",
         "km",
     )
-    absent = {f"mean_{quantity.suffix}"}  # with heavy tails no mean may exist in float32
+    absent = {f"mean_{quantity.suffix}"}  # with heavy tails, the mean may not exist
     data = {
         name: (
             ("y", "x"),
@@ -217,7 +217,7 @@ def _attributes(
             )
         if own.get(key, value) != value:
             raise RequestError(
-                f"the setting {key} = {value!r} contradicts the grid's own {own[key]!r}."
+                f"the setting {key} = {value!r} contradicts the value {own[key]!r} of the grid."
             )
     return settings | own
 

@@ -13,10 +13,10 @@ from geogp.geodata.places.region import Tiles
 class KernelSlice:
     """Values k(x, x_ref) of a kernel for all tiles x and one reference point x_ref.
 
-    `name` is ``urban``, ``rural`` or ``wildland``, the kind of place of the reference point, whose
-    coordinates are in degrees. `values` are float64 of shape (n_tiles,), in the squared unit of the
-    target. `quarter` is None for a kernel over locations only. `description` is one sentence about
-    the reference point.
+    `name` is the kind of place at the reference point: ``urban``, ``rural`` or ``wildland``. The
+    coordinates of the reference point are in degrees. `values` are float64 of shape (n_tiles,), in
+    the squared unit of the target. `quarter` is None for a kernel over locations only.
+    `description` is one sentence about the reference point.
     """
 
     name: str

@@ -155,7 +155,7 @@ def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
 
 
 def round_ladder(ladder: tuple[float, ...], low: float, high: float) -> list[float]:
-    """Return the round numbers (step of the ladder x 10^k) that cover `low` to `high`.
+    """Return the round numbers (element of `ladder` times 10^k) that cover `low` to `high`.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from geogp.geodata.places.region import STRATA, UNKNOWN, Strata
 
 URBAN_FLAG, OWN_FLAG = "urban", "stratum"
-"""Names of the variable for urban and rural tiles, and for strata of the user.
+"""Names of the variable for urban and rural tiles, and for strata that the user defines.
 
 Its value is 1 in the first stratum and 0 in the second.
 """

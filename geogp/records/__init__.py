@@ -1,1 +1,1 @@
-"""The form of run.json: its types, and how they are read."""
+"""The format of run.json: its types, and how run.json is read and checked."""

@@ -1,4 +1,4 @@
-"""JSON read as typed structs; an error names the place of a wrong value, in words."""
+"""JSON read as typed structs; error messages are in words and name the place of a wrong value."""
 
 import dataclasses
 import types
@@ -19,8 +19,8 @@ _SHOWN = 60
 def checked(value: Any, kind: type[Found], whole: str) -> Found:
     """Return a value of `parse_json` as a struct of type `kind`; messages call the value `whole`.
 
-    A missing key, a wrong type or a value out of range is a DataError with the place, what was
-    expected and what was found.
+    Raises DataError if a key is missing, a type is wrong, or a value is out of range. Its message
+    gives the place, the expected value and the found value.
     """
     try:
         return msgspec.convert(value, kind)
@@ -29,9 +29,9 @@ def checked(value: Any, kind: type[Found], whole: str) -> Found:
 
 
 def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
-    """Return why a value is not of a kind; None if it is.
+    """Return why a value is not of type `kind`; None if it is of this type.
 
-    msgspec checks this too, but the places in its messages leave out the keys of mappings.
+    msgspec also checks this, but the places in its messages leave out the keys of mappings.
     """
     try:
         msgspec.convert(value, kind)
@@ -53,9 +53,9 @@ def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
 
 
 def _parts(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]] | None:
-    """Return path, value and kind of each part of a value.
+    """Return path, value and type of each part of a value.
 
-    None if the value is of another kind, or has no parts.
+    Returns None if the value is of another type, or has no parts.
     """
     bare, metas = _bare(kind)
     origin = get_origin(bare)
@@ -77,7 +77,7 @@ def _lacking(value: Any, kind: Any) -> list[str]:
 
 
 def _bare(kind: Any) -> tuple[Any, list[Meta]]:
-    """Return a type without null and absent keys, and its limits."""
+    """Return a type without the alternatives null and UNSET, and the limits of its values."""
     metas: list[Meta] = []
     while True:
         if get_origin(kind) is Annotated:
@@ -93,7 +93,10 @@ def _bare(kind: Any) -> tuple[Any, list[Meta]]:
 
 
 def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
-    """Return key, type and whether it is required of each field; none unless it is a struct."""
+    """Return key, type and whether the key is required, for each field of a struct.
+
+    The list is empty if the type is not a struct.
+    """
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
         return [(one.name, hints[one.name], True) for one in dataclasses.fields(kind)]
@@ -117,7 +120,7 @@ def _fits(length: int, metas: list[Meta]) -> bool:
 
 
 def _told(kind: Any) -> str:
-    """Return a type in words: its description, if it has one."""
+    """Return the description of a type, or the type in words if it has no description."""
     bare, metas = _bare(kind)
     for one in metas:
         if one.description is not None:
@@ -129,7 +132,9 @@ def _told(kind: Any) -> str:
         return f"one of {', '.join(map(str, get_args(bare)))}"
     if get_origin(bare) is list:
         least, most = limits.min_length, limits.max_length
-        return f"a list of {least}{'' if least == most else ' or more'}" if least else "a list"
+        return (
+            f"a list of {least}{'' if least == most else ' or more'} entries" if least else "a list"
+        )
     return {str: "text", bool: "true or false"}.get(bare, "an object")
 
 

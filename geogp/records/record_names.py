@@ -7,10 +7,10 @@ LEVEL = QUESTIONS[2]
 """The question of a map of the level, around which measurements scatter."""
 
 COUNT = "count"
-"""The question of a map of numbers of tests."""
+"""The question of a map whose target is the number of tests."""
 
 INPUTS = ("place", "place-quarter")
 """Kinds of a model's inputs."""
 
 NOISE_IN_SPREAD, STEPS, POINT, FIELD = "noise in the spread", "steps", "point", "field"
-"""Reasons why the function variance of a model differs from its closed form's."""
+"""Reasons why a model's function variance differs from the variance of its closed form."""

@@ -1,7 +1,7 @@
-"""run.json read as typed structs, and their JSON Schema.
+"""run.json read as typed structs, and the JSON Schema of these structs.
 
-A run.json that geogp cannot have written is refused: another form, an unknown name, a value out of
-the range that `geogp map` allows, and figures that contradict each other.
+A run.json that geogp cannot have written is refused: if it has another format, an unknown name, a
+value out of the range that `geogp map` allows, or contradictory figures.
 """
 
 import json
@@ -21,14 +21,14 @@ from geogp.records.run_record import RUN_SCHEMA, RunRecord, RunSettings
 Kind = TypeVar("Kind", bound=RunRecord)
 
 _LONGEST_NAME = 255
-"""Largest bytes of a name in a path; systems refuse longer ones."""
+"""Largest number of bytes of a name in a path; operating systems refuse longer names."""
 
 
 def record_of(run: dict[str, Any]) -> RunRecord:
     """Return a run as typed structs.
 
-    A missing key, a wrong or out-of-range value, or figures that contradict each other are a
-    DataError that names the place.
+    Raises DataError, with the place, if a key is missing, a value is wrong or out of range, or
+    figures contradict each other.
     """
     record = checked(run, RunRecord, "the run")
     if TARGETS[record.target].counted != MODELS[record.model].counts:
@@ -40,14 +40,14 @@ def record_of(run: dict[str, Any]) -> RunRecord:
 
 
 def run_text(content: object) -> str:
-    """Return the text of run.json or a part of it, from structs or parsed JSON."""
+    """Return structs or parsed JSON as the text of run.json, or of a part of run.json."""
     return json.dumps(msgspec.to_builtins(content), indent=1, allow_nan=False) + "\n"
 
 
 def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
-    """Return a run with the keys that its use needs: `kind` is `OpenedRecord` or `FittedRecord`.
+    """Return a run with all keys that `kind` needs: `OpenedRecord` or `FittedRecord`.
 
-    The DataError names the missing key, and what to do.
+    Raises DataError if a key is missing. Its message names the key and says what to do.
     """
     try:
         return checked(msgspec.to_builtins(run), kind, "the run")
@@ -60,13 +60,15 @@ def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
 def read_record(path: Path, run: dict[str, Any]) -> RunRecord:
     """Return a parsed run.json as typed structs (see `record_of`).
 
-    The DataError names the file, and what to do.
+    Raises DataError if the file is damaged or from a later version of geogp. Its message names the
+    file and says what to do.
     """
     schema = run.get("schema")
     if isinstance(schema, int) and schema > RUN_SCHEMA:
         raise DataError(
-            f"{path} was written by a later version of geogp: expected the schema {RUN_SCHEMA}, or "
-            f"none, found {str(schema)[:20]}. Update geogp, or run `geogp map` again with --fresh."
+            f"{path} was written by a later version of geogp: expected the schema {RUN_SCHEMA} or "
+            f"no schema, found {str(schema)[:20]}. Update geogp, or run `geogp map` again with "
+            f"--fresh."
         )
     try:
         return record_of(run)
@@ -77,7 +79,7 @@ def read_record(path: Path, run: dict[str, Any]) -> RunRecord:
 
 
 def run_schema() -> str:
-    """Return the JSON Schema of run.json, as `docs/schema` holds it."""
+    """Return the JSON Schema of run.json; `docs/schema` contains a copy."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "run.json of geogp",
@@ -87,7 +89,10 @@ def run_schema() -> str:
 
 
 def _check_places(settings: RunSettings) -> None:
-    """Refuse paths with names longer than systems allow; no pattern checks this: bytes count."""
+    """Raise DataError if a name in a path is longer than operating systems allow.
+
+    A pattern in the types cannot check this, because it counts characters and not bytes.
+    """
     layers = [] if settings.layers is UNSET else settings.layers
     places = {f"layers[{number}]": text for number, text in enumerate(layers)}
     for key in ("source", "boundaries", "region_file", "strata_file"):

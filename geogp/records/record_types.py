@@ -25,7 +25,7 @@ from geogp.records.record_names import (
     STEPS,
 )
 
-if TYPE_CHECKING:  # mypy takes no names from tables
+if TYPE_CHECKING:  # mypy does not accept names from tables in Literal
     Service = str
     Target = str
     PresetText = str

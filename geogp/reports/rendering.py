@@ -1,4 +1,4 @@
-"""Pages and sentences from templates, with outside text escaped."""
+"""Pages and sentences from templates, with escaped text from the data."""
 
 import re
 from functools import cache
@@ -20,7 +20,7 @@ _LATEX_MARKS = str.maketrans(
         "<": r"\textless{}",
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
-        # \textquotedbl is an error in LaTeX's own encoding, OT1.
+        # \textquotedbl is an error in OT1, the default encoding of LaTeX.
         '"': "{''}",
         "\N{EN DASH}": "--",
         "\N{MINUS SIGN}": "$-$",
@@ -35,7 +35,7 @@ _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 @cache
 def environment() -> Environment:
-    """Return the environment of pages: HTML escaped, unknown names refused."""
+    """Return the template environment for pages. It escapes HTML and refuses unknown names."""
     found = _environment(escaped=True)
     found.filters |= {"md": markdown_text, "prose": _prose}
     found.globals["say"] = say
@@ -44,9 +44,9 @@ def environment() -> Environment:
 
 @cache
 def _environment(*, escaped: bool) -> Environment:
-    """Return the environment of pages (escaped), or of sentences in plain text."""
+    """Return the template environment for pages if `escaped`, else for plain sentences."""
     found = Environment(
-        autoescape=escaped,  # noqa: S701 - sentences are plain text, which pages escape
+        autoescape=escaped,  # noqa: S701 - pages escape the plain text of sentences
         loader=PackageLoader("geogp.reports", "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -62,25 +62,25 @@ def _environment(*, escaped: bool) -> Environment:
 
 
 def _on_one_line(value: Any) -> Any:
-    """Return a value of a sentence, such as an outside name, on one line."""
+    """Return a value as one line of text, to be put into a sentence; such as a name in the data."""
     return _joined(value) if isinstance(value, str) and _BREAK.search(value) else value
 
 
 def _joined(text: str) -> str:
-    """Return text on one line; spaces within a line, for example in a name, stay."""
+    """Return text on one line, with all spaces within its lines, such as those in a name."""
     return _BREAK.sub(" ", text.strip())
 
 
 def say(name: str, sentence: str, *about: Any, **more: Any) -> str:
-    """Return a sentence: the macro of that name in the template ``<name>.txt.j2``, as plain text.
+    """Return the result of the macro `sentence` of the template ``<name>.txt.j2`` as plain text.
 
-    The result is not escaped: a page does that.
+    The result is not escaped; pages escape it.
     """
     return _joined(_macro(name, sentence, *about, **more))
 
 
 def say_all(name: str, sentences: str, *about: Any, **more: Any) -> list[str]:
-    """Return the paragraphs of a macro, each of one or more sentences; see `say`."""
+    """Return the paragraphs of a macro as a list of plain texts; see `say`."""
     parts = _macro(name, sentences, *about, **more).split("\n\n")
     return [_joined(part) for part in parts if part.strip()]
 
@@ -91,15 +91,15 @@ def _macro(name: str, macro: str, *about: Any, **more: Any) -> str:
 
 
 def latex_table(name: str, context: dict[str, Any]) -> str:
-    """Return a booktabs table from the template ``<name>.tex.j2``, for a document to input."""
+    r"""Return a booktabs table from the template ``<name>.tex.j2``, for ``\input``."""
     return _environment(escaped=False).get_template(f"{name}.tex.j2").render(context) + "\n"
 
 
 def html_page(name: str, context: dict[str, Any]) -> str:
-    """Return a page from the template ``<name>.html.j2``, which needs no other file.
+    """Return a page from the template ``<name>.html.j2``; the page needs no other file.
 
-    Its style is ``<name>.css`` and its script, if it has one, ``<name>.js``: files next to the
-    template, never rendered, so that the policy allows nothing that holds outside text.
+    The style of the page is ``<name>.css``, and its script, if any, is ``<name>.js``, next to the
+    template. Both are used as they are, so the policy allows no text from the data.
     """
     style, script = _asset(f"{name}.css"), _asset(f"{name}.js")
     template = environment().get_template(f"{name}.html.j2")
@@ -112,7 +112,7 @@ def html_page(name: str, context: dict[str, Any]) -> str:
 
 
 def _asset(name: str) -> str:
-    """Return a file of the templates; empty if there is none."""
+    """Return the text of a file in the folder of templates, empty if there is no such file."""
     file = resources.files("geogp.reports").joinpath("templates", name)
     return file.read_text("utf-8") if file.is_file() else ""
 
@@ -123,18 +123,18 @@ def latex_text(value: Any) -> str:
 
 
 def _latex_number(value: float | None, digits: int = 3, times: int = 1) -> str:
-    """Return a figure with fixed decimals and LaTeX's minus, or a dash."""
+    """Return a number with fixed decimals and a minus for LaTeX, or a dash for None."""
     if value is None:
         return "--"
     return f"{round(times * value, digits) + 0.0:.{digits}f}".replace("-", "$-$")
 
 
 def markdown_text(value: Any) -> Markup:
-    """Escape text for Markdown: HTML as entities, marks behind backslashes, on one line."""
+    """Return text for Markdown on one line, with HTML as entities and backslashes before marks."""
     text = " ".join(str(value).split())
     return Markup(str(escape(text)).translate(_MARKDOWN_MARKS).replace("&\\#", "&#"))  # noqa: S704
 
 
 def _prose(text: str) -> str:
-    """Keep numbers and their percent signs on one line."""
+    """Replace spaces before percent signs, so that browsers do not break lines there."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%")

@@ -1,7 +1,7 @@
-"""The report on one run: how well it predicts, and whether its intervals hold.
+"""The report on one run, with its scores and the coverage of its intervals.
 
-`build_report` computes every figure again from the test predictions, and refuses a run whose files
-contradict each other. The three writers only lay out its result.
+`build_report` computes every number again from the test predictions, and refuses a run whose files
+contradict each other. The other functions only lay out its result.
 """
 
 import json
@@ -49,23 +49,26 @@ LIMITS = {
     "points": round(100 * TOLERANCE),
     "effective": MIN_EFFECTIVE,
 }
-"""Limits from which strata and probabilities are judged and marked, for the sentences."""
+"""Limits for judging and marking strata and probabilities, for the sentences."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The content of a report, in values that JSON can hold.
+    """The content of a report, in values that can be written as JSON.
 
-    Most facts are as in run.json; the region is in words, and `geogp` is the version that made the
-    run. `unit` is the unit of all errors and widths (``log10 Mbps``), `plain_unit` the unit of the
-    quantity where that is its logarithm (``Mbps``). Quarters are labels such as ``2019Q1``.
-    `rows_left_out` counts the rows of the source with impossible values; the warnings name them.
-    Each input has `name`, `sha256` and `rows`. `attribution` names the source of the data.
+    Most facts are as in run.json. `region` is the name of the region in words, and `geogp` is the
+    version that made the run. `unit` is the unit of all errors and widths (such as ``log10 Mbps``).
+    `plain_unit` is the unit without the logarithm (``Mbps``), or empty. Quarters are labels such as
+    ``2019Q1``. `rows_left_out` is the number of rows of the source with impossible values; the
+    warnings name the rows. Each input has `name`, `sha256` and `rows`. `attribution` names the
+    source of the data.
 
-    Sentences: `headline` says whether the 95 % intervals have the stated coverage; `findings` has
-    one sentence for each split; `marks` names the marked strata of each split; `rules` explains how
-    strata are pooled and marked; `repairs` how the intervals were repaired; `statements` the limits
-    of the figures. `splits` are by name: ``blocks`` first, those that flatter last.
+    The following are sentences. `headline` states whether the 95 % intervals have the stated
+    coverage. `findings` has one sentence for each split. `marks` names the marked strata of each
+    split. `rules` explains how strata are pooled and marked, `repairs` explains how the intervals
+    were repaired, and `statements` explains the limits of the numbers. The keys of `splits` are
+    names: ``blocks`` comes first; splits with training rows near test rows
+    (`splits.Split.flatters`) come last.
     """
 
     geogp: str | None
@@ -99,9 +102,9 @@ class Report:
 def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     """Build the report on a run from run.json and test_predictions.parquet.
 
-    `metrics` and `baseline` of run.json may lack a split, or hold none. Missing columns, an unknown
-    split, or predictions that contradict run.json or their own bounds are a DataError; a mean or
-    variance out of range is a NumericalError.
+    `metrics` and `baseline` of run.json may lack some or all splits. Raises DataError if columns
+    are missing, a split is unknown, or predictions contradict run.json or their own bounds. Raises
+    NumericalError if a mean or variance is out of range.
     """
     check_columns(predictions)
     predictions = with_strata(predictions, run.strata)
@@ -124,7 +127,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         rows_left_out=sum(one.rows for one in given(run.rows_left_out, [])),
         settings=to_builtins(given(run.settings, RunSettings())),
         inputs=to_builtins(given(run.inputs, [])),
-        # The report is written before the time for writing is known.
+        # The time for writing is left out, because it is unknown when the report is first written.
         seconds={k: v for k, v in given(run.seconds, {}).items() if k != "write"},
         warnings=given(run.warnings, []),
         attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
@@ -139,21 +142,21 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
 
 
 def report_json(report: Report) -> str:
-    """Return the report as JSON, with every figure unrounded."""
+    """Return the report as JSON, without rounding."""
     return json.dumps(asdict(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def report_markdown(report: Report) -> str:
-    """Return the report as Markdown, without figures; text from outside is escaped."""
+    """Return the report as Markdown, without figures; text from the data is escaped."""
     return environment().get_template("report.md.j2").render(_context(report))
 
 
 def report_latex(report: Report) -> str:
-    """Return a booktabs table of splits and strata, for a document to input.
+    r"""Return a booktabs table of splits and strata, for ``\input`` in a document.
 
-    Columns: coverage at four levels in percent, median width of the 95 % intervals and CRPS on the
-    scale of the target, log score, and its gain over the baseline. The table needs the package
-    booktabs and a line of 12 cm, as in LaTeX's class article on A4 paper.
+    The columns are the coverage at four levels in percent, the median width of the 95 % intervals
+    and the CRPS on the scale of the target, the log score, and its gain over the baseline. The
+    table needs the package booktabs and a line of 12 cm, as in LaTeX's class article on A4 paper.
     """
     return latex_table("report", {**_context(report), "splits": report.splits})
 
@@ -161,8 +164,8 @@ def report_latex(report: Report) -> str:
 def report_html(report: Report, predictions: pd.DataFrame) -> str:
     """Return the report as one HTML page that needs no other file and no network.
 
-    `predictions` are the test predictions of the report, for the violins of interval widths; others
-    are a DataError.
+    `predictions` are the test predictions from which the report was built, for the violins of
+    interval widths. Raises DataError if they have another number of rows.
     """
     drawn = {}
     predictions = with_strata(predictions, report.settings.get("strata"))
@@ -202,7 +205,7 @@ def _split_reports(run: RunRecord, predictions: pd.DataFrame) -> dict[str, Split
 
 
 def _place(name: str) -> tuple[bool, bool, int]:
-    """Return the sort key of splits: blocks first, those that flatter last."""
+    """Return the sort key of a split: ``blocks`` first, splits with `flatters` last."""
     return name != BLOCKS.name, SPLITS[name].flatters, list(SPLITS).index(name)
 
 
@@ -211,7 +214,7 @@ def _context(report: Report) -> dict[str, Any]:
 
 
 def _repairs(run: RunRecord) -> list[str]:
-    """Return the sentences of run.json about a repair of the intervals."""
+    """Return the sentences about the repair of the intervals, if there was one."""
     method = given(given(run.settings, RunSettings()).conformal, "none")
     if method == "none":
         return []
@@ -220,18 +223,19 @@ def _repairs(run: RunRecord) -> list[str]:
 
 
 def _variances(check: VarianceCheck | None) -> list[str]:
-    """Return variance_check of run.json in words; nothing where the two variances are one.
+    """Return variance_check of run.json as sentences; none if the two variances are the same.
 
-    A function variance where there is none, or a missing one, is a DataError.
+    Raises DataError if the stated variance is 0 for a model with a function variance, or above 0
+    for a network without a function variance.
     """
     if check is None:
         return []
-    # Earlier versions compared the variances only where the spread includes noise.
+    # Earlier versions compared the variances only if the spread includes noise.
     why = given(check.differ_by, NOISE_IN_SPREAD)
     if (check.stated == 0) != (why == POINT):
         raise DataError(
-            "expected a standard deviation above 0 under stated in variance_check of run.json, and "
-            f"0 where differ_by is {POINT}, found {check.stated} of {why}. Run `geogp map` again "
-            "with --fresh."
+            "expected a standard deviation above 0 under variance_check.stated in run.json, or 0 "
+            f"if differ_by is {POINT}, found {check.stated} and differ_by {why}. Run `geogp map` "
+            "again with --fresh."
         )
     return [say("report", "variances", why, check.stated, check.closed_form)]

@@ -29,14 +29,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SplitReport:
-    """Figures of one split; `name`, `title` and `question` are as in `splits.Split`.
+    """Scores and coverages of one split; `name`, `title` and `question` are as in `splits.Split`.
 
-    `rows` are by part (train, validation, test), empty where the run does not say; `folds` is 1
-    without folds. `groups` are ``all`` and both strata. `width_ratio` is the median width of the 95
-    % intervals in the second stratum over the first, or None. `strata` are of all kinds. `spread`
-    is over folds, by group and figure, empty for one fold. `exceedances` judge the probabilities of
-    the map's thresholds. `repair` is run.json's conformal repair of this split: `statement`, and
-    `folds` with `n` and `cells`; empty without one.
+    `rows` is the number of rows in each part (train, validation, test), empty if run.json does not
+    have the numbers; `folds` is 1 without folds. The keys of `groups` are ``all`` and both strata.
+    `width_ratio` is the median width of the 95 % intervals in the second stratum divided by the
+    median width in the first, or None. `strata` are strata of all kinds. `spread` is the spread
+    over folds, by group and score, empty for one fold. `exceedances` are judgements of the
+    probabilities of the map's thresholds. `repair` is the conformal repair of this split from
+    run.json, with `statement` and with `folds`, which have `n` and `cells`; it is empty if there
+    was no repair.
     """
 
     name: str
@@ -53,17 +55,17 @@ class SplitReport:
 
     @property
     def places(self) -> dict[str, str]:
-        """Location of each stratum in words: ``in town``."""
+        """Location of each stratum in words, such as ``in town``."""
         return {name: phrase(name) for name in self.groups if name != ALL}
 
     @property
     def shown(self) -> list[str]:
-        """Strata with rows; without strata one group: all rows."""
+        """Strata with rows, or ``all`` if there are no such strata."""
         return [name for name in self.places if self.groups[name].n] or [ALL]
 
     @property
     def kinds(self) -> dict[str, list[StratumReport]]:
-        """Strata by kind, in order."""
+        """Strata by kind, in the order of `strata`."""
         found: dict[str, list[StratumReport]] = {}
         for stratum in self.strata:
             found.setdefault(stratum.kind, []).append(stratum)
@@ -82,8 +84,8 @@ class SplitReport:
 def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     """Build the report on one split of `splits.SPLITS` from its rows of test_predictions.parquet.
 
-    Rows that contradict run.json or their own bounds are a DataError (see `split_rows`,
-    `fold_spread` and `stratum_reports`); a mean or variance out of range is a NumericalError.
+    Raises DataError if rows contradict run.json or their own bounds (see `split_rows`,
+    `fold_spread` and `stratum_reports`), and NumericalError if a mean or variance is out of range.
     """
     scored = split_rows(name, rows)
     if name in run.metrics:
@@ -113,7 +115,7 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
 def _exceedances(
     rows: pd.DataFrame, scored: pd.DataFrame, run: RunRecord
 ) -> list[ExceedanceReport]:
-    """Judge the probabilities of the map's thresholds, each row by its own fold's prediction."""
+    """Judge the probabilities of the map's thresholds, using the prediction of each row's fold."""
     values = given(given(run.drawing, RunDrawing()).thresholds, [])
     thresholds = thresholds_of(run.target, values) if values else ()
     if not thresholds:

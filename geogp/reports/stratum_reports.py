@@ -1,4 +1,4 @@
-"""The figures of every stratum of one split, for all kinds of strata."""
+"""Scores and coverages of all strata of one split."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ from geogp.evaluation.strata import Stratum, strata_of
 class Coverage:
     """Coverage of one stratum at one level.
 
-    `observed` is the share of rows whose integral transform lies within the level around the
-    middle; `exact` are its exact binomial 95 % bounds; `band` holds for all coverages of the split
-    together, None if not judged; `off` tells whether it is marked (see
-    `simultaneous_coverage.Check`).
+    `observed` is the share of rows inside the central interval of the level, by their probability
+    integral transforms; `exact` are its exact binomial 95 % bounds. `band` is valid for all
+    coverages of the split together, or None if the stratum is not judged. `off` is whether the
+    coverage is marked (see `simultaneous_coverage.Check`).
     """
 
     level: float
@@ -29,13 +29,14 @@ class Coverage:
 
 @dataclass(frozen=True)
 class StratumReport:
-    """Figures of one stratum, on the scale of the target.
+    """Scores and coverages of one stratum, on the scale of the target.
 
     `kind` is ``all``, ``stratum``, ``tests``, ``expected``, ``distance``, ``speed``, ``quarter``,
-    ``county``, or ``layer_`` and a name; `name` and `members` are as in `strata.Stratum`. `n` and
-    `blocks` count test rows and their blocks of 0.1 degrees. Scores and errors are means over the
-    rows; `mean_error` is measurement minus predictive mean: above 0, predictions are too low. `pit`
-    counts integral transforms in ten equal bins.
+    ``county``, or ``layer_`` and a name; `name` and `members` are as in `strata.Stratum`. `n` is
+    the number of test rows, `blocks` the number of their blocks of 0.1 degrees. Scores and errors
+    are means over the rows; `mean_error` is measurement minus predictive mean, so it is above 0 if
+    predictions are too low. `pit` are the numbers of rows by their probability integral transform,
+    in ten equal bins.
     """
 
     kind: str
@@ -53,7 +54,7 @@ class StratumReport:
 
     @property
     def judged(self) -> bool:
-        """Whether it has enough rows and blocks to be judged."""
+        """Whether the stratum has enough rows and blocks to be judged."""
         return self.coverage[0].band is not None
 
     @property
@@ -63,15 +64,15 @@ class StratumReport:
 
     @property
     def bars(self) -> list[float]:
-        """Heights of its PIT histogram's bars: 10 where level, at most 20."""
+        """Heights of the bars of the PIT histogram; 10 if all bars are equal, at most 20."""
         level = self.n / len(self.pit)
         return [min(10 * count / level, 20.0) for count in self.pit]
 
 
 def stratum_reports(rows: pd.DataFrame, scored: pd.DataFrame, target: str) -> list[StratumReport]:
-    """Return the figures of all strata of one split's rows; `scored` are the same rows, scored.
+    """Return the reports on all strata of one split; `scored` has the scores of the same rows.
 
-    A distance out of range, or a location that is not finite, is a DataError.
+    Raises DataError if a distance is out of range, or a location is not finite.
     """
     strata = strata_of(rows, scored["median"].to_numpy(), target)
     place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))

@@ -1,10 +1,10 @@
-"""How reports write numbers: filters of the templates and of the terminal."""
+"""Number formats of reports, used as filters in templates and for tables on the terminal."""
 
 import json
 from typing import Any
 
 MISSING = "\N{EN DASH}"
-"""Text where there is no figure."""
+"""Text in place of a missing number."""
 
 DEFAULT_ATTRIBUTION = (
     "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
@@ -16,21 +16,21 @@ UNITS = {
     "latency": ("log10 ms", "ms"),
     "tests": ("tests per tile and quarter", ""),
 }
-"""Unit of the modelled target, and of the quantity where the target is its logarithm."""
+"""Unit of the modelled target, and of the quantity if the target is its logarithm."""
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Write a figure with fixed decimals, or a dash."""
+    """Write a number with fixed decimals, or a dash for None."""
     return MISSING if value is None else _minus(f"{value:,.{digits}f}")
 
 
 def signed(value: float | None, digits: int = 3) -> str:
-    """Write a difference with its sign, or a dash."""
+    """Write a difference with its sign, or a dash for None."""
     return MISSING if value is None else _minus(f"{round(value, digits) + 0.0:+.{digits}f}")
 
 
 def percent(share: float | None) -> str:
-    """Write a share in percent with one decimal, or a dash."""
+    """Write a share in percent with one decimal, or a dash for None."""
     return MISSING if share is None else f"{100 * share:.1f} %"
 
 
@@ -40,24 +40,24 @@ def span(shares: tuple[float, float]) -> str:
 
 
 def points(share: float | None) -> str:
-    """Write a difference of shares in percentage points, or a dash."""
+    """Write a difference of shares in percentage points, or a dash for None."""
     return MISSING if share is None else f"{signed(100 * share, 1)} pt"
 
 
 def count(n: int | None) -> str:
-    """Write a whole number with separators, or a dash."""
+    """Write a whole number with separators, or a dash for None."""
     return MISSING if n is None else f"{n:,}"
 
 
 def plain(value: Any) -> str:
-    """Write a setting: text as it is, anything else as JSON."""
+    """Write a setting, as it is if it is text, else as JSON; a dash if it is empty."""
     if value is None or value in ([], {}):
         return MISSING
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
 def estimate(one: Any, digits: int = 4) -> str:
-    """Write a paired difference, its mark, and its standard error in parentheses."""
+    """Write a paired difference with its mark, and its standard error in parentheses."""
     if one.value is None:
         return MISSING
     error = "" if one.error is None else f" ({one.error:.{digits}f})"

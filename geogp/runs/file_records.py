@@ -1,4 +1,4 @@
-"""Size and hash of the files of a run, as run.json keeps them, and the files that differ."""
+"""Sizes and hashes of a run's files, as run.json stores them, and the check against them."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,23 +13,24 @@ from geogp.records.record_reading import run_text
 from geogp.records.run_record import FileRecord, RunRecord
 
 RECORDS = "file_records"
-"""Key of run.json: bytes, SHA-256 and modification time (ns since 1970; of files only) of each name
-under `files`.
+"""Key of run.json: the size in bytes and the SHA-256 of each file or folder listed under `files`.
+
+For files, the record also has the modification time (ns since 1970).
 """
 
 
 def records_of(folder: Path, names: Iterable[str]) -> dict[str, FileRecord]:
-    """Return the records of files and folders in a folder, by name (OSError: unreadable)."""
+    """Return the record of each named file or folder in `folder`; OSError if one is unreadable."""
     return {name: _record(folder / name) for name in names}
 
 
 def damaged_files(folder: Path, run: RunRecord) -> list[str]:
     """Return the names of files of a run that are missing or changed.
 
-    A file of the same size and time counts as unchanged. With another time, as in a copy of the
-    folder, the hash decides, and for folders always. Older run.json have no records: there a file
-    that exists counts as unchanged. DataError where a file cannot be read, or run.json names files
-    outside its folder.
+    A file with the recorded size and time counts as unchanged. If only its time differs, as in a
+    copy of the run folder, its hash is compared. For a folder, the hash is always compared. An
+    older run.json has no records: then each file that exists counts as unchanged. DataError if a
+    file cannot be read, or run.json names files outside its folder.
     """
     try:
         return [name for name in _files(run) if not _agrees(folder / name, run)]
@@ -38,7 +39,11 @@ def damaged_files(folder: Path, run: RunRecord) -> list[str]:
 
 
 def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
-    """Return the same by a store's list: the bytes of each file, by its path in the folder."""
+    """Return the names of a run's files that are missing or whose size differs from run.json.
+
+    `sizes` is the list of a store: the bytes of each file, by its path in the run folder. If an
+    older run.json has no records, only missing files are returned.
+    """
     held: dict[str, int] = {}
     for path, size in sizes.items():
         name = path.partition("/")[0]
@@ -51,10 +56,11 @@ def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
 
 
 def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:
-    """Return the record of a finished run after `names` were written again; run.json is updated.
+    """Return the updated record of a finished run whose files `names` were written again.
 
-    Other keys of run.json stay, and an older run.json without records stays unchanged. Names that
-    are not under `files` are ignored. OutputError where a file cannot be read or written.
+    The new file records are also written to run.json; its other keys stay. An older run.json
+    without records stays unchanged. Names that are not under `files` are ignored. OutputError if a
+    file cannot be read or written.
     """
     before = run.file_records
     if before is UNSET:

@@ -1,4 +1,4 @@
-"""One process at a time in a folder: a lock of the operating system, and a note of its holder."""
+"""A lock that lets one process at a time use a folder, and a note that names its holder."""
 
 import errno
 import json
@@ -17,44 +17,48 @@ from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import ELSEWHERE, output_error, read_json
 
 LOCK_FILE = ".geogp.lock"
-"""The locked file. It stays when the lock is free: without it, two processes could get the lock."""
+"""The locked file.
+
+It stays when the lock is freed: if it were removed, two processes could get the lock.
+"""
 
 NOTE_FILE = ".geogp.lock.json"
-"""Process, host and time of the holder.
+"""Note of the process, host and start time of the holder.
 
-A separate file: on Windows, other processes cannot read a locked file, and some versions of
+It is a separate file: on Windows, other processes cannot read a locked file, and some versions of
 filelock empty the file that they try to lock.
 """
 
 LOCK_FILES = frozenset({LOCK_FILE, NOTE_FILE})
-"""Names of the lock's files; they are no part of the folder's content."""
+"""Names of the lock's files; they do not count as content of the folder."""
 
 _NOTED_S = 0.2
-"""Seconds in which a holder writes its note; until then, the note may be of another holder."""
+"""Seconds to wait for the note of a new holder; before, the note may name an earlier holder."""
 
 _MAX_TRIES = 100
-"""Attempts to make a folder that vanishes meanwhile."""
+"""Largest number of attempts to make a folder that other processes keep removing."""
 
 _MAX_NOTE_BYTES = 4096
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
-"""Errors of file systems without locks; NFS without its lock service: ENOLCK."""
+"""Error codes of file systems without locks; NFS without its lock service gives ENOLCK."""
 
 
 @contextmanager
 def lock_folder(folder: Path, *, wait: bool = False, cure: str = ELSEWHERE) -> Iterator[None]:
-    """Hold a folder, which is made where it is absent, against all other processes.
+    """Hold the lock of a folder against all other processes; make the folder if it is absent.
 
-    The operating system frees the lock when a process ends, however it ends. Threads of one process
-    exclude each other, too; the lock cannot be taken twice. A folder with nothing but the lock is
-    restored at the end. With `wait`, wait until the folder is free. RequestError where another
-    process holds it, with its id, host and time; OutputError, with `cure`, where the folder cannot
-    be written or its file system has no locks.
+    The operating system frees the lock when the process ends, even if it is killed. The lock also
+    excludes other threads of the same process, and its holder cannot take it twice. If the folder
+    holds only the lock at the end, the folder is left as it was, or removed if it was absent. With
+    `wait`, wait until the lock is free. RequestError if another process holds the lock; the message
+    gives its id, host and start time. OutputError, with the advice `cure`, if the folder cannot be
+    written or its file system has no locks.
     """
     absent = [place for place in (folder, *folder.parents) if not place.exists()]
     lock = _locked(folder, cure, wait=wait)
     try:
-        with suppress(OSError):  # the lock holds without it; half a note says nothing
+        with suppress(OSError):  # the lock works without a note; a partial note is ignored
             (folder / NOTE_FILE).write_text(json.dumps(_described()), encoding="utf-8")
         yield
     finally:
@@ -79,23 +83,23 @@ def _locked(folder: Path, cure: str, *, wait: bool) -> FileLock:
             raise _refusal(folder) from None
         except (OSError, NotImplementedError) as error:
             if isinstance(error, FileNotFoundError) and tries < _MAX_TRIES:
-                continue  # the holder before removed the folder, in which nothing was done
+                continue  # the previous holder removed the folder, because it was empty
             raise _unlockable(folder, error, cure) from error
-        if isinstance(lock, SoftFileLock):  # which a process that is killed would leave
+        if isinstance(lock, SoftFileLock):  # a killed process would leave it behind
             lock.release()
             raise _unlockable(folder, None, cure)
         if path.exists():
             return lock
-        lock.release()  # the holder before removed it, as the last that was in the folder
+        lock.release()  # the previous holder removed the file before it freed the lock
 
 
 def _release(folder: Path, lock: FileLock, absent: list[Path]) -> None:
-    """Free a lock; where the folder holds nothing else, remove it and the folders made for it."""
+    """Free a lock; if its folder holds nothing else, remove the folders that were made for it."""
     try:
         with suppress(OSError):
             (folder / NOTE_FILE).unlink(missing_ok=True)
             if is_vacant(folder):
-                (folder / LOCK_FILE).unlink(missing_ok=True)  # Windows does it in the release
+                (folder / LOCK_FILE).unlink(missing_ok=True)  # on Windows, the release removes it
                 for place in absent:
                     place.rmdir()
     finally:
@@ -110,13 +114,13 @@ def _described() -> dict[str, Any]:
 def _refusal(folder: Path) -> RequestError:
     time.sleep(_NOTED_S)
     return RequestError(
-        f"{folder} is in use by {_holder(folder / NOTE_FILE)}. Wait until it ends or stop it, "
-        f"then give the command again; or choose another folder."
+        f"{folder} is in use by {_holder(folder / NOTE_FILE)}. Wait until it ends, or stop it, "
+        f"and run the command again; or choose another folder."
     )
 
 
 def _holder(path: Path) -> str:
-    """Return the holder of a lock in words; without a readable note it is unknown."""
+    """Return the holder of a lock in words; it is unknown if its note cannot be read."""
     try:
         note = read_json(path, _MAX_NOTE_BYTES)
         pid, host, since = (note[name] for name in ("pid", "host", "since"))

@@ -1,23 +1,24 @@
-"""The machine: memory that the process keeps, and the cores that it may use."""
+"""The memory that the process keeps, and the number of cores that it may use."""
 
 import ctypes
 import os
 import platform
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
-"""Parameters of glibc's mallopt, from its malloc.h."""
+"""Numbers of parameters of glibc's mallopt, from its malloc.h."""
 
 LARGEST_MMAP_THRESHOLD = 32 * 2**20
 LARGEST_INT = 2**31 - 1
 
 
 def tune_process() -> None:
-    """Keep freed memory for the next step; only for a process of the geogp command.
+    """Make the process keep freed memory for the next step; only for the geogp command.
 
-    Each step of training frees the tensors of the step before. By default, glibc returns them to
-    the kernel, which clears every page again: on two cores this took a quarter of the time of a
-    fit. Only the speed depends on it, so other C libraries are left alone. It cannot be undone, so
-    the library leaves it to the program that calls it.
+    Each training step frees the tensors of the previous step. By default, glibc returns this memory
+    to the kernel, and the kernel clears every page again: on two cores, this took a quarter of the
+    time of a fit. Only the speed depends on this setting, so it is not changed for other C
+    libraries. The setting cannot be undone, so only the program that uses geogp may call this
+    function, not the library.
     """
     if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)
@@ -26,7 +27,7 @@ def tune_process() -> None:
 
 
 def cores_here() -> int:
-    """Return the cores that this process may use: ``OMP_NUM_THREADS``, or all."""
+    """Return the number of cores that this process may use: ``OMP_NUM_THREADS``, or all cores."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     if asked.isdigit() and int(asked):
         return int(asked)

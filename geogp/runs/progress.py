@@ -1,14 +1,14 @@
-"""The listener to the progress of a job."""
+"""The listener that receives the progress of a job."""
 
 
 class ProgressListener:
-    """A listener to a job; this one does nothing."""
+    """Receiver of a job's stages, progress and warnings; this base class ignores them."""
 
     def stage(self, text: str) -> None:
-        """Note that a stage begins."""
+        """Receive the name of a stage that begins."""
 
     def progress(self, text: str, done: int, total: int, note: str) -> None:
-        """Note progress within a stage."""
+        """Receive the progress within a stage."""
 
     def warn(self, text: str) -> None:
-        """Note a warning, which also goes into run.json."""
+        """Receive a warning, which is also written to run.json."""

@@ -1,4 +1,4 @@
-"""The run folder: started, continued, completed, and read again."""
+"""The run folder: functions that start, continue, complete and read a run."""
 
 import json
 import re
@@ -45,12 +45,13 @@ LATER_FILES = (
     "next_tiles.*",
     "figures",
 )
-"""Files that commands write into a finished run, which is whole without them; another map or fit
-outdates them.
+"""Files that other commands add to a finished run.
+
+The run is complete without them. After a new map or fit, they are out of date.
 """
 
 _HALF_WRITTEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
-"""A file that is not yet in its place, as named by `writing`; a killed process leaves it."""
+"""Name of a temporary file of `writing`; a killed process leaves such a file behind."""
 
 _DELETE, _FRESH = "Delete it", "Start over with --fresh"
 
@@ -59,14 +60,15 @@ _DELETE, _FRESH = "Delete it", "Start over with --fresh"
 class RunFolder:
     """A folder in which a run is made.
 
-    While the run is unfinished, its checkpoints and staged files are in a hidden folder inside; all
-    files move into place at the end, ``run.json`` last. A caller that writes holds the folder
-    (`hold`); `check` writes nothing.
+    While the run is unfinished, its checkpoints and staged files are in a hidden folder inside it.
+    At the end, all files move into place, ``run.json`` last. A caller that writes must hold the
+    lock of the folder (`lock_folder`); `check` writes nothing.
 
-    A call may be stopped anywhere. Two files mark its progress: ``files/run.json`` in the hidden
-    folder says that all files are staged and only their moves remain; ``identity.json`` that the
-    checkpoints belong to its run. They are removed first when the hidden folder is removed, so that
-    the rest without them belongs to no run; see `prepare`.
+    A call may be stopped at any point. Two files in the hidden folder mark its progress:
+    ``files/run.json`` means that all files are staged and only need to be moved;
+    ``identity.json`` describes the run that the checkpoints belong to. When the hidden folder is
+    removed, these two files are removed first: without them, the other files belong to no run. See
+    `prepare`.
     """
 
     path: Path
@@ -77,11 +79,10 @@ class RunFolder:
         return self.path / ".unfinished"
 
     def check(self) -> None:
-        """Refuse a path that cannot become a run folder, or that holds something else.
+        """Raise an error if the path cannot become a run folder, or holds something else.
 
-        RequestError where the path or a folder above it is a file, or the folder holds files of no
-        run; DataError where a file of the run is damaged; OutputError where the folder cannot be
-        read.
+        RequestError if the path or a folder above it is a file, or the folder holds files but no
+        run; DataError if a file of the run is damaged; OutputError if the folder cannot be read.
         """
         check_path(self.path)
         for place in (self.path, *self.path.parents):
@@ -102,13 +103,13 @@ class RunFolder:
             )
 
     def prepare(self, *, fresh: bool = False) -> None:
-        """Complete, or clear away, the rest of a call that was stopped.
+        """Complete or remove the files that a stopped call left behind.
 
-        Staged files are moved if their moves have started; checkpoints without the note of their
-        run and incomplete files are removed. The result is a finished run, a run that can be
-        continued, both, or nothing. `fresh` removes an unfinished run, too, and ignores a damaged
-        list of old files. DataError where a file with the remaining work is damaged; OutputError
-        where the folder cannot be written.
+        If all files were staged, they are moved into place. Checkpoints without the note of their
+        run are removed, and incomplete files too. Then the folder holds a finished run, a run that
+        can be continued, both, or nothing. `fresh` also removes an unfinished run, and ignores a
+        damaged list of old files. DataError if a file that describes the remaining work is damaged;
+        OutputError if the folder cannot be written.
         """
         if (self._staged / RUN_FILE).is_file():
             self._move(any_list=fresh)
@@ -124,11 +125,12 @@ class RunFolder:
             raise output_error(self.path, error, ELSEWHERE) from error
 
     def finished(self, identity: RunIdentity) -> RunRecord | None:
-        """Return the record of run.json where the fits of this run are already complete.
+        """Return the record of run.json if the fits of this run are complete, otherwise None.
 
-        Its map may differ: that is its key `drawing`. `damaged_files` tells which files are missing
-        or changed. A run that was started here takes precedence over a finished run. RequestError
-        where the folder holds another run, finished or not; DataError where run.json is damaged.
+        The map may differ from the requested map; compare the key `drawing`. `damaged_files`
+        returns the files that are missing or changed. If a run was begun here, it takes precedence
+        over the finished run. RequestError if the folder holds another run, finished or not;
+        DataError if run.json is damaged.
         """
         held = self._latest()
         different = differences(identity_in(held), identity) if held else []
@@ -143,7 +145,7 @@ class RunFolder:
 
     @property
     def call(self) -> str | None:
-        """The ``geogp batch --fresh`` that began the run here; DataError if a note is damaged."""
+        """Id of the ``geogp batch --fresh`` that began the run; DataError if a note is damaged."""
         call: str | None = self._latest().get("call")
         return call
 
@@ -160,24 +162,24 @@ class RunFolder:
         return self.unfinished / "identity.json"
 
     def _latest(self) -> dict[str, Any]:
-        """Return the note of the run that was begun here, or else the content of run.json."""
+        """Return the note of the run begun here; if there is none, the content of run.json."""
         return _read_json(self._begun, _FRESH) if self._begun.is_file() else self._held()
 
     def _held(self) -> dict[str, Any]:
-        """Return the content of run.json, empty where there is none."""
+        """Return the content of run.json; empty if there is no such file."""
         path = self.path / RUN_FILE
         held = _read_json(path) if path.is_file() else {}
         try:
-            plain_names(held.get("files", []))  # they are deleted with the run
+            plain_names(held.get("files", []))  # checked: they are deleted with the run
         except DataError as error:
             raise _damaged(path, error, _DELETE) from error
         return held
 
     def begin(self, note: RunNote) -> RunNote:
-        """Note which run is being made here, so that it can be continued; return its first note.
+        """Return the first note of the run made here; write `note` if there is no note yet.
 
-        DataError where the note of a continued run is damaged; OutputError where the folder cannot
-        be written.
+        With the note, the run can be continued. DataError if the note of a continued run is
+        damaged; OutputError if the folder cannot be written.
         """
         if self._begun.is_file():
             try:
@@ -188,7 +190,7 @@ class RunFolder:
         return note
 
     def clear(self) -> None:
-        """Remove an unfinished run (OutputError where its files cannot be removed)."""
+        """Remove an unfinished run (OutputError if its files cannot be removed)."""
         try:
             self._unstage()
             self._begun.unlink(missing_ok=True)
@@ -199,13 +201,14 @@ class RunFolder:
     def complete(
         self, write: Callable[[Path], RunRecord], *, keep_later: bool = False
     ) -> RunRecord:
-        """Write all files and return the record of ``run.json``, which is moved into place last.
+        """Write all files, move them into place, ``run.json`` last, and return its record.
 
-        Once the first file has moved, the run consists of the staged files only: if the moves are
-        interrupted, the next `prepare` completes them. `write` writes every file but run.json into
-        the folder that it gets, and returns the record; `files` and `file_records` are added.
-        `keep_later` keeps the files of commands (`LATER_FILES`). OutputError where a file cannot be
-        written: then none is left in the run folder, and checkpoints stay.
+        `write` writes all files except run.json into the folder that it is given, and returns the
+        record; `complete` adds `files` and `file_records`. As soon as one file has moved, the run
+        consists of the staged files only; if the moves are interrupted, the next `prepare`
+        completes them. `keep_later` keeps the files of other commands (`LATER_FILES`). OutputError
+        if a file cannot be written: then no new file is left in the run folder, and the checkpoints
+        stay.
         """
         staged = self._staged
         try:
@@ -229,33 +232,33 @@ class RunFolder:
         return run
 
     def _unstage(self) -> None:
-        """Remove staged files, first the file that marks them as complete."""
+        """Remove the staged files; first remove the file that marks them as complete."""
         (self._staged / RUN_FILE).unlink(missing_ok=True)
         remove(self._staged)
 
     def _move(self, *, any_list: bool = False) -> None:
-        """Move the staged files into place; run.json, the mark that all are staged, goes last."""
+        """Move the staged files into place; run.json, which marks that all are staged, is last."""
         try:
             stale = self._stale_names(any_list=any_list)
             (self.path / RUN_FILE).unlink(missing_ok=True)
             for file in sorted(self._staged.iterdir()):
                 if file.name == RUN_FILE:
                     continue
-                if file.is_dir():  # which replaces no other
+                if file.is_dir():  # a folder cannot replace a folder
                     remove(self.path / file.name)
                 file.replace(self.path / file.name)
             for name in stale:
                 remove(self.path / name)
-            self._begun.unlink(missing_ok=True)  # else the finished run would seem begun again
+            self._begun.unlink(missing_ok=True)  # otherwise the finished run would seem unfinished
             (self._staged / RUN_FILE).replace(self.path / RUN_FILE)
         except OSError as error:
             raise OutputError(
-                f"cannot write to {self.path}: {error}. Give the same command again to complete it."
+                f"cannot write to {self.path}: {error}. Run the same command again to finish."
             ) from error
         self.clear()
 
     def _stale_names(self, *, any_list: bool) -> list[str]:
-        """Return the old files to remove after the moves; none without their list."""
+        """Return the names of old files to remove after the moves; none if there is no list."""
         if not self._stale.is_file():
             return []
         try:
@@ -269,7 +272,7 @@ class RunFolder:
 def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
     """Return the test predictions of a finished run, with its strata.
 
-    DataError where the file is damaged, or larger than `geogp map` writes.
+    DataError if the file is damaged, or larger than `geogp map` writes.
     """
     try:
         predictions: pd.DataFrame = read_table(path / PREDICTIONS_FILE).to_pandas()
@@ -283,10 +286,10 @@ def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
 
 
 def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
-    """Return the content of run.json of a finished run, and the part that geogp knows, typed.
+    """Return the content of run.json of a finished run, and its known keys as a typed record.
 
-    RequestError where the folder is not a finished run; DataError where the file is damaged, or of
-    a later version.
+    RequestError if the folder is not a finished run; DataError if the file is damaged, or was
+    written by a later version of geogp.
     """
     if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
         raise RequestError(
@@ -298,20 +301,20 @@ def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
 
 @contextmanager
 def locked_run(path: Path) -> Iterator[None]:
-    """Hold a finished run, so that no other process changes it meanwhile.
+    """Hold the lock of a finished run, so that no other process changes the run.
 
-    RequestError where the folder is not a finished run, or another process holds it; DataError
-    where run.json is damaged; OutputError where the folder cannot be written.
+    RequestError if the folder is not a finished run, or another process holds it; DataError
+    if run.json is damaged; OutputError if the folder cannot be written.
     """
-    read_run_record(path)  # nothing is left in a folder that is no run
+    read_run_record(path)  # checked first: a folder that is no run gets no lock file
     with lock_folder(path):
         yield
 
 
 def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
-    """Refuse a folder that is, or lies in, a run folder (RequestError).
+    """Raise RequestError if a folder is a run folder or lies in a run folder.
 
-    `runs` are the run folders that the result is made from, and `made` is the result in words.
+    `runs` are the run folders that the result is made from; `made` names the result in the message.
     """
     check_path(out)
     place = out.resolve()
@@ -324,7 +327,7 @@ def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
         ):
             raise RequestError(
                 f"{out} is in the run folder {folder}; {made} needs a folder of its own. "
-                "Choose another with --out."
+                "Choose another folder with --out."
             )
 
 

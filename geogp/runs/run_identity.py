@@ -1,4 +1,4 @@
-"""Comparison of runs: the parts of run.json that decide the fits."""
+"""Comparison of runs by the keys of run.json that determine the fits."""
 
 from collections.abc import Mapping
 from itertools import zip_longest
@@ -15,19 +15,19 @@ from geogp.records.run_record import InputRecord, RunIdentity, RunSettings
 _TYPES = {field.name: field.type for field in fields(RunIdentity)}
 
 IDENTITY_KEYS = tuple(name for name in _TYPES if name not in {"schema", "drawing"})
-"""Keys of run.json that decide the fits: runs with equal values have equal scores."""
+"""Keys of run.json that determine the fits: runs with equal values have equal scores."""
 
 FILE_KEYS = ("name", "sha256", "rows", "rows_used")
 """Keys of an input file that identify its content."""
 
 ROWS_KEYS = ("name", "rows_sha256", "rows_used")
-"""Such keys of an entry of the cache, whose other content depends on earlier fetches."""
+"""Keys of a cache entry that identify its rows; its other content depends on earlier fetches."""
 
 
 def identity_in(held: Mapping[str, object]) -> RunIdentity:
-    """Return the identity in a file; a part of another form counts as absent.
+    """Return the identity that a file holds; a value of the wrong type counts as absent.
 
-    Unknown settings are another form: they may have decided the fits.
+    A value with unknown settings also counts as absent: these settings may have changed the fits.
     """
     found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
     for name in found.keys() & held.keys():
@@ -41,14 +41,14 @@ def identity_in(held: Mapping[str, object]) -> RunIdentity:
 
 
 def _unknown(part: object, held: object) -> set[str]:
-    """Return keys of a part that its type lacks."""
+    """Return the keys of `held` that the type of `part` does not have."""
     if not isinstance(part, msgspec.Struct) or not isinstance(held, dict):
         return set()
     return set(held) - {field.encode_name for field in fields(part)}
 
 
 def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
-    """Return the keys of `IDENTITY_KEYS` in which runs differ: none where the fits are equal."""
+    """Return the keys of `IDENTITY_KEYS` in which two runs differ; none if the fits are equal."""
     then, now = _with_absolute_places(held), _with_absolute_places(identity)
     found = [key for key in IDENTITY_KEYS if getattr(then, key) != getattr(now, key)]
     if "inputs" in found and then.inputs is not UNSET and now.inputs is not UNSET:
@@ -59,7 +59,7 @@ def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
 
 
 def same_map(held: RunIdentity, identity: RunIdentity) -> bool:
-    """Return whether runs have equal fits and questions, and so equal maps."""
+    """Return whether two runs have equal fits and equal questions, and therefore equal maps."""
     return not differences(held, identity) and held.drawing == identity.drawing
 
 
@@ -71,8 +71,8 @@ def input_record(file: InputFile) -> InputRecord:
 def same_input(one: InputRecord, other: InputRecord) -> bool:
     """Return whether two input files of run.json hold the same rows, however they were fetched.
 
-    For an entry of the cache, which has the address of its source, the region's rows are compared;
-    for two files read in place, all rows.
+    If one of the two is a cache entry, which has the address of its source, the region's rows are
+    compared. For two files read in place, all rows are compared.
     """
     known = one.rows_sha256 is not None and other.rows_sha256 is not None
     cached = one.source is not None or other.source is not None
@@ -81,7 +81,7 @@ def same_input(one: InputRecord, other: InputRecord) -> bool:
 
 
 def _with_absolute_places(run: RunIdentity) -> RunIdentity:
-    """Return a run with absolute folders and files; older versions stored them as typed."""
+    """Return a run with absolute paths; older versions stored paths as the user typed them."""
     held = run.settings
     if held is UNSET:
         return run

@@ -16,7 +16,7 @@ def find_run(text: str, runs: Path = RUNS) -> Path:
     """Return the run folder that a user names: its path, or the code of a region.
 
     A code, such as ``PR``, means the only finished run in a folder ``PR-...`` of `runs`.
-    RequestError where there is no such folder or run, or several.
+    RequestError if there is no such folder or run, or more than one run.
     """
     if Path(text).is_dir():
         return Path(text)
@@ -28,11 +28,11 @@ def find_run(text: str, runs: Path = RUNS) -> Path:
     if not found:
         raise RequestError(
             f"expected a run folder, or a region with a finished run in {runs / text}-*, found "
-            f"neither for {text!r}. Make one with `geogp map`, or name its folder."
+            f"neither for {text!r}. Make a run with `geogp map`, or give the folder of a run."
         )
     if len(found) > 1:
         raise RequestError(
-            f"{text} has {len(found)} finished runs: {', '.join(map(str, found))}. Name the folder."
+            f"{text} has {len(found)} finished runs: {', '.join(map(str, found))}. Give a folder."
         )
     return found[0]
 
@@ -53,5 +53,5 @@ def run_names(runs: Sequence[Path]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Return text without characters that UTF-8 files or XML cannot hold."""
+    """Return text in which characters that UTF-8 files or XML cannot hold are replaced."""
     return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)

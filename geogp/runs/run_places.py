@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunPlaces:
-    """The user's places of a run's tiles and boundaries; None takes the places in run.json.
+    """The user's places of a run's tiles and boundaries; None means the place in run.json.
 
-    Somebody else may have written run.json: it may name a folder or geogp's own addresses, but no
-    other address, because geogp would send a request to it.
+    Another person may have written run.json. It may name a folder or one of geogp's own addresses,
+    but no other address, because geogp would send a request to that address.
     """
 
     source: str | None = None
@@ -25,14 +25,14 @@ class RunPlaces:
     def places(self, file: Path, settings: "OpenedSettings") -> tuple[str, str | None]:
         """Return the source and the boundaries of a run.
 
-        RequestError where its run.json `file` names another address that the user has not given.
+        RequestError if run.json (`file`) names another address that the user has not given.
         """
         for text in (settings.region_file, settings.strata_file):
             if is_address(text or ""):
                 raise RequestError(
                     f"{file} takes polygons from {text!r}, but this file does not exist on this "
-                    f"machine. Make "
-                    "the run again with --fresh."
+                    f"machine. "
+                    "Make the run again with --fresh."
                 )
         source, boundaries = settings.source, settings.boundaries
         if self.source is None:
@@ -49,9 +49,9 @@ def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:
     """Refuse an address that is not geogp's own."""
     if held != own and is_address(held):
         raise RequestError(
-            f"{file} takes its {what} from {held!r}. geogp contacts an address from somebody "
-            f"else's file only if you give it: give --{option} with this address, or with a "
-            f"folder or address of your own that has the same files."
+            f"{file} takes its {what} from {held!r}. geogp contacts an address from another "
+            f"person's file only if you give the address. Give --{option} with this address, or "
+            f"with your own folder or address that has the same files."
         )
 
 

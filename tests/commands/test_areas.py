@@ -145,7 +145,7 @@ class TestCommand:
             "areas", copy.path, "--by", f"{halves}:side", "--for", "tile-mean", "--tests", 5
         )
         assert code == 0
-        assert "averages of 5 tests a tile, with noise" in " ".join(out.split())
+        assert "averages of 5 tests from 3 devices a tile, with noise" in " ".join(out.split())
         assert "geometric mean of the tiles" in " ".join(out.split())
         assert "west" in out
         assert "areas_halves.csv" in out
@@ -274,7 +274,7 @@ class TestRefusals:
 
     def test_counts(self, edited):
         folder = edited(lambda run: run.update(model="cox-nb", target="tests"))
-        with pytest.raises(RequestError, match="maps numbers of tests"):
+        with pytest.raises(RequestError, match="is the number of tests, which has no level"):
             make_areas(AreasRequest(folder, by="urban"))
 
     def test_rows_that_cannot_be_told(self, edited, halves):

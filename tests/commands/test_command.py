@@ -100,7 +100,7 @@ REQUESTS = {
     "unknown option": (["--colour", "red"], 2, r"No such option"),
     "bad quarter": (["--quarters", "2023Q5"], 2, r"expected a quarter like 2019Q1"),
     "backward range": (["--quarters", "2023Q4..2023Q1"], 2, r"ends before it starts"),
-    "named quarter missing": (["--quarters", "2023Q3,2022Q1"], 3, r"2022Q1 was named but"),
+    "named quarter missing": (["--quarters", "2023Q3,2022Q1"], 3, r"2022Q1 was requested but"),
     "empty range": (["--quarters", "2020Q1..2020Q4"], 3, r"no mobile tiles of Demo"),
     "no such source": (["--source", "nowhere"], 3, r"no folder /.*nowhere"),
     "no such boundaries": (["--boundaries", "nowhere"], 3, r"no folder /.*nowhere"),

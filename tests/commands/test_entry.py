@@ -200,7 +200,7 @@ def test_names_that_are_no_text_are_refused(geogp):
     code, _, told = geogp("map", os.fsdecode(b"\xff"))
     assert code == 2
     assert told == (
-        "error: expected text in UTF-8, found \\udcff. Rename the file or folder of this name.\n"
+        "error: expected text in UTF-8, found \\udcff. Rename the file or folder with this name.\n"
     )
 
 

@@ -110,7 +110,12 @@ REFUSED = {
     ("exceedance", "run", "--for", "tile-mean"): "--for tile-mean has no joint answer",
     ("exceedance", "run", "--seed", "-1"): "expected a seed from 0 to",
     ("next", "run", "--tiles", "0"): "expected tiles from 1 to 1,000,000, found 0",
-    ("next", "run", "--by", "urban"): "--by urban names a kind of area; choose one area with --in",
+    (
+        "next",
+        "run",
+        "--by",
+        "urban",
+    ): "--by urban names a kind of area. Choose one such area with --in",
     ("next", "run", "--candidates", "60"): "expected 100 candidates or more for 50 tiles, found 60",
     ("next", "nowhere"): "nowhere",
     ("figures", "run", "--device", "gpu"): "unknown device 'gpu'",

@@ -40,9 +40,9 @@ def test_longer_periods_stand_for_their_middle():
     [
         ([1.0, 2.0], None, RequestError, "time_unit"),
         (["2022Q1"], None, DataError, "pandas.to_datetime"),
-        ([np.nan], "day", DataError, "1; drop those rows"),
+        ([np.nan], "day", DataError, "1 rows; drop those rows"),
         ([np.inf], "day", DataError, "finite"),
-        (pd.to_datetime(["2022-01-01", None]), None, DataError, "found none in 1"),
+        (pd.to_datetime(["2022-01-01", None]), None, DataError, "found none in 1 rows"),
     ],
 )
 def test_what_is_no_time_is_refused(values, unit, error, match):

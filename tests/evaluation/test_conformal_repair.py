@@ -427,7 +427,7 @@ def test_what_cannot_be_repaired_is_refused():
     repair = fit_repair("marginal", _normal(m), y, places)
     with pytest.raises(RequestError, match="already repaired"):
         repair.apply(repair.apply(_normal(m), places), places)
-    with pytest.raises(RequestError, match="levels of the ladder"):
+    with pytest.raises(RequestError, match="levels among"):
         check_coverage(repair, _normal(m), y, places, levels=(0.85,))
 
 

@@ -204,5 +204,5 @@ def test_a_class_without_rows_is_refused():
 
 
 def test_transforms_that_are_no_probabilities_are_refused():
-    with pytest.raises(DataError, match="expected probabilities from 0 to 1"):
+    with pytest.raises(DataError, match="probability integral transforms from 0 to 1"):
         class_reports(np.array([1.5]), {"k": {"b": np.array([True])}}, np.array([0]))

@@ -90,7 +90,9 @@ def test_the_census_of_urban_areas_is_told_by_their_column(folder, column, year)
 
 def test_urban_areas_of_an_unknown_census_are_refused(folder):
     _towns("UACE30").to_parquet(folder / "urban_areas_PR.parquet")
-    with pytest.raises(DataError, match=r"unknown census: expected a column UACE20.*found UACE30"):
+    with pytest.raises(
+        DataError, match=r"unknown census: expected one of the columns UACE20.*found UACE30"
+    ):
         read_region(Folder(folder), "PR")
 
 
@@ -159,7 +161,7 @@ def test_files_without_crs_are_refused(folder, name):
 @pytest.mark.parametrize("name", ["states.parquet", "urban_areas_PR.parquet"])
 def test_tables_without_geometry_are_refused(folder, name):
     pd.DataFrame({"STUSPS": ["PR"], "UACE10": ["1"]}).to_parquet(folder / name)
-    with pytest.raises(DataError, match=f"{name} holds no geometry.*polygons"):
+    with pytest.raises(DataError, match=f"{name} contains no geometry.*polygons"):
         read_region(Folder(folder), "PR")
 
 

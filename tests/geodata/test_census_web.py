@@ -92,7 +92,7 @@ def test_a_census_that_the_source_has_not_is_refused(national, tmp_path):
     write_national(tmp_path, vintages=())
     assert read_region(Folder(tmp_path), "PR").region.strata is None
     towns("UACE10").to_parquet(tmp_path / "urban_areas_PR.parquet")
-    told = "no urban areas of 2020 in .*, only those of 2010; expected cb_2020"
+    told = "no urban areas of 2020 in .*, only urban areas of 2010; expected cb_2020"
     with pytest.raises(RequestError, match=told):
         read_region(Folder(tmp_path), "PR", "2020")
 
@@ -199,7 +199,7 @@ def test_a_damaged_copy_of_a_file_that_changed_is_an_error_with_advice(server, n
     server.folder = national.parent / "new"
     with pytest.raises(
         NetworkError,
-        match=r"no longer what it was .* Delete both to download "
+        match=r"has changed since the first download .* Delete the note and the file to download "
         "the new",
     ):
         read_region(Web(server.url, QUICK), "PR")
@@ -235,7 +235,10 @@ def test_without_network_the_cache_is_used_and_said(server, cache):
     found = read_region(web, "PR")
     assert _same(found, wanted)
     (warning,) = found.warnings
-    assert "could not be reached: cb_2018_us_state_500k.zip, " in warning
+    assert (
+        "could not be reached; these files come from the cache: cb_2018_us_state_500k.zip, "
+        in warning
+    )
     with pytest.raises(UnreachableError):
         read_region(Web(f"{server.url}/elsewhere", QUICK), "PR")
     for path in cache.rglob("*ua20*"):  # urban areas must not be left out because of the network
@@ -280,7 +283,7 @@ def test_an_own_region_takes_what_touches_it(national):
     far = Region.from_geometry("far", "Far", box(10, 10, 11, 11))
     found = read_around(Folder(national), far)
     assert (found.counties, found.urban_areas) == (None, None)
-    assert found.warnings == ("no urban area of cb_2020_us_ua20_500k.zip touches Far.",)
+    assert found.warnings == ("no urban area in cb_2020_us_ua20_500k.zip touches Far.",)
     assert found.region.stratum([10.5], [10.5]).tolist() == ["rural"]
 
 

@@ -94,7 +94,7 @@ def test_refusals(tmp_path):
     with pytest.raises(RequestError, match=r"no file .*absent"):
         read_layer(str(tmp_path / "absent.parquet"))
     _table(NAME=["A", ELSEWHERE]).to_parquet(path)
-    with pytest.raises(DataError, match="means outside all polygons"):
+    with pytest.raises(DataError, match="uses for places outside all polygons"):
         read_layer(str(path))
     points = gpd.GeoDataFrame({"NAME": ["A"]}, geometry=[Point(0, 0)], crs=4326)
     points.to_parquet(path)

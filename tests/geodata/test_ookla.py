@@ -201,7 +201,9 @@ def test_a_gap_inside_a_range_is_a_warning(bucket, testland):
 
 
 def test_a_named_quarter_must_be_there(bucket, testland):
-    with pytest.raises(DataError, match=r"2021Q1 was named but .*2021-01-01_performance_mobile"):
+    with pytest.raises(
+        DataError, match=r"2021Q1 was requested but .*2021-01-01_performance_mobile"
+    ):
         _read(bucket, testland, "2020Q1..2020Q3,2021Q1")
 
 
@@ -311,7 +313,7 @@ def test_duplicates_in_a_quarter_are_refused(tmp_path, testland):
     inside = _expected(tiles_around(), testland, 0)["quadkey"].tolist()
     tiles = [*tiles_around(), inside[7], inside[3]]
     message = _refused(tmp_path, testland, tile_columns(tiles))
-    assert f"found 2 duplicates, the first {inside[3]}" in message
+    assert f"found 2 duplicates, first tile {inside[3]}" in message
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,9 @@ def test_oracle_refuses_what_it_cannot_answer(simulation, train):
         predictive_oracle(truth, train.astype(np.int64), law)
     with pytest.raises(RequestError, match="at least one training row"):
         predictive_oracle(truth, np.zeros_like(train), law)
-    with pytest.raises(RequestError, match="a distribution of upload, found one of download"):
+    with pytest.raises(
+        RequestError, match="expected the model of upload, found the model of download"
+    ):
         predictive_oracle(truth, train, law, target="upload")
     with pytest.raises(RequestError, match="1 or more neighbours, found 0"):
         predictive_oracle(truth, train, law, neighbours=0)

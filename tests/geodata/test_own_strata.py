@@ -66,7 +66,7 @@ def test_gaps_are_unknown_and_overlaps_are_of_the_first_both_said(tmp_path):
     assert found == ["a", "a", "b", "unknown"]
     # Of 0.0388 square degrees 0.0092 lie in both, 0.0104 in neither.
     assert [text.split("%")[0] for text in warnings] == ["23.7", "26.8"]
-    assert "lies in both strata, and is counted in a." in warnings[0]
+    assert "lies in both strata, and is assigned to a." in warnings[0]
     assert "lies in neither stratum" in warnings[1]
 
 

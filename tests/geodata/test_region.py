@@ -185,7 +185,7 @@ def test_a_boundary_that_crosses_itself_is_repaired():
     "boundary", [Point(0, 0), LineString([(0, 0), (1, 1)]), Polygon(), GeometryCollection()]
 )
 def test_a_boundary_without_area_is_refused(boundary):
-    with pytest.raises(DataError, match="the boundary of Nowhere holds no polygon"):
+    with pytest.raises(DataError, match="the boundary of Nowhere contains no polygon"):
         Region.from_geometry("XX", "Nowhere", boundary)
 
 

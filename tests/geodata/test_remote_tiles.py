@@ -253,7 +253,7 @@ def test_a_changed_source_is_said_and_taken_on_request(server, national, replace
     again = read(web(server), testland, "2020Q1")
     assert same(first, again)
     (warning,) = again.warnings
-    assert "has other files of 2020Q1 since the download on 20" in warning
+    assert "has new files of 2020Q1 since the download on 20" in warning
     assert "--refresh" in warning
     held = fetch_quarters(web(server), testland, "mobile", [QUARTER], refresh=True)
     assert held.files[QUARTER].fresh
@@ -285,7 +285,7 @@ def test_without_the_network_the_cache_is_used_and_the_run_says_so(
     assert (alone.missing, alone.unreached) == ((), (QUARTER + 1,))
     told = " ".join(alone.warnings)
     assert "could not be reached to check for changed files: 2020Q1 come from the cache" in told
-    assert "2020Q2 are not in the cache: they are left out" in told
+    assert "these quarters are not in the cache and are left out: 2020Q2" in told
     with pytest.raises(UnreachableError, match="2020-04-01_performance"):
         read(source, testland, "2020Q1,2020Q2")
     clear_cache()
@@ -392,7 +392,9 @@ def test_a_column_that_is_no_number_is_refused(server, national, testland):
 
 def test_a_row_group_that_says_to_be_huge_is_refused(server, testland, monkeypatch):
     monkeypatch.setitem(parquet_files.LIMITS, "bytes in a group", 1000)
-    with pytest.raises(DataError, match=r"http.*\n.* says [\d,]+ bytes in a group; expected at"):
+    with pytest.raises(
+        DataError, match=r"http.*\n.* declares [\d,]+ bytes in a group; expected at"
+    ):
         read(web(server), testland, "2020Q1")
 
 

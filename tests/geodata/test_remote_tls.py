@@ -173,7 +173,7 @@ def test_a_handshake_that_breaks_off_is_tried_again(secure, opened, breaks):
 
 def test_handshakes_that_always_break_off_are_no_answer(secure, opened):
     secure.breaks = 99
-    with pytest.raises(UnreachableError, match="asked 3 times"):
+    with pytest.raises(UnreachableError, match="tried 3 times"):
         opened(f"{secure.url}/x")
     assert secure.tries == 3
 

@@ -139,8 +139,8 @@ def test_region_without_urban_areas_is_simulated(region):
     [
         ({"rows": 0}, "expected 1 or more rows, found 0"),
         ({"rows": 40_135}, r"at most 40134 rows \(20067 tiles in Demo times 2 quarters\)"),
-        ({"quarters": ()}, "expected increasing quarters"),
-        ({"quarters": (8090, 8090)}, "expected increasing quarters"),
+        ({"quarters": ()}, "expected one or more quarters in increasing order"),
+        ({"quarters": (8090, 8090)}, "expected one or more quarters in increasing order"),
         ({"seed": -1}, "expected a seed of 0 or more, found -1"),
         ({"service": "satellite"}, "unknown service 'satellite'; choose one of mobile, fixed"),
     ],

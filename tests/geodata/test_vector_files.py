@@ -308,7 +308,7 @@ def test_zipped_shapefiles_are_read_whatever_they_are_called(tmp_path, archive, 
         ("a{b.zip", "a", r"a\{b\.zip has an unpaired brace in its path\. Rename the file"),
         ("a}.zip", "a", "has an unpaired brace"),
         ("}a{.zip", "a", "has an unpaired brace"),
-        ("a.zip", "a\\b", r"holds a\\b\.shp, a name that GDAL would change\. Rename it"),
+        ("a.zip", "a\\b", r"contains a\\b\.shp, a name that GDAL would change\. Rename this file"),
     ],
 )
 def test_names_that_gdal_misreads_are_refused(tmp_path, archive, name, told):

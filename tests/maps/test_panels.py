@@ -225,8 +225,8 @@ def test_refusals():
     with pytest.raises(DataError, match="at least one kernel slice"):
         slices_panels(region, tiles, [], target="download")
     for nothing in ({}, {"field": {}}, {"field": {"urban": np.array([])}}):
-        with pytest.raises(DataError, match="widths of one model"):
+        with pytest.raises(DataError, match="widths of at least one model"):
             width_violins(nothing, unit="")
     for nothing in ({}, {"Random split": {}}):
-        with pytest.raises(DataError, match="a curve of one split"):
+        with pytest.raises(DataError, match="a curve of at least one split"):
             reliability_panels(nothing)

@@ -22,7 +22,8 @@ import numpy as np
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_loop import fit
+from geogp.models.training.training_data import Data
 
 name, n, r, batch = sys.argv[1], *map(int, sys.argv[2:])
 random = np.random.default_rng(0)
@@ -79,7 +80,8 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.memory import level_bytes
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_loop import fit
+from geogp.models.training.training_data import Data
 
 random = np.random.default_rng(0)
 places = random.uniform(-1, 1, (200, 2)).repeat(5, axis=0)

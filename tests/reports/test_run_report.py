@@ -114,10 +114,10 @@ def test_only_random_is_said_aloud(both, run_of):
     report = build_report(as_record(run), rows)
     assert list(report.splits) == ["random"]
     for text in (report_html(report, rows), report_markdown(report)):
-        assert "Random splits flatter a spatial model" in text
+        assert "Scores of random splits are too good for spatial models" in text
         assert "among measured neighbours?" in text
     full = build_report(as_record(run_of(both)), both)
-    assert not any("flatter" in statement for statement in full.statements)
+    assert not any("too good" in statement for statement in full.statements)
     assert any("independent" in statement for statement in full.statements)
 
 
@@ -262,7 +262,7 @@ def test_contradictions_are_refused(both, run_of):
     edited["metrics"]["blocks"]["rural"]["coverage_95"] -= 1.9e-6
     build_report(as_record(edited), both)
     del edited["metrics"]["random"]["urban"]
-    with pytest.raises(DataError, match="9 that differ: n of random/urban is None on file"):
+    with pytest.raises(DataError, match=r"9 that differ: n of random/urban is None in run\.json"):
         build_report(as_record(edited), both)
     with pytest.raises(DataError, match="figures of the split blocks, but"):
         build_report(as_record(run), both[both["split"] == "random"])

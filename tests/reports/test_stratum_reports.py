@@ -211,8 +211,11 @@ def test_what_a_repair_guarantees_stands_after_the_first_page(both, run_of):
 @pytest.mark.parametrize(
     ("check", "found"),
     [
-        ({"closed_form": 0.1, "stated": 0}, "found 0.0 of noise in the spread"),
-        ({"closed_form": 0.1, "stated": 0.2, "differ_by": "point"}, "found 0.2 of point"),
+        ({"closed_form": 0.1, "stated": 0}, "found 0.0 and differ_by noise in the spread"),
+        (
+            {"closed_form": 0.1, "stated": 0.2, "differ_by": "point"},
+            "found 0.2 and differ_by point",
+        ),
     ],
 )
 def test_variances_that_contradict_each_other_are_refused(both, run_of, check, found):

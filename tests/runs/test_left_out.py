@@ -77,7 +77,7 @@ def test_a_run_says_which_rows_were_left_out(own_small, tmp_path):
 
 def test_six_bad_rows_end_a_run(own_small, tmp_path):
     _spoil(own_small, 6)
-    with pytest.raises(DataError, match=r"found 6 of 7\d\d rows of the region with other values"):
+    with pytest.raises(DataError, match=r"impossible values in 6 of 7\d\d rows of the region"):
         prepare(own_small.request(tmp_path / "run"), ProgressListener())
 
 

@@ -51,7 +51,7 @@ def test_an_opened_run_is_the_one_that_was_made(run):
 
 
 def test_an_unknown_setting_is_refused():
-    with pytest.raises(RequestError, match=r"found epoch\. They are region"):
+    with pytest.raises(RequestError, match=r"found epoch\. The settings are region"):
         geogp.make_map("DEMO", epoch=1)
 
 

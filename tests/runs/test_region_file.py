@@ -138,7 +138,9 @@ def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
     assert again.already_there
     with pytest.raises(RequestError, match=r"other .*settings"):
         make_map(_request(small, own, out=result.path, region_name="Other"))
-    with pytest.raises(RequestError, match="no boundaries given, so no county areas"):
+    with pytest.raises(
+        RequestError, match="no boundaries were given, so there are no county areas"
+    ):
         make_areas(AreasRequest(result.path))
 
 

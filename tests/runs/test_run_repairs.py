@@ -224,7 +224,7 @@ def test_records_that_say_nothing_of_a_file_vouch_for_nothing(tmp_path, records)
         "a",
         "b",
     ]
-    with pytest.raises(DataError, match="names of files"):
+    with pytest.raises(DataError, match="file names"):
         damaged_files(tmp_path, made_up_run(files=["../a"], file_records=records))
 
 

@@ -122,7 +122,9 @@ def test_a_run_of_a_later_version_is_refused(tmp_path):
     for name in ("run.json", "test_predictions.parquet"):
         (tmp_path / name).write_bytes((STORED / "field" / name).read_bytes())
     (tmp_path / "run.json").write_text(json.dumps({**stored("field"), "schema": 2}))
-    with pytest.raises(DataError, match=r"expected the schema 1, or none, found 2\. Update geogp"):
+    with pytest.raises(
+        DataError, match=r"expected the schema 1 or no schema, found 2\. Update geogp"
+    ):
         read_run_record(tmp_path)
 
 

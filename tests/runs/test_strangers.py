@@ -108,7 +108,7 @@ def test_every_command_refuses_an_edit_in_words(
             lambda run: run.update(
                 quarters=["2023Q4"], settings=run["settings"] | {"inputs": "place"}
             ),
-            r"expected the 1,500 rows of n in .*, found 757",
+            r"expected 1,500 rows, as n in .* says, found 757",
         ),
     ],
 )
@@ -181,7 +181,7 @@ def test_an_address_that_is_named_is_read(finished, served, geogp, tmp_path):
     code, _, error = geogp(*asked, "--source", served.url)
     assert (code, served.told.requests) == (2, [])
     assert f"takes its boundaries from '{served.url}/boundaries'" in error
-    assert "give --boundaries with this address" in error
+    assert "Give --boundaries with this address" in error
     code, _, error = geogp(*asked, *(f"--{key}={place}" for key, place in places.items()))
     assert code == 0, error
     assert len(served.told.requests) > 2

@@ -119,7 +119,7 @@ def test_cells_need_every_tile_in_a_stratum(small, sides, tmp_path):
     path = tmp_path / "gap.geojson"
     table.to_file(path)
     request = small.request(tmp_path / "run", strata=f"{path}:side", conformal="strata")
-    with pytest.raises(RequestError, match="needs the stratum of every tile, and"):
+    with pytest.raises(RequestError, match="needs the stratum of every tile, but"):
         make_map(request)
 
 

@@ -140,7 +140,7 @@ def test_the_poisson_model_can_be_asked_for_and_redrawn(small, tmp_path):
 
     run = make_map(request, Listener())
     assert run_json(run)["model"] == "cox"
-    assert "numbers of tests are modelled by cox" in told
+    assert "the model cox predicts numbers of tests" in told
     assert _table(run)["dispersion"].max() == 0
     again = make_map(
         small.request(tmp_path / "run", target="tests", model="cox", epochs=1, at="2023Q3")
@@ -154,12 +154,12 @@ def test_the_poisson_model_can_be_asked_for_and_redrawn(small, tmp_path):
     [
         (
             {"target": "tests", "model": "dbk-rbf"},
-            "found --model dbk-rbf. Leave --model out to take cox-nb",
+            "found --model dbk-rbf. Leave --model out to use cox-nb",
         ),
         ({"target": "tests", "model": "field"}, "needs a model of numbers of tests"),
-        ({"target": "upload", "model": "cox"}, "take field, or map --target tests"),
-        ({"target": "tests", "question": "level"}, "--for and --tests describe"),
-        ({"target": "tests", "tests": 5}, "--for and --tests describe"),
+        ({"target": "upload", "model": "cox"}, "use field, or map --target tests"),
+        ({"target": "tests", "question": "level"}, "--for, --tests and --devices describe"),
+        ({"target": "tests", "tests": 5}, "--for, --tests and --devices describe"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes, message):

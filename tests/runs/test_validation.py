@@ -252,7 +252,7 @@ def test_a_changed_layer_is_not_passed_off_as_the_same_run(wide, tmp_path):
     ("quarters", "model", "said"),
     [
         ("2023Q3,2023Q4", "field", "fits a single quarter, which does not show how much"),
-        ("2023Q2..2023Q4", "dbk-silu", "asks dbk-silu for a quarter after the quarters"),
+        ("2023Q2..2023Q4", "dbk-silu", "dbk-silu predicts a quarter after its training"),
     ],
 )
 def test_what_is_weak_about_the_latest_quarter_is_said(wide, tmp_path, quarters, model, said):
@@ -362,6 +362,6 @@ def test_a_table_that_no_report_would_read_is_refused_before_the_fit(
         make_plan(job)
     monkeypatch.undo()
     monkeypatch.setattr(parquet_files, "MAX_TABLE_BYTES", 1000)
-    with pytest.raises(DataError, match=r"cannot be used: its rows unpack to more") as told:
+    with pytest.raises(DataError, match=r"cannot be used: the unpacked rows have more") as told:
         _ = open_run(everything.path).predictions
     assert "damaged" not in str(told.value)

@@ -1,4 +1,4 @@
-"""The place of a batch's runs: a folder, or a store at an address that fsspec supports.
+"""The place where the runs of a batch are stored: a folder, or an address that fsspec supports.
 
 Buckets (``s3://``) are written through pyarrow's own client, which geogp needs anyway: s3fs pins a
 version of botocore that conflicts with other packages.
@@ -30,15 +30,16 @@ from geogp.runs.run_identity import same_map
 from geogp.runs.run_names import RUN_FILE
 
 COPYING_FILE = ".copying.json"
-"""The run.json of a run during its copy to a place: it names the files of an interrupted copy."""
+"""Name of run.json while a run is being copied; after a stop, it lists the files of the copy."""
 
 
 @dataclass(frozen=True)
 class Place:
     """A folder, local or remote, that holds the runs of a batch.
 
-    `address` is the user's; a folder is absolute. `files` is the file system, `root` the path in
-    it. `local` tells whether it is a folder on this machine: then runs are made in it.
+    `address` is as the user gave it, but absolute if it is a folder. `files` is the file system;
+    `root` is the path in the file system. `local` is whether the place is a local folder; runs are
+    then made in this folder.
     """
 
     address: str
@@ -47,7 +48,7 @@ class Place:
     local: bool
 
     def show(self, *parts: str) -> str:
-        """Return the address of a path in it."""
+        """Return the address of a path in the place."""
         return "/".join([self.address.rstrip("/"), *parts])
 
     def read(self, *parts: str) -> bytes | None:
@@ -74,19 +75,19 @@ class Place:
                 self.files.pipe_file(path, content)
 
     def put(self, file: Path, *parts: str) -> None:
-        """Copy a file of this machine to the place."""
+        """Copy a local file to the place."""
         with self._reaching("write", *parts) as path:
             self.files.put_file(str(file), path)
 
     def fetch(self, into: Path, *parts: str) -> None:
-        """Copy a file to this machine, with its time of writing."""
+        """Copy a file from the place to this machine, with its time of writing."""
         with self._reaching("read", *parts) as path:
             self.files.get_file(path, str(into))
             written = self.files.modified(path).timestamp()
             os.utime(into, (written, written))
 
     def sizes(self, *parts: str) -> dict[str, int]:
-        """Return the bytes of all files in a folder of the place, by their path in it."""
+        """Return the size in bytes of each file in a folder of the place, by path in the folder."""
         with self._reaching("read", *parts) as root:
             found = self.files.find(root, detail=True) if self.files.isdir(root) else {}
         return {str(path)[len(root) :].strip("/"): one["size"] for path, one in found.items()}
@@ -94,9 +95,10 @@ class Place:
     def put_run(self, folder: Path, name: str) -> None:
         """Copy a finished run to the place; run.json, which marks it as finished, comes last.
 
-        Files of an earlier run that this one lacks are removed. With another fit or map, so are the
-        files that commands wrote into it (`LATER_FILES`). Other files in the folder stay. If the
-        place cannot be written, a NetworkError is raised and there is no run.json.
+        Files of an earlier run are removed if this run lacks them. If the earlier run has another
+        fit or map, the files that commands wrote into its folder (`LATER_FILES`) are also removed.
+        Other files in the folder stay. Raises NetworkError if the place cannot be written; there is
+        then no run.json.
         """
         own = {
             path.relative_to(folder).as_posix(): path
@@ -107,7 +109,7 @@ class Place:
         run, there = record_of(read_json(mark)), set(self.sizes(name))
         for stale in self._stale(name, run, there) - own.keys():
             self._remove(name, *stale.split("/"))
-        self.put(mark, name, COPYING_FILE)  # names the files, if a stop follows
+        self.put(mark, name, COPYING_FILE)  # lists the files in case of a stop
         if RUN_FILE in there:
             self._remove(name, RUN_FILE)
         for relative, path in own.items():
@@ -119,9 +121,9 @@ class Place:
         self._remove(name, COPYING_FILE)
 
     def _stale(self, name: str, run: RunRecord, there: set[str]) -> set[str]:
-        """Return the files in a run's folder that an earlier run left or this one outdates."""
+        """Return the files in a run's folder that an earlier run left or this run outdates."""
         patterns: set[str] = set()
-        for file in {RUN_FILE, COPYING_FILE} & there:  # otherwise the files are the user's
+        for file in {RUN_FILE, COPYING_FILE} & there:  # without these, all files belong to the user
             held = self.record(name, file)
             patterns |= set(_files(held))
             if held is None or not same_map(held, run):
@@ -130,7 +132,7 @@ class Place:
         return {path for path in tops if any(fnmatchcase(tops[path], one) for one in patterns)}
 
     def record(self, name: str, file: str = RUN_FILE) -> RunRecord | None:
-        """Return the record of a finished run; None if none can be read."""
+        """Return the record of a finished run; None if no record can be read."""
         return run_in(self.read(name, file))
 
     def lacks(self, name: str, run: RunRecord) -> list[str]:
@@ -143,7 +145,7 @@ class Place:
 
     @contextmanager
     def _reaching(self, what: str, *parts: str) -> Iterator[str]:
-        """Yield a path in the place, and turn errors of the store into errors of geogp."""
+        """Yield a path in the place; raise errors of the store as errors of geogp."""
         if any(part in {"", ".", ".."} or set(part) & set("/\\\0") for part in parts):
             raise DataError(f"expected names of files in {self.address}, found {parts}.")
         try:
@@ -163,16 +165,16 @@ def open_place(address: str) -> Place:
     """Return the place of an address: a folder, or one that starts like ``s3://``.
 
     A bucket uses the usual settings of AWS: keys and region from the environment or ~/.aws, the
-    server from ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` if set. An address with a password,
-    of an unknown kind, or that needs a package that is absent, is a RequestError.
+    server from ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` if set. Raises RequestError if the
+    address contains a password, has an unknown kind, or needs a package that is not installed.
     """
     if "://" not in address:
         return _folder(address)
     parts = urlsplit(address)
     if "@" in parts.netloc:
         raise RequestError(
-            "an address with a user name or password would appear in messages and files; put "
-            "them where the client of the store expects them, and give the address without them."
+            "the address contains a user name or password, which messages and files would show. "
+            "Remove them from the address, and put them into the settings of the store's client."
         )
     if parts.scheme in {"file", "local"}:
         return _folder(parts.path)

@@ -17,7 +17,7 @@ from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.settings import AUTO, MapRequest
 
 ALL = "all"
-"""Stands for every region of the boundaries."""
+"""Value of `states` that means every region of the boundaries."""
 
 VARIED = ("region", "service", "target", "quarters")
 """Fields of a request that differ between the runs of a batch."""
@@ -27,7 +27,7 @@ MAP_SETTINGS = tuple(
     for name in settings_of(MapRequest)
     if name not in {*VARIED, "region_file", "region_name", "out", "fresh"}
 )
-"""Fields that are the same in all runs; a batch sets the others itself, or not at all."""
+"""Fields that are the same in all runs; a batch sets the other fields itself or not at all."""
 
 MAX_WORKERS, MAX_RETRIES, MAX_MEMORY_GB = 1_000, 1_000, 1_000_000
 
@@ -38,17 +38,17 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class BatchRequest:
     """The maps of a batch: every state, service and target, all with the same settings.
 
-    Nothing to map, or a setting that a batch does not take, is a RequestError.
+    Raises RequestError if there is nothing to map, or a setting is not allowed in a batch.
     """
 
-    states: str = setting("Postal codes, names or FIPS numbers: GA,NM. Or all.")
+    states: str = setting("Postal codes, names or FIPS numbers, such as GA,NM; or all.")
     services: str = setting("mobile, fixed, or both: mobile,fixed.", default="mobile")
     targets: str = setting(
         "download, upload, latency or tests; several with commas.", default="download"
     )
     quarters: str | None = setting(settings_of(MapRequest)["quarters"].told)
     each_quarter: bool = setting(
-        "Make one run for each of --quarters, not one for all.", default=False
+        "Make one run for each of --quarters, not one run for all.", default=False
     )
     maps: Mapping[str, Any] = field(default_factory=dict)
 
@@ -88,10 +88,10 @@ class BatchRequest:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a batch is carried out; it changes no result.
+    """The settings for carrying out a batch, which do not change its results.
 
-    `scratch` is a folder on the workers' machines; it becomes absolute. A value that is out of
-    range, or not allowed with a remote scheduler, is a RequestError.
+    `scratch` is a folder on the workers' machines; it is made absolute. Raises RequestError if a
+    value is out of range, or not allowed with a remote scheduler.
     """
 
     workers: int | None = setting(
@@ -115,7 +115,7 @@ class Execution:
         most=MAX_RETRIES,
     )
     scratch: Path | None = setting("Folder of the workers for temporary files. Default: the cache.")
-    fresh: bool = setting("Start over, even if the place holds a batch.", default=False)
+    fresh: bool = setting("Start over, even if the place already has a batch.", default=False)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -132,7 +132,7 @@ class Execution:
 class PlannedRun:
     """One run of a batch: the name of its folder, and its map.
 
-    `group` is the name that it shares with the runs that differ from it only in the region.
+    Runs that differ only in the region have the same `group`.
     """
 
     name: str
@@ -144,8 +144,8 @@ class PlannedRun:
 def runs_of(batch: BatchRequest) -> list[PlannedRun]:
     """Return the runs of a batch.
 
-    An unknown region, a value that is not allowed, or two regions with one name are a RequestError;
-    boundaries that cannot be read are a DataError or NetworkError.
+    Raises RequestError if a region is unknown, a value is not allowed, or two regions have the same
+    name. Raises DataError or NetworkError if boundaries cannot be read.
     """
     from geogp.geodata.places.census import state_codes  # noqa: PLC0415 - slow
     from geogp.geodata.store.sources import open_source  # noqa: PLC0415 - slow
@@ -179,7 +179,7 @@ def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
 
 
 def check_apart(runs: Sequence[PlannedRun]) -> None:
-    """Refuse two runs with one folder, also where case is ignored: RequestError."""
+    """Raise RequestError if two runs have the same folder, or folders that differ only in case."""
     names: dict[str, PlannedRun] = {}
     for run in runs:
         other = names.setdefault(run.name.casefold(), run)
@@ -191,10 +191,10 @@ def check_apart(runs: Sequence[PlannedRun]) -> None:
 
 
 def safe_name(text: str) -> str:
-    """Return a name for one file or folder, which leads nowhere else.
+    """Return a name of one file or folder that cannot lead to another folder.
 
-    A name that is not plain (letters, digits, points, dashes, at most a hundred) is made plain,
-    with a digest that keeps it unique.
+    A name that is not plain (at most a hundred letters, digits, points and dashes) is replaced by a
+    plain name with a digest, which makes it unique.
     """
     if _SAFE.fullmatch(text):
         return text

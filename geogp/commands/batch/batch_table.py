@@ -1,7 +1,7 @@
 """batch.json at the place of a batch: the request, and a table of results.
 
-The run.json files, not this table, say which runs are done. The table has what the runs cannot
-tell: the requested runs and their settings, so that a batch can be continued and extended.
+The run.json files, not this table, decide which runs are done. The table adds the requested runs
+and their settings, so that a batch can be continued and extended.
 """
 
 from typing import Any, Final, Literal
@@ -30,9 +30,9 @@ _FORMER = ("assets", "region_file", "region_name")
 class BatchRow(Struct, kw_only=True):
     """One run of a batch: its map, and its result in the last call that requested it.
 
-    `how` is ``made``, or ``kept`` if the run was already complete. Scores are of all test rows by
-    split, and `seconds` by stage, both as in run.json. For a failed run `error` is the message, and
-    `kind` comes from `kind_of`.
+    `how` is ``made``, or ``kept`` if the run was already complete. Scores are for all test rows, by
+    split; `seconds` are by stage. Scores and seconds are as in run.json. For a failed run `error`
+    is the message, and `kind` comes from `kind_of`.
     """
 
     region: str
@@ -53,7 +53,7 @@ class BatchRow(Struct, kw_only=True):
     warnings: list[str] = []
 
     def take(self, run: RunRecord) -> None:
-        """Take over the facts in run.json of the finished run."""
+        """Copy the facts from run.json of the finished run."""
         scores = {split: strata["all"] for split, strata in run.metrics.items()}
         self.log_score = {split: one.nll for split, one in scores.items()}
         self.coverage_95 = {split: one.coverage_95 for split, one in scores.items()}
@@ -93,7 +93,8 @@ class BatchTable(Struct, kw_only=True):
     def planned(self) -> dict[str, PlannedRun]:
         """Return the runs by the name of their folder, which follows from their maps.
 
-        A run that cannot be, or two with one folder, are a GeogpError or msgspec.ValidationError.
+        Raises GeogpError or msgspec.ValidationError if a run is not possible, or two runs have the
+        same folder.
         """
         if set(self.settings) != set(MAP_SETTINGS) or not self.runs:
             raise DataError("expected runs and settings of this version of geogp.")
@@ -110,8 +111,8 @@ class BatchTable(Struct, kw_only=True):
 def read_table(place: Place) -> BatchTable | None:
     """Return the table in a place's batch.json; None if there is none.
 
-    A damaged file, or no batch.json, is a DataError; a place that cannot be read is a NetworkError
-    or OutputError.
+    Raises DataError if the file is damaged or is not a batch.json, and NetworkError or OutputError
+    if the place cannot be read.
     """
     content = place.read(BATCH_FILE)
     if content is None:

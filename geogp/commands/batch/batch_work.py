@@ -34,10 +34,11 @@ _CURE = "name another --scratch"
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """An order to a worker: a run, and the address of the place.
+    """A task for a worker: a run, and the address of the place.
 
-    `scratch` is a folder of the worker's machine; None takes one in the cache. `fresh` is the id of
-    a call that starts over: what other calls made or began does not count. Run folders keep it.
+    `scratch` is a folder on the worker's machine; None means a folder in the cache. `fresh` is the
+    id of a call that starts over and does not use the runs that other calls made or began. Run
+    folders store this id.
     """
 
     run: PlannedRun
@@ -48,7 +49,7 @@ class WorkOrder:
 
 @dataclass(frozen=True)
 class WorkOutcome:
-    """The result of a worker: ``made``, or ``kept`` where the place had the same run.
+    """The result of a worker: ``made``, or ``kept`` if the place already had the same run.
 
     `mark` is the digest of its run.json (`digest_of`). `peak_bytes` is the largest resident memory
     of the worker's process; None on Windows.
@@ -67,7 +68,7 @@ def scratch_folder(place: str, scratch: Path | None) -> Path:
 
 
 def check_scratch(scratch: Path | None, place: Place) -> None:
-    """Refuse a scratch folder that is, holds, or lies in the place of a batch: RequestError."""
+    """Raise RequestError if a scratch folder is, contains, or lies in the place of a batch."""
     own, root = scratch and scratch.resolve(), Path(place.root)
     if own and place.local and (own.is_relative_to(root) or root.is_relative_to(own)):
         raise RequestError(
@@ -80,9 +81,9 @@ def check_scratch(scratch: Path | None, place: Place) -> None:
 def make_run(order: WorkOrder) -> WorkOutcome:
     """Make one run of a batch, or find it at the place.
 
-    The folder of an unfinished run stays: another attempt continues from its checkpoints. If two
-    workers have the same run, because the first seemed lost, the second waits. Raises the
-    GeogpErrors of `make_map` and of the place.
+    The folder of an unfinished run stays, and another attempt continues from its checkpoints. If
+    two workers have the same run, because the first worker seemed lost, the second worker waits.
+    Raises the GeogpErrors of `make_map` and of the place.
     """
     start, name, place = time.process_time(), order.run.name, open_place(order.place)
     base = Path(place.root) if place.local else scratch_folder(order.place, order.scratch)
@@ -151,7 +152,7 @@ def tell(name: str, text: str) -> None:
 def peak_bytes() -> int | None:
     """Return the largest resident memory of this process so far; None on Windows."""
     try:
-        import resource  # noqa: PLC0415 - which Windows has not
+        import resource  # noqa: PLC0415 - not available on Windows
     except ImportError:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -160,7 +161,7 @@ def peak_bytes() -> int | None:
 
 @contextmanager
 def _apart_from_dask() -> Iterator[None]:
-    """Compute here: in a task xarray would take its locks from the cluster, also for memory."""
+    """Compute in this process; in a task of Dask, xarray would use locks of the cluster."""
     dask = sys.modules.get("dask")
     if dask is None:
         yield
@@ -185,7 +186,7 @@ class _WorkerProgress(ProgressListener):
 
 
 def _can_continue(job: Job) -> bool:
-    """Return whether a folder holds the run of this job; its inputs may differ now."""
+    """Return whether a folder contains the run of this job; its inputs may have changed."""
     try:
         job.folder.prepare()
         job.folder.finished(identity_of(job))
@@ -196,7 +197,7 @@ def _can_continue(job: Job) -> bool:
 
 
 def _clean_up(folder: Path) -> None:
-    """Empty a folder of this module that an interruption left without a record."""
+    """Empty a folder of this module if it has no record because of an interruption."""
     try:
         RunFolder(folder).check()
     except (RequestError, DataError):
@@ -204,7 +205,7 @@ def _clean_up(folder: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Remove everything in a folder but its lock, run.json last, as it names the folder's run."""
+    """Remove all files in a folder except its lock; run.json is last, because it names the run."""
     RunFolder(folder).clear()
     try:
         for path in sorted(folder.iterdir(), key=lambda path: path.name == RUN_FILE):

@@ -1,6 +1,6 @@
-"""The workers: processes of this machine, one for each GPU, or a remote scheduler's.
+"""The workers: local processes, one for each GPU, or the workers of a remote scheduler.
 
-Only this module imports Dask, and late: geogp installs without it.
+Only this module imports Dask, and only when needed, because Dask is optional.
 """
 
 import logging
@@ -56,12 +56,12 @@ def worker_environments(
 ) -> list[dict[str, str]]:
     """Return the environment of each worker: its share of the cores, and one of the GPUs.
 
-    Fewer GPUs than workers are a RequestError.
+    Raises RequestError if there are fewer GPUs than workers.
     """
     if devices and (workers or 0) > len(devices):
         raise RequestError(
             f"expected one worker for each GPU, found {workers} workers and {len(devices)} GPUs. "
-            "Name fewer, or compute without GPU by --device cpu."
+            "Choose fewer --workers, or compute without GPU by --device cpu."
         )
     many = workers or len(devices) or 1
     shared = dict.fromkeys(THREADS, str(max(1, cores // many)))
@@ -72,10 +72,10 @@ def worker_environments(
 
 @contextmanager
 def workers(execution: Execution, device: str, scratch: Path) -> Iterator[WorkerPool]:
-    """Start workers on this machine, which may write to `scratch`, or join a scheduler's workers.
+    """Start local workers, which may write to `scratch`, or connect to the workers of a scheduler.
 
-    The device ``cpu`` uses no GPU. No Dask, or fewer GPUs than workers, is a RequestError; a
-    scheduler that does not answer or has no worker is a NetworkError.
+    The device ``cpu`` uses no GPU. Raises RequestError if Dask is not installed, or there are fewer
+    GPUs than workers, and NetworkError if a scheduler does not answer or has no worker.
     """
     try:
         distributed = import_module("distributed")
@@ -107,7 +107,7 @@ def workers(execution: Execution, device: str, scratch: Path) -> Iterator[Worker
 
 
 def _pool(client: Any) -> WorkerPool:
-    """Return the workers that a client of Dask sees; each thread makes one run."""
+    """Return the workers of a client of Dask; each thread makes one run."""
 
     def size() -> int:
         try:
@@ -137,10 +137,10 @@ def _own_environment() -> Iterator[None]:
 def _cluster(
     distributed: Any, environments: Sequence[dict[str, str]], memory_gb: float | None, scratch: Path
 ) -> Any:
-    """Return a cluster of this machine, a process with one thread for each environment.
+    """Return a local cluster with one process of one thread for each environment.
 
-    `distributed.LocalCluster` would give all workers one environment. A run whose worker dies fails
-    at once: the batch counts its attempts.
+    `distributed.LocalCluster` would give all workers one environment. If a worker dies, its run
+    fails at once, because the batch itself counts attempts.
     """
     dask = import_module("dask")
     shared = distributed.system.MEMORY_LIMIT / len(environments)

@@ -1,4 +1,4 @@
-"""The kind of a run's failure, whether it may pass, and its message."""
+"""The kind of a run's failure, whether it may be temporary, and its message."""
 
 import sys
 
@@ -6,7 +6,7 @@ from geogp.commands.fault_logs import one_line, write_fault_log
 from geogp.errors import GeogpError, NetworkError, OutputError, RequestError
 
 TRANSIENT = frozenset({"worker", "network"})
-"""Kinds of failures that may pass; the others are request, output, data and other."""
+"""Kinds of failures that may be temporary; other kinds are request, output, data and other."""
 
 _ENDED = {"KilledWorker", "CommClosedError", "FutureCancelledError", "CancelledError"}
 """Names of Dask's errors for a lost worker or a cancelled run."""

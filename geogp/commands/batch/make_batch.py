@@ -45,7 +45,7 @@ from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import RUN_FILE
 
 LOOK_S = 0.5
-"""Seconds between looks for new workers and reports of progress."""
+"""Seconds between checks for new workers, and between reports of progress."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class BatchResult:
 
     @property
     def exit_code(self) -> int:
-        """0 if all is done; 4 if every failure may pass; else 3."""
+        """0 if all runs are done; 4 if every failure may be temporary; else 3."""
         failed = [one for one in self.rows.values() if one.state != DONE]
         rows: list[BatchRow | NationalRow] = [*failed, *self.national.values()]
         kinds = {one.kind for one in rows if one.error}
@@ -85,15 +85,15 @@ def make_batch(
 ) -> BatchResult:
     """Make all runs of a batch, and join them.
 
-    A run at the place with the same inputs stays as it is; a run that fails stops no other.
-    ``batch.json`` at the place records the result of each. `request` None continues with all runs
-    in batch.json; `place` is a folder, or an address that fsspec supports.
+    A run at the place with the same inputs stays as it is. If a run fails, the other runs continue.
+    ``batch.json`` at the place records the result of each run. If `request` is None, all runs in
+    batch.json are continued. `place` is a folder, or an address that fsspec supports.
 
-    Runs that cannot be made as requested, no batch to continue, a place with runs of other
-    settings, or another process with a batch there are a RequestError. Damaged boundaries or
-    batch.json are a DataError. Boundaries, a place or a scheduler that cannot be reached are a
-    NetworkError; a place that cannot be written is an OutputError. After KeyboardInterrupt the same
-    call continues.
+    Raises RequestError if runs cannot be made as requested, there is no batch to continue, the
+    place has runs with other settings, or another process is making a batch there. Raises DataError
+    if boundaries or batch.json are damaged, NetworkError if boundaries, the place or the scheduler
+    cannot be reached, and OutputError if the place cannot be written. After KeyboardInterrupt, the
+    same call continues the batch.
     """
     execution, listener = execution or Execution(), listener or ProgressListener()
     where = open_place(place)
@@ -105,7 +105,7 @@ def make_batch(
             f"{where.address} cannot be locked: do not start another batch there "
             f"while this one runs"
         )
-        held = scratch_folder(where.address, execution.scratch)  # locks out others here
+        held = scratch_folder(where.address, execution.scratch)  # to exclude local processes
     with lock_folder(held):
         if request is None:
             table = read_table(where)
@@ -136,7 +136,7 @@ def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchT
 
 
 class _Batch:
-    """One call: its runs, among the runs in the table."""
+    """One call of `make_batch`: its runs are a part of the runs in the table."""
 
     def __init__(
         self,
@@ -173,8 +173,8 @@ class _Batch:
     def _run(self, pool: WorkerPool) -> None:
         """Assign the runs, one to each worker, until none is left.
 
-        Dask's own scheduler would retry permanent failures, and would blame waiting runs for the
-        death of a worker.
+        Dask's own scheduler would retry permanent failures, and would count the death of a worker
+        as a failure of waiting runs.
         """
         queue, flying = deque(self._rows), dict[Future[WorkOutcome], str]()
         try:
@@ -216,7 +216,7 @@ class _Batch:
         row = self._rows[name]
         try:
             self._take(name, row, _result(future))
-        except Exception as error:  # noqa: BLE001 - whatever ended it, the others go on
+        except Exception as error:  # noqa: BLE001 - the other runs continue after any error
             row.kind, row.error = kind_of(error), failure_message(error)
             again = row.kind in TRANSIENT and row.attempts <= self._execution.retries
             row.state = WAITING if again else FAILED
@@ -277,7 +277,7 @@ class _Batch:
             )
             try:
                 made = _result(future)
-            except Exception as error:  # noqa: BLE001 - whatever ended it, other groups are joined
+            except Exception as error:  # noqa: BLE001 - other groups are joined after any error
                 row.kind, row.error = kind_of(error), failure_message(error)
                 if row.kind not in TRANSIENT:
                     return

@@ -1,4 +1,4 @@
-"""The rasters of many runs as one: GDAL joins them block by block."""
+"""The rasters of many runs as one raster, which GDAL joins block by block."""
 
 import math
 from collections.abc import Sequence
@@ -46,20 +46,21 @@ _SOURCE = """<ComplexSource><SourceFilename>{path}</SourceFilename><SourceBand>1
 <SrcRect xOff="{own}" yOff="0" xSize="{many}" ySize="{high}"/>
 <DstRect xOff="{left}" yOff="{top}" xSize="{wide}" ySize="{deep}"/>{nodata}</ComplexSource>
 """
-"""The virtual raster through which GDAL reads, in its format VRT."""
+"""Template of the virtual raster from which GDAL reads, in GDAL's format VRT."""
 
 
 def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
     """Write the rasters of run folders as one cloud-optimised GeoTIFF, float32, EPSG:3857.
 
-    There is a band for each variable in `bands`. The frame is the smallest around all runs; columns
-    beyond the edge of the world continue on its other side. Runs at a coarser zoom than the finest
-    are repeated to that zoom. A pixel holds the value of the first run that has one: the centre of
-    a tile lies in one region, so others exist only where two boundaries overlap. Blocks without any
-    value take no room. GDAL reads only what a block needs; `CACHE_BYTES` are in memory at once.
+    There is a band for each variable in `bands`. The frame is the smallest frame around all runs;
+    columns beyond the edge of the world continue on the other side. Pixels of a coarser zoom are
+    repeated at the finest zoom. A pixel has the value of the first run that has a value there;
+    several runs have one only if two boundaries overlap, because the centre of a tile lies in one
+    region. Blocks without values take no space in the file. GDAL reads only the data that a block
+    needs, with `CACHE_BYTES` in memory at once.
 
-    A raster that is damaged or not one of tiles is a DataError; a file that cannot be written is an
-    OutputError.
+    Raises DataError if a raster is damaged or is not a raster of tiles, and OutputError if a file
+    cannot be written.
     """
     sources = [[_source(run / f"{band}.tif") for run in runs] for band in bands]
     frame, virtual = _around(sources[0]), out.with_suffix(".vrt")
@@ -121,7 +122,7 @@ def _tiles_of(raster: Any) -> Frame:
 
 
 def _around(sources: Sequence[_Source]) -> Frame:
-    """Return the smallest frame around all, at the finest zoom, inside the world."""
+    """Return the smallest frame around all sources, at the finest zoom, inside the world."""
     zoom = max(one.frame.zoom for one in sources)
     spans, rows = [], []
     for one in sources:
@@ -133,9 +134,9 @@ def _around(sources: Sequence[_Source]) -> Frame:
 
 
 def _spans(part: Frame, fine: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the columns of a part, and the columns of the world under them: first and number.
+    """Return first column and number of columns in a part, then first and number in the world.
 
-    The world has `fine` times as many columns. A part across its edge has two spans.
+    The columns of the world are `fine` times as fine. A part across the world's edge has two spans.
     """
     world = 1 << part.zoom
     inside = min(part.width, world - part.column % world)
@@ -147,7 +148,7 @@ def _spans(part: Frame, fine: int) -> list[tuple[tuple[int, int], tuple[int, int
 
 
 def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, metadata: dict[str, str]) -> str:
-    """Return the virtual raster; of the sources of a band GDAL takes the last with a value."""
+    """Return the virtual raster; in each band, GDAL uses the last source that has a value."""
     bands = (
         _BAND.format(
             number=number,

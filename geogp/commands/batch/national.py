@@ -30,7 +30,7 @@ FOLDER = "national"
 TABLE_FILE, RASTER_FILE, PAGE_FILE = "tiles.parquet", "map.tif", "index.html"
 
 NATIONAL_FILES = (RASTER_FILE, PAGE_FILE, TABLE_FILE)
-"""The table comes last: it records the runs of all files."""
+"""Files in writing order; the table is last, because it records the runs of all files."""
 
 REGION = "region"
 """Column of the table with the region's name."""
@@ -39,10 +39,10 @@ ROWS = 65_536
 """Rows of a row group of the table, and rows in memory at once."""
 
 _SHOWN = ("map.html", "report.html", PREDICTIONS_FILE)
-"""Files of a run that the page links to if they exist."""
+"""Files of a run. The page has a link to each of them that exists."""
 
 _ODD = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of metadata that are not as geogp writes them."""
+"""Errors that reading raises if metadata are not as geogp writes them."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def join_runs(
     ``tiles.parquet`` holds all tiles of all runs, with a column ``region`` (see `join_tables`);
     ``map.tif`` is one raster of the median and the bounds of the intervals (see `mosaic.py`);
     ``index.html`` is the page of `gallery.py`, with links to the maps and reports of the runs. From
-    a remote place the worker fetches only the files that the products need. A damaged file of a run
-    is a DataError; a file that cannot be written or read is an OutputError or NetworkError.
+    a remote place the worker fetches only the files that the products need. Raises DataError if a
+    file of a run is damaged, and OutputError or NetworkError if a file cannot be written or read.
     """
     start, place, rows = time.monotonic(), open_place(address), 0
     with _runs_here(place, list(found), bands, scratch) as base:
@@ -96,7 +96,7 @@ def join_runs(
 
         try:
             write_into(base / FOLDER / group, NATIONAL_FILES, write)
-        except DataError as error:  # name the user's address of the file
+        except DataError as error:  # show the address that the user gave
             raise DataError(str(error).replace(str(base), place.address)) from error
         if not place.local:
             for file in NATIONAL_FILES:
@@ -105,9 +105,9 @@ def join_runs(
 
 
 def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int | None:
-    """Return the tiles of the products at a place; None if they are not of exactly these runs.
+    """Return the number of tiles of the products; None if they are not from exactly these runs.
 
-    A place that cannot be read is an OutputError or NetworkError.
+    Raises OutputError or NetworkError if the place cannot be read.
     """
     if not set(NATIONAL_FILES) <= set(place.sizes(FOLDER, group)):
         return None
@@ -152,9 +152,8 @@ def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
     """Write the tiles of runs in a folder as one table, in their order; return its rows.
 
     The first column is ``region``, the others are as in `tile_table.py`; a column that only some
-    runs have (counties) is null for the others. At most `ROWS` rows are in memory. A damaged table,
-    or types that differ between runs, are a DataError; a file that cannot be written is an
-    OutputError.
+    runs have (counties) is null for the others. At most `ROWS` rows are in memory. Raises DataError
+    if a table is damaged or types differ between runs, and OutputError if a file cannot be written.
     """
     parts = [_Part.of(base / name / TABLE_FILE) for name in found]
     try:
@@ -220,7 +219,7 @@ class _Part:
 
 
 def _batches(path: Path, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield a table in chunks, with all of the columns."""
+    """Yield a table in chunks, each with all of the columns."""
     try:
         source = dataset.dataset(path, schema=columns, format="parquet")
         yield from source.to_batches(batch_size=ROWS, batch_readahead=1, fragment_readahead=1)

@@ -5,9 +5,9 @@ distribution function; for a normal prediction the score is ``|y - mean| / sd``.
 quantile q_p of m scores at level p is the k-th smallest score, k = ceil((m + 1) p), where k must
 not exceed m (Vovk, Gammerman and Shafer 2005; Lei et al. 2018). If a new row's score is
 exchangeable with these scores, it is at most q_p with probability k / (m + 1), which lies between p
-and p + 1 / (m + 1); with ties the probability is at least k / (m + 1). For each level p of a
-ladder, the repair changes the central interval from ``|z|`` <= t_p to ``|z|`` <= q_p, where t_p is
-the normal quantile. `warped_shapes.py` describes the intervals between and beyond the levels.
+and p + 1 / (m + 1); with ties the probability is at least k / (m + 1). For each level p in
+`LADDER`, the repair changes the central interval from ``|z|`` <= t_p to ``|z|`` <= q_p, where t_p
+is the normal quantile. `warped_shapes.py` describes the intervals between and beyond the levels.
 """
 
 import math
@@ -54,11 +54,11 @@ class Repair:
     def apply(self, prediction: Prediction, places: RepairPlaces) -> Prediction:
         """Return predictions with the repaired distributions.
 
-        Mean, variances and median remain the model's; quantiles, probabilities and scores come from
-        the repaired distributions. The predictions must be of measurements, like the calibration
-        rows, because the repair does not apply to the level without noise. Raises RequestError if
-        predictions are counts or already repaired, DataError if the numbers of rows differ or a row
-        lies in no cell because its stratum is unknown.
+        Mean, variances and median remain the values of the model; other quantiles, probabilities
+        and scores come from the repaired distributions. The predictions must be of measurements,
+        like the calibration rows, because the repair does not apply to the level without noise.
+        Raises RequestError if predictions are counts or already repaired, DataError if the numbers
+        of rows differ or a row lies in no cell because its stratum is unknown.
         """
         _refuse_counts(prediction)
         if len(prediction) != len(places):
@@ -77,7 +77,7 @@ class Repair:
         return replace(prediction, shape=WarpedShape(prediction.shape, Warp(knots), number))
 
     def cell_of(self, places: RepairPlaces) -> NDArray[np.intp]:
-        """Return the number of the cell of each row, (n,); DataError if a row lies in no cell."""
+        """Return the index of each row's cell, (n,); DataError if a row lies in no cell."""
         number = np.full(len(places), -1, np.intp)
         for place, cell in enumerate(self.cells):
             number[cell.holds(places)] = place
@@ -130,10 +130,10 @@ def fit_repair(
 ) -> Repair:
     """Fit a repair to m calibration rows that were used for nothing else.
 
-    `prediction` is the model's prediction of the measurements `y` (m,). For the method strata,
-    classes of tests with fewer than `least` rows in a stratum are pooled with the next larger
-    class, the last with the one before. A stratum with fewer than `least` rows shares the cells of
-    the other.
+    `prediction` is the model's prediction of the measurements `y` (m,). For the method strata, a
+    class of tests with fewer than `least` rows in a stratum is pooled with the next larger class;
+    the last class is pooled with the class before it. A stratum with fewer than `least` rows shares
+    the cells of the other stratum.
 
     Raises DataError if there are too few rows, lengths differ, a measurement is not finite, or rows
     are so extreme that no interval of the prediction's shape reaches them; RequestError if the
@@ -155,7 +155,7 @@ def fit_repair(
 
 
 def normal_scores(prediction: Prediction, y: ArrayLike) -> Floats:
-    """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37, where the tails end.
+    """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37.
 
     Raises DataError if `y` has another shape or is not finite, RequestError if predictions are
     counts.
@@ -171,12 +171,12 @@ def normal_scores(prediction: Prediction, y: ArrayLike) -> Floats:
 
 
 def rank(m: int, level: float) -> int:
-    """Return k = ceil((m + 1) p), not raised if the product is whole except for rounding."""
+    """Return k = ceil((m + 1) p), without the rounding error of the product."""
     return math.ceil((m + 1) * level - 1e-9)
 
 
 def scatter(m: int, level: float = 0.95) -> tuple[float, float]:
-    """Return bounds of a conformal interval's coverage that hold in 95 of 100 draws of m rows.
+    """Return bounds that a conformal interval's coverage meets for 95 of 100 samples of m rows.
 
     Given the calibration rows, the coverage has the distribution Beta(k, m + 1 - k); see
     `coverage_bands.py`.
@@ -187,7 +187,7 @@ def scatter(m: int, level: float = 0.95) -> tuple[float, float]:
 
 
 def ladder_knots(scores: ArrayLike) -> Floats:
-    """Return the knots of scores (m,) at the ladder's levels, (K,): their conformal quantiles.
+    """Return the knots at the levels of `LADDER`, (K,): the conformal quantiles of scores (m,).
 
     `covering_knots` raises the knots slightly, so that rows at the ends of intervals lie inside. A
     knot is NaN if k exceeds m, or if it reaches `MAX_SCORE`, because the interval would be
@@ -206,7 +206,7 @@ def _cell(name: tuple[str, int, int | None], scores: Floats) -> Cell:
     if np.isnan(knots[LADDER.index(0.95)]):
         raise DataError(
             f"expected normal scores below {MAX_SCORE:g}, found "
-            f"{int((scores >= MAX_SCORE).sum())} of {len(scores)} calibration rows above it: no "
+            f"{int((scores >= MAX_SCORE).sum())} of {len(scores)} calibration rows above it. No "
             f"95 % interval of the predicted shape reaches these rows. Fit the model again."
         )
     return Cell(*name, len(scores), tuple(knots.tolist()))

@@ -76,16 +76,16 @@ def check_coverage(
 ) -> list[CellCheck]:
     """Compare the coverage of test rows with its band, cell by cell.
 
-    `repair` needs cells (marginal or strata). Pass the repaired predictions; for unrepaired ones
-    the result shows why a repair is needed. `level` is the probability that all shares lie in their
-    bands, if the rows are exchangeable. Raises RequestError if the repair has no cells or a level
-    is not on the ladder, DataError if a row lies in no cell or lengths differ.
+    `repair` needs cells (marginal or strata). Pass the repaired predictions; for unrepaired
+    predictions the result shows why a repair is needed. `level` is the probability that all shares
+    lie in their bands, if the rows are exchangeable. Raises RequestError if the repair has no cells
+    or a level is not in `LADDER`, DataError if a row lies in no cell or lengths differ.
     """
     odd = [stated for stated in levels if stated not in LADDER]
     if not repair.cells or odd:
         raise RequestError(
-            "expected a repair with cells (marginal or strata) and levels of the ladder "
-            f"{LADDER}, found the method {repair.method} and {odd or 'no others'}."
+            "expected a repair with cells (marginal or strata) and levels among "
+            f"{LADDER}, found the method {repair.method}, and other levels: {odd or 'none'}."
         )
     number, size = repair.cell_of(places), normal_scores(prediction, y)
     held = [

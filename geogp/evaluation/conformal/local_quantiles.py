@@ -3,12 +3,12 @@
 Let w_i be the weight of calibration row i at location x, and w_x = 1 the weight of the new row at
 x. The quantile of level p is the least score s with
 
-    Σ_(i: s_i <= s) w_i >= p (Σ_i w_i + w_x)    (Tibshirani et al. 2019, (7); Guan 2023),
+    Σ_(i: s_i <= s) w_i >= p (Σ_i w_i + w_x)    (Tibshirani et al. 2019, (7); Guan 2023).
 
 If all weights are 1, this is the k-th smallest score, k = ceil((m + 1) p). The rows are the 200
-nearest to x, and w = 1 - ¾ (d / h)², where d is the distance of a row from x and h that of the
-farthest. As weights lie between ¼ and 1, the effective number of rows (Σ w)² / Σ w² is at least
-0.64 times their number (Kantorovich's inequality), which is 128.
+nearest to x, and w = 1 - ¾ (d / h)², where d is the distance of a row from x, and h is the largest
+of these distances. As weights lie between ¼ and 1, the effective number of rows (Σ w)² / Σ w² is at
+least 0.64 times their number (Kantorovich's inequality), which is 128.
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from geogp.distributions.warps import LADDER, covering_knots
 from geogp.errors import DataError
 
 NEAREST = 200
-"""Number of nearest calibration rows that the quantiles of a location come from."""
+"""Number of calibration rows, nearest to a location, that determine its quantiles."""
 
 MIN_NEAREST = 157
-"""Fewest rows: with fewer the effective number may be below 100, as 100 / 0.64 is 156.25."""
+"""Fewest rows; with fewer, the effective number may be below 100, because 100 / 0.64 is 156.25."""
 
 MAX_SCORE = 37.0
 """Largest normal score; beyond it probabilities are below 1e-300."""
@@ -81,7 +81,7 @@ class NearbyScores:
     def _of(self, tree: cKDTree, points: Floats) -> Floats:
         nearest = np.arange(1, min(NEAREST, len(self.scores)) + 1)
         chord, rows = map(np.asarray, tree.query(points, k=nearest, workers=-1))
-        # Chords replace distances, as h is a few tens of kilometres. If all rows lie at x, w is 1.
+        # Chords replace distances, because h is a few tens of km. If all rows lie at x, w is 1.
         reach = np.maximum(chord[:, -1:], np.finfo(np.float64).tiny)
         weights = 1 - _FALL * np.square(chord / reach)
         # Rows are numbered in the order of their scores, so sorting row numbers sorts scores.

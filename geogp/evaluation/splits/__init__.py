@@ -1,1 +1,1 @@
-"""Which rows train, validate, calibrate and test."""
+"""Which rows are used for training, validation, calibration and tests."""

@@ -13,7 +13,7 @@ from geogp.evaluation.metrics import mean_scores, rows_by_group
 from geogp.evaluation.score_groups import share_of
 
 GAIN = "gain"
-"""The baseline's log score minus the model's, above 0 where the model is better."""
+"""The baseline's log score minus the model's; it is above 0 if the model is better."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ LEFT_OUT = "left out"
 """Rows that a split does not use."""
 
 TENTHS = 10
-"""Parts into which rows or groups of rows are divided, where there are enough."""
+"""Number of parts into which rows or groups of rows are divided, if there are enough of them."""
 
 Codes = NDArray[np.uint64]
 Parts = NDArray[np.str_]
@@ -30,7 +30,7 @@ def tenths(seed: int, quadkey: ArrayLike, quarter: ArrayLike) -> Numbers:
     """Return the tenth of [0, 1) that each row is hashed to, 0 to 9, (n,).
 
     The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014, figure 13), applied to
-    seed, quadkey and quarter in turn. Different shapes are a DataError.
+    seed, quadkey and quarter in turn. Raises DataError if shapes differ.
     """
     codes, times = np.asarray(quadkey), np.asarray(quarter)
     if codes.ndim != 1 or codes.shape != times.shape:

@@ -1,4 +1,4 @@
-"""The ways of splitting rows, and the question that the figures of each answer."""
+"""The ways of splitting rows, and the question that the figures of each split answer."""
 
 from dataclasses import dataclass
 
@@ -61,9 +61,10 @@ SPLITS = {split.name: split for split in (RANDOM, BLOCKS, BUFFER, COUNTY, LATEST
 BUFFER_KM = 5.0
 """Default least distance between training and test rows in the split with a buffer.
 
-The tile process starts its fit at a range of 3 km (`tile_process.py`), where less than a fifth of
-the correlation is left at 5 km. At that distance, mostly the smooth field informs a test row.
+The fit of the tile process starts at a range of 3 km (`tile_process.py`), for which the correlation
+at 5 km is less than a fifth. At that distance, a test row is predicted mostly from the smooth
+field.
 """
 
 MAX_FOLDS = 5
-"""Folds of a split by blocks: each tests a fifth of the blocks."""
+"""Number of folds of a split by blocks; in each fold, a fifth of the blocks have the test rows."""

@@ -35,8 +35,8 @@ def split(
 
     Whether a row is for training or test depends on `random_state`, its location and its time,
     never on the order of rows or on a target. Tables of `read_tiles`, which have quadkeys, are
-    split as the command ``geogp map`` splits them, except that its validation rows are training
-    rows here. For other tables the rounded coordinates and times are hashed.
+    split as the command ``geogp map`` splits them, except that the validation rows of the command
+    are training rows here. For other tables, the rounded coordinates and times are hashed.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Where things are: regions, boundaries, layers of polygons, strata."""
+"""Regions, boundaries, layers of polygons, and strata."""

@@ -10,7 +10,7 @@ from geogp.errors import DataError
 from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
 
 _PIECES = 100
-"""An edge is cut into pieces of the part's size divided by this, so that longitudes run on."""
+"""Edges are cut into pieces of a polygon's width or height, the larger, divided by this number."""
 
 
 def within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSeries:
@@ -19,8 +19,9 @@ def within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSer
     `degrees` is `source` reprojected vertex by vertex. Reprojection wraps longitudes, so the ring
     of a polygon across the antimeridian jumps from one side to the other. A polygon that became
     wider than 180 degrees is reprojected again with its edges in small pieces, and the longitudes
-    along them are unwrapped. Rings of a file in degrees are kept. DataError if a polygon lies
-    beyond 360 degrees east or west, lies beyond a pole or encloses one.
+    along the edges are unwrapped. A polygon that was wider than 180 degrees in a file in degrees is
+    not unwrapped. DataError if a polygon lies beyond 360 degrees east or west or beyond a pole, or
+    encloses a pole.
     """
     before, row = shapely.get_parts(source.to_numpy(), return_index=True)
     after = shapely.get_parts(degrees.to_numpy())
@@ -63,7 +64,7 @@ def _width(bounds: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _unwrapped(part: Polygon, source: gpd.GeoSeries, row: object) -> Polygon:
-    """Return a polygon in degrees whose longitudes run on along its rings."""
+    """Return a polygon in degrees whose longitudes are continuous along its rings."""
     west, south, east, north = part.bounds
     fine = shapely.segmentize(part, max(east - west, north - south) / _PIECES)
     fine = gpd.GeoSeries([fine], crs=source.crs).to_crs(4326).iloc[0]
@@ -73,7 +74,7 @@ def _unwrapped(part: Polygon, source: gpd.GeoSeries, row: object) -> Polygon:
     for hole in holes:
         hole[:, 0] += 360 * round((middle - _middle(hole)) / 360)
     whole = Polygon(shell, holes)
-    # Rings that go wrong cross themselves, and lose area where they are made valid.
+    # Wrongly unwrapped rings cross themselves, and lose area when they are made valid.
     area = sum(piece.area for piece in polygonal_parts(whole))
     if not area or abs(area - whole.area) > 1e-6 * whole.area:
         raise _refusal(row, "gives no valid polygon across the antimeridian")
@@ -81,7 +82,7 @@ def _unwrapped(part: Polygon, source: gpd.GeoSeries, row: object) -> Polygon:
 
 
 def _running(ring: shapely.LinearRing, row: object) -> NDArray[np.float64]:
-    """Return the vertices of a ring with turns added, so that longitudes never jump."""
+    """Return the vertices of a ring with multiples of 360 degrees added to avoid jumps."""
     points: NDArray[np.float64] = shapely.get_coordinates(ring)
     points[:, 0] = np.unwrap(points[:, 0], period=360)
     if abs(points[-1, 0] - points[0, 0]) > 180:

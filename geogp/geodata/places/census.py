@@ -1,4 +1,4 @@
-"""Boundaries of states and urban areas, as the U.S. Census Bureau publishes them."""
+"""Boundaries of states, counties and urban areas from the U.S. Census Bureau."""
 
 import re
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from geogp.geodata.tiles.ookla import InputFile
 from geogp.geodata.tiles.parquet_files import reading_process
 
 _FOLDERS = {"cb_2018": "GENZ2018/shp/", "cb_2020": "GENZ2020/shp/"}
-"""Folders of the Bureau's site, by the first letters of file names."""
+"""Folders of the Bureau's site, by the first seven characters of file names."""
 
 STATE_FILES = ("states.parquet", "cb_2018_us_state_500k.zip", "cb_2018_us_state_5m.zip")
-"""Names of files of states; the first that is found counts."""
+"""Names of files of states; the first that exists is read."""
 
 OWN_URBAN_FILE = "urban_areas_{code}.parquet"
-"""Urban areas of one state, of any census."""
+"""Name of the file with the urban areas of one state, from any census."""
 
 URBAN_FILES = {
     2020: (
@@ -36,25 +36,26 @@ URBAN_FILES = {
     2010: ("cb_2018_us_ua10_500k.zip", "tl_2020_us_uac10.zip"),
     2000: ("ua99_d00_shp.zip",),
 }
-"""Names of files of urban areas by census; the first that is found counts."""
+"""Names of files of urban areas by census; the first that exists is read."""
 
 COUNTY_FILES = ("counties_{code}.parquet", "cb_2018_us_county_500k.zip")
-"""Names of files of counties; the first that is found counts."""
+"""Names of files of counties; the first that exists is read."""
 
 COAST_DEGREES = 0.02
-"""Largest distance between the coasts of a county and of its state, about 2 km."""
+"""Largest distance in degrees between the coastlines of a county and its state, about 2 km."""
 
 _CODE = re.compile(r"[\w-]{1,60}")
 
 URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
-"""Census year by the column that only files of this census have."""
+"""Census year of urban areas, by the column that only files of this census have."""
 
 
 @dataclass(frozen=True)
 class Boundaries:
     """A region with its files and warnings.
 
-    `counties` and `urban_areas` are the single polygons; None where no file has them.
+    `counties` and `urban_areas` are layers with one polygon for each county or urban area, or None
+    if no file has them.
     """
 
     region: Region
@@ -70,7 +71,7 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
 
     `source` is a folder or address with ``states.parquet``, ``urban_areas_<ST>.parquet`` and
     ``counties_<ST>.parquet``, or with the Census Bureau's zip files. `vintage` is one of
-    `VINTAGE_CHOICES`. RequestError for an unknown state (the nearest names are given) or where
+    `VINTAGE_CHOICES`. RequestError for an unknown state (the nearest names are given) or if
     there are no urban areas of that census; DataError if a file is missing or damaged, or the
     census of the urban areas is unknown; NetworkError if the source could not be read.
     """
@@ -89,9 +90,10 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
 
 @reading_process()
 def read_around(source: Source, region: Region, vintage: str = AUTO) -> Boundaries:
-    """Return the urban areas and counties that touch a region of a user.
+    """Return a user's region with the urban areas and counties that touch it.
 
-    A source without states has only files of the whole country. Errors as in `read_region`.
+    Files of single states are read only if the source has a file of states. Raises the errors of
+    `read_region`.
     """
     reading = _Reading(source)
     states = _states(reading)
@@ -111,7 +113,7 @@ def _boundaries(
 ) -> Boundaries:
     """Return a region with its counties and the urban areas that touch it.
 
-    UnreachableError if either is missing and the source does not answer.
+    UnreachableError if the counties or urban areas are missing and the source does not answer.
     """
     if reading.silent is not None and (counties is None or urban is None):
         raise reading.silent
@@ -122,12 +124,12 @@ def _boundaries(
     if urban is None:
         warnings.append(
             f"no urban areas of {region.name} in {where}: geogp maps the region without the "
-            f"strata urban and rural."
+            f"urban and rural strata."
         )
         return Boundaries(region, tuple(reading.files), tuple(warnings), layer)
     near = urban[urban.intersects(region.wrapped)]
     if not len(near):
-        warnings.append(f"no urban area of {reading.files[-1].name} touches {region.name}.")
+        warnings.append(f"no urban area in {reading.files[-1].name} touches {region.name}.")
     strata = Strata.of_urban_areas(near.geometry.union_all(), _vintage(urban, where))
     towns = PolygonLayer.of_table(URBAN_AREA, near) if len(near) else None
     region = region.with_strata(strata)
@@ -135,7 +137,7 @@ def _boundaries(
 
 
 def _all_states(reading: "_Reading") -> gpd.GeoDataFrame:
-    """Return the states of a source that must have them."""
+    """Return the states of a source; DataError if it has none."""
     states = _states(reading)
     if states is None and reading.silent is not None:
         raise reading.silent
@@ -146,13 +148,13 @@ def _all_states(reading: "_Reading") -> gpd.GeoDataFrame:
 
 
 def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
-    """Return the states, or None where the source has none."""
+    """Return the states, or None if the source has none."""
     states = reading.first(STATE_FILES)
     if states is None:
         return None
     _require(states, ("STUSPS", "NAME", "STATEFP"), reading.source)
     odd = [code for code in map(str, states["STUSPS"]) if not _CODE.fullmatch(code)]
-    if odd:  # codes name files
+    if odd:  # codes are parts of file names
         raise DataError(
             f"expected codes of letters and digits in the states of {reading.source.where}, found "
             f"{odd[0]!r}."
@@ -161,7 +163,7 @@ def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
 
 
 def _counties(reading: "_Reading", codes: Sequence[str]) -> gpd.GeoDataFrame | None:
-    """Return the counties of states or of the country, or None where the source has none."""
+    """Return the counties of some states or of the country, or None if the source has none."""
     own, *national = COUNTY_FILES
     found = reading.of_states(own, codes)
     return reading.first(national) if found is None else found
@@ -170,7 +172,7 @@ def _counties(reading: "_Reading", codes: Sequence[str]) -> gpd.GeoDataFrame | N
 def _urban_areas(
     reading: "_Reading", codes: Sequence[str], vintage: str
 ) -> gpd.GeoDataFrame | None:
-    """Return the urban areas of a census or of the newest, or None where the source has none."""
+    """Return the urban areas of the given or the newest census; None if the source has none."""
     where, before = reading.source.where, list(reading.files)
     found = reading.of_states(OWN_URBAN_FILE, codes)
     year = None if found is None else _vintage(found, where)
@@ -183,7 +185,7 @@ def _urban_areas(
     if national is not None:
         return national
     if vintage not in {AUTO, str(year)}:
-        held = "" if year is None else f", only those of {year}"
+        held = "" if year is None else f", only urban areas of {year}"
         raise RequestError(
             f"no urban areas of {vintage} in {where}{held}; expected "
             f"{URBAN_FILES[int(vintage)][0]}. Leave --urban-vintage out to use the newest."
@@ -193,7 +195,7 @@ def _urban_areas(
 
 
 class _Reading:
-    """A source while it is read: the files used so far, and warnings."""
+    """A reader of a source, with the files that were used so far, and warnings."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -202,15 +204,15 @@ class _Reading:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings of a source that gave no answer."""
+        """A warning if the source did not answer; otherwise none."""
         if self.silent is None:
             return []
         names = ", ".join(file.name for file in self.files)
         where = self.source.where
-        return [f"{where} could not be reached: {names} come from the cache."]
+        return [f"{where} could not be reached; these files come from the cache: {names}."]
 
     def first(self, names: Sequence[str]) -> gpd.GeoDataFrame | None:
-        """Return the first of several files that is in the source or in the cache, or None."""
+        """Return the table of the first file that the source or the cache has, or None."""
         places = [place for name in names for place in _places(name)]
         try:
             found = self.source.find(places, ask=self.silent is None)
@@ -227,7 +229,7 @@ class _Reading:
         return table
 
     def of_states(self, name: str, codes: Sequence[str]) -> gpd.GeoDataFrame | None:
-        """Return the files of some states as one table; a polygon of several files counts once."""
+        """Return the files of some states as one table, without repeated polygons."""
         tables = [
             table for code in codes if (table := self.first([name.format(code=code)])) is not None
         ]
@@ -238,7 +240,7 @@ class _Reading:
 
 
 def _places(name: str) -> list[str]:
-    """Return the names of a file in a source: plain, or in its folder of the Bureau's site."""
+    """Return the possible paths of a file in a source: with and without the Bureau's folder."""
     folder = _FOLDERS.get(name[:7])
     return [name] if folder is None else [name, f"{folder}{name}"]
 
@@ -271,15 +273,16 @@ def _vintage(urban: gpd.GeoDataFrame, where: str) -> int:
         if column in urban:
             return year
     raise DataError(
-        f"the urban areas in {where} are of an unknown census: expected a column "
+        f"the urban areas in {where} are of an unknown census: expected one of the columns "
         f"{', '.join(URBAN_VINTAGES)}, found {', '.join(map(str, urban.columns))}."
     )
 
 
 def state_codes(source: Source, names: Sequence[str] | None = None) -> list[str]:
-    """Return the postal codes of states, each once; `names` None takes all of the source.
+    """Return the postal codes of states, without repetitions.
 
-    `names` are postal codes, names or FIPS numbers. Errors as in `read_region`.
+    `names` are postal codes, names or FIPS numbers; the default is all states of the source.
+    Raises the errors of `read_region`.
     """
     states = _all_states(_Reading(source))
     if names is None:

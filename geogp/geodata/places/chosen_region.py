@@ -1,4 +1,4 @@
-"""The region that a user chose: a state, or polygons of a file, with two strata."""
+"""The region that a user chose: a state or the polygons of a file, and its two strata."""
 
 import re
 import unicodedata
@@ -20,20 +20,20 @@ from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import InputFile
 
 LONGEST_CODE = 60
-"""Most letters in the code of a region, which names files."""
+"""Most letters in the code of a region, which is part of file names."""
 
 LONGEST_NAME = 40
 
 _TAKEN = {ALL, UNKNOWN}
 
 _SLIVER = 1e-6
-"""Share of a region below which gaps and overlaps come from two drawings of one line."""
+"""Share of a region below which gaps and overlaps are ignored as inaccurate drawing."""
 
 
 def read_chosen(choice: RegionChoice) -> Boundaries:
     """Return the region that a user chose, with the chosen strata.
 
-    RequestError, DataError, NetworkError as in `read_region`, `read_own_region`, `read_own_strata`.
+    Raises the errors of `read_region`, `read_own_region` and `read_own_strata`.
     """
     found = _boundaries(choice)
     if choice.strata is None:
@@ -62,9 +62,10 @@ def _boundaries(choice: RegionChoice) -> Boundaries:
 def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[InputFile, ...]]:
     """Return a region without strata, and the files that were read.
 
-    `text` is ``FILE``, whose polygons together are the region, or ``FILE:COLUMN=VALUE`` for some
-    rows. `name` is the name of the region; None takes the name of the file without its ending.
-    RequestError if there is no such file, column or value; DataError as in `read_polygons`.
+    `text` is ``FILE``, whose polygons together are the region, or ``FILE:COLUMN=VALUE``, which
+    selects rows of the file. `name` is the name of the region; it defaults to the name of the file
+    without the extension. RequestError if there is no such file, column or value; DataError as in
+    `read_polygons`.
     """
     path, rows = file_and_rows(text)
     if not path.is_file():
@@ -85,14 +86,16 @@ def _chosen(table: gpd.GeoDataFrame, column: str, value: str, path: Path) -> pd.
     texts = column_of(table, column, path)
     if not (texts == value).any():
         held = ", ".join(sorted(texts.unique())[:8])
-        raise RequestError(f"no row of {path} has {value!r} in {column}; it contains {held}.")
+        raise RequestError(
+            f"no row of {path} has {value!r} in {column}; this column contains {held}."
+        )
     return texts == value
 
 
 def code_of(name: str) -> str:
     """Return a short name for files: letters, digits, ``-`` and ``_``.
 
-    RequestError if nothing of the name is left.
+    RequestError if the name has no letter or digit.
     """
     plain = unicodedata.normalize("NFC", name)
     code = re.sub(r"[^\w-]+", "_", plain).strip("_-")[:LONGEST_CODE]
@@ -109,10 +112,11 @@ def read_own_strata(
 ) -> tuple[Strata, tuple[InputFile, ...], tuple[str, ...]]:
     """Return two strata of a region, the files that were read, and warnings.
 
-    `text` is ``FILE:COLUMN``, whose two values name the strata, in the order of the file. Or it is
-    ``FILE``: its polygons are the first stratum, named after the file, and all other places are the
-    second, ``elsewhere``. RequestError if there is no such file or column, or not two values;
-    DataError if the file is damaged or a stratum has a reserved name.
+    If `text` is ``FILE:COLUMN``, the two values of the column name the strata, in the order of the
+    file. If `text` is ``FILE``, the polygons are the first stratum, named after the file, and all
+    other places are the second, ``elsewhere``. RequestError if there is no such file or column, or
+    the column does not have two values; DataError if the file is damaged or a stratum has a
+    reserved name.
     """
     path, column = place_of(text)
     table = read_polygons(path, path.name)
@@ -140,15 +144,15 @@ def _check_names(names: list[str], where: str) -> None:
     for name in names:
         if not name or name.casefold() in _TAKEN or len(name) > LONGEST_NAME:
             raise DataError(
-                f"{where} names a stratum {name!r}; expected 1 to {LONGEST_NAME} letters, and not "
-                f"{' or '.join(sorted(_TAKEN))}. Rename it."
+                f"{where} names a stratum {name!r}; expected 1 to {LONGEST_NAME} characters, and "
+                f"not {' or '.join(sorted(_TAKEN))}. Rename the stratum."
             )
     if names[0] == names[1]:
         raise DataError(f"{where} names both strata {names[0]!r}. Rename the file.")
 
 
 def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:
-    """Return warnings of places in both strata, of places in neither, and of an empty stratum."""
+    """Return warnings about places in both strata or in neither, and about empty strata."""
     whole, warnings = region.boundary.area, []
     held = region.boundary.intersection(strata.area)
     other = region.boundary.difference(strata.area)
@@ -156,7 +160,7 @@ def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:
         twice = held.intersection(strata.rest).area / whole
         if twice > _SLIVER:
             warnings.append(
-                f"{twice:.1%} of {region.name} lies in both strata, and is counted in "
+                f"{twice:.1%} of {region.name} lies in both strata, and is assigned to "
                 f"{strata.names[0]}."
             )
         other = other.intersection(strata.rest)
@@ -164,7 +168,7 @@ def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:
         if neither > _SLIVER:
             warnings.append(
                 f"{neither:.1%} of {region.name} lies in neither stratum: the stratum of these "
-                f"places is unknown, and they count for the whole region only."
+                f"places is unknown, and only numbers of the whole region include them."
             )
     for name, part in zip(strata.names, (held, other), strict=True):
         if part.area <= _SLIVER * whole:

@@ -13,16 +13,16 @@ Floats = NDArray[np.float64]
 def nearest_km(
     longitude: ArrayLike, latitude: ArrayLike, to_longitude: ArrayLike, to_latitude: ArrayLike
 ) -> Floats:
-    """Return the great-circle distance in km from each place (n,) to the nearest point of (m,).
+    """Return the great-circle distance in km from each of n places to the nearest of m points.
 
-    d = 2 R arcsin(c / 2), c the chord between unit vectors, R = 6371.0088 km. All coordinates are
-    in degrees. Unit vectors are continuous at the antimeridian, so longitudes may be wrapped or
-    not. DataError if there is no point, or a coordinate is not finite.
+    The distance is d = 2 R arcsin(c / 2), where c is the chord between unit vectors and
+    R = 6371.0088 km. All coordinates are in degrees, and longitudes may be wrapped or not.
+    DataError if there is no point, or a coordinate is not finite.
     """
     points = _unit_vectors(_distinct(to_longitude, to_latitude)[0])
     if len(points) == 0 or not np.isfinite(points).all():
         raise DataError(
-            f"expected at least one measured point with finite coordinates, found {len(points)} "
+            f"expected measured points, all with finite coordinates, found {len(points)} "
             f"points, {int((~np.isfinite(points)).any(axis=1).sum())} of them not finite."
         )
     places, number = _distinct(longitude, latitude)
@@ -38,9 +38,9 @@ def nearest_km(
 def _distinct(
     longitude: ArrayLike, latitude: ArrayLike
 ) -> tuple[NDArray[np.complex128], NDArray[np.intp]]:
-    """Return the distinct places as complex numbers, and the number of the place of each row.
+    """Return the distinct places as complex numbers, and for each row the index of its place.
 
-    A tile has a row in every quarter, and a tree of equal points is slow.
+    Equal points slow a tree down, and a tile has a row in every quarter.
     """
     place = (
         np.asarray(longitude, np.float64).ravel() + 1j * np.asarray(latitude, np.float64).ravel()

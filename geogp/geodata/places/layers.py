@@ -1,4 +1,4 @@
-"""Layers of named polygons: counties, urban areas, or polygons of a user."""
+"""Layers of named polygons: counties, urban areas, or a user's own polygons."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,29 +19,30 @@ from geogp.geodata.places.region_choice import file_and_rest
 from geogp.geodata.tiles.ookla import InputFile
 
 ELSEWHERE = "elsewhere"
-"""Label of points in no polygon of a layer."""
+"""Label of points outside all polygons of a layer."""
 
 COUNTY, URBAN_AREA = "county", "urban area"
 """Names of the layers that come with the boundaries."""
 
 _NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
-"""Columns that may hold the labels; the first that is found counts."""
+"""Columns that may contain the labels; the first that exists is used."""
 
 _NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
-"""Columns of Census numbers, which make equal names distinct."""
+"""Columns of Census numbers, which are added to equal names to tell them apart."""
 
 _BESIDE = (".dbf", ".prj", ".cpg", ".shx")
-"""Endings of the other files of a shapefile: labels, CRS, encoding, places of the polygons."""
+"""Endings of the other files of a shapefile: labels, CRS, encoding, index of the polygons."""
 
 
 @dataclass(frozen=True)
 class PolygonLayer:
-    """Named polygons in degrees, longitudes from -180 to 180.
+    """Named polygons in degrees, with longitudes from -180 to 180.
 
-    A point in no polygon belongs to the nearest one within `snap_degrees`, because coastlines of
-    two files differ. `places` holds the place of each label in its file: a point in several
-    polygons belongs to the first of them (empty: the order of the labels). `column` is the column
-    of the labels, where a user named it and the file has other columns.
+    Because coastlines of two files differ, a point outside all polygons belongs to the nearest
+    polygon within `snap_degrees`. A point in several polygons belongs to the polygon that comes
+    first in the file: `places` gives the position of each label in the file (empty if the labels
+    are in this order). `column` is the column of the labels if a user named it and the file has
+    other columns.
     """
 
     name: str
@@ -55,18 +56,18 @@ class PolygonLayer:
     def of_table(
         cls, name: str, table: gpd.GeoDataFrame, column: str | None = None
     ) -> "PolygonLayer":
-        """Return a layer of the polygons of a table in degrees; polygons of one label are united.
+        """Return a layer from a table in degrees; polygons with the same label are united.
 
-        `column` holds the labels. None takes the first of `_NAMES`, and adds the Census number to
-        equal names. RequestError if no column can hold labels; DataError where a polygon has no
-        label.
+        `column` contains the labels. It defaults to the first column in `_NAMES`, with the Census
+        number added to equal names. RequestError if there is no such column; DataError if a polygon
+        has no label.
         """
         found = column or next((one for one in _NAMES if one in table), None)
         if found is None or found not in table or found == table.active_geometry_name:
             columns = ", ".join(str(one) for one in table.columns if one != "geometry")
             raise RequestError(
                 f"expected a column {column or 'NAME'} with the names of the polygons of {name}, "
-                f"found the columns {columns}. Give one of them, as FILE:COLUMN."
+                f"found the columns {columns}. Give one of these columns, as FILE:COLUMN."
             )
         labels = table[found].astype(str)
         unnamed = int((table[found].isna() | (labels.str.strip() == "")).sum())
@@ -89,10 +90,10 @@ class PolygonLayer:
         return len(self.labels)
 
     def index(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
-        """Return the number of the polygon that holds each point (n,), or -1.
+        """Return the index of the polygon that contains each of n points, or -1.
 
-        Of several polygons, or at a common edge, the first in the file counts (see `places`).
-        Longitudes may be unwrapped.
+        A point in several polygons, or on a common edge, belongs to the polygon that comes first in
+        the file (see `places`). Longitudes may be unwrapped.
         """
         points = _points(longitude, latitude)
         point, polygon = self._tree.query(points, predicate="intersects")
@@ -109,14 +110,14 @@ class PolygonLayer:
         return np.where(found == len(self), -1, found)
 
     def label(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
-        """Return the label of the polygon that holds each point (n,); see `index`."""
+        """Return the label of the polygon that contains each of n points; see `index`."""
         names = np.array([*self.labels, ELSEWHERE])
         return names[self.index(longitude, latitude)]
 
     def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
-        """Return a warning that counts points (`what`: tiles) in several polygons, or None.
+        """Return a warning with the number of points in several polygons, or None without any.
 
-        Points on edges do not count.
+        `what` names the points in the warning, for example tiles. Points on edges do not count.
         """
         points = _points(longitude, latitude)
         point, _ = self._tree.query(points, predicate="within")
@@ -125,7 +126,7 @@ class PolygonLayer:
             return None
         return (
             f"polygons of {self.name} overlap: {several:,} of {len(points):,} {what} "
-            "lie in more than one polygon, and are counted in the polygon that comes first in "
+            "lie in more than one polygon, and are assigned to the polygon that comes first in "
             "the file."
         )
 
@@ -141,7 +142,7 @@ def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
 
 
 def read_layer(text: str) -> PolygonLayer:
-    """Return the layer that a user names as ``FILE`` or ``FILE:COLUMN``, named after its file.
+    """Return the layer of polygons in ``FILE`` or ``FILE:COLUMN``, named after the file.
 
     RequestError if the file or column is missing; DataError as in `read_polygons`.
     """
@@ -150,18 +151,18 @@ def read_layer(text: str) -> PolygonLayer:
     layer = PolygonLayer.of_table(path.stem, table, column)
     if ELSEWHERE in layer.labels:
         raise DataError(
-            f"{path} calls a polygon {ELSEWHERE!r}, which means outside all "
-            f"polygons. Rename the polygon."
+            f"{path} has a polygon with the name {ELSEWHERE!r}, which geogp uses for places "
+            f"outside all polygons. Rename the polygon."
         )
     others = set(table.columns) - {column, table.active_geometry_name}
     return replace(layer, column=column) if column is not None and others else layer
 
 
 def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[InputFile, ...]]:
-    """Return the layers that a user names, and the files they come from.
+    """Return the layers of several ``FILE`` or ``FILE:COLUMN`` texts, and the files that were read.
 
-    Two columns of one file give names such as ``districts_NAME``. Errors as in `read_layer`;
-    RequestError too where two layers have one name.
+    If a file is used with two columns, its layers have names such as ``districts_NAME``. Raises the
+    errors of `read_layer`, and RequestError if two layers have the same name.
     """
     layers = [read_layer(text) for text in texts]
     stems = [layer.name for layer in layers]
@@ -174,11 +175,11 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise RequestError(
-            f"expected layers of different names, found {', '.join(double)} more than once. "
+            f"expected layers with different names, found {', '.join(double)} more than once. "
             "A layer has the name of its file: rename one of the files, or give each --layer once."
         )
     paths = [place_of(text)[0] for text in texts]
-    # A file of two layers counts once, with the labels of the last.
+    # A file with two layers is listed once, with the number of polygons of the last layer.
     files = {
         path: files_read(path, len(layer), len(layer))
         for path, layer in zip(paths, layers, strict=True)
@@ -204,7 +205,7 @@ def column_of(table: gpd.GeoDataFrame, column: str, path: Path) -> pd.Series:
 
 
 def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:
-    """Return the records of a file and the files that belong to it.
+    """Return the record of a file; for a shapefile, also the records of the files beside it.
 
     The labels and the CRS of a shapefile are in separate files.
     """

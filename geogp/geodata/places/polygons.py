@@ -1,4 +1,4 @@
-"""Polygons of files, in longitude and latitude."""
+"""Reading of polygons from files, in longitude and latitude."""
 
 import threading
 from collections.abc import Iterator
@@ -36,24 +36,24 @@ _DAMAGE = (
     TypeError,
     LookupError,
     RuntimeError,  # all of pyogrio's and pyproj's errors
-    NameError,  # of pyogrio, where the name of a CRS is no text
+    NameError,  # pyogrio raises it if the name of a CRS is not text
     OSError,
     pa.ArrowException,
     shapely.errors.ShapelyError,
 )
-"""Errors of the libraries; which one depends on the byte that is damaged."""
+"""Errors that the libraries raise for damaged files."""
 
 
 def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
-    """Return the polygons of a file on WGS 84, longitudes from -180 to 180.
+    """Return the polygons of a file in WGS 84, with longitudes from -180 to 180.
 
     The formats are GeoParquet and the formats of `read_vector`. Polygons across the antimeridian
     are cut there; see `within_one_turn`. Invalid polygons (a ring that crosses itself) are made
-    valid. DataError if the file is damaged, has several layers or no CRS, or holds anything but
+    valid. DataError if the file is damaged, has several layers or no CRS, or contains anything but
     polygons with an area.
     """
     if path.is_dir():
-        raise DataError(f"{path} is a folder; expected a file. Join the parts in one file.")
+        raise DataError(f"{path} is a folder; expected a file. Write all polygons to one file.")
     try:
         check_file(path)
         if name.lower().endswith((".parquet", ".geoparquet")):
@@ -65,7 +65,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     except _DAMAGE as error:
         if "Missing geo metadata" in str(error):
             raise DataError(
-                f"{path} holds no geometry. Expected GeoParquet with polygons."
+                f"{path} contains no geometry. Expected GeoParquet with polygons."
             ) from error
         raise DataError(
             f"{path} cannot be read as boundaries ({_line(error)}). Expected a complete file of "
@@ -90,7 +90,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
 
 
 def _geo_table(found: pa.Table) -> gpd.GeoDataFrame:
-    """Return a table of GeoParquet as GeoPandas has it, which reads it from a file of Arrow."""
+    """Return a GeoParquet table as a GeoDataFrame, which GeoPandas reads from an Arrow file."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, found.schema) as writer:
         writer.write_table(found)
@@ -99,9 +99,9 @@ def _geo_table(found: pa.Table) -> gpd.GeoDataFrame:
 
 @contextmanager
 def _without_network() -> Iterator[None]:
-    """Keep PROJ from servers, because the CRS of a file can name an address as its grid.
+    """Turn PROJ's network access off, because the CRS of a file can name a grid on a server.
 
-    The switch belongs to the process and is put back; one thread has it at a time.
+    The setting applies to the whole process, so one thread at a time changes and restores it.
     """
     with _SWITCH:
         before = is_network_enabled()
@@ -113,21 +113,21 @@ def _without_network() -> Iterator[None]:
 
 
 def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
-    """Return the polygons of a table; DataError if it holds anything else."""
+    """Return the polygons of a table; DataError if it contains anything else."""
     if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
-        raise DataError(f"{path} holds no geometry. Expected polygons.")
+        raise DataError(f"{path} contains no geometry. Expected polygons.")
     if table.crs is None:
         raise DataError(
-            f"{path} has no CRS, so the meaning of its coordinates is unknown. Set the CRS, for "
-            f"Census files with GeoDataFrame.set_crs(4269)."
+            f"{path} has no CRS, so the meaning of its coordinates is unknown. Set the CRS; for "
+            f"Census files use GeoDataFrame.set_crs(4269)."
         )
     table = table[~(table.geometry.is_empty | table.geometry.isna())]
     vertices = int(shapely.get_num_coordinates(table.geometry.to_numpy()).sum())
     if vertices > MAX_VERTICES:
         raise DataError(
-            f"{path} contains polygons with {vertices:,} corners; expected at most "
+            f"{path} contains polygons with {vertices:,} vertices; expected at most "
             f"{MAX_VERTICES:,}. "
-            "Simplify them."
+            "Simplify the polygons."
         )
     if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():
         raise DataError(f"{path} must contain polygons only.")

@@ -1,4 +1,4 @@
-"""A region: its boundary with all parts, its strata, its tiles and its scale."""
+"""A region: its boundary, strata and tiles."""
 
 import math
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ STRATA = (URBAN, RURAL)
 
 @dataclass(frozen=True)
 class Tiles:
-    """Tiles of one zoom: columns and rows, int64 of shape (n,)."""
+    """Tiles of one zoom, as columns and rows, int64 of shape (n,)."""
 
     column: NDArray[np.int64]
     row: NDArray[np.int64]
@@ -46,18 +46,19 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Strata:
-    """Two classes of places: the places within some polygons, and the other places.
+    """Two classes of places: places within given polygons, and other places.
 
     Attributes
     ----------
     names
-        Names of the two classes, the class within `area` first.
+        Names of the two classes; the first is the class within `area`.
     area
         Polygons of the first class.
     rest
-        Polygons of the second class, others are of unknown class. None: all other places.
+        Polygons of the second class; places outside `area` and `rest` are of unknown class. If
+        None, the second class is all places outside `area`.
     words
-        Name of the area in legends: ``urban areas (2020 Census)``.
+        Name of the area in legends, such as ``urban areas (2020 Census)``.
     vintage
         Census year of urban areas: 2000, 2010 or 2020.
     """
@@ -70,12 +71,12 @@ class Strata:
 
     @classmethod
     def of_urban_areas(cls, area: BaseGeometry, vintage: int | None) -> "Strata":
-        """Return urban and rural places."""
+        """Return the strata urban and rural."""
         words = "urban areas" + (f" ({vintage} Census)" if vintage else "")
         return cls(MultiPolygon(polygonal_parts(area)), words=words, vintage=vintage)
 
     def moved(self, middle: float) -> "Strata":
-        """Return the strata, moved by whole turns to within 180 degrees of a longitude."""
+        """Return the strata, moved by multiples of 360 degrees to within 180 of a longitude."""
 
         def near(shape: MultiPolygon) -> MultiPolygon:
             parts = list(shape.geoms)
@@ -88,7 +89,7 @@ class Strata:
         return replace(self, area=near(self.area), rest=rest)
 
     def of(self, longitude: NDArray[np.float64], latitude: NDArray[np.float64]) -> NDArray[np.str_]:
-        """Return the class of each point (n,), or ``unknown``; a point in both is of the first."""
+        """Return the class of each point (n,), or ``unknown``; the first class if both apply."""
         width = max(map(len, (*self.names, UNKNOWN)))
         found = np.full(longitude.shape, self.names[1], dtype=f"<U{width}")
         if self.rest is not None:
@@ -99,10 +100,10 @@ class Strata:
 
 @dataclass(frozen=True)
 class Region:
-    """A place to map.
+    """A region to map.
 
-    Longitudes are unwrapped around the region: a region that crosses the antimeridian
-    (Alaska) has continuous longitudes, possibly below -180 degrees.
+    Longitudes are unwrapped: a region that crosses the antimeridian, such as Alaska, has
+    continuous longitudes, some of them below -180 degrees.
 
     Attributes
     ----------
@@ -113,8 +114,8 @@ class Region:
     boundary
         The region with all its islands and holes, longitude and latitude in degrees (WGS 84).
     strata
-        Urban and rural, or two classes of the user; None if they are unknown (unlike a region
-        without towns).
+        Urban and rural, or a user's own two classes. None if they are unknown; a region known to
+        have no urban area has strata.
     """
 
     code: str
@@ -136,11 +137,11 @@ class Region:
         Raises
         ------
         DataError
-            `boundary` holds no area, or is not in degrees within the reach of the tiles.
+            `boundary` has no area, or is not in degrees between the latitudes where tiles end.
         """
         parts = polygonal_parts(boundary)
         if not parts:
-            raise DataError(f"the boundary of {name} holds no polygon; a region needs an area.")
+            raise DataError(f"the boundary of {name} contains no polygon; a region needs an area.")
         west, south, east, north = boundary.bounds
         if max(-south, north) > quadkeys.NORTHMOST or max(-west, east) > 360:
             raise DataError(
@@ -154,14 +155,14 @@ class Region:
         return region.with_strata(Strata.of_urban_areas(urban_areas, urban_vintage))
 
     def with_strata(self, strata: Strata | None) -> "Region":
-        """Return the region with other strata, whose longitudes are moved to its own."""
+        """Return the region with other strata, unwrapped like the longitudes of the region."""
         west, _, east, _ = self.bounds
         moved = None if strata is None else strata.moved((west + east) / 2)
         return replace(self, strata=moved)
 
     @cached_property
     def wrapped(self) -> MultiPolygon:
-        """The boundary with longitudes from -180 to 180, cut there."""
+        """The boundary with longitudes from -180 to 180, cut at the antimeridian."""
         parts = self.boundary.geoms
         return MultiPolygon([piece for part in parts for piece in cut_at_antimeridian(part)])
 
@@ -172,7 +173,7 @@ class Region:
 
     @property
     def strata_names(self) -> tuple[str, str]:
-        """Names of the strata; urban and rural where there are none."""
+        """Names of the strata; urban and rural if the region has no strata."""
         return STRATA if self.strata is None else self.strata.names
 
     @cached_property
@@ -182,16 +183,16 @@ class Region:
 
     @cached_property
     def code_ranges(self) -> NDArray[np.int64]:
-        """First and last codes of quadkeys that cover the box around the boundary, (n, 2)."""
+        """First and last quadkey codes of ranges that cover the boundary's bounding box, (n, 2)."""
         return np.asarray(quadkeys.code_ranges(*self.bounds), np.int64)
 
     def unwrap(self, longitude: ArrayLike) -> NDArray[np.float64]:
-        """Shift longitudes by whole turns to within 180 degrees of the region's middle."""
+        """Shift longitudes by multiples of 360 degrees to within 180 of the region's middle."""
         middle = (self.bounds[0] + self.bounds[2]) / 2
         return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
 
     def contains(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
-        """Return which points (degrees, shape (n,)) lie in the region; islands and holes count."""
+        """Return which points (degrees, shape (n,)) lie in the region; points in holes do not."""
         return _inside(self.boundary, self.unwrap(longitude), np.asarray(latitude, np.float64))
 
     def stratum(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
@@ -202,7 +203,7 @@ class Region:
         return self.strata.of(longitude, np.asarray(latitude, np.float64))
 
     def tiles(self, zoom: int = quadkeys.ZOOM) -> Tiles:
-        """Return the tiles whose centre lies in the region, row by row from the north-west."""
+        """Return the tiles with their centre in the region, row by row from the north-west."""
         kept = list(self._strips(zoom, 2_000_000))
         column, row = (np.concatenate(parts) for parts in zip(*kept, strict=True))
         return Tiles(column, row, zoom)
@@ -223,16 +224,17 @@ class Region:
     def zoom_within(self, zoom: int, most: int) -> int:
         """Return the finest zoom, at most `zoom`, at which the region has about `most` tiles.
 
-        The tiles are counted at a zoom whose box holds few enough, and scaled by 4 per zoom.
+        The numbers of tiles come from `about_tiles`.
         """
         while zoom > 1 and self.about_tiles(zoom, most) > most:
             zoom -= 1
         return zoom
 
     def about_tiles(self, zoom: int, most: int) -> int:
-        """Return the number of tiles of a zoom: exact where their box holds up to 4 `most`.
+        """Return the number of tiles of a zoom, exact or approximate.
 
-        Otherwise the tiles are counted at a coarser zoom, and scaled by 4 per zoom.
+        It is exact if the bounding box has at most 4 `most` tiles. Otherwise tiles are counted at a
+        coarser zoom, and their number is multiplied by 4 for each finer zoom.
         """
         coarse = zoom
         while coarse > 1 and self._box_tiles(coarse) > 4 * most:
@@ -242,7 +244,7 @@ class Region:
     def _strips(
         self, zoom: int, size: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield columns and rows of the tiles, in strips of about `size` tiles of the box."""
+        """Yield columns and rows of the region's tiles, from strips of about `size` tiles."""
         west, south, east, north = self.bounds
         columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
         across = np.arange(columns[0], columns[1] + 1)
@@ -262,13 +264,13 @@ class Region:
 def _inside(
     shape: MultiPolygon, longitude: NDArray[np.float64], latitude: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Return which points lie in a shape, which is prepared so that many points are fast."""
+    """Return which points lie in a shape; the shape is prepared, which is fast for many points."""
     shapely.prepare(shape)
     return np.asarray(shapely.contains_xy(shape, longitude, latitude), np.bool_)
 
 
 def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:
-    """Return the polygons of a geometry made valid; lines and points are left out."""
+    """Return the polygons of a geometry after making it valid; lines and points are dropped."""
     parts = shapely.get_parts(shapely.make_valid(geometry))
     polygons: list[Polygon] = []
     for part in parts:
@@ -280,7 +282,7 @@ def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:
 
 
 def cut_at_antimeridian(part: Polygon) -> list[Polygon]:
-    """Return the pieces of a polygon cut at the antimeridian and moved to between -180 and 180."""
+    """Return the pieces of a polygon cut at the antimeridian, with longitudes from -180 to 180."""
     west, south, east, north = part.bounds
     turns = range(math.floor((west + 180) / 360), math.ceil((east + 180) / 360))
     found: list[Polygon] = []
@@ -296,14 +298,14 @@ def cut_at_antimeridian(part: Polygon) -> list[Polygon]:
 
 
 def _turned(part: Polygon, middle: float) -> Polygon:
-    """Return a polygon moved by whole turns to within 180 degrees of a longitude."""
+    """Return a polygon moved by a multiple of 360 degrees to within 180 of a longitude."""
     west, _, east, _ = part.bounds
     turns = np.ceil(((west + east) / 2 - middle - 180) / 360)
     return shapely.affinity.translate(part, xoff=-360 * turns) if turns else part
 
 
 def _antimeridian_cut(parts: list[Polygon]) -> float:
-    """Return the longitude at which to cut the circle: the middle of the widest empty gap."""
+    """Return the longitude at which to cut the circle: the middle of the widest gap."""
     edges = sorted((part.bounds[0], part.bounds[2]) for part in parts)
     widest, cut = edges[0][0] + 360 - max(east for _, east in edges), -180.0
     reach = edges[0][1]
@@ -315,9 +317,9 @@ def _antimeridian_cut(parts: list[Polygon]) -> float:
 
 
 def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
-    """Return polygons, 360 degrees further west if they lie east of the cut.
+    """Return polygons; the polygons east of the cut are moved 360 degrees to the west.
 
-    Polygons that files cut at 180 degrees are united again.
+    Polygons that a file cuts at 180 degrees are united.
     """
     if cut == -180.0:
         return MultiPolygon(parts)

@@ -1,6 +1,6 @@
-"""The region that a user asks for, and its strata.
+"""The region that a user chooses, and its strata.
 
-A user names polygons as ``FILE``, ``FILE:COLUMN`` or ``FILE:COLUMN=VALUE``.
+Polygons are given as ``FILE``, ``FILE:COLUMN`` or ``FILE:COLUMN=VALUE``.
 """
 
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
-"""Values of ``--urban-vintage``; ``auto`` takes the newest in the source."""
+"""Values of ``--urban-vintage``; ``auto`` means the newest census in the source."""
 
 
 @dataclass(frozen=True)
 class RegionChoice:
     """A region of the Census, or a region of a user; paths are made absolute.
 
-    `region` is a postal code, name or FIPS number of a state; `file` is ``FILE`` or
-    ``FILE:COLUMN=VALUE`` with polygons of the user, and `name` its name (None: of the file).
-    `boundaries` is the folder or address of the Census boundaries; None takes the Bureau's site for
-    a state, and no boundaries for a file. `strata` is ``FILE`` or ``FILE:COLUMN``; see
-    `read_own_strata`. RequestError unless one of `region` and `file` is given, and where a value
-    has no use.
+    `region` is a postal code, name or FIPS number of a state. `file` is ``FILE`` or
+    ``FILE:COLUMN=VALUE`` with the user's polygons. `name` is the name of their region, by default
+    the name of the file. `boundaries` is the folder or address of the Census boundaries; it
+    defaults to the Bureau's site for a state, and to no boundaries for a file. `strata` is ``FILE``
+    or ``FILE:COLUMN``; see `read_own_strata`. RequestError if both `region` and `file` or
+    neither are given, or if `name` or `urban_vintage` would have no effect.
     """
 
     region: str | None = None
@@ -68,14 +68,14 @@ class RegionChoice:
             )
 
     def read(self) -> "Boundaries":
-        """Return the region as `read_chosen` reads it."""
+        """Return the region and its boundaries, as `read_chosen` reads them."""
         from geogp.geodata.places.chosen_region import read_chosen  # noqa: PLC0415 - slow
 
         return read_chosen(self)
 
 
 def file_and_rest(text: str) -> tuple[Path, str | None]:
-    """Split ``FILE:REST`` at the first colon after a file that exists, else at the first colon."""
+    """Split ``FILE:REST`` at the first colon after an existing file, or at the first colon."""
     places = [k for k, sign in enumerate(text) if sign == ":"]
     if Path(text).exists() or not places:
         return Path(text), None
@@ -84,9 +84,10 @@ def file_and_rest(text: str) -> tuple[Path, str | None]:
 
 
 def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
-    """Return the file of ``FILE:COLUMN=VALUE``, and column and value; None for all rows.
+    """Return the file of ``FILE:COLUMN=VALUE``, and its column and value.
 
-    RequestError if no ``COLUMN=VALUE`` follows the file.
+    ``FILE`` alone means all rows, and gives None instead of column and value. RequestError if other
+    text than ``COLUMN=VALUE`` follows the file.
     """
     path, rest = file_and_rest(text)
     if rest is None:
@@ -94,16 +95,16 @@ def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
     column, equals, value = rest.partition("=")
     if not (column and equals):
         raise RequestError(
-            f"expected COLUMN=VALUE, to choose the rows of {path} that are the region, found "
+            f"expected COLUMN=VALUE, to choose the rows of {path} that form the region, found "
             f"{rest!r}."
         )
     return path, (column, value)
 
 
 def absolute_name(text: str) -> str:
-    """Return the same text with an absolute path.
+    """Return ``FILE`` or ``FILE:REST`` with an absolute path.
 
-    A link keeps its own name, because layers and regions are named after their files.
+    The name of a link is not replaced, because layers and regions are named after their files.
     """
     path, rest = file_and_rest(text)
     place = path.parent.resolve() / path.name

@@ -1,4 +1,4 @@
-"""The column of strata in tables: it stores both names, also the name of an empty stratum."""
+"""The stratum column of tables; it stores the names of both strata, even if one is empty."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,16 +11,16 @@ from geogp.errors import DataError
 from geogp.geodata.places.region import STRATA, UNKNOWN
 
 ALL = "all"
-"""Name of all strata together; no stratum may have it."""
+"""Name of all strata together; no stratum may have this name."""
 
 
 def stratum_column(stratum: ArrayLike, names: tuple[str, str]) -> Any:
-    """Return the strata of rows (n,) as a column whose categories are the names and ``unknown``."""
+    """Return the strata of rows (n,) as a column with the categories `names` and ``unknown``."""
     return pd.Categorical(np.asarray(stratum, np.str_), [*names, UNKNOWN])
 
 
 def names_of(stratum: Any) -> tuple[str, str]:
-    """Return the names of the strata of a column; urban and rural for plain text."""
+    """Return the names of the strata in a column; urban and rural if it is plain text."""
     kind = getattr(stratum, "dtype", None)
     if not isinstance(kind, pd.CategoricalDtype):
         return STRATA
@@ -29,10 +29,10 @@ def names_of(stratum: Any) -> tuple[str, str]:
 
 
 def with_strata(rows: pd.DataFrame, own: Sequence[str] | None) -> pd.DataFrame:
-    """Return test predictions whose stratum column stores both names: `own`, or urban and rural."""
+    """Return test predictions whose stratum column has both names: `own`, or urban and rural."""
     names = STRATA if own is None else (own[0], own[1])
     values = rows["stratum"].astype(str)
-    odd = sorted(map(str, set(values) - {*names, UNKNOWN}))  # also none at all
+    odd = sorted(map(str, set(values) - {*names, UNKNOWN}))  # includes missing values
     if odd:
         raise DataError(
             f"expected the strata {', '.join(names)} or {UNKNOWN}, found {', '.join(odd)}."
@@ -41,7 +41,7 @@ def with_strata(rows: pd.DataFrame, own: Sequence[str] | None) -> pd.DataFrame:
 
 
 def phrase(name: str) -> str:
-    """Return a phrase of place for a stratum.
+    """Return a phrase such as ``in town`` for a stratum.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def phrase(name: str) -> str:
 
 
 def marked(names: Any, first: Any, second: Any, whole: Any) -> dict[str, Any]:
-    """Return the mark of each stratum in `names`: `first`, `second`, or `whole` for ``all``."""
+    """Map each stratum in `names` to its mark: `first`, `second`, or `whole` for ``all``."""
     own = [name for name in names if name not in {ALL, *STRATA}]
     order = {**dict(zip(STRATA, (first, second), strict=True)), ALL: whole}
     order |= {name: (first, second)[k % 2] for k, name in enumerate(own)}

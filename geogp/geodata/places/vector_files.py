@@ -1,9 +1,9 @@
-"""Reading of vector files: four formats, checked before GDAL opens them, and no network.
+"""Reading of vector files in four formats, without network access.
 
-GDAL chooses a driver by the content of a file, and some drivers ask servers. pyogrio cannot name
-the drivers that may open a file, and no option of GDAL keeps all drivers from the network. So a
-file goes to GDAL only when its name and first bytes leave one driver. Of these four drivers only
-the GeoJSON driver can ask a server, for a CRS that is a link; such a CRS is refused here.
+GDAL chooses a driver by the content of a file, and some drivers send requests to servers. pyogrio
+cannot restrict the drivers, and no option of GDAL bars all drivers from the network. So GDAL opens
+a file only if its name and first bytes fit one driver. Of the four drivers only the GeoJSON driver
+can send requests, for a CRS that is a link; this module refuses such a CRS.
 """
 
 import json
@@ -31,31 +31,32 @@ _ARCHIVES = (".zip", ".shz")
 _NOT_IN_ARCHIVES = (*_TEXTS, ".gpkg", ".fgb", ".parquet", ".geoparquet")
 """Endings of formats that are read, but not inside an archive."""
 
+
 _HEAD = 72
 
 _TOP_TYPES = ("FeatureCollection", "Feature", "Polygon", "MultiPolygon", "GeometryCollection")
 
 _CRS_TYPES = ("name", "epsg", "ogc")
-"""Types of a GeoJSON CRS that GDAL looks up in its tables; it fetches ``link`` and ``url``."""
+"""Types of a GeoJSON CRS that GDAL looks up in its tables; it downloads ``link`` and ``url``."""
 
 _SPECIAL = "!;?"
-"""Characters that pyogrio takes for parts of an address."""
+"""Characters in a path that pyogrio reads as parts of an address."""
 
 
 def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:
     """Return the shapes of the only layer of a file.
 
-    The file has one of `ENDINGS` and has passed `check_file`. DataError if it is of another
-    format, the content does not fit the name, the CRS is an address, there is not just one layer
-    with shapes, or it has more than `most`.
+    The file has passed `check_file`. DataError if its format is not one of the four, its content
+    does not fit its name, its CRS is an address, it has no or several layers with shapes, or it
+    has more than `most` shapes.
     """
     source = _source(path)
-    # One more than there may be: to count them first would parse the file twice.
+    # Read one more than the limit, because counting first would parse the file twice.
     found = pyogrio.read_dataframe(source, layer=_only_layer(path, source), max_features=most + 1)
     if len(found) > most:
         raise DataError(
-            f"{path} holds {len(found):,} polygons or more; expected at most {most:,}. Keep only "
-            f"those of the region."
+            f"{path} contains {len(found):,} polygons or more; expected at most {most:,}. Keep "
+            f"only the polygons of the region."
         )
     return found
 
@@ -72,9 +73,9 @@ def _source(path: Path) -> str:
         return f"/vsizip/{{{whole}}}/{_shapefile_in(path)}"
     if ending not in ENDINGS:
         raise DataError(
-            f"{path} has a format that geogp does not read: expected a file that ends in .parquet, "
-            f"{', '.join(ENDINGS)}, found {path.suffix or 'no ending'}. Write its polygons to a "
-            f"file of one of these formats: {_FORMATS}."
+            f"{path} has a format that geogp does not read: expected a name that ends in .parquet, "
+            f"{', '.join(ENDINGS)}, found {path.suffix or 'no ending'}. Write the polygons to a "
+            f"file in one of these formats: {_FORMATS}."
         )
     if whole.startswith("/vsi") or set(_SPECIAL) & set(whole):
         raise DataError(f"{path} has a name that GDAL would read as an address. Rename the file.")
@@ -87,14 +88,17 @@ def _source(path: Path) -> str:
 
 
 def _balanced(name: str) -> bool:
-    """Return whether each brace of a name has its pair: GDAL takes a name out of braces."""
+    """Return whether the braces in a path are balanced; GDAL's ``/vsizip/{...}`` needs it."""
     depths = list(accumulate((sign == "{") - (sign == "}") for sign in name))
     return min(depths) == depths[-1] == 0
 
 
 def _check_tables(path: Path) -> None:
-    """Refuse a database that is no GeoPackage; old writers did not mark their GeoPackages."""
-    # Immutable: without locks and without a file beside it.
+    """Refuse an SQLite database that is not a GeoPackage, for files without the mark ``GP``.
+
+    Old programs wrote GeoPackages without this mark.
+    """
+    # Immutable: SQLite sets no locks and writes no file beside the database.
     address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(address, uri=True)) as base:
@@ -108,23 +112,24 @@ def _check_tables(path: Path) -> None:
     if found is None:
         raise DataError(
             f"{path} is an SQLite database without the table gpkg_contents, so it is not a "
-            f"GeoPackage. Write its polygons to a file of one of these formats: {_FORMATS}."
+            f"GeoPackage. Write its polygons to a file in one of these formats: {_FORMATS}."
         )
-    # GDAL warns of the missing mark, and reads the file.
+    # GDAL reads a file without the mark, with a warning that is turned off here.
     pyogrio.set_gdal_config_options({"GPKG_WARN_UNRECOGNIZED_APPLICATION_ID": False})
 
 
 def _check_head(path: Path, ending: str, head: bytes) -> None:
-    """Refuse a file whose first bytes do not fit its ending: GDAL would open it by its content.
+    """Refuse a file whose first bytes do not fit its extension.
 
-    Each beginning holds a byte 0, where GDAL's search for words of other formats ends. A GeoPackage
-    has the mark GP or none: GDAL's driver for other databases leaves it to the GeoPackage driver.
+    GDAL chooses drivers by content. The first bytes of each format include a byte 0, where GDAL
+    stops searching for words of other formats. A GeoPackage has the mark ``GP`` or no mark.
+    GDAL opens both kinds with the GeoPackage driver, not with the driver for other databases.
     """
     fits = {
         ".shp": head[:4] == b"\x00\x00\x27\x0a",
         ".gpkg": head[:16] == b"SQLite format 3\x00"
         and (head[68:70] == b"GP" or head[68:72] == bytes(4)),
-        # A size of four bytes, at most 10 MB, follows the eight of the name.
+        # The eight bytes of the name are followed by a size in four bytes, at most 10 MB.
         ".fgb": head[:7] == b"fgb\x03fgb" and head[11:12] == b"\x00",
     }
     if not fits[ending]:
@@ -148,13 +153,13 @@ def _shapefile_in(path: Path) -> str:
         if len(names) != 1:
             raise DataError(
                 f"expected one shapefile in {path}, found {len(names)}: "
-                f"{', '.join(names or members)[:200]}. Write the one that you need to a file of "
-                f"its own. geogp reads {_FORMATS}."
+                f"{', '.join(names or members)[:200]}. Write the shapefile that you need to a "
+                f"separate file. geogp reads {_FORMATS}."
             )
         if "\\" in names[0]:
             raise DataError(
-                f"{path} holds {names[0]}, a name that GDAL would change. Rename it, or unpack "
-                f"the archive and give the file itself."
+                f"{path} contains {names[0]}, a name that GDAL would change. Rename this file, or "
+                f"unpack the archive and give the file itself."
             )
         with archive.open(names[0]) as stream:
             _check_head(path, ".shp", stream.read(_HEAD))
@@ -162,17 +167,17 @@ def _shapefile_in(path: Path) -> str:
 
 
 class _Seen(NamedTuple):
-    """The types of a GeoJSON object, and of the first CRS in it that GDAL may fetch."""
+    """The types of a GeoJSON object, and of the first CRS in it that GDAL might download."""
 
     types: tuple[Any, ...]
     wrong: tuple[Any, ...] | None
 
 
 def _check_geojson(path: Path) -> None:
-    """Refuse text that is not GeoJSON, or that names an address as its CRS.
+    """Refuse text that is not GeoJSON, or whose CRS is an address.
 
-    All of the text is parsed, because a CRS may be anywhere, also in a single geometry, and its
-    key may contain escapes.
+    The whole text is parsed, because any object, even a single geometry, may have a CRS, and the
+    key of a CRS may contain escapes.
     """
     try:
         found = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_seen)
@@ -198,11 +203,11 @@ def _check_geojson(path: Path) -> None:
 
 
 def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
-    """Return the parts of an object that matter; its coordinates are dropped at once.
+    """Return the types of an object and its first refused CRS, without its coordinates.
 
-    GDAL reads a key in any case and up to a character 0, looks for no CRS below ``properties``,
-    where a column may have this name, and takes a CRS of another type than `_CRS_TYPES`, or of
-    none, for an address.
+    GDAL ignores the case of a key and all that follows a character 0. It does not look for a CRS
+    below ``properties``, because a column may have this name. It reads a CRS without a type, or
+    of a type not in `_CRS_TYPES`, as an address.
     """
     wrong: list[tuple[Any, ...]] = []
     named = [(key.partition("\0")[0].lower(), key, value) for key, value in pairs]
@@ -219,14 +224,14 @@ def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
 
 
 def _only_layer(path: Path, source: str) -> str:
-    """Return the name of the only layer with shapes of a file; DataError if it is not one."""
-    # A table without shapes has no type of geometry.
+    """Return the name of the only layer with shapes; DataError if there are none or several."""
+    # The geometry type of a table without shapes is None.
     names = [str(name) for name, kind in pyogrio.list_layers(source) if kind is not None]
     if not names:
-        raise DataError(f"{path} holds no geometry. Expected polygons.")
+        raise DataError(f"{path} contains no geometry. Expected polygons.")
     if len(names) > 1:
         raise DataError(
             f"expected one layer in {path}, found {len(names)}: {', '.join(names)}. Write the "
-            f"layer that you need to a file of its own."
+            f"layer that you need to a separate file."
         )
     return names[0]

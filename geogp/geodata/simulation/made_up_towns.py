@@ -1,4 +1,4 @@
-"""Made-up urban areas for regions without any."""
+"""Made-up towns for regions without urban areas."""
 
 import numpy as np
 import scipy.optimize
@@ -15,21 +15,21 @@ Floats = NDArray[np.float64]
 URBAN_SHARE = 0.03
 """Share of the land that all towns together take."""
 
-_LAND_OF_A_TOWN = 2500.0  # km²: one urban area has so much land to itself, country included
-_FEWEST = 5  # as the demo's region has
-_STREAM = 2010  # keeps the draws of towns apart from those of the tiles
+_LAND_OF_A_TOWN = 2500.0  # km² of land, urban or rural, for each urban area
+_FEWEST = 5  # as many towns as the demo region
+_STREAM = 2010  # makes random numbers of towns and tiles independent
 _DEGREE_KM = np.pi / 180 * EARTH_RADIUS_KM
 
 
 def made_up_towns(region: Region, seed: int) -> MultiPolygon:
     """Return urban areas inside a region, in degrees, longitudes unwrapped as in its boundary.
 
-    The area of the k-th town is proportional to 1 / k (Zipf's law), and together they take
-    `URBAN_SHARE` of the land: in 2010, 3.0 % of the land of the United States was urban, in 3,573
-    urban areas on 9.1 million km² (U.S. Census Bureau, 2010 Census Urban and Rural Classification),
-    so there is one town for each 2,500 km², and at least five. Centres are uniform in the region,
-    outlines wave. Parts beyond the boundary are cut off, and all towns grow by one factor until the
-    share holds. RequestError for a negative seed.
+    The area of the k-th town is proportional to 1 / k (Zipf's law), and the towns together take
+    `URBAN_SHARE` of the land. In 2010, 3.0 % of the land of the United States was urban, in 3,573
+    urban areas on 9.1 million km² (U.S. Census Bureau, 2010 Census Urban and Rural Classification).
+    So there is one town for each 2,500 km² of land, but there are at least five. Centres are
+    uniform in the region, and outlines are wavy. Parts beyond the boundary are cut off, and all
+    towns are scaled by one factor to reach the share. RequestError for a negative seed.
     """
     if seed < 0:
         raise RequestError(f"expected a seed of 0 or more, found {seed}.")
@@ -66,12 +66,13 @@ def made_up_towns(region: Region, seed: int) -> MultiPolygon:
     def excess(log_scale: float) -> float:
         return ground_km2(drawn(float(np.exp(log_scale)))) / land - URBAN_SHARE
 
-    # The share grows with the scale. At 1 it is too small: towns overlap, or are cut off.
+    # The share grows with the scale. At scale 1 it is mostly too small, because towns overlap or
+    # are cut off.
     scale = 2.0
     while excess(float(np.log(scale))) < 0:
         scale *= 2
     low, high = np.log(scale / 2), np.log(scale)
-    if excess(low) >= 0:  # nothing overlaps, and waves add a little
+    if excess(low) >= 0:  # no towns overlap, and waves add some area
         low -= np.log(2)
     return drawn(float(np.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-3))))
 
@@ -84,7 +85,10 @@ def wavy_ellipse(
     *,
     waves: tuple[float, int, float, int],
 ) -> Polygon:
-    """Return an ellipse in degrees with a wavy radius: two amplitudes, each with its waves."""
+    """Return an ellipse in degrees with a wavy radius.
+
+    `waves` gives the amplitudes and numbers of two waves: amplitude, number, amplitude, number.
+    """
     angle = np.linspace(0, 2 * np.pi, 240, endpoint=False)
     radius = 1 + waves[0] * np.sin(waves[1] * angle) + waves[2] * np.cos(waves[3] * angle)
     points = np.column_stack(
@@ -97,7 +101,7 @@ def wavy_ellipse(
 
 
 def ground_km2(shape: BaseGeometry) -> float:
-    """Return the area on the sphere of a shape in degrees, by the equal-area cylinder."""
+    """Return the area in km², on the sphere, of a shape in degrees (equal-area cylinder)."""
 
     def flat(points: Floats) -> Floats:
         turned = np.deg2rad(points)
@@ -107,7 +111,10 @@ def ground_km2(shape: BaseGeometry) -> float:
 
 
 def _centres(boundary: MultiPolygon, count: int, rng: np.random.Generator) -> Floats:
-    """Return points uniform on the ground, degrees (count, 2): first the island, then the point."""
+    """Return points uniform on the ground, degrees (count, 2).
+
+    A polygon of the boundary is drawn first, then a point in the polygon.
+    """
     parts = list(boundary.geoms)
     areas = np.array([ground_km2(part) for part in parts])
     found = np.empty((count, 2))

@@ -1,4 +1,4 @@
-"""Predictors that know a simulation's truth: no model can do better."""
+"""Predictors that use the truth of a simulation; no model can predict better."""
 
 from dataclasses import dataclass
 
@@ -23,8 +23,8 @@ _CHUNK_BYTES = 8 * 2**20
 class Oracle:
     """Gaussian predictive distributions of measurements, on the scale of the target.
 
-    `mean` and `sd` are float64 (n,), in the order of the truth's rows; NaN where nothing is
-    predicted.
+    `mean` and `sd` are float64 (n,), in the order of the rows of the truth, and NaN for rows
+    without a prediction.
     """
 
     mean: Floats
@@ -37,7 +37,7 @@ class Oracle:
 
 
 def column_of(name: str, target: str) -> str:
-    """Return the truth's column for a quantity: ``y`` for download, ``y_upload`` for upload.
+    """Return the column name of a quantity, such as ``y`` for download or ``y_upload`` for upload.
 
     RequestError for a target that is not simulated.
     """
@@ -46,7 +46,7 @@ def column_of(name: str, target: str) -> str:
 
 
 def known_oracle(truth: pd.DataFrame, target: str = "download") -> Oracle:
-    """Return the oracle that knows field and tile effect: only the measurement is uncertain."""
+    """Return the oracle that uses the true field and tile effects, but not the true noise."""
     mean = _values(truth, "field_true", target) + _values(truth, "tile_true", target)
     return Oracle(mean, _values(truth, "sd_measurement_true", target))
 
@@ -59,20 +59,22 @@ def predictive_oracle(
     target: str = "download",
     neighbours: int = 128,
 ) -> Oracle:
-    """Return the oracle that knows the law but must predict tile effects from training rows.
+    """Return the oracle with the true model, which predicts tile effects from training rows.
 
-    With r = y - field of the training rows near a point, K their tile covariance, D their
-    measurement variances, and k the covariances with the point:
+    For the training rows near a point, let r = y - field, let K be the covariance matrix of their
+    tile effects, D the diagonal matrix of their measurement variances, and k their covariances with
+    the tile effect at the point. Then
 
     mean = field + k' (K + D)⁻¹ r,  variance = k(0) - k' (K + D)⁻¹ k + sd_measurement²
 
     (Rasmussen and Williams 2006, equations 2.25 and 2.26). The rows near a point are the
-    `neighbours` rows of largest prior correlation among the nearest 4 `neighbours` in space-time;
-    with `neighbours` at least the number of training rows this is the full conditional
-    distribution. In the demo region, doubling 128 lowers the mean log score by 0.0002 to 0.0003.
+    `neighbours` rows of largest prior correlation among the nearest 4 `neighbours` in space-time.
+    If `neighbours` is at least the number of training rows, this is the full conditional
+    distribution. In the demo region, 256 instead of 128 neighbours lower the mean log score by
+    0.0002 to 0.0003.
 
-    `train` marks the training rows (n,), where the prediction is NaN. RequestError if the mask
-    has another length or no training row, the law is of another target, or `neighbours` is below 1.
+    `train` marks the training rows (n,); their prediction is NaN. RequestError if `train` has
+    another length or marks no row, `law` is of another target, or `neighbours` is below 1.
     """
     train = np.asarray(train)
     _check(truth, train, law, target, neighbours)
@@ -111,7 +113,7 @@ def _check(
     if not train.any():
         raise RequestError("expected at least one training row, found none.")
     if law.target != target:
-        raise RequestError(f"expected a distribution of {target}, found one of {law.target}.")
+        raise RequestError(f"expected the model of {target}, found the model of {law.target}.")
     if neighbours < 1:
         raise RequestError(f"expected 1 or more neighbours, found {neighbours}.")
 
@@ -121,7 +123,7 @@ def _values(truth: pd.DataFrame, name: str, target: str) -> Floats:
 
 
 def _plane(truth: pd.DataFrame, law: TruthLaw) -> Floats:
-    """Return kilometres east and south on the law's plane, and the quarter, shape (n, 3)."""
+    """Return kilometres east and south of the origin of `law`, and the quarter, shape (n, 3)."""
     codes = quadkeys.parse_quadkeys(truth["quadkey"].to_numpy(np.str_))
     column, row = quadkeys.codes_to_tiles(codes)
     world = 1 << quadkeys.ZOOM
@@ -132,7 +134,7 @@ def _plane(truth: pd.DataFrame, law: TruthLaw) -> Floats:
 
 
 def _scaled(place: Floats, law: TruthLaw) -> Floats:
-    """Return places scaled so that distance is about -log(prior correlation)."""
+    """Return places scaled such that distance is about -log(prior correlation)."""
     total = law.sill_constant + law.sill_changing
     kept = (law.sill_constant + law.sill_changing * law.memory) / total if total > 0 else 1.0
     apart = -np.log(max(kept, 1e-9))
@@ -142,7 +144,7 @@ def _scaled(place: Floats, law: TruthLaw) -> Floats:
 def _most_correlated(
     asked: Floats, known: Floats, tree: KDTree, law: TruthLaw, near: int
 ) -> NDArray[np.intp]:
-    """Return positions in `known`, shape (len(asked), near), of the most correlated rows."""
+    """Return positions in `known` of the most correlated rows, shape (len(asked), near)."""
     candidates = min(_CANDIDATES_PER_NEIGHBOUR * near, len(known))
     _, found = tree.query(_scaled(asked, law), k=np.arange(1, candidates + 1))
     found = np.asarray(found, np.intp)

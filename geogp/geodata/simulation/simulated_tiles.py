@@ -1,7 +1,7 @@
-"""Simulated Ookla tiles with a known truth: their places, tests and measurements.
+"""Simulation of Ookla tiles with a known truth: places, tests and measurements.
 
-`truth.py` holds the law of the values, `oracles.py` predictors that know it; `simulation_files.py`
-writes a simulation as a source of files for the pipeline.
+`truth.py` contains the statistical model of the values, and `oracles.py` predictors that use this
+model. `simulation_files.py` writes a simulation as files that geogp can read like Ookla's.
 """
 
 from collections.abc import Sequence
@@ -39,19 +39,19 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 SINGLE_SHARE = 0.285
-"""Expected share of rows with one single test; Puerto Rico has 0.25 to 0.32."""
+"""Expected share of rows with a single test; in Puerto Rico it is 0.25 to 0.32."""
 
 _RECORDED = {"download": "avg_d_kbps", "upload": "avg_u_kbps", "latency": "avg_lat_ms"}
-_UNIT = {"download": 1000.0, "upload": 1000.0, "latency": 1.0}  # recorded per modelled unit
-_URBAN_TILE = 0.6  # log rate that an urban tile has over a rural one,
-_URBAN_CORE = 1.2  # and that full urbanity adds
+_UNIT = {"download": 1000.0, "upload": 1000.0, "latency": 1.0}  # recorded units per modelled unit
+_URBAN_TILE = 0.6  # added to the log rate of tests in an urban tile
+_URBAN_CORE = 1.2  # added to the log rate per unit of urbanity
 _UNEVEN = 0.5  # standard deviation of the smooth part of the log rate
-_SPREAD = 1.0  # standard deviation of a tile's own part
-_LIVELY = 2.5  # log odds of being lively for one unit of log rate
-_DORMANT = 8.0  # how much lower the log rate of a dormant tile is
-_BUSTLE = 2.0  # shape of the gamma that varies a tile's rate from quarter to quarter
-_MAX_EXPECTED = 1000.0  # tests a tile may expect in a quarter
-_DEVICES = 0.42  # chance that a further test is from a further device
+_SPREAD = 1.0  # standard deviation of the independent part of each tile
+_LIVELY = 2.5  # increase in the log odds of being active per unit of log rate
+_DORMANT = 8.0  # subtracted from the log rate of a dormant tile
+_BUSTLE = 2.0  # shape of the gamma factor that varies a tile's rate between quarters
+_MAX_EXPECTED = 1000.0  # most expected tests of a tile in a quarter
+_DEVICES = 0.42  # probability that each test after the first is from another device
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ class Simulation:
     Attributes
     ----------
     tiles
-        Rows as Ookla publishes them, sorted by quarter and quadkey: quarter (index), quadkey
-        (uint64 code), tests, devices, avg_d_kbps, avg_u_kbps, avg_lat_ms (int64).
+        Rows like those that Ookla publishes, sorted by quarter and quadkey. Columns: quarter
+        (index), quadkey (uint64 code), tests, devices, avg_d_kbps, avg_u_kbps, avg_lat_ms (int64).
     truth
-        The same rows: quadkey, quarter (label), longitude, latitude (degrees), tests, and for
-        download y (log10 Mbps of the recorded integer), field_true, tile_true,
-        sd_measurement_true; for the other targets the same with ``_upload`` and ``_latency``.
+        The same rows. Columns: quadkey, quarter (label), longitude, latitude (degrees) and tests;
+        for download also y (log10 Mbps of the recorded integer), field_true, tile_true and
+        sd_measurement_true; for the other targets the last four with ``_upload`` and ``_latency``.
     laws
-        The law of each target.
+        The model of each target.
     """
 
     tiles: pd.DataFrame
@@ -84,17 +84,19 @@ def simulate(
 ) -> Simulation:
     """Return tiles with a known truth inside a region.
 
-    Tests of a tile in a quarter are gamma-Poisson around the tile's own rate; a row exists where
-    there is a test. Rates are log-normal, far higher in urban areas, and most rural tiles are
-    dormant. The level of the rates and the number of dormant tiles make `rows` rows, and
-    `SINGLE_SHARE` of them single tests, expected. Surplus rows are dropped at random; missing rows
-    become single tests at random places. Recorded values are rounded to kbps and ms, at least 1,
-    and at most the limits of `plausibility.py` for mobile networks, which are the lower ones.
+    The number of tests of a tile in a quarter is gamma-Poisson around the tile's rate; tiles with a
+    test give a row. Rates are log-normal, far higher in urban areas, and most rural tiles are
+    dormant: their rates are much lower. The level of the rates and the share of dormant tiles are
+    chosen such that the expected number of rows is `rows`, and a share `SINGLE_SHARE` of them has a
+    single test. Then surplus rows are dropped at random, or missing rows added as single tests at
+    random places. Recorded speeds are rounded to whole kbps, and recorded latencies to whole ms.
+    They are at least 1 and at most the limits for mobile networks in `plausibility.py`; the limits
+    for fixed networks are higher.
 
     `rows` is the exact number over all `quarters` (increasing indices). The same seed and arguments
-    give the same data. `service` only names the files; the law is the same. RequestError where
-    `rows` is below 1 or more than tiles times quarters, `quarters` do not increase, `seed` is
-    negative, `service` is unknown, or the region is too small or too large.
+    give the same data. `service` changes only the names of files. RequestError if `rows` is below 1
+    or more than tiles times quarters, `quarters` do not increase, `seed` is negative, `service` is
+    unknown, or the region is too small or too large.
     """
     quarters = tuple(int(quarter) for quarter in quarters)
     _check(rows, quarters, seed, service)
@@ -102,7 +104,7 @@ def simulate(
     if rows > len(grid.tiles) * len(quarters):
         raise RequestError(
             f"expected at most {len(grid.tiles) * len(quarters)} rows ({len(grid.tiles)} tiles "
-            f"in {region.name} times {len(quarters)} quarters), found {rows}. Choose fewer."
+            f"in {region.name} times {len(quarters)} quarters), found {rows}. Choose fewer rows."
         )
     laws = laws_of(grid, seed)
     places = places_of(region, grid, laws["download"].urban_smoothing_km)
@@ -131,9 +133,9 @@ def simulate(
 
 
 def simple_region() -> Region:
-    """Return the demo's made-up region: a wavy coast, an island, a lake, five urban areas.
+    """Return the made-up demo region: a wavy coast, an island, a lake and five urban areas.
 
-    About 1.0 by 0.8 degrees around longitude -90, latitude 32.
+    The region is about 1.0 by 0.8 degrees large, around longitude -90, latitude 32.
     """
     land = wavy_ellipse(-90.03, 32.0, 0.44, 0.37, waves=(0.04, 5, 0.02, 11))
     lake = wavy_ellipse(-90.16, 32.14, 0.05, 0.035, waves=(0.10, 3, 0.05, 7))
@@ -154,7 +156,9 @@ def _check(rows: int, quarters: tuple[int, ...], seed: int, service: str) -> Non
     if rows < 1:
         raise RequestError(f"expected 1 or more rows, found {rows}.")
     if not quarters or any(b <= a for a, b in pairwise(quarters)):
-        raise RequestError(f"expected increasing quarters, at least one, found {list(quarters)}.")
+        raise RequestError(
+            f"expected one or more quarters in increasing order, found {list(quarters)}."
+        )
     if seed < 0:
         raise RequestError(f"expected a seed of 0 or more, found {seed}.")
     one_of("service", service, SERVICES)
@@ -162,7 +166,11 @@ def _check(rows: int, quarters: tuple[int, ...], seed: int, service: str) -> Non
 
 @dataclass(frozen=True)
 class _Rows:
-    """Drawn rows, sorted by quarter and quadkey: positions of quarter and tile, and tests."""
+    """Simulated rows, sorted by quarter and quadkey.
+
+    For each row, `when` is the index of its quarter in `quarters`, and `where` is the index of its
+    tile.
+    """
 
     quarters: Counts
     when: Counts
@@ -194,8 +202,8 @@ def _add_single_tests(
 ) -> None:
     """Set `missing` zeros to 1, drawn without replacement in proportion to the rates.
 
-    The largest Gumbel keys are taken quarter by quarter: all keys at once would need far more
-    memory than the tests.
+    The tiles with the largest Gumbel keys are drawn. Keys are computed quarter by quarter, because
+    all keys at once would need far more memory than the tests.
     """
     best, where = np.empty(0), np.empty(0, np.int64)
     for quarter, counts in enumerate(tests):
@@ -208,10 +216,10 @@ def _add_single_tests(
 
 
 def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats:
-    """Return the tests that each tile expects in a quarter, shape (tiles,).
+    """Return the expected number of tests of each tile in a quarter, shape (tiles,).
 
-    A tile is lively or dormant, by place and chance; all have a log-normal rate. The number of
-    lively tiles sets the share of single tests.
+    All tiles have a log-normal rate. Place and chance decide whether a tile is active or dormant,
+    and the share of active tiles is chosen to give the share of single tests.
     """
     smooth = _UNEVEN * random_field(places, lengthscale_km=8.0, seed=int(rng.integers(2**31)))
     base = _URBAN_TILE * places.urban + _URBAN_CORE * places.urbanity + smooth
@@ -227,7 +235,8 @@ def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats
         one = rate * (1 + rate / _BUSTLE) ** (-_BUSTLE - 1)
         return float(one.sum() / _present(rate).sum()) - SINGLE_SHARE
 
-    # More lively tiles, more single tests. Where none gives the share, the nearer end does.
+    # More active tiles mean more single tests. If no share of active tiles gives `SINGLE_SHARE`,
+    # the nearer end of its range is taken.
     low, high = wanted, 1.0
     if single_excess(high) < 0:
         lively = high
@@ -239,7 +248,7 @@ def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats
 
 
 def _scaled_rates(log_rate: Floats, wanted: float) -> Floats:
-    """Return rates, capped, scaled so that a share `wanted` of tiles expects a row."""
+    """Return capped rates, scaled such that the expected share of tiles with a row is `wanted`."""
     low, high = -40.0, 40.0
     most = np.log(_MAX_EXPECTED)
     for _ in range(50):
@@ -250,7 +259,7 @@ def _scaled_rates(log_rate: Floats, wanted: float) -> Floats:
 
 
 def _present(rate: Floats) -> Floats:
-    """Return the chance of one test or more: 1 - (1 + rate / shape)^-shape."""
+    """Return the probability of one test or more, 1 - (1 + rate / shape)^-shape."""
     return np.asarray(1 - (1 + rate / _BUSTLE) ** -_BUSTLE, np.float64)
 
 
@@ -261,7 +270,7 @@ def _measure(
     rows: _Rows,
     rng: np.random.Generator,
 ) -> tuple[Counts, dict[str, Floats]]:
-    """Return one target's recorded integers and its columns of the truth."""
+    """Return the recorded integers of one target, and its columns of `Simulation.truth`."""
     here = places.take(rows.where)
     tile = np.empty(len(rows.when))
     for quarter, effect in enumerate(tile_process(law, grid.shape, rows.quarters.tolist(), rng)):

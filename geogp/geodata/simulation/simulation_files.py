@@ -1,4 +1,4 @@
-"""A simulation as files: a source of tiles and boundaries for the pipeline, and the truth."""
+"""Writing of a simulation as files: tiles and boundaries that geogp can read, and the truth."""
 
 import io
 import json
@@ -22,11 +22,11 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.tile_files import tile_file
 
 ROW_GROUP = 2048
-"""Rows of a row group in Ookla's files."""
+"""Number of rows of a row group in Ookla's files."""
 
 _STEPS = 2.0**14  # true values are stored in steps of 1 / _STEPS
 
-_CRS = 4269  # NAD83, as the Census Bureau's files
+_CRS = 4269  # NAD83, as in the Census Bureau's files
 
 _TILES = pa.schema(
     [("quadkey", pa.string()), ("tile", pa.string())]
@@ -36,25 +36,26 @@ _TILES = pa.schema(
     ]
 )
 
-# Names of the columns by which the vintage of urban areas is recognised.
+# Columns of numbers and names of urban areas, by census year.
 _URBAN_COLUMNS = {2000: ("UA", "NAME"), 2010: ("UACE10", "NAME10"), 2020: ("UACE20", "NAME20")}
 
 
 def write_simulation(
     simulation: Simulation, region: Region, folder: Path, *, made_up_towns: bool = False
 ) -> list[Path]:
-    """Write a simulation so that its folder serves as source and as boundaries; return the files.
+    """Write a simulation to a folder that geogp can read as source and boundaries; return paths.
 
     ``parquet/performance/type=.../year=.../quarter=.../...tiles.parquet``
-        Ookla's layout and seven columns, sorted by quadkey, row groups of 2,048, zstd.
+        Tiles in Ookla's layout, with its seven columns, sorted by quadkey, in row groups of 2,048,
+        compressed with zstd.
     ``truth.parquet``
-        `Simulation.truth`, all quarters; true values rounded to multiples of 2^-14, about 6e-5.
+        `Simulation.truth` of all quarters, true values rounded to multiples of 2^-14, about 6e-5.
     ``simulation.json``
-        Request, region and laws, and whether the urban areas are made up.
+        The request, the region, the models, and whether the urban areas are made up.
     ``boundaries/states.parquet``, ``boundaries/urban_areas_<CODE>.parquet``
-        GeoParquet in EPSG:4269; no urban areas where the region has none.
+        GeoParquet in EPSG:4269; no urban areas if the region has no urban and rural strata.
 
-    Other files of the folder stay. OutputError if a file cannot be written.
+    Other files in the folder are not changed. OutputError if a file cannot be written.
     """
     contents = dict(_tile_files(simulation))
     contents["truth.parquet"] = compact_table(simulation.truth)
@@ -68,9 +69,10 @@ def write_simulation(
 
 
 def tile_polygons(codes: quadkeys.Codes) -> NDArray[np.object_]:
-    """Return the tiles' outlines as WKT, byte for byte as Ookla writes them, shape (n,).
+    """Return the outlines of tiles as WKT, byte for byte as Ookla writes them, shape (n,).
 
-    North-west, north-east, south-east, south-west, north-west; 15 significant digits.
+    The corners are north-west, north-east, south-east, south-west and again north-west, with 15
+    significant digits.
     """
     column, row = quadkeys.codes_to_tiles(codes)
     bounds = quadkeys.tile_bounds(column, row)
@@ -85,7 +87,7 @@ def tile_polygons(codes: quadkeys.Codes) -> NDArray[np.object_]:
 
 
 def _texts(degrees: NDArray[np.float64]) -> NDArray[np.object_]:
-    """Return numbers as text of 15 significant digits; few edges of a grid are distinct."""
+    """Return numbers as text of 15 significant digits, formatting each distinct number once."""
     distinct, where = np.unique(degrees, return_inverse=True)
     return np.array([f"{value:.15g}" for value in distinct], dtype=object)[where]
 
@@ -104,10 +106,10 @@ def _tile_files(simulation: Simulation) -> Iterator[tuple[str, bytes]]:
 
 
 def compact_table(table: pd.DataFrame) -> bytes:
-    """Return a table of results as Parquet, real numbers as float32.
+    """Return a table of results as Parquet, with real numbers as float32.
 
-    True values are rounded to multiples of 2^-14, far below any standard deviation, so that the
-    file compresses to half.
+    True values are rounded to multiples of 2^-14, far below any standard deviation; this halves
+    the size of the compressed file.
     """
     real = table.select_dtypes("float64").columns
     true = [name for name in real if "_true" in name]
@@ -117,7 +119,7 @@ def compact_table(table: pd.DataFrame) -> bytes:
 
 
 def _parquet(table: pa.Table, row_group: int = ROW_GROUP) -> bytes:
-    """Return a table as Parquet; column metadata only, so that the bytes do not name the writer."""
+    """Return a table as Parquet, without metadata of the table, which would name the program."""
     stream = io.BytesIO()
     real = [column.name for column in table.schema if pa.types.is_floating(column.type)]
     pa.parquet.write_table(

@@ -1,11 +1,11 @@
-"""The law of a simulated target: smooth field, memory of single tiles, measurement noise.
+"""The statistical model of a simulated target: smooth field, tile effects, measurement noise.
 
     y(s, q) = field(s, q) + tile(s, q) + e,    e ~ N(0, a(s) + b(s) / tests)
 
-on log10 of Mbps (download, upload) or of ms (latency). Places s lie on the plane of the zoom-16
-grid: kilometres east and south of the region's north-west tile. A tile is `tile_km` wide, the width
-on the ground at the region's middle latitude. One width in the whole region makes the grid regular
-and the sampling exact.
+in log10 of Mbps (download, upload) or of ms (latency), at place s in quarter q. Places lie on the
+plane of the zoom-16 grid, in kilometres east and south of the region's north-west tile. A tile is
+`tile_km` wide, the width on the ground at the region's middle latitude. This one width is used in
+the whole region, because a regular grid allows exact sampling.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 TARGETS = ("download", "upload", "latency")
 
 MAX_CELLS = 128_000_000
-"""Largest embedding grid of the tile process: about 4 GB while it is sampled."""
+"""Most cells of the embedding grid of the tile process; sampling them all takes about 4 GB."""
 
 _FEATURES = 200
 _NEGLIGIBLE_RANGES = 40  # exp(-40) = 4e-18 is below the rounding of float64
@@ -34,40 +34,40 @@ _NEGLIGIBLE_RANGES = 40  # exp(-40) = 4e-18 is below the rounding of float64
 
 @dataclass(frozen=True)
 class TruthLaw:
-    """All parameters of one target's law; `dataclasses.asdict` of it is plain JSON.
+    """All parameters of one target's model; `dataclasses.asdict` gives values for JSON.
 
     Attributes
     ----------
     target
         ``download``, ``upload`` (log10 Mbps) or ``latency`` (log10 ms).
     intercept, trend
-        Rural level at `origin_quarter`, and its change per quarter.
+        Level in rural places at `origin_quarter`, and its change per quarter.
     urban_effect, urban_trend
         Effect of an urban core at `origin_quarter`, and its change per quarter.
     urban_smoothing_km
-        Standard deviation of the Gaussian that turns urban areas into `PlanePlaces.urbanity`.
+        Standard deviation of the Gaussian that smooths urban areas to `PlanePlaces.urbanity`.
     field_sd, lengthscale_km
         Standard deviation and mean lengthscale of the smooth random field.
     warp, warp_period_km
         The lengthscale varies between lengthscale / (1 + warp) and lengthscale / (1 - warp).
     interaction_sd
-        Standard deviation of the smooth field that grows in proportion to time, per 20 quarters.
+        Standard deviation, after 20 quarters, of the smooth field that grows linearly with time.
     sill_constant, sill_changing
-        Variances of the lasting and of the fading part of the tile process.
+        Variances of the constant and of the changing part of the tile process.
     range_km
         Distance on the ground at which the tile process's correlation is 1/e.
     memory
-        Correlation of the fading part from one quarter to the next.
+        Correlation of the changing part between consecutive quarters.
     noise_floor_urban, noise_floor_rural
-        a: variance that no number of tests removes.
+        The variance a(s), which does not depend on the number of tests.
     noise_test_urban, noise_test_rural
-        b: variance that is divided by the number of tests.
+        The variance b(s), which is divided by the number of tests.
     noise_variation
-        Standard deviation, over space, of the logarithm of a and b.
+        Standard deviation over space of the logarithm of the factor that a(s) and b(s) share.
     origin_quarter
         Index of the quarter at which the trends start.
     tile_km, origin_column, origin_row
-        The plane: width of a tile in km, and the tile at its north-west.
+        Width of a tile on the plane in km, and the tile at the origin, in the north-west.
     field_seed
         Seed of the random fields (not of the tile process or the noise).
     """
@@ -101,14 +101,15 @@ class TruthLaw:
     def covariance(self, distance_km: Floats, quarters_apart: Floats) -> Floats:
         """Return the covariance of the tile process at distances d and lags in quarters.
 
-        exp(-d / range) * (sill_constant + sill_changing * memory^|lag|); the arrays broadcast.
+        It is exp(-d / range) * (sill_constant + sill_changing * memory^|lag|). The arrays are
+        broadcast.
         """
         lasting = self.sill_constant + self.sill_changing * self.memory ** np.abs(quarters_apart)
         return np.asarray(np.exp(-distance_km / self.range_km) * lasting, np.float64)
 
 
-# Sizes after Puerto Rico's mobile tiles, 2019 to 2023: level, trend, and the spread of
-# single tests in town and country.
+# Values like the values of Puerto Rico's mobile tiles, 2019 to 2023: level, trend, and the
+# variance of single tests in urban and rural places.
 _BASE = (
     TruthLaw("download", 1.06, 0.038, 0.15, 0.004, 0.2, 0.06, 0.02, 0.1, 0.03, 0.08, 0.28, 0.42),
     TruthLaw("upload", 0.6, 0.01, 0.2, 0.002, 0.14, 0.04, 0.02, 0.08, 0.04, 0.09, 0.35, 0.5),
@@ -122,8 +123,8 @@ _BASE = (
 class Grid:
     """The smallest rectangle of tiles around a region's zoom-16 tiles.
 
-    `across` and `down` are the place of each tile in it, from the north-west, int64 (n,); `tile_km`
-    is the width of a tile on the ground at the region's middle latitude.
+    `across` and `down` are the column and row of each tile in the rectangle, from the north-west,
+    int64 (n,); `tile_km` is the width of a tile on the ground at the region's middle latitude.
     """
 
     tiles: Tiles
@@ -133,7 +134,7 @@ class Grid:
 
     @classmethod
     def of(cls, region: Region) -> "Grid":
-        """Return the grid of a region; RequestError if no tile's centre lies in it."""
+        """Return the grid of a region; RequestError if no tile has its centre in the region."""
         tiles = region.tiles()
         if not len(tiles):
             raise RequestError(
@@ -151,9 +152,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class PlanePlaces:
-    """Places on the plane of the grid, coordinates in km, each of shape (n,).
+    """Places on the plane of the grid, with coordinates in km, each of shape (n,).
 
-    `urban` places lie in an urban area; `urbanity` is the share of urban ground around, 0 to 1.
+    `urban` marks places in urban areas; `urbanity` is the share of urban land around a place, from
+    0 to 1.
     """
 
     east_km: Floats
@@ -169,7 +171,7 @@ class PlanePlaces:
 
 
 def laws_of(grid: Grid, seed: int) -> dict[str, TruthLaw]:
-    """Return the law of each target on a grid; the seed sets the random fields."""
+    """Return the model of each target on a grid; the seed determines the random fields."""
     seeds = np.random.SeedSequence(seed).generate_state(len(_BASE))
     return {
         law.target: replace(
@@ -186,9 +188,9 @@ def laws_of(grid: Grid, seed: int) -> dict[str, TruthLaw]:
 def places_of(region: Region, grid: Grid, smoothing_km: float) -> PlanePlaces:
     """Return the centres of a region's tiles, in the order of `region.tiles()`.
 
-    Urbanity is the Gaussian-weighted share of urban tiles among the region's tiles around: near 1
-    in the core of a large town, less in a small one, smooth at the edge. Urban areas outside the
-    region do not count, and a region without urban areas has urbanity 0.
+    Urbanity is the Gaussian-weighted share of urban tiles among the region's tiles around a place.
+    It is near 1 in the core of a large town, less in a small town, and smooth at the edge of a
+    town. Urban areas outside the region do not count. A region without urban areas has urbanity 0.
     """
     urban = region.stratum(*grid.tiles.centres) == URBAN
     inside = np.zeros(grid.shape)
@@ -207,10 +209,10 @@ def places_of(region: Region, grid: Grid, smoothing_km: float) -> PlanePlaces:
 def field(law: TruthLaw, places: PlanePlaces, quarter: NDArray[np.int64] | int) -> Floats:
     """Return the smooth field at places and quarters (broadcast), shape (n,).
 
-    With t the quarters since `origin_quarter`, c the urbanity, and g, h random fields of
-    variance 1:
+    Let t be the number of quarters since `origin_quarter`, c(s) the urbanity, and g and h random
+    fields of variance 1. The smooth field is
 
-    intercept + trend t + (urban_effect + urban_trend t) c
+    intercept + trend t + (urban_effect + urban_trend t) c(s)
     + field_sd g(s) + interaction_sd (t / 20) h(s)
     """
     time = np.asarray(quarter, np.float64) - law.origin_quarter
@@ -224,8 +226,8 @@ def field(law: TruthLaw, places: PlanePlaces, quarter: NDArray[np.int64] | int) 
 def measurement_variance(law: TruthLaw, places: PlanePlaces, tests: NDArray[np.int64]) -> Floats:
     """Return a(s) + b(s) / tests, shape (n,).
 
-    a and b go linearly with urbanity from their rural to their urban value, both times
-    exp(noise_variation u(s)) with u a random field of variance 1.
+    The variances a(s) and b(s) are linear in urbanity between their rural and urban values, and are
+    multiplied by exp(noise_variation u(s)), where u is a random field of variance 1.
     """
     floor = law.noise_floor_rural + places.urbanity * (
         law.noise_floor_urban - law.noise_floor_rural
@@ -245,10 +247,10 @@ def random_field(
 ) -> Floats:
     """Return a smooth random field of mean 0 and variance 1 at places, shape (n,).
 
-    sqrt(2 / F) Σ_j cos(ω_j · w(s) + φ_j), ω_j ~ N(0, I / lengthscale²), φ_j uniform: random
-    Fourier features of the RBF kernel (Rahimi and Recht 2007). The warp, in each coordinate,
-    w(u) = u + warp P / (2π) sin(2π u / P), makes the local lengthscale
-    lengthscale / (1 + warp cos(2π u / P)).
+    The field is sqrt(2 / F) Σ_j cos(ω_j · w(s) + φ_j), with F random Fourier features of the RBF
+    kernel (Rahimi and Recht 2007): ω_j ~ N(0, I / lengthscale²) and φ_j uniform. The warp
+    w(u) = u + warp P / (2π) sin(2π u / P) of each coordinate, with period P, changes the local
+    lengthscale to lengthscale / (1 + warp cos(2π u / P)).
     """
     rng = np.random.default_rng(seed)
     frequency = rng.standard_normal((2, _FEATURES)) / lengthscale_km
@@ -278,12 +280,12 @@ def tile_process(
 ) -> Iterator[Floats]:
     """Yield exact samples of the tile process on a grid, one array of `shape` per quarter.
 
-    Space by circulant embedding (Dietrich and Newsam 1997): the grid is padded to a torus until the
-    covariance is below rounding across the padding. Time by the stationary autoregression x_q = r
-    x_p + sqrt(1 - r²) z, r = memory^(q - p), which gives memory^|lag|. The spacing is
-    `law.tile_km`; gaps between the increasing `quarters` count. RequestError if the embedding
-    needs more than `MAX_CELLS` cells; NumericalError if it has negative eigenvalues beyond
-    rounding.
+    In space, samples come from circulant embedding (Dietrich and Newsam 1997): the grid is padded
+    to a torus, with padding so wide that the covariance across it is below rounding. In time, they
+    follow the stationary autoregression x_q = r x_p + sqrt(1 - r²) z with r = memory^(q - p) from
+    quarter p to q, whose correlation is memory^|lag|. Tiles are `law.tile_km` apart; `quarters`
+    increase and may have gaps. RequestError if the embedding needs more than `MAX_CELLS` cells;
+    NumericalError if it has negative eigenvalues beyond rounding.
     """
     spectrum, torus = _embedding(law, shape)
 

@@ -1,1 +1,1 @@
-"""Remote files, and the cache that keeps what was read of them."""
+"""Remote files, and the cache of downloaded data."""

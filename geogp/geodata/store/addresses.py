@@ -1,4 +1,4 @@
-"""Where files are, in words: addresses and folders, before anything is opened."""
+"""Addresses and folders of files, as text."""
 
 import os
 import re
@@ -8,25 +8,25 @@ PUBLIC_SOURCE = "s3://ookla-open-data"
 """Ookla's public bucket."""
 
 PUBLIC_BOUNDARIES = "https://www2.census.gov/geo/tiger"
-"""The Census Bureau's site: its cartographic boundary files are in one folder for each year."""
+"""The Census Bureau's site, where each year's boundary files have a folder."""
 
 _ADDRESSES = ("http://", "https://", "s3://")
 
 
 def is_address(where: str) -> bool:
-    """Tell whether a place that geogp wrote is on another machine: an address, or a UNC path.
+    """Return whether a recorded text is an address or a UNC path, and not a local path.
 
-    Folders and files are written as absolute paths, which begin with one separator or a drive.
+    geogp records local folders and files as absolute paths, which begin with a separator or drive.
     """
     return re.match(r"[^/\\]*[/\\]{2}", where) is not None
 
 
 def absolute_place(where: str) -> str:
-    """Return a place that names the same folder from any working directory.
+    """Return an address or folder as text that does not depend on the working directory.
 
-    Addresses stay as they are. A folder becomes absolute, without links, so that two ways of
-    writing it are one.
+    An address is not changed. The path of a folder becomes absolute and without links, so all ways
+    to write the path give the same text.
     """
     if where.startswith(_ADDRESSES):
         return where
-    return str(Path(os.path.expanduser(where)).resolve())  # noqa: PTH111 - `~nobody` stays
+    return str(Path(os.path.expanduser(where)).resolve())  # noqa: PTH111 - keeps `~nobody`

@@ -1,9 +1,10 @@
-"""The cache: rows of remote files of tiles, and small files downloaded whole.
+"""The cache: rows of remote tile files, and small files that were downloaded as a whole.
 
-An entry is a file with a note next to it: JSON that describes the file. It is an entry only while
-both agree: the note is written last, and holds the size and the SHA-256 of the other, and a hash of
-itself. Other files in the folder (of a killed process) are not entries. geogp never reads them,
-except a copy from which a stopped download continues; see `partial_copies.py`.
+An entry is a data file with a note, a JSON file next to the data file. The note contains the size
+and the SHA-256 of the data file, and a hash of the note itself. The note is written last, and the
+data file is an entry only if it agrees with the note. Other files in the folder, left by a killed
+process, are not entries. geogp never reads these files, except a partial copy, from which a stopped
+download continues; see `partial_copies.py`.
 """
 
 import datetime as dt
@@ -30,29 +31,29 @@ from geogp.geodata.tiles.tile_files import Ranges
 MAX_NOTE_BYTES = 1 << 20
 
 LOCKS = ".locks"
-"""Folder of the locks: empty files that stay, as one process may wait for what another deletes."""
+"""Folder of the lock files; they are never deleted, because a process may wait for one of them."""
 
 OF_ALL = "world"
-"""Part of the name of an entry with the rows of all regions."""
+"""Part of the file name of an entry with the rows of all regions."""
 
 _FOLDER = re.compile(r".+-[0-9a-f]{8}")
 _TILES = re.compile(r"(.+)-(?:[0-9a-f]{12}|world)\.(?:parquet|json|parts|ranges)")
 _LEFT = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
-"""A file that is not yet in its place, as named by `writing`."""
+"""The name of an unfinished file, which `writing` creates."""
 
 
 def cache_folder() -> Path:
-    """Return the cache: ``GEOGP_CACHE``, or the user's cache folder."""
+    """Return the cache folder: ``GEOGP_CACHE``, or the user's cache folder."""
     return Path(os.environ.get("GEOGP_CACHE") or platformdirs.user_cache_dir("geogp"))
 
 
 def tiles_folder() -> Path:
-    """Return the folder of the entries of tiles."""
+    """Return the folder of the entries with tiles."""
     return cache_folder() / "tiles"
 
 
 def downloads_folder() -> Path:
-    """Return the folder of files that were downloaded whole."""
+    """Return the folder of files that were downloaded as a whole."""
     return cache_folder() / "downloads"
 
 
@@ -63,22 +64,24 @@ def readable_folder(address: str) -> str:
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an entry is.
+    """The description of an entry, which is stored next to the data file.
 
     Attributes
     ----------
     source, etag, last_modified, bytes_stored
-        Address of the file it was made from, and what the server said of that; last its size.
+        Address of the remote file; ETag, date of change and size that the server gave.
     date, sha256, size
-        When it was read, UTC; hash and size of the entry's file.
+        Time of the download, UTC; hash and size of the data file.
     rows, rows_in_source, groups_read, groups_in_source
-        Of tiles, as what follows but the last: rows and row groups, of how many.
+        Only for tiles: rows in the entry and in the remote file; row groups that were read, and all
+        row groups of the remote file.
     bytes_read
-        Bytes downloaded for it, including failed requests.
+        Only for tiles: bytes downloaded for the entry, including failed requests.
     ranges, columns, simulated
-        As `CacheEntry` has them; its columns; whether the source says that its tiles are simulated.
+        Only for tiles: see `CacheEntry`; names of the columns; whether the source declares its
+        tiles as simulated.
     note_sha256
-        Hash of all else.
+        Hash of all other values.
     """
 
     source: str
@@ -101,19 +104,19 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, remote: RemoteFile, sha256: str, size: int, **details: Any) -> "Note":
-        """Return the note of a file that was made from a remote one just now."""
+        """Return the note of a file that was just made from a remote file."""
         date = dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds")
         stored, etag, changed = vars(remote.version).values()
         return cls(remote.address, etag, changed, stored, date, sha256, size, **details)
 
     @property
     def version(self) -> Version:
-        """The version of the source's file."""
+        """The version of the remote file."""
         return Version(self.bytes_stored, self.etag, self.last_modified)
 
 
 def note_text(note: Note) -> str:
-    """Return the file of a note, with the hash of all else in it."""
+    """Return the text of a note's file, with the hash of all other values."""
     content = msgspec.structs.asdict(note)
     del content["note_sha256"]
     content["note_sha256"] = hashlib.sha256(json.dumps(content).encode()).hexdigest()
@@ -121,7 +124,7 @@ def note_text(note: Note) -> str:
 
 
 def read_note(path: Path) -> Note | None:
-    """Return a note exactly as it was written; None if it is missing or was changed."""
+    """Return a note; None if it is missing or was changed after it was written."""
     try:
         text = read_text(path, MAX_NOTE_BYTES)
         note = msgspec.json.decode(text, type=Note)
@@ -132,9 +135,9 @@ def read_note(path: Path) -> Note | None:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """A place in the cache for the file at `source`, or for its rows of some quadkeys.
+    """The path in the cache for the file at `source`, or for its rows with some quadkeys.
 
-    `ranges` are the codes of these quadkeys; None means all, or a file that has no tiles.
+    `ranges` are the codes of these quadkeys; None means all rows, or a file without tiles.
     """
 
     path: Path
@@ -143,7 +146,7 @@ class CacheEntry:
 
     @classmethod
     def of(cls, url: str, name: str, ranges: Ranges | None) -> "CacheEntry":
-        """Return the entry of rows of a file of tiles under a URL."""
+        """Return the entry for rows of a tile file below a URL."""
         listed = None if ranges is None else ranges.tolist()
         part = OF_ALL if listed is None else hashlib.sha256(repr(listed).encode()).hexdigest()[:12]
         file = f"{Path(name).stem}-{part}.parquet"
@@ -152,24 +155,24 @@ class CacheEntry:
 
     @classmethod
     def of_file(cls, url: str, name: str) -> "CacheEntry":
-        """Return the entry of a file under a URL that is downloaded whole."""
+        """Return the entry for a file below a URL that is downloaded as a whole."""
         path = downloads_folder() / readable_folder(url) / name.replace("/", "__")
         return cls(path, f"{url.rstrip('/')}/{name}")
 
     @property
     def note_path(self) -> Path:
-        """Where its note stands."""
+        """Path of the note."""
         return note_of(self.path)
 
     @property
     def copy_path(self) -> Path:
-        """Path of the copy of the remote file while it is downloaded."""
+        """Path of the copy of the remote file during the download."""
         return self.path.with_suffix(".parts")
 
     def read(self, *, damaged: bool = False) -> Note | None:
-        """Return the note of a complete and unchanged entry; else None.
+        """Return the note if the entry is complete and unchanged, otherwise None.
 
-        With `damaged`, the file of the note may be damaged, but must exist.
+        If `damaged` is true, the data file may be damaged, but must exist.
         """
         note = read_note(self.note_path)
         if note is None or (note.source, note.ranges) != (self.source, self.ranges):
@@ -177,7 +180,7 @@ class CacheEntry:
         return note if agrees(self.path, note) or (damaged and self.path.is_file()) else None
 
     def sweep(self) -> None:
-        """Delete what a killed process was writing."""
+        """Delete the unfinished files of a killed process."""
         starts = (f".{self.path.name}.", f".{self.note_path.name}.")
         for one in children(self.path.parent):
             if one.name.startswith(starts):
@@ -196,9 +199,9 @@ class CacheEntry:
 
     @contextmanager
     def locked(self, transfer: Transfer) -> Iterator[None]:
-        """Hold the lock of the remote file: of two processes one fetches, the other waits.
+        """Hold the lock of the remote file, so that only one process at a time downloads it.
 
-        The system frees the lock of a process that ends, however it ends.
+        The system releases the lock when the process ends, even if the process is killed.
 
         Raises
         ------
@@ -222,14 +225,14 @@ class CacheEntry:
 
 
 def overlap(codes: "np.ndarray[Any, np.dtype[np.uint64]]", ranges: Ranges) -> Any:
-    """Tell which codes lie in sorted, disjoint ranges."""
+    """Return which codes lie in sorted, disjoint ranges."""
     signed = codes.astype(np.int64)
     place = np.searchsorted(ranges[:, 0], signed, side="right") - 1
     return (place >= 0) & (signed <= ranges[np.maximum(place, 0), 1])
 
 
 def children(folder: Path) -> list[Path]:
-    """Return what is in a folder; nothing where there is none, or none any more."""
+    """Return the files and folders in a folder; none if the folder does not exist."""
     try:
         return sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -237,25 +240,25 @@ def children(folder: Path) -> list[Path]:
 
 
 def own_folders(folder: Path) -> list[Path]:
-    """Return the folders in one of the cache that bear names as `readable_folder` gives them."""
+    """Return the folders in `folder` whose names have the form of `readable_folder`."""
     return [one for one in children(folder) if _FOLDER.fullmatch(one.name)]
 
 
 def is_tiles(path: Path) -> bool:
-    """Tell whether a file is in a folder of tiles."""
+    """Return whether a file is in a folder of tiles."""
     return path.parent.parent == tiles_folder()
 
 
 def note_of(path: Path) -> Path:
-    """Return the path of the note of a file: of ``a.parquet``, or of a whole file."""
+    """Return a note's path: ``a.json`` for tiles ``a.parquet``, ``b.zip.json`` for ``b.zip``."""
     return path.with_suffix(".json") if is_tiles(path) else path.with_name(f"{path.name}.json")
 
 
 def own_name(path: Path) -> str | None:
-    """Return the name that a lock is of; None of a file that is not geogp's.
+    """Return the name that determines a file's lock; None if geogp did not create the file.
 
-    All entries of one remote file of tiles, and what is left of them, have one lock; so have all
-    files of one address that are downloaded whole.
+    All entries of one remote tile file, and their unfinished files, have the same lock. All files
+    of one address that are downloaded as a whole have the same lock too.
     """
     left = _LEFT.fullmatch(path.name)
     if is_tiles(path):
@@ -265,13 +268,13 @@ def own_name(path: Path) -> str | None:
 
 
 def lock_of(path: Path, name: str) -> Path:
-    """Return the lock of a file; see `own_name`."""
+    """Return the path of a file's lock; see `own_name`."""
     digest = hashlib.sha256(f"{path.parent.name}/{name}".encode()).hexdigest()[:16]
     return tiles_folder() / LOCKS / f"{digest}.lock"
 
 
 def agrees(path: Path, note: Note) -> bool:
-    """Tell whether a file is the one that a note is of, byte by byte."""
+    """Return whether a file has the size and the hash in its note."""
     try:
         return path.stat().st_size == note.size and sha256_of(path) == note.sha256
     except OSError:

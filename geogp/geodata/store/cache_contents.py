@@ -1,4 +1,4 @@
-"""What is in the cache: listed, checked byte by byte, deleted."""
+"""Listing, checking and clearing of the cache."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,16 +30,18 @@ FILE, LEFT = "file", "none"
 
 @dataclass(frozen=True)
 class Item:
-    """Something in the cache.
+    """A data file in the cache, a note without a data file, or an unfinished file.
 
     Attributes
     ----------
     kind
-        ``region`` or ``world`` (tiles), ``file`` (downloaded whole), ``none`` (left by a process
-        that was killed: never read, but for copies, which the next download goes on from).
+        ``region`` or ``world`` for tiles, ``file`` for a file that was downloaded as a whole, and
+        ``none`` for a file of a killed process. geogp never reads files of kind ``none``, except
+        partial copies, from which the next download continues.
     state
-        ``whole``, ``damaged`` (does not agree with its note, or the note not with itself: never
-        read, fetched again), ``unfinished``; None where nothing was checked.
+        ``whole``, ``damaged`` or ``unfinished``; None if the file was not checked. A file is
+        damaged if it does not agree with its note, or if the note was changed. geogp does not read
+        damaged files, but downloads them again.
     """
 
     path: Path
@@ -49,7 +51,7 @@ class Item:
     note: Note | None = None
 
     def described(self) -> dict[str, str | int | None]:
-        """Return it for JSON; only tiles have rows and bytes."""
+        """Return the item as values for JSON; only tiles have an ETag, rows and byte counts."""
         told: dict[str, str | int | None] = dict.fromkeys(
             ("source", "date", "etag", "rows", "bytes_read", "bytes_stored")
         )
@@ -61,7 +63,10 @@ class Item:
 
 @dataclass(frozen=True)
 class ClearedCache:
-    """What was deleted: files, notes left out, and their bytes; and what others are fetching."""
+    """The deleted files, without notes, and their bytes.
+
+    `busy` is the number of files that are kept because another process is downloading them.
+    """
 
     files: int
     size: int
@@ -69,10 +74,10 @@ class ClearedCache:
 
 
 def cache_items(*, check: bool = False) -> list[Item]:
-    """List the cache; with `check`, compare every file with its note, byte by byte.
+    """Return the items of the cache; if `check` is true, compare every file with its note.
 
-    What does not bear a name of geogp's, in a folder of geogp's, is no part of the cache; what
-    another process deletes meanwhile is left out.
+    The comparison is byte by byte. Files and folders whose names geogp does not create are not part
+    of the cache. Files that another process deletes during the listing are omitted.
     """
     items = []
     for path in _files():
@@ -82,10 +87,10 @@ def cache_items(*, check: bool = False) -> list[Item]:
 
 
 def clear_cache() -> ClearedCache:
-    """Delete what geogp put into the cache, and nothing else.
+    """Delete the files that geogp wrote into the cache, and no other files.
 
-    Each file is deleted under its lock; those that another process is fetching stay, and so do
-    locks and folders, in which it may be about to write.
+    Each file is deleted under its lock. Files that another process is downloading are kept. Locks
+    and folders are kept too, because another process may be about to write into them.
 
     Raises
     ------
@@ -109,7 +114,7 @@ def clear_cache() -> ClearedCache:
 
 
 def _files() -> list[Path]:
-    """Return the files of entries, notes without a file, and what was left of either."""
+    """Return data files of entries, notes without a data file, and unfinished files."""
     return [
         path
         for top in (tiles_folder(), downloads_folder())
@@ -120,7 +125,7 @@ def _files() -> list[Path]:
 
 
 def _is_note(path: Path) -> bool:
-    """Tell whether a file is the note of another that is there."""
+    """Return whether a file is the note of an existing file."""
     other = path.with_suffix(".parquet" if is_tiles(path) else "")
     return path.suffix == ".json" and other != path and other.is_file()
 
@@ -138,25 +143,25 @@ def _item(path: Path, *, check: bool) -> Item:
 
 
 def _state(path: Path, note: Note) -> str:
-    """Compare an entry with its note; if they differ, compare again under the lock."""
+    """Return the state of an entry; if entry and note differ, compare again under the lock."""
     if agrees(path, note):
         return WHOLE
     try:
         with _held(path) as free:
             if not free:
                 return UNFINISHED
-            path.stat()  # deleted meanwhile?
+            path.stat()  # raises if the file was deleted
             again = read_note(note_of(path))
             return WHOLE if again is not None and agrees(path, again) else DAMAGED
     except FileNotFoundError:
         raise
-    except OSError:  # a cache that can only be read has no locks
+    except OSError:  # a read-only cache has no locks
         return DAMAGED
 
 
 @contextmanager
 def _held(path: Path) -> Iterator[bool]:
-    """Lock a file if no other process has locked it; yield whether it is locked."""
+    """Lock a file if no other process has locked it; yield whether this succeeded."""
     place = lock_of(path, own_name(path) or "")
     place.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:

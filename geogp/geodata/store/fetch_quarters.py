@@ -1,4 +1,4 @@
-"""Several quarters of tiles at once: brought here in parallel, and what became of each."""
+"""Download of several quarters of tiles in parallel, with the result for each quarter."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -14,21 +14,21 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.tile_files import tile_file
 
 PARALLEL = 4
-"""Quarters that are downloaded at once."""
+"""Number of quarters that are downloaded at once."""
 
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Hosts to which nothing leaves this machine."""
+"""Names of the local machine; requests to these names do not use the network."""
 
 Progress = Callable[[int, int, str], None]
-"""Hears of quarters done, of how many, and of what came."""
+"""A function that gets the numbers of finished and of all quarters, and a text with the MB read."""
 
 
 @dataclass(frozen=True)
 class QuarterFiles:
-    """What became of the quarters asked for.
+    """Files of the requested quarters, and quarters without a file.
 
-    `files` are where the rows of a quarter are. The source has not those that are `missing`; those
-    that are `unreached` are not in the cache, and nothing answered at the source.
+    `files` gives the file of each quarter. The source does not have the `missing` quarters. The
+    `unreached` quarters are not in the cache, and the source did not answer.
     """
 
     files: Mapping[int, LocalFile]
@@ -36,12 +36,14 @@ class QuarterFiles:
     unreached: Mapping[int, UnreachableError] = field(default_factory=dict)
 
     def check_named(self, named: Collection[int], where: str, service: str) -> None:
-        """Refuse quarters named singly that are not here.
+        """Raise an error if one of the quarters that the user named has no file.
 
         Raises
         ------
-        UnreachableError, DataError
-            Nothing answered at the source; the source has none.
+        UnreachableError
+            The source did not answer.
+        DataError
+            The source does not have a quarter.
         """
         for quarter, error in self.unreached.items():
             if quarter in named:
@@ -49,13 +51,13 @@ class QuarterFiles:
         absent = [quarter for quarter in self.missing if quarter in named]
         if absent:
             raise DataError(
-                f"{_labels(absent)} {'was' if len(absent) == 1 else 'were'} named but {where} has "
-                f"no {tile_file(service, absent[0])}. Leave the quarter out, or give a range: a "
-                f"range may have gaps."
+                f"{_labels(absent)} {'was' if len(absent) == 1 else 'were'} requested but {where} "
+                f"has no {tile_file(service, absent[0])}. Leave the quarter out, or give a range: "
+                f"a range may have gaps."
             )
 
     def warnings(self, where: str) -> list[str]:
-        """Say what could not be asked, taken or trusted, and what the source has changed since."""
+        """Return warnings about reading without TLS, a silent source, and changed files."""
         texts = []
         parts = urlsplit(where)
         if parts.scheme == "http" and parts.hostname not in _HERE and self.files:
@@ -71,8 +73,9 @@ class QuarterFiles:
             )
         if self.unreached:
             texts.append(
-                f"{where} could not be reached and {_labels(self.unreached)} are not in the "
-                f"cache: they are left out. When the network works, geogp fetch downloads them."
+                f"{where} could not be reached, and these quarters are not in the cache and are "
+                f"left out: {_labels(self.unreached)}. When the network works, geogp fetch "
+                f"downloads them."
             )
         changed = {
             q: held.note.date for q, held in self.files.items() if held.changed and held.note
@@ -80,7 +83,7 @@ class QuarterFiles:
         if changed:
             since = min(changed.values())[:10]
             texts.append(
-                f"{where} has other files of {_labels(changed)} since the download on {since}; "
+                f"{where} has new files of {_labels(changed)} since the download on {since}; "
                 f"geogp fetch --refresh downloads the new files."
             )
         return texts
@@ -96,20 +99,20 @@ def fetch_quarters(
     refresh: bool = False,
     progress: Progress | None = None,
 ) -> QuarterFiles:
-    """Bring a region's rows of several quarters here, some at a time.
+    """Fetch a region's rows of several quarters, some quarters at a time.
 
-    `refresh` reads again what changed at the source. `progress` hears how it goes, from the first
-    byte that comes over a network.
+    If `refresh` is true, files that changed at the source are downloaded again. `progress` is
+    called about every half second from the first byte that arrives over a network.
 
-    Quarters that are complete when it fails or is stopped stay in the cache, and the next call goes
-    on from what came of the others.
+    If the download fails or is stopped, complete quarters remain in the cache, and the next call
+    continues from the downloaded parts of the others.
 
     Raises
     ------
     NetworkError
-        The source refuses or fails for one quarter; or nothing answers and nothing is cached.
+        The source refuses or fails for a quarter, or does not answer and nothing is cached.
     DataError, OutputError
-        As `Web.local_file` says.
+        See `Web.local_file`.
     """
     transfer = Transfer()
     with ThreadPoolExecutor(PARALLEL) as pool:
@@ -153,7 +156,7 @@ def fetch_quarters(
 def _watch(
     tasks: Mapping[Future[LocalFile | None], int], transfer: Transfer, progress: Progress | None
 ) -> None:
-    """Wait for all downloads, and stop at the first error that ends them all."""
+    """Wait for all downloads; raise the first error other than UnreachableError at once."""
     waiting = set(tasks)
     while waiting:
         done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)

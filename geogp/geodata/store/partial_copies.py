@@ -1,8 +1,9 @@
-"""Remote files on this machine, as far as they came: what a stopped download goes on from.
+"""Partial local copies of remote files, from which a stopped download continues.
 
-A copy is a file in which only the parts that came are filled in, with a list of them beside it. It
-is of one version, told by its strong ETag; where the list is of another, both are deleted. Each
-part is listed with its SHA-256; one that does not agree is asked for again.
+A copy is a file in which the downloaded parts are filled in, with a list of these parts next to it.
+A copy belongs to one version of the remote file, which has a strong ETag. If the list belongs to
+another version, the copy and the list are deleted. The list contains the SHA-256 of each part; if a
+part has another hash, the part is downloaded again.
 """
 
 import hashlib
@@ -18,16 +19,16 @@ from geogp.files import output_error, read_text
 from geogp.geodata.store.remote import CURE, RemoteFile
 
 LARGEST = 8 << 20
-"""Bytes of a part: a stopped download loses no more of each request."""
+"""Most bytes of a part; a stopped download loses at most this many bytes of each request."""
 
 _MAX_LIST_BYTES = 64 << 20
 
 
 class PartialCopy:
-    """A copy of a remote file that is open.
+    """A local copy of an open remote file.
 
-    `path` ends in ``.parts``, its list in ``.ranges``; `reused` counts bytes that need not be asked
-    for again.
+    `path` ends in ``.parts``, and the path of the list in ``.ranges``. `reused` is the number of
+    bytes that are taken from an earlier download.
     """
 
     def __init__(self, path: Path, remote: RemoteFile) -> None:
@@ -36,16 +37,16 @@ class PartialCopy:
         self._remote = remote
         self._list = path.with_suffix(".ranges")
         self._title = json.dumps({"source": remote.address, **asdict(remote.version)})
-        self._came: dict[tuple[int, int], str | None] = {}  # what is yet to be held against
+        self._came: dict[tuple[int, int], str | None] = {}  # hashes to be checked
         self._resume()
 
     def load(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Bring parts (first, length) here that have not come yet.
+        """Download the parts (first, length) that the copy does not have yet.
 
         Raises
         ------
         NetworkError, OutputError
-            As `RemoteFile.read` says; the cache cannot be written.
+            As in `RemoteFile.read`; or the cache cannot be written.
         """
         for first, length in spans:
             for start in range(first, first + length, LARGEST):
@@ -55,12 +56,12 @@ class PartialCopy:
                 self._came[part] = None
 
     def load_all(self) -> None:
-        """Bring the whole file here, as one answer of the server has it.
+        """Download the whole file with one answer of the server.
 
         Raises
         ------
         NetworkError, OutputError
-            As `RemoteFile.copy` says.
+            As in `RemoteFile.copy`; or the cache cannot be written.
         """
         self.discard()
         try:
@@ -76,21 +77,21 @@ class PartialCopy:
             raise
 
     def read(self, first: int, length: int) -> bytes:
-        """Return bytes of the copy."""
+        """Return `length` bytes of the copy from byte `first` on."""
         with self.path.open("rb") as stream:
             stream.seek(first)
             return stream.read(length)
 
     def discard(self) -> None:
-        """Delete what came."""
+        """Delete the copy and the list."""
         self._came.clear()
         for path in (self._list, self.path):
-            if path.is_dir():  # as geogp 0.1 had it
+            if path.is_dir():  # from geogp 0.1
                 shutil.rmtree(path, ignore_errors=True)
             path.unlink(missing_ok=True)
 
     def _resume(self) -> None:
-        """Take up the list of an earlier call, if it is of this version."""
+        """Read the list of an earlier call; delete copy and list of another version."""
         try:
             title, *lines = read_text(self._list, _MAX_LIST_BYTES).splitlines()
         except (DataError, ValueError):
@@ -100,12 +101,12 @@ class PartialCopy:
             self.discard()
             return
         for line in map(str.split, lines):
-            with suppress(ValueError):  # of a line that is torn
+            with suppress(ValueError):  # the line is incomplete
                 first, length, digest = line
                 self._came[int(first), int(length)] = digest
 
     def _is_here(self, first: int, length: int) -> bool:
-        """Tell whether a part came, in this call or whole before it."""
+        """Return whether the copy has a part; the hash of a part of an earlier call is checked."""
         if (first, length) not in self._came:
             return False
         digest = self._came[first, length]
@@ -117,7 +118,7 @@ class PartialCopy:
         return True
 
     def _keep(self, first: int, content: bytes) -> None:
-        """Fill a part in, then list it."""
+        """Write a part into the copy, then add the part to the list."""
         try:
             if not self._list.exists():
                 self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,9 @@
-"""Files on an HTTP server, whole or by parts, checked, and asked for again on failure.
+"""Download of files from an HTTP server, whole or in parts, with checks and repeated requests.
 
-requests supports proxies, ~/.netrc and REQUESTS_CA_BUNDLE. obstore was tried instead: it mistakes a
-server without HEAD for a missing file, ignores Ctrl-C while it waits, ignores Retry-After and these
-three, and accepts truncated and compressed answers as whole files.
+The package requests supports proxies, ~/.netrc and REQUESTS_CA_BUNDLE. The package obstore was
+tried and rejected. It ignores these three settings, Retry-After, and Ctrl-C while it waits. It
+reports a missing file if a server does not support HEAD. It accepts truncated and compressed
+answers as whole files.
 """
 
 import secrets
@@ -27,42 +28,43 @@ from geogp.errors import (
 )
 
 CURE = "set GEOGP_CACHE to another folder"
-"""What to do where what comes cannot be kept."""
+"""Advice in the message if downloaded data cannot be stored."""
 
 AGAIN = frozenset({408, 429, 500, 502, 503, 504})
-"""Statuses after which the same request may succeed later."""
+"""HTTP statuses after which the same request may succeed later."""
 
 ABSENT = frozenset({404, 410})
 
 FORBIDDEN = frozenset({401, 403})
 
 CHANGED = frozenset({*ABSENT, 412, 416})
-"""Statuses of a file that existed and is no longer the same."""
+"""HTTP statuses after which a file that was opened has changed or disappeared."""
 
 RESTARTS = 3
-"""How often a file is begun again that changed while it was read."""
+"""How often a download is started at most, if the file changes while it is read."""
 
 PIECE = 1 << 18
-"""Bytes taken from a connection at once."""
+"""Most bytes read from a connection at once."""
 
 _Taken = TypeVar("_Taken")
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to try.
+    """Limits of attempts, waits and speed of a request.
 
     Attributes
     ----------
     attempts
-        Requests in all, of which the last failure is an error.
+        Number of attempts; if the last attempt fails, an error is raised.
     first_wait_s, longest_wait_s
-        The wait after the first failure, which doubles after each (times 0.5 to 1.5, by chance),
-        and its limit, which holds for a server's ``Retry-After`` as well.
+        The wait after the first failure, and the longest wait. The wait doubles after each failure,
+        and is multiplied by a random number from 0.5 to 1.5. The longest wait also limits a
+        server's ``Retry-After``.
     timeout_s
-        Seconds without a byte after which a request has failed.
+        Seconds without a byte after which a request fails.
     slowest
-        Bytes per second below which an answer has failed, counted after `timeout_s`.
+        Bytes per second below which a request fails; the first `timeout_s` seconds do not count.
     """
 
     attempts: int = 5
@@ -75,14 +77,14 @@ class Patience:
 PATIENCE = Patience()
 
 SHORT_PATIENCE = Patience(attempts=2, timeout_s=10.0)
-"""For a question that can go unanswered."""
+"""For requests that may fail without an error."""
 
 
 @dataclass
 class Transfer:
-    """What several downloads have in common: the bytes received so far, and a way to stop.
+    """The common state of several downloads: the bytes received so far, and a way to stop.
 
-    `unreachable` is set where the network was not there, so that it need not be asked again.
+    `unreachable` is true if the source did not answer; then geogp does not ask the source again.
     """
 
     received: int = 0
@@ -91,19 +93,19 @@ class Transfer:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, count: int) -> None:
-        """Count bytes that came."""
+        """Add a number of received bytes."""
         with self._lock:
             self.received += count
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt where the transfer was stopped."""
+        """Raise KeyboardInterrupt if the transfer was stopped."""
         if self.stopped.is_set():
             raise KeyboardInterrupt
 
 
 @dataclass(frozen=True)
 class Version:
-    """The version of a file at a server; `size` is None if the server does not give it."""
+    """The version of a file on a server; `size` is None if the server does not give it."""
 
     size: int | None
     etag: str | None
@@ -111,17 +113,17 @@ class Version:
 
     @property
     def strong(self) -> bool:
-        """Whether the ETag stands for every byte (RFC 9110, section 8.8.1)."""
+        """Whether the ETag changes if any byte of the file changes (RFC 9110, section 8.8.1)."""
         return self.etag is not None and not self.etag.startswith("W/")
 
     def differs(self, other: "Version") -> bool:
-        """Tell whether two versions are certainly not one."""
+        """Return whether two versions certainly differ."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
 class SourceChangedError(NetworkError):
-    """A file is no longer the one that was opened."""
+    """A file has changed or disappeared since it was opened."""
 
 
 class NoRangesError(NetworkError):
@@ -129,7 +131,7 @@ class NoRangesError(NetworkError):
 
 
 class _FaultError(Exception):
-    """An answer that is not what was asked for; the next one may be."""
+    """An answer does not fit the request; the next answer may fit."""
 
 
 _FAULTS = (requests.RequestException, HTTPError, OSError, ValueError, _FaultError)
@@ -138,8 +140,8 @@ _FAULTS = (requests.RequestException, HTTPError, OSError, ValueError, _FaultErro
 class RemoteFile:
     """A file at an address.
 
-    `version` is what the server said when the file was opened, or copied; `received` counts the
-    bytes of all bodies, those of failed answers too.
+    `version` is the version that the server gave when the file was opened or copied. `received` is
+    the number of bytes in the bodies of all answers, including failed answers.
     """
 
     def __init__(
@@ -151,7 +153,7 @@ class RemoteFile:
         self._patience = patience
         self._transfer = transfer or Transfer()
         self._session = requests.Session()
-        if self._by_tls:  # a redirect to http:// would carry a password of ~/.netrc in clear
+        if self._by_tls:  # http:// would send a password from ~/.netrc without TLS
             del self._session.adapters["http://"]
 
     def close(self) -> None:
@@ -159,14 +161,14 @@ class RemoteFile:
         self._session.close()
 
     def open(self) -> bool:
-        """Ask what the file is; False where there is none.
+        """Return whether the file exists, and store its version.
 
         Raises
         ------
         NetworkError, UnreachableError
-            The server refuses, or fails again and again; nothing answers at the address.
+            The server refuses, or fails repeatedly; nothing answers at the address.
         """
-        for method in ("HEAD", "GET"):  # of the answer to GET, the body is not read
+        for method in ("HEAD", "GET"):  # the body of a GET answer is not read
             found = self._ask(method, {}, self._told)
             if found is None:
                 return False
@@ -176,12 +178,12 @@ class RemoteFile:
         return True
 
     def begin(self, use: Callable[[], _Taken]) -> _Taken | None:
-        """Open the file and use it, again where it changed meanwhile; None where there is none.
+        """Open the file and call `use`, again if the file changed; None if there is no file.
 
         Raises
         ------
         NetworkError
-            As `open` says; or the file keeps changing.
+            As in `open`; or the file keeps changing.
         """
         for left in range(RESTARTS - 1, -1, -1):
             if not self.open():
@@ -196,16 +198,16 @@ class RemoteFile:
         raise AssertionError
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return bytes from a place of the file.
+        """Return `length` bytes of the file from byte `offset` on.
 
         Raises
         ------
         SourceChangedError
-            The file is another one now.
+            The file has changed.
         NoRangesError
-            The server does not send parts, or not with a strong ETag.
+            The server sends only whole files, or sends parts without a strong ETag.
         NetworkError
-            The server refuses, or fails again and again.
+            The server refuses, or fails repeatedly.
         """
         if not self.version.strong:
             raise NoRangesError(f"{self.address} has no strong ETag.")
@@ -227,14 +229,14 @@ class RemoteFile:
         return self._ask("GET", headers, take)
 
     def copy(self, stream: BinaryIO, most: int | None = None) -> Version:
-        """Write the whole file, as one answer has it, and return its version.
+        """Write the whole file from one answer into a stream, and return the file's version.
 
         Raises
         ------
         SourceChangedError
-            The file is another one now.
+            The file has changed.
         NetworkError
-            The server refuses, or fails again and again; or there are more bytes than `most`.
+            The server refuses, or fails repeatedly; or the file has more than `most` bytes.
         OutputError
             The file cannot be written.
         """
@@ -266,17 +268,17 @@ class RemoteFile:
         return self.version
 
     def _told(self, answer: requests.Response) -> Version | None:
-        """Return what an answer tells of the file; None where it tells that there is none."""
+        """Return the version of the file in an answer; None if there is no such file."""
         if answer.status_code in ABSENT:
             return None
         if answer.request.method == "HEAD" and answer.status_code in {400, 405, 501}:
-            return Version(None, None, None)  # no HEAD here
+            return Version(None, None, None)  # no support of HEAD
         if answer.status_code != requests.codes.ok:
             raise self._unexpected(answer)
         return _version(answer, _length(answer))
 
     def _same(self, answer: requests.Response, size: int | None) -> Version:
-        """Return the version that an answer is of, which must be the one that was opened."""
+        """Return the version of an answer; SourceChangedError if it is not the opened version."""
         found = _version(answer, size)
         if found.differs(self.version):
             raise SourceChangedError(f"{self.address} changed while it was read.")
@@ -296,7 +298,7 @@ class RemoteFile:
         return NetworkError(f"{answered}; check the address and try again.")
 
     def _pieces(self, answer: requests.Response, length: int | None) -> Iterator[bytes]:
-        """Yield a body that must have so many bytes."""
+        """Yield the body of an answer, which must have `length` bytes."""
         encoding = answer.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
             raise NetworkError(
@@ -321,7 +323,7 @@ class RemoteFile:
     def _ask(
         self, method: str, headers: dict[str, str], take: Callable[[requests.Response], _Taken]
     ) -> _Taken:
-        """Send a request until it is answered well or patience ends."""
+        """Return the result of a request; repeat a failed request within `Patience`'s limits."""
         patience, reached, fault = self._patience, False, ""
         for attempt in range(patience.attempts):
             self._transfer.check()
@@ -346,11 +348,11 @@ class RemoteFile:
                 self._check_final(error)
                 fault = str(error)
             if attempt + 1 < patience.attempts:
-                chance = 0.5 + secrets.randbelow(1000) / 1000  # that not all come back at once
+                chance = 0.5 + secrets.randbelow(1000) / 1000  # spreads repeated requests
                 wait = max(patience.first_wait_s * 2**attempt * chance, wait)
                 self._transfer.stopped.wait(min(wait, patience.longest_wait_s))
         raise (NetworkError if reached else UnreachableError)(
-            f"could not read {self.address}: {fault} (asked {patience.attempts} times). "
+            f"could not read {self.address}: {fault} (tried {patience.attempts} times). "
             "Check the connection and try again; complete files stay in the cache."
         )
 
@@ -359,7 +361,7 @@ class RemoteFile:
         return urlsplit(self.address).scheme == "https"
 
     def _check_final(self, error: Exception) -> None:
-        """Raise what no other try would mend."""
+        """Raise NetworkError if another attempt cannot succeed."""
         fault = ""
         if isinstance(error, requests.exceptions.InvalidSchema) and self._by_tls:
             fault = "redirects to an address without TLS, which geogp does not follow"
@@ -372,7 +374,7 @@ class RemoteFile:
 
 
 def _is_untrusted(error: BaseException | None) -> bool:
-    """Tell whether an error comes of a certificate, and not of a handshake that broke off."""
+    """Return whether an invalid certificate, and not a broken connection, caused an error."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return True
@@ -385,6 +387,6 @@ def _version(answer: requests.Response, size: int | None) -> Version:
 
 
 def _length(answer: requests.Response) -> int | None:
-    """Return the length of a body as its header gives it."""
+    """Return the length of a body from its header; None if the header does not give it."""
     header = answer.headers.get("Content-Length", "")
     return int(header) if header.isdecimal() else None

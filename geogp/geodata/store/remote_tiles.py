@@ -1,4 +1,4 @@
-"""Rows of a remote file of tiles, read once by row groups and kept in the cache."""
+"""Download of rows of a remote tile file by row groups, and their storage in the cache."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -39,21 +39,21 @@ from geogp.geodata.tiles.tile_files import (
 )
 
 WORLD_SHARE = 0.5
-"""A region that touches more than this share of a file's row groups has the whole file read once:
-its row groups do not tell regions apart."""
+"""If a region touches more than this share of a file's row groups, the whole file is read once,
+because the row groups do not separate regions."""
 
 ROW_GROUP = 16_384
-"""Rows of a row group of an entry, so that one region's rows are found in an entry of all."""
+"""Rows in a row group of an entry, so that one region can be read from an entry of all regions."""
 
 HOLE = 1 << 16
-"""Bytes between two wanted parts that are read along rather than asked around, but never text of
-the geometry."""
+"""If at most this many bytes lie between two wanted parts, these bytes are downloaded too, to save
+a request. Text of the geometry is never downloaded."""
 
 TAIL = 1 << 16
-"""Bytes read from the end of a file at first: the footer, or its greater part."""
+"""Bytes that are read first, from the end of a file: the footer, or the larger part of it."""
 
 _WHOLE = threading.Lock()
-"""Of quarters that are read at once, one at a time may hold the rows of the whole world."""
+"""Only one quarter at a time may have the rows of the whole world in memory."""
 
 
 def fetch_entry(
@@ -63,19 +63,19 @@ def fetch_entry(
     transfer: Transfer,
     patience: Patience = PATIENCE,
 ) -> tuple[CacheEntry, Note] | None:
-    """Read the rows of a region, or of the whole world, into its place in the cache.
+    """Download the rows of a region, or of the whole world, into the cache.
 
     `simulated` returns whether the source declares its tiles as simulated.
 
     Returns
     -------
     (CacheEntry, Note) or None
-        The entry that was made; None where there is no such file.
+        The new entry; None if there is no such file.
 
     Raises
     ------
     NetworkError
-        The server refuses, fails again and again, or the file keeps changing.
+        The server refuses, or fails repeatedly; or the file keeps changing.
     DataError, OutputError
         The file is damaged; the cache cannot be written.
     """
@@ -146,7 +146,10 @@ def _make(
 
 
 def _begin(remote: RemoteFile, copy: PartialCopy) -> bool:
-    """Bring the footer here; where the server sends no parts, the whole file, and return False."""
+    """Return True after a download of the footer, False after a download of the whole file.
+
+    The whole file is downloaded if the server cannot send a part of the file.
+    """
     size = remote.version.size
     if size is not None:
         with suppress(NoRangesError):
@@ -160,7 +163,7 @@ def _begin(remote: RemoteFile, copy: PartialCopy) -> bool:
 
 
 def _columns(address: str, schema: pa.Schema) -> list[str]:
-    """Return the columns to read; those of targets may be absent."""
+    """Return the columns to read; columns of targets may be missing in the file."""
     needed = (QUADKEY, "tests", "devices")
     names = [name for name in (QUADKEY, *VALUES) if name in schema.names or name in needed]
     faults = schema_faults(schema, names)
@@ -170,7 +173,7 @@ def _columns(address: str, schema: pa.Schema) -> list[str]:
 
 
 def _spans(group: RowGroup, names: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the places (first, length) of the wanted columns, near ones put together."""
+    """Return the parts (first, length) with the wanted columns; merge parts that are close."""
     spans = [(name, first, first + length) for name, first, length in group.chunks]
     geometry = [(first, end) for name, first, end in spans if name == GEOMETRY]
     merged: list[tuple[int, int]] = []
@@ -185,7 +188,7 @@ def _spans(group: RowGroup, names: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _codes_and_values(rows: pa.Table, ranges: list[list[int]] | None) -> pa.Table:
-    """Return the rows of ranges, with the codes of their quadkeys in place of the text."""
+    """Return the rows in `ranges`, with quadkeys as codes and not as text."""
     codes = quadkey_codes(rows[QUADKEY].cast(pa.string()))
     rows = rows.set_column(0, QUADKEY, pa.array(codes))
     if ranges is None:
@@ -194,7 +197,7 @@ def _codes_and_values(rows: pa.Table, ranges: list[list[int]] | None) -> pa.Tabl
 
 
 def _write(entry: CacheEntry, parts: Sequence[pa.Table]) -> int:
-    """Write rows, ordered by quadkey; those of one quadkey stay in their order. Say how many."""
+    """Write rows in the order of quadkeys (a stable sort), and return the number of rows."""
     table = pa.concat_tables(parts).replace_schema_metadata().combine_chunks()
     order = np.argsort(table[QUADKEY].to_numpy(), kind="stable")
     schema = table.schema.set(0, pa.field(QUADKEY, pa.string()))

@@ -1,4 +1,4 @@
-"""Places that hold files: a folder, or a URL whose files are kept in the cache."""
+"""Sources of files: a folder, or a URL whose files are stored in the cache."""
 
 import hashlib
 import os
@@ -27,23 +27,23 @@ from geogp.geodata.store.remote_tiles import fetch_entry
 from geogp.geodata.tiles.tile_files import SIMULATION_FILE, Ranges
 
 MAX_BYTES = 1 << 30
-"""A file downloaded whole that is larger is refused."""
+"""Most bytes of a file that is downloaded as a whole."""
 
 
 @dataclass(frozen=True)
 class LocalFile:
-    """A Parquet file on this machine that holds all rows of some quadkeys.
+    """A local Parquet file that contains all rows with some quadkeys.
 
     Attributes
     ----------
     simulated
         Whether the source declares its tiles as simulated.
     note
-        Of an entry of the cache: what it was made from. None for a file read in place, which is
-        hashed as it is read.
+        The note of a cache entry. None for a file of a folder, whose hash is computed when the
+        file is read.
     fresh, checked, changed
-        Whether it was read just now; whether the source answered if the file is still the same
-        (always true for a file read in place); and whether the source has another file now.
+        Whether the file was just downloaded; whether the source answered the check for a changed
+        file (always true for a file of a folder); and whether the source has another file now.
     """
 
     path: Path
@@ -56,9 +56,9 @@ class LocalFile:
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file that a place has: its name there, and where it is on this machine.
+    """A file of a source: its name in the source, and its local path.
 
-    `certain` tells whether the place answered for all names before it.
+    `certain` is true if the source answered for all names before this name.
     """
 
     name: str
@@ -68,7 +68,7 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder on this machine."""
+    """A local folder."""
 
     path: Path
 
@@ -78,18 +78,18 @@ class Folder:
         return str(self.path)
 
     def has(self, name: str) -> bool:
-        """Tell whether the folder holds a file of that name."""
+        """Return whether the folder contains a file `name`."""
         return (self.path / relative_name(name)).is_file()
 
     def find(self, names: Sequence[str], *, ask: bool = True) -> FoundFile | None:
-        """Return the first of several files that the folder holds; None where it holds none."""
+        """Return the first file in `names` that the folder contains, or None."""
         del ask
         return next((FoundFile(name, self.path / name) for name in names if self.has(name)), None)
 
     def local_file(
         self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
     ) -> LocalFile | None:
-        """Return the file itself, whatever the quadkeys."""
+        """Return the file itself, with the rows of all quadkeys; None if there is no such file."""
         del ranges, refresh
         transfer.check()
         if not self.has(name):
@@ -100,9 +100,10 @@ class Folder:
 
 @dataclass(frozen=True)
 class Web:
-    """A URL under which files stand; what was fetched once is taken from the cache.
+    """A URL with files below it; a file that was downloaded before is taken from the cache.
 
-    Small files are downloaded whole; of files of tiles, the rows of a region (`local_file`).
+    Small files are downloaded as a whole. From tile files, `local_file` downloads the rows of a
+    region.
     """
 
     url: str
@@ -114,14 +115,14 @@ class Web:
         return self.url
 
     def find(self, names: Sequence[str], *, ask: bool = True) -> FoundFile | None:
-        """Return the first of several files, downloaded where it is not in the cache.
+        """Return the first file in `names` that the cache or the source has, or None.
 
-        Without network, or where `ask` is false, the first in the cache, if any.
+        If the source does not answer, or if `ask` is false, return the first file in the cache.
 
         Raises
         ------
         NetworkError, UnreachableError
-            The server refuses, or fails again and again; nothing answers, and none is in the cache.
+            The server refuses, or fails repeatedly; nothing answers, and no file is in the cache.
         """
         silent: UnreachableError | None = None
         certain = ask
@@ -138,19 +139,19 @@ class Web:
         return FoundFile(name, self.fetch(name), certain)
 
     def fetch(self, name: str) -> Path:
-        """Return the file from the cache, where it is downloaded first if it must be.
+        """Return the path of the file in the cache, after a download if necessary.
 
-        No hash of it is published that it could be compared with. So that of the first download is
-        noted beside it, and every later use is compared with the note.
+        The source publishes no hash of the file. So geogp stores the hash of the first download in
+        the note, and compares the file with the note at every later use.
 
         Raises
         ------
         NetworkError, OutputError
-            The download failed; or the copy is damaged, and the address now has another file than
-            the note describes; the cache cannot be written.
+            The download failed; the file in the cache is damaged, and the source now has another
+            file than the note describes; or the cache cannot be written.
         """
         entry = self._entry(name)
-        if entry.read() is not None:  # needs no lock, which a cache that can only be read has not
+        if entry.read() is not None:  # no lock, because a read-only cache has none
             return entry.path
         with entry.locked(Transfer()):
             if entry.read() is None:
@@ -159,7 +160,7 @@ class Web:
         return entry.path
 
     def _download(self, entry: CacheEntry, known: Note | None) -> None:
-        """Download a file whole, into an entry of which there may be a note."""
+        """Download a whole file into an entry, which may have a note of an earlier download."""
         with (
             closing(RemoteFile(entry.source, self.patience)) as remote,
             writing(entry.path, CURE) as stream,
@@ -172,10 +173,10 @@ class Web:
             note = Note.of(remote, digest, stream.tell())
             if known is not None and digest != known.sha256:
                 raise NetworkError(
-                    f"{entry.source} is no longer what it was when it was first downloaded "
-                    f"({entry.note_path}), and the copy next to this note is damaged. Delete "
-                    f"both to download the new file; runs that were made from the old file "
-                    f"cannot be continued then."
+                    f"{entry.source} has changed since the first download (see "
+                    f"{entry.note_path}), and the file next to this note is damaged. Delete the "
+                    f"note and the file to download the new file; then runs that were made from "
+                    f"the old file cannot be continued."
                 )
         if known is None:
             entry.keep(note)
@@ -183,15 +184,16 @@ class Web:
     def local_file(
         self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
     ) -> LocalFile | None:
-        """Return the cached rows of some quadkeys of a file, read from the source if they must be.
+        """Return the rows of a tile file with some quadkeys, after a download if necessary.
 
         `ranges` are first and last codes of quadkeys, sorted and disjoint, (n, 2). `transfer`
-        counts bytes, and can stop the download. `refresh` reads again what changed at the source.
+        counts bytes, and can stop the download. If `refresh` is true, a file that changed at the
+        source is downloaded again.
 
         Raises
         ------
         NetworkError, DataError, OutputError
-            As `fetch_entry` says; UnreachableError if nothing answers and nothing is cached.
+            As in `fetch_entry`; UnreachableError if nothing answers and nothing is cached.
         """
         ranges = np.asarray(ranges, np.int64)
         entries = CacheEntry.of(self.url, name, ranges), CacheEntry.of(self.url, name, None)
@@ -199,7 +201,7 @@ class Web:
         if held is not None and not (refresh and held.changed):
             return held
         with entries[0].locked(transfer):
-            again = self._cached(entries, transfer)  # another process may have fetched meanwhile
+            again = self._cached(entries, transfer)  # another process may have fetched it
             if again is not None and not (refresh and again.changed):
                 return again
             for entry in entries:
@@ -213,7 +215,7 @@ class Web:
     def _cached(
         self, entries: tuple[CacheEntry, CacheEntry], transfer: Transfer
     ) -> LocalFile | None:
-        """Return the first entry that is whole, and whether its source changed."""
+        """Return the first complete entry, after asking the source whether the file has changed."""
         for entry in entries:
             note = entry.read()
             if note is None:
@@ -238,10 +240,10 @@ class Web:
             return remote.open()
 
     def _simulated(self) -> bool:
-        """Tell whether the source declares its tiles as simulated."""
+        """Return whether the source declares its tiles as simulated."""
         try:
             return self._is_there(SIMULATION_FILE)
-        except RefusedError:  # as a bucket that may not be listed says of absent files
+        except RefusedError:  # a bucket that cannot be listed refuses missing files
             return False
 
     def _entry(self, name: str) -> CacheEntry:
@@ -249,7 +251,7 @@ class Web:
 
 
 def _require_form(address: str, stream: BinaryIO) -> None:
-    """Refuse what is not of the form that the address promises, such as a page of a login."""
+    """Refuse a file whose content does not fit the file extension, such as a login page."""
     form = address.rpartition(".")[2].lower()
     stream.seek(0)
     wrong = form == "zip" and not zipfile.is_zipfile(stream)
@@ -261,18 +263,18 @@ def _require_form(address: str, stream: BinaryIO) -> None:
 
 
 Source = Folder | Web
-"""A place that holds files by relative names."""
+"""A source of files, which have relative names."""
 
 
 def relative_name(name: str) -> str:
-    """Return a name of a file below a place; refuse one that leads elsewhere.
+    """Return the name of a file below a source; refuse a name that leads out of the source.
 
-    Names contain parts of data, such as the code of a state.
+    Names can contain text from data, such as the code of a state.
 
     Raises
     ------
     DataError
-        The name is absolute, has an empty part, ``.`` or ``..``, or a sign no name should have.
+        The name is absolute, has an empty part, ``.`` or ``..``, or contains a forbidden character.
     """
     parts = name.split("/")
     if {"", ".", ".."} & set(parts) or set(name) & set('\\?#%:*"<>|') or not name.isprintable():
@@ -281,16 +283,16 @@ def relative_name(name: str) -> str:
 
 
 def open_source(where: str) -> Source:
-    """Return the place a user named: a folder, an ``https://`` or an ``s3://`` address.
+    """Return the source that a user chose: a folder, an ``https://`` or an ``s3://`` address.
 
-    A bucket is read anonymously over HTTPS: from Amazon's servers, or from those that
-    ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` names.
+    A bucket is read anonymously over HTTPS, from Amazon's servers or from the server in
+    ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``.
 
     Raises
     ------
     DataError, RequestError
-        There is no such folder; the address is none, or holds a name, a password or a query, which
-        would be written into run.json.
+        There is no such folder; or the address is invalid, or contains a user name, password or
+        query, which would be stored in run.json.
     """
     if where.startswith(("http://", "https://")):
         return Web(_checked(where))
@@ -304,7 +306,7 @@ def open_source(where: str) -> Source:
     folder = Path(where).expanduser()
     try:
         found = folder.is_dir()
-    except OSError:  # a name that is too long
+    except OSError:  # the name is too long
         found = False
     if not found:
         raise DataError(
@@ -314,20 +316,20 @@ def open_source(where: str) -> Source:
 
 
 def _checked(address: str) -> str:
-    """Return an address; refuse one that names of files cannot follow, or that holds a secret.
+    """Return an address; refuse an invalid address, a query, a fragment or a login.
 
-    What is wrong is not repeated: it may be a password.
+    The messages do not repeat the address, because it may contain a password.
     """
     try:
         parts = urlsplit(address)
     except ValueError as error:
         raise RequestError(
-            "expected an address such as https://host/folder, found one that cannot be read."
+            "expected an address such as https://host/folder, found an address that cannot be read."
         ) from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise RequestError(
-            "expected an address such as https://host/folder, found one without https:// or "
-            "without a host. Check AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL too."
+            "expected an address such as https://host/folder, found an address without "
+            "https:// or without a host. Check AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL too."
         )
     if "@" in parts.netloc:
         raise RequestError(
@@ -336,7 +338,7 @@ def _checked(address: str) -> str:
         )
     if "?" in address or "#" in address:
         raise RequestError(
-            "an address with ? or # could store secret keys in run.json, and names of files "
-            "cannot follow it; give the address of a folder, without ? or #."
+            "an address with ? or # may contain secret keys, which would be stored in run.json, "
+            "and no file name can be added to it; give the address of a folder, without ? or #."
         )
     return address

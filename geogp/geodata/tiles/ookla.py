@@ -1,8 +1,8 @@
 """The reader of Ookla's open-data tiles.
 
 A source has the layout of Ookla's public bucket: one Parquet file per service and quarter with the
-tiles of the whole world. Only row groups that can hold tiles of the region are read, and never the
-geometry text: the quadkey gives the place of a tile.
+tiles of the whole world. Only row groups that can contain tiles of the region are read. The text
+with a tile's outline is never read, because the quadkey gives the location of a tile.
 """
 
 import datetime as dt
@@ -32,27 +32,27 @@ FIRST_QUARTER = quarter_index("2019Q1")
 """The first quarter that Ookla published."""
 
 ATTRIBUTION = "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
-"""The attribution that the licence of Ookla's data asks for."""
+"""The attribution that the licence of Ookla's data requires."""
 
 SIMULATED = "Simulated tiles, made by geogp; no measurements"
 """Shown instead of the attribution on maps of simulated tiles."""
 
 SPARSE_SHARE = 0.8
-"""A quarter with a smaller share of the other quarters' median rows gives a warning."""
+"""A quarter with fewer rows than this share of the other quarters' median gives a warning."""
 
 
 HOLDS = 3
-"""Attempts to read a file that another process replaces before it is read."""
+"""Attempts to read a file that another process replaces during the reading."""
 
 
 @dataclass(frozen=True)
 class InputFile:
     """A file that was read.
 
-    `sha256` is the hash of the file or of its entry in the cache; `rows_sha256` the hash of the
-    region's rows of a file of tiles. `rows_used` rows are of the region. `source`, `etag`,
-    `bytes_read` (over the network) and `bytes_stored` (size of the file at the source) belong to
-    entries of the cache.
+    `sha256` is the hash of the file or of its entry in the cache, and `rows_sha256` the hash of the
+    region's rows in a file of tiles. `rows` is the number of rows in the file, `rows_used` the
+    number that geogp uses. Only entries of the cache have `source`, `etag`, `bytes_read` (over the
+    network) and `bytes_stored` (size of the file at the source).
     """
 
     name: str
@@ -73,13 +73,13 @@ class Ingested:
     Attributes
     ----------
     observations, source_rows
-        Rows of the region that are kept, and place and quarter of all rows.
+        Rows of the region that are not left out, and places and quarters of all rows.
     left_out
         Rows with impossible values, by file.
     missing
-        Quarters inside a range for which the source has no rows of the region.
+        Quarters of a range for which the source has no rows of the region.
     unreached
-        Quarters inside a range that are not in the cache, while the source did not answer.
+        Quarters of a range that are not in the cache, if the source did not answer.
     attribution
         Name of the source of the data, for maps.
     """
@@ -95,7 +95,7 @@ class Ingested:
 
 
 def all_quarters() -> tuple[int, ...]:
-    """Return the quarters that Ookla may have published until today."""
+    """Return the quarters that Ookla may have published, up to the current quarter."""
     today = dt.datetime.now(tz=dt.UTC).date()
     return tuple(range(FIRST_QUARTER, today.year * 4 + (today.month - 1) // 3 + 1))
 
@@ -113,11 +113,11 @@ def read_observations(
     """Return the observations of a region: tiles whose centroid lies in its boundary.
 
     `service` is ``mobile`` or ``fixed``; `target` ``download``, ``upload``, ``latency`` or
-    ``tests``; `quarters` None takes all of the source; `progress` is called during downloads.
-    DataError if a single quarter is missing, a range is empty, or a file is damaged or has too
-    many impossible values (all faults of the region's rows are in one message); NetworkError where
-    the source could not be read; RequestError for an unknown target or too many tiles and quarters
-    to count over.
+    ``tests``; `quarters` defaults to all quarters of the source; `progress` is called during
+    downloads. DataError if a quarter that is listed alone is missing, a range has no data, or a
+    file is damaged or has too many impossible values (one message lists all faults of the region's
+    rows); NetworkError if the source could not be read; RequestError for an unknown target, or for
+    too many tiles and quarters with the target ``tests``.
     """
     column = find_target(target)
     wanted = quarters.all if quarters else all_quarters()
@@ -150,7 +150,7 @@ def read_observations(
             f"{tile_file(service, wanted[-1])}."
         )
     found = tuple(parts)
-    # Without a request, quarters before the first and after the last are not missed.
+    # Without a request, quarters before the first and after the last are not reported as missing.
     gaps = [q for q in sorted(missing) if quarters or found[0] < q < found[-1]]
     counts = [len(rows.quadkey) for rows in parts.values()]
     left_out = tuple(
@@ -195,9 +195,9 @@ def _read_quarter(
     service: str,
     quarter: int,
 ) -> tuple[LocalFile, TileRows]:
-    """Return the rows that are held; hold them again where another process changed the file.
+    """Return a file and its rows; fetch the file again if another process changes it.
 
-    DataError if the file is damaged, gone, or keeps changing.
+    DataError if the file is damaged, disappears, or changes repeatedly.
     """
     for _ in range(HOLDS):
         try:
@@ -211,8 +211,8 @@ def _read_quarter(
                 ) from None
             held = again.files[quarter]
     raise DataError(
-        f"{held.path} changed {HOLDS} times between the check of its hash and its reading. Try "
-        f"again when no other program writes it."
+        f"{held.path} changed {HOLDS} times while it was read. Try again when no other program "
+        f"writes this file."
     )
 
 
@@ -234,7 +234,7 @@ def _input_file(name: str, held: LocalFile, rows: TileRows) -> InputFile:
 def _quarter_warnings(
     found: Sequence[int], rows: Sequence[int], gaps: Sequence[int], region: str
 ) -> list[str]:
-    """Return warnings of absent quarters, and of quarters with far fewer rows than the others."""
+    """Return warnings about missing quarters and about quarters with unusually few rows."""
     warnings = []
     if gaps:
         labels = ", ".join(map(quarter_label, gaps))
@@ -253,7 +253,7 @@ def _quarter_warnings(
 def _medians(
     parts: Mapping[int, TileRows], column: TargetColumn, service: str
 ) -> dict[str, tuple[float, float]]:
-    """Return the medians of the target's column and of tests in each file."""
+    """Return for each file the medians of the target's column and of tests."""
     return {
         tile_file(service, quarter): (
             float(np.median(rows.value[~rows.left_out])) * column.divisor,
@@ -264,7 +264,7 @@ def _medians(
 
 
 def _kept(observations: Observations, parts: Mapping[int, TileRows]) -> NDArray[np.bool_]:
-    """Return which rows are not left out, (n,); a tile without a test is kept."""
+    """Return which rows are not left out, (n,); tiles without a test are not left out."""
     kept = np.ones(len(observations), np.bool_)
     for quarter, rows in parts.items():
         if rows.left_out.any():

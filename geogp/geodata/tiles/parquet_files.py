@@ -1,8 +1,8 @@
-"""Parquet files, each read in another process: a damaged or hostile one is an error and no crash.
+"""Reading of Parquet files in a separate process, so damaged files raise errors and do not crash.
 
-pyarrow ends the process on some footers, and a page of a few bytes can stand for gigabytes of rows.
-So no file is opened here, not even one of the cache. What the process in `parquet_process.py` says
-is believed as far as it can be: rows are counted as they come, and their form is checked.
+Some footers make pyarrow crash its process, and a page of a few bytes can expand to gigabytes of
+rows. So `parquet_process.py` opens all files in another process, even cached files. Its
+answers may be wrong too, so the rows are limited in size when they arrive, and are validated.
 """
 
 import base64
@@ -22,42 +22,42 @@ import pyarrow as pa
 from geogp.errors import DataError, ReadingError
 
 MAX_MEMORY = 1 << 30
-"""Bytes that the reading process may take, where the system can tell it so (Linux)."""
+"""Most bytes of memory of the reading process, on systems that can limit it (Linux)."""
 
 LIMITS = {
-    # A chunk takes some 170 bytes: there is room for four thousand row groups of eleven columns.
+    # A chunk takes about 170 bytes, so four thousand row groups of eleven columns fit.
     "bytes in a footer": 8 << 20,
-    "rows": 1 << 28,  # a quarter of the whole world has some ten million
+    "rows": 1 << 28,  # Ookla's world-wide file of a quarter has some ten million
     "row groups": 1 << 16,
     "columns": 1 << 12,
     "rows in a group": 1 << 25,
     "bytes in a group": 2 << 30,  # of the wanted columns, packed or unpacked
 }
-"""What the footer of a file may say at most."""
+"""Largest sizes that the footer of a file may declare."""
 
 MAX_TABLE_BYTES = 4 << 30
-"""Bytes of a file that is held in memory as a whole: polygons, predictions."""
+"""Most bytes of a file that is read as a whole, such as polygons and predictions."""
 
 
 _OF_DAMAGE = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP", "SIGXCPU"})
-"""Signals that a file can bring about; the others come from outside."""
+"""Signals that a damaged file can cause; other signals come from outside."""
 
 READY = b"geogp reads Parquet files\n"
-"""What the process says when it is ready."""
+"""The line that the process writes when it is ready."""
 
 _MAX_LINES = 100
 """Lines that Python or a library may print before the process is ready."""
 
 
 class DamagedParquetError(ValueError):
-    """A file is no whole Parquet file; who asked for it says which, in a DataError."""
+    """A file is not a complete Parquet file; the caller raises a DataError with its name."""
 
 
 class RowGroup(NamedTuple):
-    """What a footer says of a row group.
+    """The description of a row group in a footer.
 
-    `ends` are the least and greatest value of a column, or None where it does not say; `chunks`
-    the name, first byte and length of columns.
+    `ends` are the least and greatest value of a column, or None if the footer does not give them;
+    `chunks` are the names, first bytes and lengths of columns.
     """
 
     ends: list[str] | None
@@ -67,8 +67,8 @@ class RowGroup(NamedTuple):
 class ParquetReading:
     """A file that is open in the reading process.
 
-    Its footer says `rows` and `schema`; `sha256` is that of the very bytes that are read, where it
-    was asked for.
+    `rows` and `schema` come from the footer. `sha256` is the hash of the bytes that are read, or
+    None if no hash was requested.
     """
 
     def __init__(self, process: "_Process", request: dict[str, Any]) -> None:
@@ -79,14 +79,16 @@ class ParquetReading:
         self.schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
 
     def groups(self, names: Sequence[str], key: str, aside: Sequence[str] = ()) -> list[RowGroup]:
-        """Return the row groups, with the places of columns and the ends of the column `key`.
+        """Return the row groups, with the positions of columns and the range of the column `key`.
 
-        The rows of `names` are wanted; those of `aside` are not, but their places are told.
+        `names` are the columns to be read. The positions of the columns `aside` are returned too.
 
         Raises
         ------
-        DataError, DamagedParquetError
-            A row group is too large, or not within the file; the file is damaged.
+        DataError
+            A row group is too large, or lies partly outside the file.
+        DamagedParquetError
+            The file is damaged.
         """
         told = self._ask("groups", names=list(names), key=key, aside=list(aside))
         return [RowGroup(*one) for one in told["groups"]]
@@ -94,13 +96,14 @@ class ParquetReading:
     def read(
         self, groups: Sequence[int] | None = None, names: Sequence[str] | None = None
     ) -> pa.Table:
-        """Return rows: those of row groups, or of the whole file; text as plain text.
+        """Return the rows of row groups, or of the whole file, without dictionary columns.
 
         Raises
         ------
-        DataError, DamagedParquetError
-            They are too many bytes, or all columns are wanted and two have one name; the file is
-            damaged.
+        DataError
+            The rows have too many bytes, or all columns are to be read and two have the same name.
+        DamagedParquetError
+            The file is damaged.
         """
         found = self.schema.names
         if names is None and len(set(found)) < len(found):
@@ -110,26 +113,26 @@ class ParquetReading:
         return table if names is None else table.select(list(names))
 
     def close(self) -> None:
-        """Let go of the file; a process that has ended did so."""
+        """Close the file, unless the process that opened it has ended."""
         with self._process.turn, suppress(DataError, DamagedParquetError, ReadingError, OSError):
             if self._process.is_of(self._start):
                 self._process.ask("close", number=id(self))
 
     def _ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
-        """Ask about the file, which is opened again where another one has ended the process."""
+        """Send a request, after opening the file again if the process had to be restarted."""
         with self._process.turn:
             self._process.start()
             if do != "open" and self._start != self._process.starts:
                 found = self._process.ask("open", number=id(self), **self._request)
                 if found["sha256"] != self.sha256:
-                    raise DataError("it changed while it was read.")
+                    raise DataError("the file changed while it was read.")
             self._start = self._process.starts
             return self._process.ask(do, most, number=id(self), **request)
 
 
 @contextmanager
 def reading_process() -> Iterator[None]:
-    """Read all files that are opened within by one process, which takes a moment to start."""
+    """Use one process for all files opened in a ``with`` block, because starting it takes time."""
     with _PROCESS.counting:
         _PROCESS.users += 1
     try:
@@ -145,14 +148,16 @@ def reading_process() -> Iterator[None]:
 def open_parquet(
     path: Path, *, most_rows: int | None = None, hashed: bool = False
 ) -> Iterator[ParquetReading]:
-    """Open a file; several may be open at once.
+    """Open a file; several files may be open at once.
 
     Raises
     ------
     DataError
-        Its footer says more rows, row groups or columns than can be.
-    DamagedParquetError, OSError
-        It is damaged, or cannot be opened.
+        The footer declares too many rows, row groups or columns.
+    DamagedParquetError
+        The file is damaged.
+    OSError
+        The file cannot be opened.
     """
     limits = LIMITS if most_rows is None else {**LIMITS, "rows": most_rows}
     request = {"path": str(path.absolute()), "limits": limits, "hashed": hashed}
@@ -161,14 +166,16 @@ def open_parquet(
 
 
 def read_table(path: Path, most_rows: int | None = None) -> pa.Table:
-    """Return a whole file.
+    """Return a whole file as a table.
 
     Raises
     ------
     DataError
-        It is too large, or has two columns of one name.
-    DamagedParquetError, OSError
-        It is damaged, or cannot be opened.
+        The file is too large, or has two columns with the same name.
+    DamagedParquetError
+        The file is damaged.
+    OSError
+        The file cannot be opened.
     """
     try:
         with open_parquet(path, most_rows=most_rows) as opened:
@@ -178,9 +185,9 @@ def read_table(path: Path, most_rows: int | None = None) -> pa.Table:
 
 
 class _Process:
-    """The reading process: started for the first file, ended with the last.
+    """The reading process, which is started for the first file and ended with the last.
 
-    `turn` is held by who asks; `starts` counts how often the process was started.
+    A thread holds the lock `turn` during a request; `starts` counts the starts of the process.
     """
 
     def __init__(self) -> None:
@@ -190,17 +197,22 @@ class _Process:
         self._left: subprocess.Popen[bytes] | None = None
 
     def is_of(self, start: int) -> bool:
-        """Tell whether the process that was started then is still there."""
+        """Return whether the process of the start number `start` is still running."""
         return self._running is not None and start == self.starts
 
     def ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
-        """Return the answer to a request, with `most` bytes of rows at most.
+        """Return the answer to a request, with at most `most` bytes of rows.
 
         Raises
         ------
-        DataError, DamagedParquetError, OSError, ReadingError
-            It is a refusal; the file is damaged, or ended the process; it cannot be opened; the
-            process was ended from outside.
+        DataError
+            The process refuses the file.
+        DamagedParquetError
+            The file is damaged, or ended the process.
+        OSError
+            The file cannot be opened.
+        ReadingError
+            The process was ended from outside.
         """
         running = self._running
         assert running is not None
@@ -214,12 +226,12 @@ class _Process:
                 table = _rows(running.stdout, most)
                 told = {"table": table, **json.loads(running.stdout.readline())}
         except DataError:
-            self.end()  # the rows that are left are not waited for
+            self.end()  # the remaining rows are not read
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._ended(running) from error
         except BaseException:
-            self.end()  # an answer that comes later would be taken for that of another request
+            self.end()  # a late answer would be read as the answer to another request
             raise
         if "refused" in told:
             raise DataError(told["refused"])
@@ -230,12 +242,12 @@ class _Process:
         return told
 
     def start(self) -> None:
-        """Start the process, if it is not running, and wait until it has what it needs.
+        """Start the process, if it is not running, and wait until it is ready.
 
         Raises
         ------
         ReadingError
-            It does not start.
+            The process does not start.
         """
         if self._running is not None:
             return
@@ -246,7 +258,7 @@ class _Process:
             self._running = _started(program)
             stream = self._running.stdout
             assert stream is not None
-            # What Python prints at its start is passed over.
+            # Lines that Python prints when it starts are skipped.
             ready = any(stream.readline() == READY for _ in range(_MAX_LINES))
         except (OSError, ValueError, TypeError) as error:
             ready, fault = False, error
@@ -262,20 +274,20 @@ class _Process:
             ) from fault
 
     def end(self) -> None:
-        """End the process, wherever it is."""
+        """End the process, even during a request."""
         running, self._running = self._running, None
         if running is not None:
             running.kill()
             running.communicate()
 
     def forget(self) -> None:
-        """Leave the process to the one that this one was forked from, and start another."""
-        self._left = self._running  # not closed: a thread of the other may hold its pipes
+        """Leave the reading process to the parent after a fork; the next file starts a new one."""
+        self._left = self._running  # not closed, because a thread of the parent may use its pipes
         self.turn, self.counting = threading.Lock(), threading.Lock()
         self._running = None
 
     def _ended(self, running: "subprocess.Popen[bytes]") -> DamagedParquetError | ReadingError:
-        """Return what it means that the process has ended, or that no sense is in its answer."""
+        """End the process after an invalid or missing answer, and return the error to raise."""
         try:
             status = running.wait(1.0)
             how = signal.Signals(-status).name if status < 0 else f"status {status}"
@@ -284,17 +296,17 @@ class _Process:
         self.end()
         if status < 0 and how not in _OF_DAMAGE:
             return ReadingError(
-                f"the process that reads Parquet files was stopped from outside ({how}). Run the "
+                f"another program stopped the process that reads Parquet files ({how}). Run the "
                 f"command again; downloaded data are kept."
             )
         return DamagedParquetError(
-            f"reading it ended the reading process ({how}): the file is damaged, or needs more "
+            f"the process that read it ended ({how}): the file is damaged, or needs more "
             f"than {MAX_MEMORY:,} bytes of memory"
         )
 
 
 def _started(program: Path) -> "subprocess.Popen[bytes]":
-    """Start a program apart from the signals of the terminal, with the modules of this process."""
+    """Start a program with the modules of this process, without signals of the terminal."""
     if not sys.executable:
         raise ValueError("the path of this Python is not known")
     paths = [str(path) for path in sys.path if path and isinstance(path, str | os.PathLike)]
@@ -309,7 +321,7 @@ def _started(program: Path) -> "subprocess.Popen[bytes]":
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(paths),
-            "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve far more than they use
+            "ARROW_DEFAULT_MEMORY_POOL": "system",  # other pools reserve far more than they use
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         },
@@ -318,7 +330,7 @@ def _started(program: Path) -> "subprocess.Popen[bytes]":
 
 
 def _rows(stream: IO[bytes], most: int) -> pa.Table:
-    """Return the rows that come, whose form is checked."""
+    """Return the rows of a stream after validating them; DataError above `most` bytes."""
     batches, size = [], 0
     with pa.ipc.open_stream(stream) as coming:
         for batch in coming:
@@ -330,7 +342,7 @@ def _rows(stream: IO[bytes], most: int) -> pa.Table:
                 ) from error
             size += batch.nbytes
             if size > most:
-                raise DataError(f"its rows unpack to more than {most:,} bytes.")
+                raise DataError(f"the unpacked rows have more than {most:,} bytes.")
             batches.append(batch)
         return pa.Table.from_batches(batches, coming.schema)
 
@@ -341,5 +353,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def stop_reading() -> None:
-    """End the reading process, whatever it does; who waits for it gets a ReadingError."""
+    """End the reading process, even during a request, which then raises ReadingError."""
     _PROCESS.end()

@@ -1,10 +1,9 @@
-"""The process that reads Parquet files, so that a damaged or hostile one ends it and not geogp.
+"""A separate process that reads Parquet files, because a damaged or hostile file may crash it.
 
-`parquet_files.py` starts it by its path, and speaks with it: a line of JSON on standard input is a
-request, a line on standard output the answer. Rows follow as a stream of Arrow, and after them a
-line that says whether they are all. It imports pyarrow alone. Its memory has a limit where the
-system has one for that (Linux); elsewhere (macOS, Windows) it has none, and what a footer says and
-what comes of it are still counted.
+`parquet_files.py` starts this file as a program. A request is a line of JSON on standard input, and
+the answer a line of JSON on standard output. Rows follow the answer as an Arrow stream, and a last
+line says whether they are complete. The program imports only pyarrow. Linux limits its memory;
+macOS and Windows do not, but the sizes in the footer and the sizes of rows are checked there too.
 """
 
 import base64
@@ -27,25 +26,25 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 _MAX_SECONDS = 600
-"""Of work for one request."""
+"""Most CPU seconds for one request."""
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 25
-"""Rows that are unpacked at once, and bytes that these may be expected to have."""
+"""Most rows that are unpacked at once, and most bytes that these rows may be expected to take."""
 
 _BLOCK = 1 << 20
 
 _STACK_BYTES = 8 << 20
 
 _MAX_ITEMS = 1 << 17
-"""Of one list in a footer."""
+"""Most items of one list in a footer."""
 
 
 class _RefusedError(Exception):
-    """The file says to be larger than it may be."""
+    """The content of a file is refused, for example because it is too large."""
 
 
 class _OpenFile:
-    """A file that is read."""
+    """An open Parquet file whose footer has been checked."""
 
     def __init__(self, path: str, limits: dict[str, int], *, hashed: bool) -> None:
         self._file = pa.OSFile(path, "rb")
@@ -72,13 +71,13 @@ class _OpenFile:
         self._paths = [schema.column(k).path for k in range(self._metadata.num_columns)]
 
     def described(self) -> dict[str, Any]:
-        """Return what the file is."""
+        """Return the number of rows, the hash and the schema of the file."""
         schema = base64.b64encode(self._table.schema_arrow.serialize()).decode()
         rows = self._metadata.num_rows
         return {"rows": rows, "sha256": self.sha256, "schema": schema}
 
     def groups(self, names: Sequence[str], key: str, aside: Sequence[str]) -> list[Any]:
-        """Return the row groups: least and greatest value of a column, and where columns are."""
+        """Return for each row group the range of the column `key`, and where its columns are."""
         self._unpacked(self._groups, names)
         found = []
         for group in self._groups:
@@ -109,7 +108,7 @@ class _OpenFile:
         return found
 
     def rows(self, stream: BinaryIO, groups: list[int] | None, names: list[str] | None) -> None:
-        """Write rows; words of a dictionary stand in each row that has them."""
+        """Write rows to a stream, with dictionary columns as plain values."""
         numbers = range(len(self._groups)) if groups is None else groups
         chosen = [k for k in numbers if self._groups[k].num_rows]
         size = self._unpacked([self._groups[k] for k in chosen], names)
@@ -117,7 +116,7 @@ class _OpenFile:
         at_once = max(1, min(_BATCH_ROWS, _BATCH_BYTES * count // max(1, size)))
         fields = [f for f in self._table.schema_arrow if names is None or f.name in names]
         schema = pa.schema(map(_plain_field, fields), self._table.schema_arrow.metadata)
-        stream.write(b"{}\n")  # rows follow, and then whether they are all
+        stream.write(b"{}\n")  # rows follow, and then a line that says whether they are complete
         with pa.ipc.new_stream(stream, schema) as writer:
             for batch in self._table.iter_batches(at_once, chosen, names, use_threads=False):
                 columns = map(_plain, batch.columns)
@@ -144,14 +143,14 @@ class _OpenFile:
         self._refuse("rows in a group", max(rows, default=0))
         if min(rows, default=0) < 0 or sum(rows) != found.num_rows:
             raise _RefusedError(
-                f"the footer says {found.num_rows:,} rows, but its row groups have {sum(rows):,} "
-                f"in all."
+                f"the footer declares {found.num_rows:,} rows, but its row groups have "
+                f"{sum(rows):,} in total."
             )
 
     def _refuse(self, what: str, found: int) -> None:
         if found > self._limits[what]:
             raise _RefusedError(
-                f"the footer says {found:,} {what}; expected at most {self._limits[what]:,}."
+                f"the footer declares {found:,} {what}; expected at most {self._limits[what]:,}."
             )
 
     def _chunks(self, group: Any, names: Container[str] | None) -> list[tuple[str, Any]]:
@@ -159,7 +158,7 @@ class _OpenFile:
         return [(self._paths[k], group.column(k)) for k in wanted]
 
     def _unpacked(self, groups: Sequence[Any], names: Sequence[str] | None) -> int:
-        """Return the bytes of columns of row groups, none of which may have too many."""
+        """Return the bytes of columns in row groups, and refuse a group with too many bytes."""
         sizes: list[int] = []
         for group in groups:
             chunks = [chunk for _, chunk in self._chunks(group, names)]
@@ -180,7 +179,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _told(error: Exception) -> dict[str, Any]:
-    """Return an error as an answer."""
+    """Return the answer to a request that raised an error."""
     if isinstance(error, _RefusedError):
         return {"refused": str(error)}
     if isinstance(error, OSError) and error.errno:
@@ -191,7 +190,7 @@ def _told(error: Exception) -> dict[str, Any]:
 
 
 def _limit(what: str, most: int) -> None:
-    """Limit what this process may take, where the system can, or has set no lower limit."""
+    """Set a limit of this process if the system can, without raising a lower limit."""
     if resource is not None:
         with contextlib.suppress(ValueError, OSError):
             kind = getattr(resource, what)
@@ -200,7 +199,7 @@ def _limit(what: str, most: int) -> None:
 
 
 def _serve(stream: BinaryIO) -> None:
-    """Answer until the other side is gone."""
+    """Answer requests until standard input ends."""
     files: dict[int, _OpenFile] = {}
     for line in sys.stdin.buffer:
         _limit("RLIMIT_CPU", int(time.process_time()) + _MAX_SECONDS)
@@ -224,22 +223,22 @@ def _serve(stream: BinaryIO) -> None:
 
 
 def _keep_stacks_small() -> None:
-    """Start anew with a small stack where it is large: that of each thread counts as memory."""
+    """Restart with a small stack if it is large, because stacks of threads count as memory."""
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
-    if soft > _STACK_BYTES:  # an endless one is below 0, and threads then have a usual one
+    if soft > _STACK_BYTES:  # an unlimited stack is below 0; threads then get a default stack
         resource.setrlimit(resource.RLIMIT_STACK, (_STACK_BYTES, hard))
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - this very program
 
 
 def _main(memory: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other side ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # geogp ends this process
     _limit("RLIMIT_DATA", memory)
     _limit("RLIMIT_CORE", 0)
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    # What a library prints is no answer.
+    # Only answers go to the pipe; what a library prints is discarded.
     stream = os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

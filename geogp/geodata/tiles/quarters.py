@@ -1,4 +1,4 @@
-"""Calendar quarters as integers: year * 4 + (quarter - 1), so that differences are quarters."""
+"""Calendar quarters as integers, year * 4 + (quarter - 1); a difference is a number of quarters."""
 
 import re
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ def quarter_index(label: str) -> int:
 
 
 def quarter_label(index: int) -> str:
-    """Return the label of a quarter's index.
+    """Return the label, like ``2019Q1``, of a quarter's index.
 
     Examples
     --------
@@ -35,9 +35,10 @@ def quarter_label(index: int) -> str:
 
 @dataclass(frozen=True)
 class QuarterRequest:
-    """Quarters that a user asked for.
+    """Quarters that a user requested.
 
-    `named` quarters must exist; missing `ranged` quarters give a warning.
+    Quarters that the user named one by one (`named`) must exist. If the user gave a range
+    (`ranged`), missing quarters of the range only cause a warning.
     """
 
     named: tuple[int, ...]
@@ -45,14 +46,14 @@ class QuarterRequest:
 
     @property
     def all(self) -> tuple[int, ...]:
-        """All quarters asked for, in order, once each."""
+        """All requested quarters, in order and without repetitions."""
         return tuple(sorted({*self.named, *self.ranged}))
 
 
 def parse_quarters(text: str) -> QuarterRequest:
     """Return the quarters of ``2019Q1..2023Q4``, ``2019Q1``, or several of these with commas.
 
-    RequestError if a part is no quarter or range, or a range ends before it starts.
+    RequestError if a part is not a quarter or range, or a range ends before it starts.
 
     Examples
     --------

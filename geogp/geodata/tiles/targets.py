@@ -1,4 +1,4 @@
-"""Targets and services by name, known without the tiles."""
+"""The targets and services of geogp, by name."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from geogp.choices import one_of
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """The source column of a target, and its words.
+    """The column of a target in Ookla's files, and its unit.
 
-    `column` is an average over the tests of a tile in Ookla's files; `divisor` turns it into `unit`
-    (kbps to Mbps: 1000). The modelled target is log10 of ``Mbps`` or ``ms``; ``tests`` are modelled
-    as they are. `suffix` ends variable names. A `counted` target is 0 in tiles that Ookla's files
-    omit.
+    `column` is an average over the tests of a tile, or their number. Dividing the column by
+    `divisor` gives `unit`, such as Mbps from kbps. Models use log10 of Mbps or ms, but the number
+    of tests itself. The names of variables end in `suffix`. A `counted` target is 0 in tiles
+    that Ookla's files omit.
     """
 
     column: str
@@ -31,7 +31,7 @@ TARGETS: dict[str, TargetColumn] = {
 """The targets by name."""
 
 SERVICES = ("mobile", "fixed")
-"""Ookla's two kinds of networks."""
+"""The two kinds of networks for which Ookla publishes tiles."""
 
 
 def find_target(name: str) -> TargetColumn:

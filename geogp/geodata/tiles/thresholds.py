@@ -15,19 +15,19 @@ DEFAULTS: dict[str, tuple[float, ...]] = {
     "upload": (1.0, 3.0),
     "latency": (50.0, 100.0),
 }
-"""Thresholds by target, in its unit.
+"""Default thresholds by target, in the unit of the target.
 
-Speeds: the tiers of the FCC's Broadband Data Collection, 5/1 Mbps for 4G LTE, 7/1 and 35/3 Mbps for
-5G. Latency: 100 ms, the limit of the 5G Fund for mobile service (47 CFR 54.1015(c)), and half of
-it.
+For speeds, they are the tiers of the FCC's Broadband Data Collection: 5/1 Mbps for 4G LTE, 7/1 and
+35/3 Mbps for 5G. For latency, they are 100 ms, the limit of the 5G Fund for mobile service (47 CFR
+54.1015(c)), and half of this limit.
 """
 
 LEAST, MOST = 1e-3, 1e6
-"""The range of a threshold; the upper end is excluded."""
+"""The range of a threshold: from `LEAST` to below `MOST`."""
 
 
 class Distributions(Protocol):
-    """The methods of predictions of log10 that a threshold needs."""
+    """The methods that predictions of a log10 target must have for `Threshold.probability`."""
 
     def cdf(self, value: float, /) -> NDArray[np.float64]:
         """Return P(y <= value), (n,)."""
@@ -38,24 +38,24 @@ class Distributions(Protocol):
 
 @dataclass(frozen=True)
 class Threshold:
-    """A value that a speed should reach or latency not exceed, in the target's unit."""
+    """A value that speeds should reach, or that latency should not exceed, in the target's unit."""
 
     value: float
     target: str
 
     @property
     def log10(self) -> float:
-        """The threshold on the scale of the model."""
+        """Log10 of the threshold, the scale of the model."""
         return float(np.log10(self.value))
 
     @property
     def at_most(self) -> bool:
-        """Whether small values are good: latency."""
+        """Whether small values are good, as for latency."""
         return self.target == "latency"
 
     @property
     def sign(self) -> float:
-        """1 where large values are good, -1 for latency."""
+        """1 if large values are good, -1 for latency."""
         return -1.0 if self.at_most else 1.0
 
     @property
@@ -100,8 +100,8 @@ class Threshold:
 def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:
     """Return the thresholds of a target, smallest first: `given`, or `DEFAULTS`.
 
-    Numbers of tests have none. RequestError if a threshold is out of range or given twice, or
-    the target is a count.
+    The target ``tests`` has no thresholds. RequestError if a threshold is out of range or given
+    twice, or if `given` has thresholds for ``tests``.
     """
     find_target(target)
     if given is None:

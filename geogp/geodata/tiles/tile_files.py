@@ -1,4 +1,4 @@
-"""What Ookla's Parquet files have in common, wherever they are: names, columns, row groups."""
+"""Names, columns and row groups of Ookla's Parquet files, local or at an address."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,32 +14,32 @@ from geogp.geodata.tiles.parquet_files import RowGroup
 QUADKEY = "quadkey"
 
 VALUES = ("avg_d_kbps", "avg_u_kbps", "avg_lat_ms", "tests", "devices")
-"""The numbers of a tile that geogp has a use for."""
+"""The columns of numbers that geogp uses."""
 
 GEOMETRY = "tile"
-"""The outline of a tile as text, which follows from its quadkey and is never read."""
+"""The column of a tile's outline as text; the quadkey gives the outline, so it is never read."""
 
 SIMULATION_FILE = "simulation.json"
-"""A source that holds this file holds simulated tiles."""
+"""A source with this file contains simulated tiles."""
 
 BATCH = 1 << 17
-"""Quadkeys that are turned from text into numbers at once: as text they take ten times the room."""
+"""Quadkeys converted from text to numbers at once; as text they take ten times the memory."""
 
 IN_PLACE = "Repair the file or leave its quarter out."
-"""What to do about faults of a file on this machine."""
+"""What the user should do if a local file has faults."""
 
 AT_SOURCE = (
     "Leave its quarter out until the source has a better file; then download it with geogp fetch "
     "--refresh."
 )
-"""What to do about faults of a file at its source."""
+"""What the user should do if a file at an address has faults."""
 
 Ranges = NDArray[np.int64]
-"""First and last codes of quadkeys, both included, (n, 2)."""
+"""First and last quadkey codes of n ranges, both included, (n, 2)."""
 
 
 def tile_file(service: str, quarter: int) -> str:
-    """Return the name of a quarter's file in the bucket's layout."""
+    """Return the path of a quarter's file in Ookla's bucket."""
     year, month = quarter // 4, 3 * (quarter % 4) + 1
     return (
         f"parquet/performance/type={service}/year={year}/quarter={quarter % 4 + 1}/"
@@ -48,12 +48,14 @@ def tile_file(service: str, quarter: int) -> str:
 
 
 def groups_touching(groups: Sequence[RowGroup], ranges: Ranges) -> list[int]:
-    """Choose row groups by the least and greatest quadkey; one that does not say them is chosen.
+    """Return the row groups that can touch the ranges, by least and greatest quadkey.
+
+    A row group without least and greatest quadkey is always returned.
 
     Raises
     ------
     DataError
-        What it says is no quadkey.
+        The least or greatest value of a group is not a quadkey.
     """
     chosen = []
     for number, group in enumerate(groups):
@@ -66,7 +68,7 @@ def groups_touching(groups: Sequence[RowGroup], ranges: Ranges) -> list[int]:
 
 
 def schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
-    """List what is wrong with the columns of those names."""
+    """List the faults of the columns `names`: missing, repeated, or of a wrong type."""
     faults = []
     for name in names:
         times = schema.names.count(name)
@@ -90,7 +92,7 @@ def quadkey_codes(column: pa.ChunkedArray) -> NDArray[np.uint64]:
     Raises
     ------
     DataError
-        One is empty, no text, or no quadkey of zoom 16.
+        A value is missing, or is not a quadkey of zoom 16.
     """
     if column.null_count:
         raise DataError(empty_values(QUADKEY, column.null_count))
@@ -98,12 +100,12 @@ def quadkey_codes(column: pa.ChunkedArray) -> NDArray[np.uint64]:
     try:
         parts = [quadkeys.parse_quadkeys(batch.to_numpy()) for batch in batches]
     except DataError:
-        return quadkeys.parse_quadkeys(column.to_numpy())  # to count all that are wrong
+        return quadkeys.parse_quadkeys(column.to_numpy())  # its message counts all wrong quadkeys
     return np.concatenate([np.zeros(0, np.uint64), *parts])
 
 
 def empty_values(name: str, count: int) -> str:
-    """Return the words for values that are missing."""
+    """Return the message about missing values in a column."""
     return f"expected no empty values in {name}, found {count}."
 
 

@@ -1,4 +1,4 @@
-"""Figures for papers other than maps: violins of interval widths, and reliability."""
+"""Charts for papers: violins of interval widths, and reliability."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from geogp.maps.figures.figure_style import SMALL, TEXT, WIDTH, Mark, letter, ma
 Floats = NDArray[np.float64]
 
 _DRAWN_PERCENT = (0.25, 99.75)
-"""Violins end at these percentiles, because a few extreme rows would stretch them."""
+"""Violins end at these percentiles, because a few extreme rows would stretch the violins."""
 
 _SIDE = 0.21
 _HALF = 0.36
@@ -32,7 +32,7 @@ def width_violins(widths: dict[str, dict[str, Floats]], *, unit: str) -> Canvas:
     if not widths or not all(
         strata and all(map(len, strata.values())) for strata in widths.values()
     ):
-        raise DataError("expected widths of one model and stratum or more, found none.")
+        raise DataError("expected widths of at least one model and stratum, found none.")
     most = max(len(strata) for strata in widths.values())
     with paper_style():
         canvas = Canvas.of_size(min(WIDTH, 1.9 + 1.3 * len(widths)), 3.3)
@@ -79,12 +79,12 @@ def reliability_panels(
 ) -> Canvas:
     """Draw observed against stated coverage of central intervals, urban and rural, by split.
 
-    Below each diagram is their difference in percentage points, with its bounds. The keys of
-    `curves` are titles of splits, then strata (``urban``, ``rural``, or ``all``). Raises DataError
-    if there is no curve.
+    Below each diagram is a diagram of observed minus stated coverage in percentage points, with
+    bounds. The keys of `curves` are titles of splits, then strata (``urban``, ``rural``, or
+    ``all``). Raises DataError if there is no curve.
     """
     if not curves or not all(curves.values()):
-        raise DataError("expected a curve of one split and stratum or more, found none.")
+        raise DataError("expected a curve of at least one split and stratum, found none.")
     count = len(curves)
     step = min(3.0, (WIDTH - 0.2) / count)
     width = step - 0.75

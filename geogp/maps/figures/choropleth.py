@@ -31,14 +31,15 @@ def choropleth(
     title: str,
     subtitle: str,
 ) -> bytes:
-    """Return a PNG file of areas, coloured by their values and by the widths of their intervals.
+    """Return a PNG file of two maps of areas, coloured by values and by widths of intervals.
 
     `shapes` are in degrees; `values` are positive, in `unit`; `widths` of the 95 % intervals are in
-    log10 of the unit. Raises DataError if there is no area, or not one value and width for each.
+    log10 of the unit. Raises DataError if there is no area, or an area does not have one value and
+    one width.
     """
     if not shapes or not len(shapes) == len(values) == len(widths):
         raise DataError(
-            f"expected one value and width for each of 1 area or more, found {len(shapes)} areas, "
+            f"expected one area or more, each with a value and a width, found {len(shapes)} areas, "
             f"{len(values)} values and {len(widths)} widths."
         )
     frame = Frame.of_tiles(tiles)
@@ -69,7 +70,7 @@ def choropleth(
         draw_base(axes, region.with_strata(None), frame)
         colours = mpl.colormaps[scale.palette](scale.fraction(shown))
         areas.plot(ax=axes, color=colours, edgecolor="white", linewidth=0.5, aspect=None)
-        axes.set(xlabel="", ylabel="")  # geopandas sets labels
+        axes.set(xlabel="", ylabel="")  # remove the labels that geopandas sets
         extend = extend_of(shown, scale)
         draw_bar(canvas.axes(x, y - 0.5, width, 0.14), scale, extend, vertical=False)
         canvas.text(x, y + height + 0.08, words, fontsize=9.5)

@@ -31,10 +31,10 @@ def write_excursions(
 ) -> list[Path]:
     """Write the excursion functions as GeoTIFFs, and both joint regions as one PNG figure.
 
-    `found` is the region where the threshold is met, then the region where it is not met. Examples
-    of the names in `folder`: ``excursion_7_mbps.tif`` (met), ``excursion_short_7_mbps.tif`` (not
-    met) and ``excursion_7_mbps.png``. Raises DataError if the number of values differs from the
-    number of tiles, and OutputError if a file cannot be written.
+    `found` contains two regions: first where the threshold is met, then where it is not met.
+    Examples of the names in `folder`: ``excursion_7_mbps.tif`` (met),
+    ``excursion_short_7_mbps.tif`` (not met) and ``excursion_7_mbps.png``. Raises DataError if the
+    number of values differs from the number of tiles, and OutputError if a file cannot be written.
     """
     frame, tag = Frame.of_tiles(tiles), threshold.tag
     variables = {}
@@ -57,7 +57,7 @@ def write_excursions(
 
 
 def classes_of(found: tuple[JointRegion, JointRegion]) -> NDArray[np.int64]:
-    """Return the class of each of n tiles: 0 in the first region, 2 in the second, 1 in neither."""
+    """Return the class of n tiles: 0 in the first region, 2 in the second, 1 in neither region."""
     met, short = found
     return np.where(met.inside, 0, np.where(short.inside, 2, 1))
 

@@ -31,7 +31,7 @@ STRATUM_COLOUR = "#c1272d"
 """Colour of the outlines of urban areas, or of another first stratum."""
 
 WIDE = 1.15
-"""Ratio of width to height from which a map takes the full width of its figure."""
+"""If the ratio of width to height is this or more, a map has the full width of its figure."""
 
 LEFT = 0.75
 """Inches for the labels of latitudes."""
@@ -80,13 +80,13 @@ class Canvas:
         )
 
     def png(self) -> bytes:
-        """Return the figure as a PNG file, the same bytes for the same figure."""
+        """Return the figure as a PNG file; equal figures give equal bytes."""
         stream = BytesIO()
         self.figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None})
         return stream.getvalue()
 
     def pdf(self) -> bytes:
-        """Return the figure as a PDF file with its fonts, the same bytes for the same figure."""
+        """Return the figure as a PDF file with its fonts; equal figures give equal bytes."""
         stream = BytesIO()
         undated = dict.fromkeys(("CreationDate", "Creator", "Producer"))
         with mpl.rc_context({"pdf.fonttype": 42}):  # with TrueType, readers can select text
@@ -196,7 +196,7 @@ def colours_of(scale: Scale, values: Floats) -> NDArray[np.float64]:
 
 
 def extend_of(values: NDArray[np.floating], scale: Scale) -> str:
-    """Return at which ends values lie outside a scale: neither, min, max or both."""
+    """Return the ends of a scale beyond which values lie: "neither", "min", "max" or "both"."""
     below = bool(np.nanmin(values) < scale.low * (1 - 1e-6) - 1e-12)
     above = bool(np.nanmax(values) > scale.high * (1 + 1e-6) + 1e-12)
     return {(0, 0): "neither", (1, 0): "min", (0, 1): "max"}.get((below, above), "both")

@@ -13,7 +13,7 @@ WIDTH = 7.2
 """Width of a figure in inches: the width of a page of text."""
 
 SIGNED_PALETTE = "cividis"
-"""Palette for values of both signs: low and high differ also in grey; a line marks 0."""
+"""Palette for positive and negative values. Its ends differ also in grey; a line marks 0."""
 
 TEXT, SMALL = 8, 7
 """Font sizes in points."""
@@ -40,7 +40,7 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Mark:
-    """The line, marker and hatch of a stratum, which distinguish it without its colour.
+    """The marks of a stratum; line, marker and hatch distinguish strata without colour.
 
     `colour` and `dashes` are for lines, `fill` and `hatch` for areas, `marker` for points. In grey,
     too, urban colours are darker than rural colours.
@@ -60,7 +60,7 @@ MARKS = (
 )
 """Marks of the first stratum, the second stratum, and all rows.
 
-The first two colours are a pair of Okabe and Ito's, with a darker first colour.
+The first two colours are from the palette of Okabe and Ito; the first colour is made darker.
 """
 
 

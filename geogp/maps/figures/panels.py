@@ -35,13 +35,13 @@ _LEFT, _RIGHT, _GAP = 0.62, 0.18, 0.16
 _FOOT = 0.95
 _TALLEST = 3.6
 _WIDE = 2.4
-_CHARACTERS = 15.5  # small text, per inch
+_CHARACTERS = 15.5  # characters of small text per inch
 _CLIPPED = (0.5, 99.5)
 _EMPTY = "#aab4be"
 
 
 Paint = Callable[[Axes, int], object]
-"""Function that draws the panel with a number on axes in EPSG:3857 metres."""
+"""Function that draws a panel on axes in EPSG:3857 metres; the number is the panel's index."""
 
 
 def slices_panels(
@@ -72,9 +72,9 @@ def slices_panels(
 def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats) -> Canvas:
     """Draw the leading components of a basis over a region, with a line at 0.
 
-    The figure shows `values` (n, count) divided by their root mean square. `share` (count,) is the
-    share of each component in the prior variance. Raises DataError if there is not one value for
-    each tile.
+    The figure shows each column of `values` (n, count) divided by its root mean square. `share`
+    (count,) is the share of each component in the prior variance. Raises DataError if there is not
+    one value for each tile.
     """
     if len(values) != len(tiles):
         raise DataError(f"expected a value for each of {len(tiles)} tiles, found {len(values)}.")
@@ -151,8 +151,8 @@ def map_panels(
 ) -> Canvas:
     """Lay out maps of one region with letters, titles and one colour bar.
 
-    Each of `panels` is a title and a note in smaller text; `paint` draws its map. `extend` is the
-    ends at which values lie outside the scale (see `extend_of`). Raises DataError if there is no
+    Each of `panels` is a title and a note in smaller text; `paint` draws its map. `extend` states
+    beyond which ends of the scale values lie (see `extend_of`). Raises DataError if there is no
     panel.
     """
     if not panels:

@@ -48,8 +48,8 @@ class Thumbnails:
     """Pictures of one kind on one scale.
 
     `images` are PNG files in the order of the pictures; `label` names the values with their unit.
-    `bar` is the scale as a PNG one pixel high, with low values on the left. `ticks` are positions
-    on the bar, in percent from the left, with their texts.
+    `bar` is the scale as a PNG one pixel high, with low values on the left. Each tick
+    has a position on the bar, in percent of the bar's length from the left, and a text.
     """
 
     images: tuple[bytes, ...]
@@ -77,11 +77,9 @@ def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = Non
             values = np.asarray(grid[view.variable].values, np.float64)
             far = veiled(grid) & np.isfinite(values)
     except _DAMAGE as error:
-        raise DataError(f"expected a map in {path}, found none that can be read ({error}).") from (
-            error
-        )
+        raise DataError(f"expected a map in {path}, but it cannot be read ({error}).") from error
     if values.ndim != 2 or not np.isfinite(values).any():
-        raise DataError(f"expected a map in {path}, found no value in {view.variable}.")
+        raise DataError(f"expected a map in {path}, but its variable {view.variable} has no value.")
     step = -(-max(values.shape) // most)
     reduced = _medians(values, step)
     shares = _sums(far, step) / np.maximum(_sums(np.isfinite(values), step), 1)

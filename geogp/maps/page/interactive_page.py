@@ -49,9 +49,9 @@ def map_page(
 
     The page contains packed arrays and draws them on a canvas with one pixel per tile, stretched
     between the outer edges of the raster. Tiles are square both in EPSG:3857 and on Leaflet's
-    screen, so nothing is resampled. Leaflet is part of the page. The policy of the page allows only
-    Leaflet, folium's script of the map and the page's own scripts, and from the network only the
-    tiles of the base map.
+    screen, so nothing is resampled. Leaflet is part of the page. The policy of the page allows no
+    scripts except Leaflet, folium's script of the map and the page's own scripts. From the network,
+    it allows only the tiles of the base map.
 
     `data` comes from `page_data.py`; the page shows its texts literally, never as HTML. The page
     outlines `counties` in the region. `attribution` names the source of the data and the licence;
@@ -98,7 +98,7 @@ def json_text(content: object) -> str:
 def _map_script(
     frame: Frame, outlines: dict[str, folium.PolyLine], *, base_map: bool
 ) -> tuple[str, dict[str, str]]:
-    """Return folium's script of the map, and the names of its variables by their content."""
+    """Return folium's script of the map, and a dictionary from contents to names of variables."""
     west, south, east, north = frame.bounds
     page = folium.Map(
         location=((south + north) / 2, (west + east) / 2),
@@ -116,7 +116,7 @@ def _map_script(
     layers |= outlines
     for layer in layers.values():
         layer.add_to(page)
-    # Use only the script: folium's head and body contain addresses of Leaflet and others.
+    # Use only the script, because folium's head and body contain addresses of other hosts.
     figure = folium.Figure()
     page.add_to(figure)
     page.render()  # type: ignore[no-untyped-call]

@@ -1,10 +1,10 @@
 """A low-rank kernel as a few pictures, from which the page immediately draws any slice.
 
-On a grid of G cells with features Phi (G, r), Phi Phi' = U S² U'. The leading columns c_j of U S
-give the best approximation k(x, x*) ~ sum_j c_j(x) c_j(x*) with their number of terms (Eckart and
-Young 1936). They are computed as Phi V, where V are the eigenvectors of the r x r Gram matrix
-Phi' Phi in float64; no G x G matrix is made. All components are rounded with the same step. So
-their rounding errors are equally large in the kernel, and small components take few bytes.
+On a grid of G cells with features Phi (G, r), Phi Phi' = U S² U'. The m leading columns c_j of U S
+give the best approximation k(x, x*) ~ sum_j c_j(x) c_j(x*) with m terms (Eckart and Young 1936).
+They are computed as Phi V, where V are the eigenvectors of the r x r Gram matrix Phi' Phi in
+float64; no G x G matrix is made. All components are rounded with the same step. So their rounding
+errors are equally large in the kernel, and small components take few bytes.
 
 Between the centres of cells, the page interpolates the components bilinearly, and thus the kernel
 in each argument. The grid includes all neighbours of the map's cells. So each place of the map lies
@@ -49,7 +49,7 @@ _FINE_ENOUGH = 0.001
 _NEARLY = 1.1
 
 _ROOM = 1.1
-"""Factor from the largest difference found to the stated error; other places may differ more."""
+"""The stated error is the largest difference found times this; other places may differ more."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class KernelBasis:
     width); away from the map they are arbitrary.
 
     `error` compares the decoded and interpolated components with the model's kernel between random
-    places of the map. It is the largest difference found, as a share of the kernel's largest value,
-    plus a tenth, rounded up to two digits. `error_in_middles` is the largest difference found
+    places of the map. It is 1.1 times the largest difference found, as a share of the kernel's
+    largest value, rounded up to two digits. `error_in_middles` is the largest difference found
     between centres of cells, as a share of the same value; it shows the effect of dropped and
     rounded components without interpolation. `pairs` is the number of pairs of random places (see
     `kernel_error.py`). `sample` contains kernel values between centres, for a colour scale.
@@ -76,10 +76,10 @@ class KernelBasis:
 
 
 def kernel_cells(tiles: Tiles, most: int = MAX_CELLS) -> Tiles:
-    """Return the cells that cover tiles, and their neighbours, at most `most` in their frame.
+    """Return cells that cover the tiles, and the neighbours of these cells.
 
-    The cells are tiles of the finest zoom that meets this limit, at most one zoom finer than the
-    map.
+    All cells are tiles of one zoom: the finest zoom for which the smallest frame around the cells
+    has at most `most` tiles. This zoom is at most one finer than the map's zoom.
     """
     finest = finer(tiles)
     whole, zoom = Frame.of_tiles(finest), finest.zoom
@@ -139,7 +139,7 @@ def leading_components(features: Callable[[slice], Floats], n: int, most: int) -
     slices = [slice(start, start + _ROWS) for start in range(0, n, _ROWS)]
     gram = sum((phi.T @ phi for phi in map(features, slices)), np.zeros(()))
     if not np.isfinite(gram).all():
-        raise NumericalError("expected finite features of the kernel, found others.")
+        raise NumericalError("expected finite features of the kernel, found NaN or infinity.")
     values, vectors = np.linalg.eigh(gram)
     kept = np.flatnonzero(values > max(values[-1] * 1e-12, 0.0))[::-1][:most]
     if not len(kept):
@@ -154,9 +154,9 @@ def kernel_basis(
 ) -> KernelBasis | None:
     """Reduce a kernel to at most 48 components on at most 160 x 160 cells; None for a kernel of 0.
 
-    Several rounding steps and numbers of components are tried. Of those that fit `most_text` bytes
-    of base64 and have nearly the least error, the smallest result is taken. Raises NumericalError
-    if features are not finite, and DataError if no result fits.
+    Several rounding steps and numbers of components are tried. The result is the smallest one that
+    fits `most_text` bytes of base64 and has nearly the least error. Raises NumericalError if
+    features are not finite, and DataError if no result fits.
     """
     cells = kernel_cells(tiles)
     frame = Frame.of_tiles(cells)
@@ -183,7 +183,7 @@ def kernel_basis(
         if text_bytes(packed) <= most_text:
             break
     else:
-        raise DataError(f"no kernel of {len(cells)} cells fits {most_text} bytes.")
+        raise DataError(f"the kernel on {len(cells)} cells does not fit {most_text} bytes.")
     decoded = unpack(packed)
     found = differences(interpolated(decoded, frame, places), places, model, random)
     within = finer(tiles) if cells.zoom > tiles.zoom else coarser(tiles, cells.zoom)
@@ -213,8 +213,8 @@ def _in_order(
     """Return pairs of a rounding step and a number of components, in the order of preference.
 
     Pairs that are expected to fit and have nearly the least error come first, ordered by size; then
-    all other pairs. The error is the largest difference from `exact`, the kernel between the places
-    at which `at_places` interpolates components and some of these places.
+    all other pairs. The error is the largest difference from `exact`. `at_places` interpolates
+    components at some places; `exact` is the kernel between these places and a part of them.
     """
     tried = []
     for fraction in _FRACTIONS:

@@ -57,7 +57,7 @@ def interpolated(components: Floats, frame: Frame, places: Tiles) -> Floats:
 
 
 def _beside(at: NDArray[Any], count: int) -> list[tuple[Rows, NDArray[Any]]]:
-    """Return, for places along a line of cells, the two cells with the nearest centres and weights.
+    """Return the two cells with the nearest centres, and weights, for places along a line of cells.
 
     Places are between the two centres, or beyond the outermost centre.
     """
@@ -100,8 +100,8 @@ def differences(
 ) -> Differences:
     """Compare components at n places, (n, m), with the model's kernel between the places.
 
-    Each place is compared with itself, then 4,096 places with 768 of these. Half of either set has
-    the largest errors; the other half is random.
+    First each place is compared with itself, then 4,096 places are compared with 768 of them. In
+    each of these two sets, half of the places have the largest errors; the other half is random.
     """
     variance = _variances(places, model)
     off = np.abs((found**2).sum(axis=1) - variance)

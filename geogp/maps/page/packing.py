@@ -6,9 +6,10 @@ A packed array is a dictionary that can be written as JSON:
 - ``bits``: 8, 16 or 32, of the unsigned whole numbers n;
 - ``step``, ``offset``, ``none``: value = offset + step n; if ``none`` is true, n = 0 means no data
   and value = offset + step (n - 1);
-- ``data``: n of each plane. From each n the n of the cell to the left is subtracted, in the first
-  column the n of the cell above, modulo 2^bits. The lowest bytes of all numbers come first, the
-  highest bytes last. The bytes are deflated with the header of RFC 1950 and written in base64.
+- ``data``: n of each plane. Each n is stored as its difference from the n of the cell to the left
+  (in the first column: of the cell above), modulo 2^bits. The lowest bytes of all numbers come
+  first, the highest bytes last. The bytes are deflated with the header of RFC 1950 and written in
+  base64.
 """
 
 import base64
@@ -26,7 +27,7 @@ Floats = NDArray[np.float64]
 Packed = dict[str, Any]
 
 MAX_VALUES = 1 << 28
-"""Largest number of values that the shape of an array may state."""
+"""Largest number of values of a packed array, according to its shape."""
 
 _TYPES: dict[int, type[np.uint8] | type[np.uint16] | type[np.uint32]] = {
     8: np.uint8,
@@ -48,8 +49,8 @@ def pack(
     `values` have shape (h, w) or (m, h, w); NaN means no data. Unpacked values differ from them by
     at most step/2. `bits` is 8, 16 or 32. `none` is whether n = 0 means no data, by default whether
     a value is NaN. `offset` is the least value that can be packed; by default it is the multiple of
-    `step` at or below the least value. Raises DataError if the shape is another one, or a value is
-    infinite, NaN although `none` is false, below the offset, or too large for the bits.
+    `step` at or below the least value. Raises DataError if the shape is not one of these, or a
+    value is infinite, NaN although `none` is false, below the offset, or too large for the bits.
     """
     values = np.asarray(values, np.float64)
     if values.ndim not in {2, 3} or not values.size or bits not in _TYPES or not step > 0:
@@ -60,7 +61,7 @@ def pack(
     absent = np.isnan(values)
     none = bool(absent.any()) if none is None else none
     if np.isinf(values).any() or (absent.any() and not none):
-        raise DataError("expected finite values, or NaN with none=True, found others.")
+        raise DataError("expected finite values, or NaN with none=True, found infinity or NaN.")
     present = values[~absent]
     if offset is None:
         least = float(present.min()) if present.size else 0.0
@@ -138,7 +139,7 @@ def _inflated(text: str, size: int) -> bytes:
         inflater = zlib.decompressobj()
         found = inflater.decompress(base64.b64decode(text, validate=True), size + 1)
         if len(found) <= size and not inflater.eof:
-            raise DataError("expected a packed array, found one that is cut short.")
+            raise DataError("expected a packed array, but its data end too early.")
     except (ValueError, zlib.error) as error:
         raise DataError(f"expected a packed array in base64, found none ({error}).") from error
     return found

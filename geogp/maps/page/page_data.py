@@ -72,12 +72,12 @@ _SHARE_STEP = 0.004
 
 @dataclass(frozen=True)
 class PageContent:
-    """The content of a page besides the grid.
+    """The content of a page in addition to the grid.
 
     `tiles` are the tiles of the grid; `title` is the heading; `predicted` names the predicted
     quantity in the plural. `quarters` are in time order; `shown` is the index of the quarter that
     has the grid's tiles. `slices` are kernel slices, `kernel` is the reduced kernel, `thresholds`
-    are those of the run.
+    are the thresholds of the run.
     """
 
     region: Region
@@ -218,7 +218,7 @@ def _quarter(one: QuarterMap, packed: PackedQuarter) -> dict[str, Any]:
 
 
 def _counts(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
-    """Return quarters, layers, arrays and steps for a map of numbers of tests."""
+    """Return quarters, layers, arrays and steps of a map whose target is the number of tests."""
     arrays = [_count_arrays(one) for one in content.quarters]
     shown = arrays[content.shown]
     arrays[content.shown] = {}

@@ -39,7 +39,7 @@ def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[
     """Return name, kind and bounds [south, west, north, east] of the polygons in a region.
 
     If a polygon extends beyond the region, as an urban area across a border does, the bounds are
-    those of its part within the region's bounds.
+    the bounds of its part within the region's bounds.
     """
     shapely.prepare(region.boundary)
     found = []
@@ -61,9 +61,9 @@ def main_bounds(tests: NDArray[np.float64], frame: Frame) -> list[float]:
 
     A part consists of tiles that touch each other, also at corners. The largest parts are shown
     until their sum of shares is 99 %; the share of a part is the mean of its share of all tiles and
-    its share of measured tiles. So a small island far away, without tests, does not make the map
-    small at first. `tests` (height, width) has the number of tests on each tile of the frame, and
-    NaN outside the region. Raises DataError if no tile is in the region.
+    its share of measured tiles. So the first view need not include a small, far island without
+    tests. `tests` (height, width) has the number of tests on each tile of the frame, and NaN
+    outside the region. Raises DataError if no tile is in the region.
     """
     inside = ~np.isnan(tests)
     if not inside.any():

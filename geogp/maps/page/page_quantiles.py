@@ -46,7 +46,7 @@ _NARROWEST = 1e-9
 
 @dataclass(frozen=True)
 class QuarterMap:
-    """Predictions for n tiles of any zoom in one quarter; `label` is such as ``2023Q4``."""
+    """Predictions for n tiles of any zoom in one quarter; an example of `label` is ``2023Q4``."""
 
     label: str
     tiles: Tiles
@@ -54,7 +54,7 @@ class QuarterMap:
 
 
 def cautious_level(bound: str) -> float:
-    """Return the level of the bound that 19 of 20 values respect: 0.05 if lower, 0.95 if upper."""
+    """Return the level of the cautious bound: 0.05 for a lower bound, 0.95 for an upper bound."""
     return 0.05 if bound == "lower" else 0.95
 
 
@@ -156,7 +156,7 @@ class PackedQuarter:
 def pack_quantiles(
     tiles: Tiles, quantiles: Floats, levels: Sequence[float], step: float
 ) -> PackedQuarter:
-    """Pack the median, and each other quantile as its distance from the next one inward.
+    """Pack the median, and each other quantile as the distance from its inner neighbour.
 
     `quantiles` (m, n) are rounded to whole steps before the distances are computed, so each error
     is at most half a step.
@@ -192,7 +192,7 @@ def unpack_quantiles(planes: Sequence[Packed], levels: Sequence[float]) -> Float
 def pack_within(
     quarters: Sequence[tuple[Tiles, Floats]], levels: Sequence[float], most: int
 ) -> list[PackedQuarter]:
-    """Pack quarters with the finest of `STEPS` for which they fit `most` bytes, else the last."""
+    """Pack quarters with the finest of `STEPS` that fits `most` bytes, else with the last step."""
     found: list[PackedQuarter] = []
     for step in STEPS:
         found = [pack_quantiles(*one, levels, step) for one in quarters]

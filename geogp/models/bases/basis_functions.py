@@ -26,7 +26,7 @@ FEATURE_JITTER = 1e-6
 """Relative jitter of Kzz for inducing points among learned features."""
 
 COORDINATE_JITTER = 1e-4
-"""Relative jitter of Kzz for inducing points among raw coordinates, which lie closer."""
+"""Relative jitter of Kzz for inducing points among raw coordinates, which are closer together."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class Basis(nn.Module, ABC):
         """Number of basis functions."""
 
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:  # noqa: ARG002
-        """Return a function that reads mean and variance of <w, phi> at inputs, without gradients.
+        """Return a function that computes mean and variance of <w, phi> at inputs.
 
-        If `norms` is true, it also returns norms and residuals of the features. `rows` is the
-        approximate number of inputs that will be read. The posterior and the basis must not change
-        while the reader is used.
+        This function, the reader, has no gradients. If `norms` is true, it also returns norms and
+        residuals of the features. `rows` is the approximate total number of inputs. The posterior
+        and the basis must not change while the reader is used.
         """
 
         def read(x: Tensor) -> Marginals:
@@ -76,8 +76,8 @@ class Basis(nn.Module, ABC):
 class Backbone(nn.Module):
     """Residual network g: R^d -> R^h of DBK, appendix B.
 
-    It is a linear map to h dimensions, residual blocks [LayerNorm, linear, SiLU, linear, + input],
-    then LayerNorm and SiLU.
+    It consists of a linear map to h dimensions, residual blocks [LayerNorm, linear, SiLU, linear,
+    + input], a LayerNorm and a SiLU.
     """
 
     def __init__(self, d: int, h: int, blocks: int = 2) -> None:
@@ -150,9 +150,9 @@ class InducingBasis(Basis):
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
         """Return a reader that factorises the kernel once; see `Basis.reader`.
 
-        If the weights are float32 and no norms are requested, a chunk takes one product; see
-        `rbf_readers.py`. Raises NumericalError if k~_ZZ does not factorise; the reader raises it
-        if the basis exceeds the kernel.
+        If the weights are float32 and no norms are requested, each chunk needs one product only;
+        see `rbf_readers.py`. Raises NumericalError if k~_ZZ does not factorise. The reader raises
+        it if the basis exceeds the kernel.
         """
         white = Whitening.of(self.anchors, self.log_lengthscale, self.log_variance, self.jitter)
         m, L = posterior.weights()

@@ -6,9 +6,9 @@ returns a matrix for the shapes (m, 1), (m, n), (1, n), and its diagonal for (m,
 "Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
 Gaussian Processes".
 
-Derivatives are written by hand to allocate few matrices. By Price's theorem (1958) the derivative
-by k12 is the slope E[ψ'(Z) ψ'(Z')]; the derivatives by k11 and k22 follow from the slope. Second
-derivatives are refused.
+Derivatives are written by hand to allocate few matrices. By Price's theorem (1958), the derivative
+by k12 is the slope E[ψ'(Z) ψ'(Z')]. The derivatives by k11 and k22 follow from the slope. Second
+derivatives raise an error.
 
 Mixed (8) and (9) are exact for erf(sqrt(π) z / 2) and ½ + ½ erf(sqrt(π) z / 4), which approximate
 tanh and the sigmoid. The table has the largest difference from the expectations under tanh and the
@@ -41,7 +41,7 @@ ERF_GAIN = 2.0
 """Gain of the arcsine expectation of erf itself (Williams 1997)."""
 
 ROUNDING = 1e-14
-"""Relative change of correlations, so that rounding cannot move them beyond ±1."""
+"""Relative change applied to correlations, so that rounding cannot move correlations beyond ±1."""
 
 _MIN_VARIANCE = 1e-300
 _MIN_SINE = 1e-8
@@ -81,7 +81,7 @@ def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def weighted_sum(constant: Tensor, coefficients: list[Tensor], terms: list[Tensor]) -> Tensor:
-    """Return constant + Σ coefficient · term, in one pass per term and without temporaries.
+    """Return constant + Σ coefficient · term, in one pass per term and without temporary arrays.
 
     Constant and coefficients are scalars, terms have one shape; all are float64.
     """
@@ -95,14 +95,14 @@ def _refuse_a_graph() -> None:
     if torch.is_grad_enabled():
         raise RequestError(
             "expected first derivatives of a network's kernel, found a backward pass with "
-            "create_graph. Use differences of the first derivatives."
+            "create_graph. For second derivatives, use finite differences of the first derivatives."
         )
 
 
 class _Arcsine(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
-        # Shrunk so that the sine stays below 1 even for variances near 1 / ROUNDING.
+        # The factor 1 - ROUNDING keeps the sine below 1 even for variances near 1 / ROUNDING.
         root1 = (gain * (1 - ROUNDING) / (1 + gain * k11)).sqrt()
         root2 = (gain * (1 - ROUNDING) / (1 + gain * k22)).sqrt()
         expectation = (k12 * root1).mul_(root2).asin_().mul_(2 / math.pi)
@@ -126,7 +126,7 @@ class _Relu(torch.autograd.Function):
     def forward(ctx: Any, k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
         root1 = k11.clamp(min=_MIN_VARIANCE).sqrt()
         root2 = k22.clamp(min=_MIN_VARIANCE).sqrt()
-        # acos(-cos θ) = π - θ. Inflated so that the angle of equal points is 0 and not 1e-8.
+        # acos(-cos θ) = π - θ. With the factor 1 + ROUNDING, θ of equal points is 0, not 1e-8.
         angle = (k12 * (-(1 + ROUNDING) / root1)).div_(root2).clamp_(-1, 1).acos_()
         expectation = angle.sin().mul_(root1 / (2 * math.pi)).mul_(root2)
         slope = angle.mul_(1 / (2 * math.pi))

@@ -1,6 +1,6 @@
 """Kernels of infinitely wide networks of any depth: prior covariance and tangent kernel.
 
-"Scale" stands for Lee et al., "Scale mixtures of neural network Gaussian processes".
+"The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes".
 """
 
 import math
@@ -40,27 +40,27 @@ _ACTIVATIONS = {
 
 
 class NetworkKernel(Kernel):
-    """The kernel of an infinitely wide network of several hidden layers (Scale (2), (3)).
+    """The kernel of an infinitely wide network of several hidden layers.
 
     With F(K) = E[φ(Z) φ(Z')] for Z and Z' centred Gaussian with covariance K,
 
         K¹ = bias + weight · x·x' / d,    K^(l+1) = bias + weight · F(K^l),
         k = readout · F(K^depth)
 
-    (Lee et al. 2018). F is from Williams (1997) for erf, and half the kernel of Cho and Saul (2009)
-    for ReLU. The weights from a layer of n units have the variance weight / n, where n = d for the
-    inputs; the readout has no bias. The tangent kernel of the same network (Jacot et al. 2018) is
+    (Lee et al. 2018; equations 2 and 3 of the Scale paper). For erf, F is from Williams (1997). For
+    ReLU, F is half the kernel of Cho and Saul (2009). The weights from a layer of n units have the
+    variance weight / n, with n = d for the inputs. The readout has no bias. The tangent kernel of
+    this network (Jacot et al. 2018) is
 
         T¹ = K¹,    T^(l+1) = K^(l+1) + weight · F'(K^l) T^l,
         t = readout · [F(K^depth) + F'(K^depth) T^depth]
 
-    with F'(K) = E[φ'(Z) φ'(Z')]. Each parameter is a standard deviation times a standard normal
-    variable, and gradients are taken by the normal variables. This also holds for the readout;
-    otherwise the tangent kernel would not be proportional to the readout's variance, as it is in
-    Scale theorem 3.3.
+    with F'(K) = E[φ'(Z) φ'(Z')]. Each parameter, also of the readout, is a standard deviation times
+    a standard normal variable, and gradients are by the normal variables. So the tangent kernel is
+    proportional to the readout's variance (theorem 3.3 of the Scale paper).
 
-    The variances have no prior. A scale mixture (Scale theorem 3.1) mixes over the readout's
-    variance, which then stays at 1 here: `log_readout.requires_grad_(False)`.
+    The variances have no prior. A scale mixture (theorem 3.1 of the Scale paper) mixes over the
+    readout's variance, which then stays at 1 here: `log_readout.requires_grad_(False)`.
 
     Parameters
     ----------

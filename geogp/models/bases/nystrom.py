@@ -115,13 +115,14 @@ def kernel_prior(model: KernelProcess) -> Tensor:
 class AnchorEvidence(ByInputs[KernelProcess]):
     """Minus the log likelihood of all rows, minus a log prior, per datum; see `Step`.
 
-    It is for an `AnchorBasis` and noise of one variance. It computes the same as
+    It is for an `AnchorBasis` and noise of one variance. It computes the same loss and gradient as
     `steps.WholeData`, in fewer passes. The features of a chunk are Lz^(-1) k_Zx. The gradient by
-    their sums is propagated to k_Zx chunk by chunk, and to Lz for all rows at once, because
-    -Lz^(-T) (dphi) phi' summed over the rows follows from the sums. Memory does not grow with n.
+    the sums of features is propagated to k_Zx chunk by chunk. It is propagated to Lz for all rows
+    at once, because -Lz^(-T) (dphi) phi', summed over the rows, follows from the sums. Memory does
+    not grow with n.
 
-    If the batch is smaller than the number of rows, every step uses the same random part of the
-    inputs, because the few parameters of a kernel need far fewer rows than the posterior.
+    If the batch is smaller than the number of rows, every step uses the same random subset of the
+    inputs, because the few parameters of a kernel need far fewer rows than the posterior needs.
     """
 
     splits: ClassVar[bool] = False
@@ -137,7 +138,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         rng: np.random.Generator,  # noqa: ARG002
         share: float,  # noqa: ARG002
     ) -> list[Part]:
-        """Return one part, the same in every epoch."""
+        """Return one part, which is equal in every epoch."""
         inputs = len(rows.y)
         size = -(-self.rows(batch, rows.n) * inputs // rows.n)
         order = np.random.default_rng(0).permutation(inputs)[:size]
@@ -159,7 +160,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         gram.requires_grad_()
         moment.requires_grad_()
         nothing = torch.zeros_like(square)
-        # The largest norm does not follow from sums; an objective that uses it would return NaN.
+        # The largest norm does not follow from sums, so an objective with the largest norm is NaN.
         norms = gram.diagonal().sum()
         sums = Statistics(n, gram, moment, square, norms, nothing + torch.nan, nothing)
         loss = -(self.objective(sums, model.noise()) + self.prior(model)) / n

@@ -10,7 +10,10 @@ from geogp.errors import RequestError
 from geogp.models.core.options import PLACEMENTS, Placement
 
 MAX_CANDIDATES = 20_000
-"""Largest number of distinct inputs to draw pivots from; if there are more, a random subset."""
+"""Largest number of distinct inputs from which pivots are drawn.
+
+If there are more inputs, pivots are drawn from a random subset of this size.
+"""
 
 NEGLIGIBLE = 1e-12
 """Share of the prior variance below which an input cannot become a pivot."""
@@ -26,15 +29,18 @@ def place_anchors(
     generator: torch.Generator,
     kernel: tuple[Covariance, Variance] | None = None,
 ) -> Tensor:
-    """Choose r points among or between inputs x (n, d); return them, (r, d), in the dtype of x.
+    """Return r points among or between inputs x (n, d), as an array (r, d) in the dtype of x.
 
-    `placement`: ``kmeans``: centres of Lloyd's algorithm; ``kmeans++``: the seeds of that
-        algorithm, inputs drawn one by one with probability proportional to the squared distance
-        from the drawn inputs (Arthur and Vassilvitskii 2007); ``farthest``: each next point is the
-        input farthest from the chosen points; ``pivoted``: randomly pivoted Cholesky, inputs drawn
-        one by one with probability proportional to the prior variance given the drawn inputs
-        (Chen, Epperly, Tropp and Webber 2022); ``uniform``: uniform draws from [-1, 1]^d, as in the
-        papers; ``first``: the first distinct rows, as in a paper, for comparison only.
+    `placement`: one of these methods.
+        ``kmeans``: centres of Lloyd's algorithm.
+        ``kmeans++``: inputs drawn one by one, with probability proportional to the squared distance
+        from the drawn inputs (Arthur and Vassilvitskii 2007).
+        ``farthest``: each next point is the input farthest from the chosen points.
+        ``pivoted``: randomly pivoted Cholesky. Inputs are drawn one by one, with probability
+        proportional to the prior variance given the drawn inputs (Chen, Epperly, Tropp and Webber
+        2022).
+        ``uniform``: uniform draws from [-1, 1]^d, as in the papers.
+        ``first``: the first distinct rows, as in a paper, for comparison only.
     `kernel`: k(a, b) and k(a, a), for ``pivoted``.
 
     Raises RequestError if the placement is unknown, or is ``pivoted`` without a kernel.
@@ -99,7 +105,7 @@ def _pivoted(
     chosen: list[int] = []
     for column in range(r):
         if left.sum() <= negligible:
-            # The rank of the kernel is reached: any other points will do.
+            # The rank of the kernel is reached, so any other points are equally good.
             rest = torch.ones(len(points)).index_fill(0, torch.tensor(chosen), 0.0)
             more = torch.multinomial(rest, r - column, generator=generator)
             return points[[*chosen, *more.tolist()]]
@@ -116,7 +122,7 @@ def _pivoted(
 def _lloyd(
     x: Tensor, centres: Tensor, generator: torch.Generator, *, rounds: int = 10, most: int = 20_000
 ) -> Tensor:
-    """Improve centres by k-means on at most `most` rows; the centre of an empty cell stays."""
+    """Improve centres by k-means on at most `most` rows; the centre of an empty cluster stays."""
     rows = x[torch.randperm(len(x), generator=generator)[:most]]
     for _ in range(rounds):
         nearest = torch.cat([torch.cdist(part, centres).argmin(1) for part in rows.split(4096)])

@@ -1,4 +1,4 @@
-"""Features of inducing points under an RBF kernel, with their own backward pass.
+"""Features of inducing points under an RBF kernel, with a backward pass written by hand.
 
 k(a, b) = s² exp(-½ Σ_j (a_j - b_j)² / l_j²) and phi(x) = L^(-1) k_Z(x) with L L' = k_ZZ + jitter.
 Let g be the gradient by phi, with one row per data row, tri(A) the lower triangle of A with its
@@ -7,10 +7,10 @@ diagonal halved, and sym(A) the symmetric part of A. The gradients by k_xZ and k
 g L^(-1)   and   -sym(L^(-T) tri(g' phi) L^(-1)) = -½ L^(-T) S L^(-1)
 
 (Murray 2016, "Differentiation of the Cholesky decomposition", applied to L^(-1) k_Zx). Here S is
-the symmetric matrix with the lower triangle of g' phi. The asymmetric part of the first form is far
-larger than the rest; the second form does not contain this part and so loses little precision in
-float32. The jitter is proportional to s², so phi is proportional to s and its gradient by log s² is
-½ phi.
+the symmetric matrix with the lower triangle of g' phi. In the first form, the asymmetric part is
+far larger than the rest. The second form does not contain the asymmetric part, so it loses little
+precision in float32. The jitter is proportional to s², so phi is proportional to s and the
+derivative of phi by log s² is ½ phi.
 """
 
 from dataclasses import dataclass
@@ -99,8 +99,8 @@ class Whitening:
 class _Features(torch.autograd.Function):
     """phi and its squared norms; see `rbf_features`.
 
-    The forward pass is in float64 because, with close inducing points, L^(-1) multiplies rounding
-    errors of k_xZ by a thousand. In the backward pass all matrices have the dtype of the rows.
+    The forward pass is in float64, because L^(-1) multiplies rounding errors of k_xZ by a thousand
+    if inducing points are close. In the backward pass, all matrices have the dtype of the rows.
     """
 
     @staticmethod
@@ -131,7 +131,7 @@ class _Features(torch.autograd.Function):
         minus_by_Kzz = congruence(mirrored(lower_of_product(g, phi)), inverse).mul_(0.5)
         by_cross = times_lower(g, inverse).mul_(Kxz)
         minus_by_own = minus_by_Kzz.mul_(white.Kzz.to(phi.dtype))
-        # Row sums come first because a sum in another precision would copy the whole matrix.
+        # Row sums are computed first, because a sum in another precision copies the whole matrix.
         cross_rows, own_rows = by_cross.sum(1), minus_by_own.sum(1)
         by_X, by_Z = _by_rows(by_cross, cross_rows, X, Z)
         by_Z = by_Z.sub_(_by_own_rows(minus_by_own, own_rows, Z))

@@ -9,9 +9,10 @@ Kpp = M M', psi = k_xP M^(-T) and B = M^(-1) k_PZ,
 k_xZ V = psi (B V) + (k_xZ - psi B) V.
 
 This is one float32 product of r + p columns, whose second part sums small numbers only. The number
-p follows from the model alone; see `product_error`. If 128 points are too few, the product is in
-float64; if no point is needed, k_xZ may be float32 too. For many inputs x, V is first rotated into
-a lower triangular matrix V Q, which does not change ||k_xZ V|| and halves the product in blocks.
+p depends on the model but not on the inputs; see `product_error`. If 128 points are too few, the
+product is in float64. If no point is needed, k_xZ may be float32 too. For many inputs x, V is first
+rotated into a lower triangular matrix V Q. The rotation does not change ||k_xZ V||, and with blocks
+the triangular product needs half the operations.
 """
 
 import math
@@ -27,16 +28,16 @@ from geogp.models.core.posteriors import Posterior
 from geogp.models.core.products import slices, squared_norms, times_lower, times_lower_transposed
 
 POINTS = (0, 16, 32, 64, 128)
-"""Numbers of inducing points to interpolate from; the smallest sufficient number is used."""
+"""Possible numbers p of inducing points P; the smallest sufficient number is used."""
 
 LARGEST_ERROR = 3e-5
 """Largest rounding error of a mean or standard deviation, in prior standard deviations."""
 
 WORTH_ROTATING = 16
-"""Rows per inducing point from which the factorisation V = R'Q' saves time."""
+"""Least number of rows per inducing point for which the factorisation V = R'Q' saves time."""
 
 SUM_ERROR = 0.4
-"""Error of a float32 sum of products, divided by 2^-24 and both norms; observed: 0.2 to 0.4."""
+"""Error of a float32 sum of products, divided by 2^-24 and both norms; 0.2 to 0.4 observed."""
 
 
 class Marginals(NamedTuple):
@@ -56,7 +57,7 @@ Reader = Callable[[Tensor], Marginals]
 
 
 class Interpolation(NamedTuple):
-    """Numbers of the inducing points P, M^(-1) (p, p) and B (p, r), float64."""
+    """Indices of the inducing points P, and the matrices M^(-1) (p, p) and B (p, r), float64."""
 
     points: Tensor
     inverse: Tensor
@@ -92,7 +93,8 @@ def product_error(rest: Tensor, columns: Tensor) -> float:
     """Return the approximate rounding error of ||k_xZ C|| in a float32 product, C (r, k).
 
     `rest` is the residual of the interpolation of K_ZZ, (r, r). The residual of a row x is assumed
-    to be at most that of the worst inducing point; it may be twice as large if x is far from all.
+    to be at most the largest residual of an inducing point. It may be twice as large if x is far
+    from all inducing points.
     """
     largest = float(squared_norms(rest).max().sqrt())
     return SUM_ERROR * 2.0**-24 * largest * float(torch.linalg.norm(columns))

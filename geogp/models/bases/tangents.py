@@ -1,7 +1,8 @@
 """A plain network whose gradient with respect to its parameters has a closed form for each row.
 
-Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features" (Rich), write phi^r
-for the gradient by the last layer and phi^m for that by all earlier parameters (equations 5, 6).
+"The Rich paper" is Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK
+Features". There phi^r is the gradient by the last layer, and phi^m is the gradient by all earlier
+parameters (equations 5, 6).
 """
 
 import math
@@ -57,10 +58,10 @@ class Mlp(nn.Module):
     def rates(self) -> dict[str, float]:
         """Return each parameter's learning rate as a multiple of the learning rate of the fit.
 
-        Under Adam a step of the multiplied weights must be O(1) for the first layer and all biases
-        and O(1/h) for the others (Yang, Hu et al. 2022, table 3). So the rates are 1 and
-        BASE_WIDTH / h, divided by the multiplier. The layer after the network, whose multiplier is
-        1/√h, is not included.
+        Under Adam, a step of weights times multiplier must be O(1) for the first layer and all
+        biases, and O(1/h) for the other weights (Yang, Hu et al. 2022, table 3). So the rates are 1
+        and BASE_WIDTH / h, each divided by the multiplier. The layer after the network, which has
+        the multiplier 1/√h, is not included.
         """
         h = len(self.biases[0])
         found = {f"biases.{layer}": 1 / self.root for layer in range(len(self.biases))}
@@ -96,9 +97,10 @@ class Tangents(NamedTuple):
     """Gradients of the output at c rows, float64.
 
     `last`: phi^r, the gradient by the weights and the bias of the last layer, (c, r).
-    `layers`: for each hidden layer the gradient by its pre-activations, (c, h), and its inputs and
-        a constant, each times its multiplier, (c, p). The gradient by the layer's parameters is
-        the outer product of both: for each unit its weights, then its bias. All layers make phi^m.
+    `layers`: for each hidden layer, the gradient by its pre-activations, (c, h), and its inputs and
+        a constant, each times its multiplier, (c, p). The outer product of these two arrays is the
+        gradient by the layer's parameters, for each unit the weights and then the bias. The
+        gradients of all hidden layers together are phi^m.
     """
 
     last: Tensor
@@ -110,7 +112,7 @@ class Tangents(NamedTuple):
         return (delta[:, units, None] * seen[:, None, :]).flatten(1)
 
     def earlier(self) -> Tensor:
-        """Return all of phi^m, (c, m); for few rows."""
+        """Return the whole phi^m, (c, m); use it for few rows only."""
         return torch.cat([self.block(i, slice(None)) for i in range(len(self.layers))], 1)
 
 
@@ -130,8 +132,8 @@ def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]
 class LastLayerBasis(Basis):
     """phi^r(x) = (z(x), 1): the last hidden activation z as it enters the output, and a constant.
 
-    It is the gradient of the output by the last layer's weights and bias (Rich equation 5). A
-    network of width h has rank h + 1.
+    It is the gradient of the output by the last layer's weights and bias (equation 5 of the Rich
+    paper). A network of width h has rank h + 1.
     """
 
     def __init__(self, backbone: Mlp, h: int) -> None:

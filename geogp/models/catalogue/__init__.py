@@ -1,1 +1,1 @@
-"""The models by name, how one is built, and how it is stored."""
+"""The models by name, and functions that build, save and load a model."""

@@ -62,11 +62,12 @@ def build(
     `placement`: how inducing points are chosen; see `place_anchors`.
     `scaling`: ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects inputs in this
         range.
-    `noise_start`: start value of the noise variance, for a standardised target. The papers' 1e-2
-        suits precise targets. For noisy targets a value nearer to 1 is better and saves steps.
+    `noise_start`: start value of the noise variance, for a standardised target. The papers use
+        1e-2, which suits precise targets. For noisy targets, a value nearer to 1 is better and
+        needs fewer steps.
     `seed`: fixes all initial values.
 
-    Warns UserWarning: a column was dropped, or there are fewer rows than weights.
+    Warns with UserWarning if a column is dropped, or if there are fewer rows than weights.
 
     Raises RequestError if the name (the message has the nearest names), placement or scaling is
     unknown, the model cannot have the architecture's noise or does not fit into memory, or
@@ -107,7 +108,7 @@ def build(
 
 
 def find_spec(name: str) -> ModelSpec:
-    """Return the row of the catalogue with a name; raise the errors of `find_model`."""
+    """Return the catalogue's row with this name; raise the errors of `find_model`."""
     return CATALOGUE[find_model(name).name]
 
 

@@ -1,4 +1,4 @@
-"""The models that can be fitted; each row has a basis, a posterior and an objective."""
+"""The models that can be fitted, each with a basis, a posterior and an objective."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

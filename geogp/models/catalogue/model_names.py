@@ -22,8 +22,9 @@ class ModelName:
     `has_spread`: whether the function has a variance; if not, the model predicts only measurements.
     `takes_student`: whether the model can be trained under Student-t noise.
     `uses`: names of the weights in `Weights` that the objective uses.
-    `spread_is_noise`: whether the objective scores s² + noise_var; the function variance s² then
-        also carries input-dependent noise (methods of the PPGP family).
+    `spread_is_noise`: whether the objective scores predictions with the variance s² + noise_var
+        (methods of the PPGP family). The function variance s² then also contains input-dependent
+        noise.
     """
 
     name: str
@@ -42,7 +43,7 @@ class ModelName:
 
     @property
     def takes_budget(self) -> bool:
-        """Whether a time budget can choose the rank, which is the number of fixed anchors."""
+        """Whether a time budget can determine the rank, which is the number of fixed anchors."""
         return self.family == "kernel"
 
     def check_noise(self, noise: str) -> None:

@@ -1,4 +1,4 @@
-"""The presets of each family of models, which set the effort of a fit."""
+"""The presets of each family of models; a preset sets the effort of a fit."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,14 +15,14 @@ class Preset:
     `h`, `r`: width of the network and rank.
     `epochs`, `batch`, `learning_rate`, `decay`, `head_rate`, `noise_rate`, `clip`, `average`,
         `optimiser`: the schedule; see `FitSettings`.
-    `least_steps`: least number of steps in an epoch; with few rows, the batch is smaller. With 0,
-        the batch does not change.
+    `least_steps`: least number of steps in an epoch. If there are few rows, the batch is reduced to
+        reach this number. With 0, the batch does not change.
     `placement`, `noise_start`: how inducing points are chosen, and the start value of the noise
         variance.
     `weights`: alpha and beta of dPPGP.
     `split`: the default of ``--split``.
-    `refit`: whether the map comes from one more fit to all rows except the validation tenth,
-        instead of from the model of the random split.
+    `refit`: whether the map comes from one more fit, to all rows except the validation rows (a
+        tenth of all), and not from the model of the random split.
     """
 
     h: int
@@ -112,7 +112,7 @@ FIELD_PRESETS = {
     )
     for (name, preset), epochs in zip(PRESETS.items(), (8, 12, 40), strict=True)
 }
-"""The presets of the field model; its epochs over blocks of tiles learn more and take longer."""
+"""The presets of the field model; an epoch over blocks of tiles learns more and takes longer."""
 
 KERNEL_PRESETS = {
     name: replace(

@@ -12,7 +12,7 @@ from geogp.models.core.linalg import LARGEST_JITTER
 from geogp.models.core.options import NOISES
 
 MAX_COLUMNS, MAX_BLOCKS = 100_000, 1_000
-"""Limits far beyond any use, so a larger number is a mistake. Memory limits r and h."""
+"""Limits far above any useful size; a larger number is a mistake. Memory limits r and h."""
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -23,7 +23,7 @@ class Architecture:
 
     `d`, `h`, `r`: number of input columns, width of the network, rank.
     `blocks`: number of residual blocks of the network.
-    `jitter`: relative jitter of k~_ZZ; defaults to that of the basis.
+    `jitter`: relative jitter of k~_ZZ; by default, the jitter of the basis.
     `dtype`: ``float32`` or ``float64``.
     `columns`: names of the input columns; by default x0, x1, ...
     `dropped`: columns that are constant over all training rows, which the basis does not use.

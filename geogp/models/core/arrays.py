@@ -10,7 +10,7 @@ from geogp.errors import DataError
 def as_floats(values: object, what: str) -> NDArray[np.float64]:
     """Return finite real numbers as a float64 array of the same shape.
 
-    `values` is an array, a list or a CPU tensor of any real dtype; `what` names it in messages.
+    `values` is an array, a list or a CPU tensor of any real dtype; `what` is its name in messages.
     A float64 array is not copied, so do not change it afterwards. Raises DataError if the values
     are not real numbers, not finite, masked, or on another device.
     """
@@ -24,7 +24,7 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
         raise DataError(f"expected {what} to be an array, found {error}.") from None
     if array.dtype.kind not in "iuf":
         raise DataError(f"expected {what} to be real numbers, found dtype {array.dtype}.")
-    # Copied if it is not contiguous or not writeable, because torch will share its memory.
+    # An array that is not contiguous or not writeable is copied, because torch shares its memory.
     floats = np.require(array, np.float64, ["C", "W"])
     bad = ~np.isfinite(floats)
     if bad.any():

@@ -1,11 +1,11 @@
-"""Prior variance at single points beyond ||phi(x)||².
+"""Models of the prior variance that single points have in addition to ||phi(x)||².
 
-Each model of this variance returns a variance (b,) at single points, independent between points:
-f(x) = m0 + <w, phi(x)> + r(x) with independent r (the interpretation of FITC in Quiñonero-Candela
-and Rasmussen 2005, section 6). So r is part of the level of each tile, of every sum over tiles, and
-of the scatter of measured rows around <w, phi>. Predictions do not learn r(x) from a row at x.
-Nearby tiles share part of the variance that inducing points miss. Treating this variance as
-independent makes the variance of sums too small.
+Each model returns the variance (b,) of a term r(x), which is independent between points:
+f(x) = m0 + <w, phi(x)> + r(x) (the interpretation of FITC in Quiñonero-Candela and Rasmussen 2005,
+section 6). So r is part of the level of each tile, of every sum over tiles, and of the scatter of
+measured rows around <w, phi>. A prediction at x does not learn r(x) from a row at x. In reality,
+nearby tiles share part of the variance that inducing points miss. Because r is independent between
+tiles, the variance of sums is too small.
 """
 
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ class NystromDiagonal(Diagonal):
 
 
 class VarianceCorrection(Diagonal):
-    """c(x, x) = max k(x', x') - k(x, x), x' over x and training inputs (DBK-1, section 3.3).
+    """c(x, x) = max k(x', x') - k(x, x), for x' in x and training inputs (DBK-1, section 3.3).
 
     It makes the prior variance equal everywhere.
     """

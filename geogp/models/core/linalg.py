@@ -13,11 +13,11 @@ from geogp.models.core.products import slices, times_lower, times_lower_transpos
 logger = logging.getLogger(__name__)
 
 LARGEST_JITTER = 1e-2
-"""Relative jitter above which the factorisation of a matrix is given up."""
+"""Largest relative jitter with which the factorisation of a matrix is tried."""
 
 
 class Factorised(NamedTuple):
-    """A factor, and the info of its factorisation, which is not 0 if the factorisation failed."""
+    """A factor, and the `info` of its factorisation, which is 0 if the factorisation succeeded."""
 
     factor: Tensor
     info: Tensor
@@ -47,7 +47,7 @@ def inverse_cholesky(K: Tensor) -> Factorised:
 
     K is halved recursively: with K = [A B'; B C] and A = M M', L = [M 0; B M^(-T) N] where
     N N' = C - (B M^(-T)) (B M^(-T))', and L^(-1) = [M^(-1) 0; -N^(-1) B M^(-T) M^(-1) N^(-1)]. Most
-    of the work is products, which are several times faster than PyTorch's own Cholesky.
+    of the work is matrix products, which are several times faster than PyTorch's own Cholesky.
     """
     out = torch.zeros_like(K)
     return Factorised(out, _fill_inverse(K, out, slices(len(K), K.device)))
@@ -59,7 +59,7 @@ def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
     if len(parts) == 1:
         L, info = Factorised(*torch.linalg.cholesky_ex(K[whole, whole]))
         identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
-        # The transpose is solved for because PyTorch returns a column-major result.
+        # Solve for the transpose, because PyTorch returns a column-major result.
         out[whole, whole] = torch.linalg.solve_triangular(L.T, identity, upper=True).T
         return info
     middle = len(parts) // 2
@@ -84,7 +84,8 @@ def _with_jitter(
 ) -> tuple[Tensor, float]:
     assert K.dtype == torch.float64, "factorisations run in float64"
     scale = K.diagonal().mean()
-    # The sum is finite only if all values are. As a sum may overflow, single values follow.
+    # If the sum is finite, all values are finite. A sum of finite values may overflow, so if the
+    # sum is not finite, the values are checked one by one.
     if not bool(torch.isfinite(K.sum())) and not bool(torch.isfinite(K).all()):
         raise NumericalError(
             "a kernel matrix contains values that are not finite; the fit has diverged. "

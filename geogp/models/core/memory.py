@@ -23,8 +23,8 @@ observed number is 19, for kernels of two layers.
 """
 
 SQUARE_ARRAYS = 16
-"""Number of arrays of r by r: the posterior, its gradient and the optimiser's two moments, the copy
-of the best epoch and that of the last epoch, and factorisations.
+"""Number of arrays of r by r: the posterior, its gradient, the optimiser's two moments, copies of
+the posterior in the best and in the last epoch, and factorisations.
 """
 
 ROW_WORDS = 40
@@ -32,7 +32,7 @@ ROW_WORDS = 40
 
 
 def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
-    """Return an upper estimate of the bytes of a fit to n rows, without the program itself.
+    """Return an upper estimate of a fit's memory in bytes for n rows, without the program itself.
 
     `batch` is the number of rows of a step (`Step.rows`); the features of at most `CHUNK` rows are
     in memory at once.
@@ -48,7 +48,7 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
 def check_model(sizes: Architecture) -> None:
     """Refuse a model whose parameters alone do not fit into memory.
 
-    Raises RequestError if the model needs more than is free; the message has both numbers.
+    Raises RequestError if the model needs more memory than is free; the message has both numbers.
     """
     needed = PARAMETER_BYTES * (sizes.r**2 + max(sizes.blocks, 1) * sizes.h**2)
     free = available_bytes(torch.device("cpu"))
@@ -60,7 +60,7 @@ def check_model(sizes: Architecture) -> None:
 
 
 HELD_BYTES = 2**29
-"""Approximate bytes of joint sums or draws that share one pass over the features."""
+"""Approximate memory in bytes of the joint sums or draws from one pass over the features."""
 
 TILE_WORDS = 300
 """Numbers per tile of a joint distribution with a tile process: the indices and weights of its 64
@@ -75,7 +75,7 @@ At most 8 were observed, most of them in the kernel.
 
 
 def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:
-    """Return an upper estimate of the bytes of the joint distribution of a level (`JointLevel`).
+    """Return an upper estimate of the memory in bytes of a level's joint law (`JointLevel`).
 
     `columns` is the number of requested sums or draws, `block` the number of covariances of a tile
     process in memory at once (0 without a tile process).
@@ -93,7 +93,7 @@ def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block:
 def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> None:
     """Refuse a joint distribution that does not fit into memory; see `level_bytes`.
 
-    Raises RequestError if it needs more than is free; the message has both numbers.
+    Raises RequestError if it needs more memory than is free; the message has both numbers.
     """
     needed = level_bytes(sizes, tiles, rows, columns, block)
     free = available_bytes(torch.device("cpu"))
@@ -105,7 +105,7 @@ def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block:
 
 
 def available_bytes(device: torch.device) -> float:
-    """Return the free memory of a device, on the CPU at most what the process may still use."""
+    """Return the free memory of a device in bytes; on the CPU, the process's limit also counts."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min(_machine_bytes(), _limit_bytes())
@@ -137,7 +137,7 @@ def _machine_bytes() -> int:
 def check_memory(sizes: Architecture, n: int, batch: int, device: torch.device) -> None:
     """Refuse a fit that does not fit into memory.
 
-    Raises RequestError if the fit needs more than is free; the message has both numbers.
+    Raises RequestError if the fit needs more memory than is free; the message has both numbers.
     """
     needed, free = fit_bytes(sizes, n, batch), available_bytes(device)
     if needed > free:

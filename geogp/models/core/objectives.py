@@ -1,8 +1,8 @@
 """Objectives to minimise, each a plain function (DBK section 3; DBK-1 sections 3.1 and 3.3).
 
 Objectives of a batch are per datum: a mean over the batch plus the KL term divided by the number n
-of training rows, with mu = m0 + <m, phi> and s² = ||L' phi||². Objectives of all rows are functions
-of the sums in `Statistics`.
+of training rows, with mu = m0 + <m, phi> and s² = ||L' phi||². Objectives of all rows use only the
+sums over rows in `Statistics`.
 """
 
 import math
@@ -27,8 +27,8 @@ HERMITE = (_NODES, _SHARES / _SHARES.sum())
 class Repeats(NamedTuple):
     """Rows with equal inputs: their number `rows` (b,) and their `scatter` (b,).
 
-    Let an input have k rows with targets y_j, ybar the mean of these, and scatter the mean of
-    (y_j - ybar)². With one mean mu and one variance v at this input,
+    Let an input have k rows with targets y_j. Let ybar be the mean of the y_j, and scatter the mean
+    of (y_j - ybar)². If all rows at this input have mean mu and variance v,
 
     sum_j log N(y_j; mu, v) = -k/2 log 2π v - k (scatter + (ybar - mu)²) / (2 v).
     """
@@ -82,12 +82,12 @@ class BatchTerms:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Sums over all n training rows, float64; e is the target less the mean constant.
+    """Sums over all n training rows, float64, where e is the target minus the mean constant.
 
-    `gram` is Phi'Phi (r, r), `moment` Phi'e (r,), `square` ||e||², `norm_sum` and `largest_norm`
-    the sum and maximum of ||phi(x_i)||². If rows have variances v_i, `log_variance` is the sum of
-    log v_i, and `gram`, `moment` and `square` weight each row by 1 / v_i. Otherwise
-    `log_variance` is 0.
+    `gram` is Phi'Phi (r, r), `moment` is Phi'e (r,) and `square` is ||e||². `norm_sum` and
+    `largest_norm` are the sum and maximum of ||phi(x_i)||². If rows have variances v_i,
+    `log_variance` is the sum of log v_i, and `gram`, `moment` and `square` weight each row by
+    1 / v_i. Otherwise `log_variance` is 0.
     """
 
     n: int
@@ -123,8 +123,8 @@ def whitened_elbo(
 
     With W the inverse of a factor of the rows' covariance given w,
     E_q[-log N(y; m0 + Phi w, (W'W)^(-1))]
-    = ½ ||W(y - mu)||² + ½ ||W Phi L||² - log|W| + b/2 log 2π. The bound is this divided by b, plus
-    KL / n.
+    = ½ ||W(y - mu)||² + ½ ||W Phi L||² - log|W| + b/2 log 2π. The function returns this value
+    divided by b, plus KL / n.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def negative_binomial_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weigh
     Each row has its own g with mean 1 and variance 1/a = dispersion. With g integrated out, y is
     negative binomial with mean e^(o + f) and shape a. With t = o + f - log a, the bound is
     mean_b[log Γ(a) + log y! - log Γ(y + a) - y E t + (y + a) E log(1 + e^t)] + KL / n. Float64.
-    Only E log(1 + e^t) has no closed form; it is computed by Gauss-Hermite quadrature, 20 nodes.
+    Only E log(1 + e^t) has no closed form; Gauss-Hermite quadrature with 20 nodes computes it.
     """
     counts, log_rate, spread = _count_terms(terms, y)
     assert terms.dispersion is not None, "negative binomial counts need a dispersion"
@@ -248,7 +248,7 @@ def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Te
 
 
 def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor:
-    """Log N(y; m0, Phi Phi' + D), D the rows' variances (Snelson and Ghahramani 2006).
+    """Log N(y; m0, Phi Phi' + D) with D = diag(rows' variances) (Snelson and Ghahramani 2006).
 
     -½ [n log 2π + Σ log D_i + log|Λ| + ||e||²_D - ||Λ^(-1/2) Phi'D^(-1)e||²], with
     Λ = I + Phi'D^(-1)Phi and ||e||²_D = e'D^(-1)e. A scalar, float64.

@@ -1,7 +1,8 @@
-"""Products with triangular matrices, in blocks of columns; they take most of the time of a step.
+"""Products with triangular matrices, in blocks of columns.
 
-Half of a triangular matrix is zeros. With blocks of 192 columns, six at r = 1024, 3/5 of the
-product remains, at about the library's full speed. All matrices are row-major and stay row-major,
+These products take most of the time of a training step. Half of a triangular matrix is zeros. With
+blocks of 192 columns (six blocks at r = 1024), 3/5 of the operations remain, at about the library's
+full speed. All matrices are row-major and stay row-major,
 because elementwise operations that mix the two layouts take ten times as long. On a GPU one large
 product is faster than several small ones, so there is one block.
 """
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 192
-"""Columns of a block on a CPU; fewer make products slow, and more include many zeros."""
+"""Columns of a block on a CPU; narrower blocks are slow, and wider blocks include many zeros."""
 
 
 def slices(r: int, device: torch.device) -> list[slice]:

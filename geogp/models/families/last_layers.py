@@ -1,15 +1,16 @@
 """Bayesian last layers, plain and enriched by tangent-kernel features.
 
 The method is from Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features"
-(Rich). Let A be the least-squares map from phi^r to phi^m over the training rows (8, 9), B = (A, I)
-and B'B = L L'. The features L' phi^r are the part of the tangent kernel's features that the last
-layer can express (14), and the variance is
+(Rich); numbers in parentheses are its equations. Let A be the least-squares map from phi^r to phi^m
+over the training rows (8, 9), B = (A, I) and B'B = L L'. The features L' phi^r are the part of the
+tangent kernel's features that the last layer can express (14). The variance is
 
 S(x, x) = phi^r' (Phi^r' Phi^r / noise_var + (B'B)^(-1))^(-1) phi^r  (13, 15).
 
 Neither A (m, r) nor Phi^m (n, m) is ever in memory as a whole. With Phi^r = Q T (Q orthonormal, T
 triangular), A = D T^(-T) for D = Phi^m' Q. D is computed in blocks of parameters over chunks of
-rows, and only the triangular factor of D is stored. Factors come from QR, so no matrix is squared.
+rows, and only the triangular factor of D is stored. Factors come from the QR decomposition, so no
+matrix is squared.
 """
 
 import logging
@@ -37,7 +38,9 @@ EXACT_ENTRIES = 10**9
 """Limit of rows times parameters for `rich-bll` to fit A to all rows; a minute at r = 257."""
 
 RANK_TOLERANCE = 1e-10
-"""Singular values of Phi^r below this share of the largest count as 0; dead units cause them."""
+"""Singular values of Phi^r below this share of the largest value count as 0.
+
+Dead units cause such values."""
 
 
 class Enrichment(NamedTuple):
@@ -97,9 +100,9 @@ def row_factor(network: Mlp, x: Tensor) -> Tensor:
 
 
 def posterior_factor(T: Tensor, L: Tensor, noise_var: float) -> Tensor:
-    """Return V with V V' = (T'T / noise_var + (L L')^(-1))^(-1), (r, r) (Rich equation 13).
+    """Return V with V V' = (T'T / noise_var + (L L')^(-1))^(-1), (r, r), as in (13).
 
-    T and L are those of `Enrichment`.
+    T and L are from `Enrichment`.
     """
     identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
     P = _triangle(T @ L / math.sqrt(noise_var), identity)
@@ -113,9 +116,10 @@ def parameters_before_the_last(network: Mlp) -> int:
 
 
 def rows_for(network: Mlp, n: int) -> int | None:
-    """Return the number of rows for A in `rich-bll`; None is all n, if n m <= EXACT_ENTRIES.
+    """Return the number of rows from which `rich-bll` computes A; None means all n rows.
 
-    Otherwise the number is the largest within this limit, but at least r.
+    It is None if n m <= EXACT_ENTRIES. Otherwise it is the largest number within this limit, but at
+    least r.
     """
     r = len(network.biases[0]) + 1
     k = max(EXACT_ENTRIES // parameters_before_the_last(network), r)
@@ -227,7 +231,7 @@ class LastLayerGP(LowRankGP):
             yield phi @ self.enrichment
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
-        """Yield rows as `LowRankGP` does, with the features F' phi^r."""
+        """Yield the same rows as `LowRankGP`, but with the features F' phi^r."""
         for part in super().weighted_rows(rows):
             yield part._replace(phi=part.phi.double() @ self.enrichment)
 

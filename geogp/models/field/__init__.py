@@ -1,1 +1,1 @@
-"""The field model: a deep basis, a process of single tiles, a law of measurements."""
+"""The field model: a deep basis, a process of single tiles and a measurement model."""

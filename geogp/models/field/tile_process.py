@@ -1,4 +1,4 @@
-"""The process of single tiles: short range in space, memory in time."""
+"""The process of single tiles, with short-range correlation in space and correlation in time."""
 
 import torch
 from torch import Tensor, nn
@@ -8,31 +8,32 @@ from geogp.models.core.elementwise import exponential_
 SILLS = (0.05, 0.1, 0.05, 0.02)
 RANGES_KM = (3.0, 1.5)
 MEMORIES = (4.0, 2.0)
-"""Start values of the parameters: a tile of zoom 16 is about 0.6 km wide."""
+"""Start values of s, l in km and τ in quarters. A tile of zoom 16 is about 0.6 km wide."""
 
 SAME_TILE_KM = 1e-3
 
 LARGEST_EXPONENT = 60.0
-"""Largest exponent of an amplitude, either way: its fourth power, in gradients, stays finite."""
+"""Largest absolute exponent of an amplitude; its fourth power, in gradients, stays finite."""
 
 
 class TileProcess(nn.Module):
-    """Covariance of single tiles beyond the smooth field, in units of the target's sd.
+    """Covariance of single tiles in addition to the smooth field, for a standardised target.
 
-    With h the distance of two places in km and t the time between them in quarters,
+    With h the distance between two places in km and t the time between them in quarters,
 
     k = s_1 exp(-h/l_1) + s_2 exp(-h/l_2) exp(-t/τ_2) + [same tile] (s_3 + s_4 exp(-t/τ_4)):
 
-    a lasting and a fading part shared with near tiles, and both for the tile alone. k is multiplied
-    by amplitude(x) amplitude(x'), amplitude(x) = exp(<c, phi(x)>) with an exponent from -60 to 60,
-    so that the process can be stronger in one part of a region than in another.
+    The first two terms are shared with near tiles, and the last two belong to one tile. In each
+    pair, the first term is constant in time and the second term decays in time. k is multiplied by
+    amplitude(x) amplitude(x'), with amplitude(x) = exp(<c, phi(x)>) and an exponent from -60 to 60.
+    So the process can be stronger in one part of a region than in another.
 
     Parameters
     ----------
     r
         Number of basis functions phi in the amplitude.
     dtype
-        Of the parameters; results are float64.
+        Dtype of the parameters; results are float64.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
@@ -65,7 +66,7 @@ class TileProcess(nn.Module):
             h = east.square_().addcmul_(north, north)
             same = (h < SAME_TILE_KM**2).to(h.dtype)
             h, t = h.sqrt_(), t.abs_()
-            del east, north  # a block is large: few arrays of its size are held at once
+            del east, north  # a block is large, so few arrays of its size are in memory
         fades = torch.addcmul(s2, h, fast, value=-1).addcmul(t, fading, value=-1)
         shared = exponential_(fades) + exponential_(torch.addcmul(s1, h, near, value=-1))
         del h, fades

@@ -8,10 +8,10 @@ gain_i = Σ_j a_j C_ji² / (C_ii + v_i).
 
 The new covariance is C - h h' with h = C e_i / sqrt(C_ii + v_i). This criterion is the A-criterion
 of Bayesian design (Chaloner and Verdinelli 1995, section 2.2); Krause, Singh and Guestrin (2008)
-choose sensors greedily by another criterion. Tiles are chosen one after the other, each time the
-best tile given the earlier tiles. This is a heuristic: the removed variance need not be submodular,
-so there is no lower bound on the result relative to the best set, and each step has to evaluate
-all tiles again, or a given number of tiles.
+choose sensors greedily by another criterion. Tiles are chosen one after the other: each step takes
+the best tile given the earlier tiles. This is a heuristic. The removed variance need not be
+submodular, so no lower bound on the result relative to the best set is known, and each step must
+evaluate all tiles again, or a given number of tiles.
 
 C is not formed. With q_i = Σ_j a_j C_ji², a step changes
 
@@ -144,7 +144,7 @@ class SequentialDesign:
     `weights`: weight of the variance of each tile, 0 or more, (n,).
     `noise`: variance of a new measurement around the level, (n,).
 
-    Raises DataError if the number of weights or noise variances differs from that of tiles, a
+    Raises DataError if the number of weights or noise variances differs from the number of tiles, a
     weight is negative, all weights are 0, or a noise variance is not positive.
     """
 
@@ -253,14 +253,14 @@ def choose(
     seed: int = 0,
     heard: Callable[[int], None] | None = None,
 ) -> Chosen:
-    """Choose tiles to measure, one after the other, each once.
+    """Choose tiles to measure, one after the other, each at most once.
 
     Gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step. The
-    gains of `candidates` tiles with the largest estimates are computed exactly. Half of them are
-    selected at the start, the rest in equal parts before the later steps: neighbours of a chosen
-    tile, whose gains have fallen, then leave room for other tiles. Each step chooses the tile with
-    the largest exact gain. With as many candidates as tiles, or without a tile process, all gains
-    are exact.
+    gains of `candidates` tiles with the largest estimates are computed exactly. Half of these tiles
+    are selected at the start, the rest in equal parts before the later steps. The later selections
+    can then avoid the neighbours of chosen tiles, because their gains have fallen. Each step
+    chooses the tile with the largest exact gain. If there are as many candidates as tiles, or no
+    tile process, all gains are exact.
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
     `count`: number of tiles to choose.

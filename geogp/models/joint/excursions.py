@@ -95,11 +95,11 @@ class FirstMisses:
         # Draws whose first miss comes after the k-th point.
         held = draws - np.searchsorted(first, np.arange(n), side="right")
         ranked = self.score[self._order]
-        # Points with equal scores enter together, so each has the share of the last of them.
+        # Points with equal scores enter the set together, so they all have the same share.
         last = np.searchsorted(-ranked, -ranked, side="right") - 1
         share = held[last] / draws
         excursion = np.empty(n)
-        # The probability of a set is at most that of each of its points, which needs no draws.
+        # A set is at most as probable as each of its points, whose probability needs no draws.
         excursion[self._order] = np.minimum(share, special.ndtr(ranked))
         inside = excursion >= level
         size = int(inside.sum())

@@ -1,6 +1,7 @@
 """Optimisers by name and the average of a model's parameters, with their state in checkpoints.
 
-The hash of a checkpoint shows only that the file was not changed, not that it was correct before.
+Every state is checked when it is read, because the hash of a checkpoint shows only that the file
+was not changed, not that its content is correct.
 """
 
 import math
@@ -116,7 +117,7 @@ def _lbfgs_state(flat: dict[str, Tensor]) -> dict[str, Any]:
         }
     except KeyError as error:
         raise DataError(
-            f"the checkpoint lacks {error} of its optimiser's state. Start over with --fresh."
+            f"the checkpoint lacks {error} in its optimiser's state. Start over with --fresh."
         ) from None
     lists = {key: list(found[key].unbind()) if key in found else [] for key in _LISTS}
     return {
@@ -172,7 +173,7 @@ class ParameterAverage:
         Raises ValueError if the number of steps is not a number of 0 or more.
         """
         if self.values and not 0 <= float(tensors["count"]) < math.inf:
-            raise ValueError("the number of steps of its average is not a number")
+            raise ValueError("the number of steps of its average is not a number of 0 or more")
         for index, value in enumerate(self.values):
             value.copy_(tensors[str(index)])
         if self.values:
@@ -197,15 +198,15 @@ def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
         or not 0 <= best <= epoch <= epochs
         or not epoch == len(losses) == len(scores)
     ):
-        raise ValueError("its epochs and scores are not those of a fit")
+        raise ValueError("its epochs and scores contradict each other or are out of range")
     return described
 
 
 def check_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
-    """Raise ValueError if names or shapes of tensors differ from those of the model."""
+    """Raise ValueError if names or shapes of tensors differ from the model's tensors."""
     shapes = [{name: value.shape for name, value in held.items()} for held in (one, other)]
     if shapes[0] != shapes[1]:
-        raise ValueError("its tensors are not those of the model")
+        raise ValueError("names or shapes of its tensors differ from the model's tensors")
 
 
 def check_begun(moments: dict[str, Tensor], epoch: int) -> None:

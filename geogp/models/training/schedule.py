@@ -21,9 +21,9 @@ class FitSettings:
     `decay`: with ``cosine`` the learning rate falls to zero over the epochs; with ``constant`` it
         does not change.
     `head_rate`, `noise_rate`: learning rates of posterior and kernel parameters, and of the noise
-        model, as multiples of the network's. Many of these parameters are logarithms far from their
-        optimum. If the noise falls faster than the mean is learned, PPGP and dPPGP become
-        overconfident. `noise_rate` defaults to `head_rate`.
+        model, as multiples of the network's learning rate. Many of these parameters are logarithms
+        far from their optimum. If the noise falls faster than the mean is learned, PPGP and dPPGP
+        become overconfident. `noise_rate` defaults to `head_rate`.
     `clip`: largest norm of a step's gradient; None means no limit.
     `average`: validate and store an exponential average of the parameters over about this number of
         epochs instead of the last step's parameters; 0 means no average.

@@ -35,8 +35,8 @@ class Team:
     def largest(self, values: Tensor, rows: Tensor) -> Tensor:
         """Return the largest of the values (b,) of all processes, a scalar with a gradient.
 
-        The loss of a process is a mean over its `rows`, but the gradient here is that of the mean
-        over all rows; see `parallel.py`.
+        The loss of a process is a mean over its `rows`, but the gradient here is the gradient of
+        the mean over all rows; see `parallel.py`.
         """
         if self.size == 1:
             return torch.max(values)
@@ -45,7 +45,7 @@ class Team:
 
 
 def current_team() -> Team:
-    """Return the processes of `team`, or outside of `team` this process alone."""
+    """Return the processes of `team`; outside of `team`, return a team of this process only."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return Team()
     return Team(distributed.get_rank(), distributed.get_world_size())

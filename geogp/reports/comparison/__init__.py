@@ -1,1 +1,1 @@
-"""Several runs side by side."""
+"""Comparisons of several runs."""

@@ -1,4 +1,4 @@
-"""The figure of a comparison: paired differences of two scores, with their intervals."""
+"""The figure of a comparison, with paired differences of two scores and their intervals."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,13 +19,13 @@ _APART = 0.22
 def difference_figure(comparison: Comparison) -> str:
     """Draw differences of log score and CRPS of each run, by split and stratum.
 
-    Points are filled where a difference is beyond chance.
+    The point of a difference beyond chance is filled.
     """
     splits = list(comparison.splits.values())
     others = [one.name for one in comparison.runs[1:]]
 
     def draw(figure: Figure) -> None:
-        # Each score has one scale, so that the splits can be compared.
+        # All splits share one scale for each score, so readers can compare them.
         panels = figure.subplots(len(splits), 2, sharey=True, sharex="col", squeeze=False)
         for line, split in zip(panels, splits, strict=True):
             for axes, (score, label) in zip(line, _SCORES.items(), strict=True):

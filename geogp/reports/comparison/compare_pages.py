@@ -1,4 +1,4 @@
-"""The files of a comparison: HTML, Markdown and a table for LaTeX."""
+"""The HTML page, the Markdown text and the LaTeX table of a comparison."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _SCORE_TITLES = {"log_score": "Log score", "crps": "CRPS", "absolute_error": "Ab
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """Return the comparison as Markdown, without the figure; text from outside is escaped."""
+    """Return the comparison as Markdown, without the figure; text from the data is escaped."""
     return environment().get_template("compare.md.j2").render(_context(comparison))
 
 
@@ -21,11 +21,11 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def comparison_latex(comparison: Comparison) -> str:
-    """Return a booktabs table of scores and their differences, for a document to input.
+    r"""Return a booktabs table of scores and their differences, for ``\input`` in a document.
 
-    A run has one line in each stratum of each split, the reference without differences. The table
-    needs the package booktabs and a line of about 15 cm: wider margins than the class article has,
-    or table* in two columns.
+    A run has one line in each stratum of each split; the line of the reference has no differences.
+    The table needs the package booktabs and lines of about 15 cm. The lines of the class article
+    are shorter, so set a larger text width, or use table* in a document with two columns.
     """
     return latex_table("compare", {**_context(comparison), "splits": comparison.splits})
 

@@ -1,7 +1,7 @@
-"""Several runs: their figures on the rows that all of them tested, and differences.
+"""Scores of several runs on their common test rows, and differences between the runs.
 
 Rows are joined by split, quadkey, quarter and fold, never by their order. One run is the reference;
-each difference is taken row by row, run minus reference.
+differences are computed row by row as run minus reference.
 """
 
 import json
@@ -43,7 +43,7 @@ _FIGURES = (*SCORES, *COVERAGES, "width_95")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Facts of a run from its run.json; None where run.json lacks one."""
+    """Facts of a run from its run.json; None for a fact that run.json does not contain."""
 
     name: str
     model: str | None
@@ -58,12 +58,13 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class RunFigures:
-    """Mean figures of a run on the common rows of one stratum.
+    """Mean scores, coverages and width of a run on the common rows of one stratum.
 
-    Lower scores are better; the absolute error is of the median; a score that is not finite is
-    None. Coverages are shares of rows inside the central intervals; `width_95` is the mean width.
-    `gain` is the baseline's log score minus the run's; None unless the common rows are all rows
-    that the run tested, because the baseline's score is known for those only.
+    Lower scores are better. The absolute error is the error of the median. A score that is not
+    finite is None. Coverages are shares of rows inside the central intervals; `width_95` is the
+    mean width. `gain` is the log score of the baseline minus the log score of the run. It is None
+    unless the common rows are all test rows of the run, because run.json has the score of the
+    baseline only for all test rows.
     """
 
     log_score: float | None
@@ -81,9 +82,9 @@ class RunFigures:
 class StratumComparison:
     """One stratum of one split.
 
-    `n` counts the common rows, `blocks` their blocks of 0.1 degrees. `figures` are by run;
-    `differences` by run other than the reference, then by figure, coverages too: run minus
-    reference.
+    `n` is the number of common rows, `blocks` the number of their blocks of 0.1 degrees. The keys
+    of `figures` are runs. The keys of `differences` are runs other than the reference, then scores
+    and coverages; a difference is run minus reference.
     """
 
     n: int
@@ -96,8 +97,8 @@ class StratumComparison:
 class SplitComparison:
     """One split; `name`, `title` and `question` are as in `splits.Split`.
 
-    `n` counts the rows that all runs tested, `beyond` the further rows of each run. `strata` are
-    ``all``, ``urban`` and ``rural``, if they have rows.
+    `n` is the number of test rows that all runs share; `beyond` is the number of other test rows of
+    each run. `strata` are ``all``, ``urban`` and ``rural``, if they have rows.
     """
 
     name: str
@@ -110,12 +111,12 @@ class SplitComparison:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The content of a comparison, in values that JSON can hold.
+    """The content of a comparison, in values that can be written as JSON.
 
-    `unit` is the unit of errors and widths. `runs` starts with the reference. `settings` holds
-    those that differ: by setting, each run's value in words. `findings`, `notes` and `method` are
-    sentences. `attribution` names the source of the data. `splits` are by name; those that flatter
-    come last.
+    `unit` is the unit of errors and widths. `runs` starts with the reference. `settings` contains
+    the settings that differ, each with the value of every run as text. `findings`, `notes` and
+    `method` are sentences. `attribution` names the source of the data. The keys of `splits` are
+    names; splits with training rows near test rows (`splits.Split.flatters`) come last.
     """
 
     region: str
@@ -139,15 +140,15 @@ def compare(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Comparison:
-    """Compare runs on the rows that all of them tested.
+    """Compare runs on their common test rows.
 
-    `runs` are two or more, with different names; `reference` is a name, by default the first.
-    `draws` and `seed` are of the bootstrap; see `paired.paired_estimates`.
+    `runs` are two or more runs with different names; `reference` is a name, by default the first.
+    `draws` and `seed` are for the bootstrap; see `paired.paired_estimates`.
 
-    Fewer than two runs, an unknown reference, runs of different target, service or region, or no
-    common row are a RequestError. Missing keys, columns or values, other measurements of the same
-    rows, a row twice, or scores that differ from run.json are a DataError. A mean or variance out
-    of range is a NumericalError.
+    Raises RequestError if there are fewer than two runs or no common row, the reference is unknown,
+    or runs differ in target, service or region. Raises DataError if keys, columns or values are
+    missing, a row occurs twice, runs have different measurements of the same rows, or scores differ
+    from run.json. Raises NumericalError if a mean or variance is out of range.
     """
     runs = _reference_first(runs, reference)
     check_comparable(runs)
@@ -187,7 +188,7 @@ def compare(
 
 
 def comparison_json(comparison: Comparison) -> str:
-    """Return the comparison as JSON, with every figure unrounded."""
+    """Return the comparison as JSON, without rounding."""
     return json.dumps(asdict(comparison), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -214,7 +215,7 @@ def _compare_split(
     draws: int,
     seed: int,
 ) -> tuple[SplitComparison | None, list[str]]:
-    """Compare one split; None, with a note, where no row is common."""
+    """Return the comparison of one split, or None if no row is common, and notes."""
     title = SPLITS[split].title
     common = reduce(lambda a, b: a[a.isin(b)], (table.index for table in tables.values()))
     beyond = {name: len(table) - len(common) for name, table in tables.items()}
@@ -259,7 +260,7 @@ def _unlike(column: pd.Series, other: pd.Series) -> int:
 
 
 def _different_settings(runs: Sequence[RunContent]) -> dict[str, dict[str, str]]:
-    """Return the settings in which runs differ, with each run's value in words."""
+    """Return the settings in which runs differ, each with the value of every run as text."""
     held = {one.name: to_builtins(given(one.run.settings, RunSettings())) for one in runs}
     found = {}
     for key in dict.fromkeys(key for settings in held.values() for key in settings):
@@ -285,7 +286,7 @@ def _stratum(
 ) -> StratumComparison:
     names = [*SCORES, *COVERAGES]
     (_, base), *others = scores.items()
-    with np.errstate(invalid="ignore"):  # infinity - infinity: not finite
+    with np.errstate(invalid="ignore"):  # infinity - infinity is NaN
         columns = [
             found[names].to_numpy(np.float64) - base[names].to_numpy(np.float64)
             for _, found in others
@@ -307,7 +308,7 @@ def _figures(scores: pd.DataFrame, baseline: float | None) -> RunFigures:
 
 
 def _marked(strata: dict[str, StratumComparison]) -> dict[str, StratumComparison]:
-    """Mark differences of scores beyond chance; the family is the whole split."""
+    """Mark differences of scores beyond chance, with all strata of a split as one family."""
     places = [
         (stratum, run, score)
         for stratum, found in strata.items()

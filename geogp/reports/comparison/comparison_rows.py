@@ -1,4 +1,4 @@
-"""Rows of several runs, joined by their keys, and their scores."""
+"""Test rows of several runs, joined by their keys, with their scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from geogp.geodata.places.stratum_column import ALL
 from geogp.records.run_record import RunRecord
 
 SCORES = ("log_score", "crps", "absolute_error")
-"""Lower is better; differences are marked where they are beyond chance."""
+"""Scores for which lower is better, and whose differences are marked if beyond chance."""
 
 LEVELS = (50, 80, 90, 95)
 COVERAGES = tuple(f"coverage_{level}" for level in LEVELS)
@@ -27,9 +27,9 @@ _STORED = {"log_score": "nll", "crps": "crps"}
 
 @dataclass(frozen=True)
 class RunContent:
-    """A finished run as read: its name here, run.json, and test_predictions.parquet.
+    """A finished run with its name in the comparison, run.json and test_predictions.parquet.
 
-    Names differ between runs.
+    Each run of a comparison has a different name.
     """
 
     name: str
@@ -38,10 +38,10 @@ class RunContent:
 
 
 def check_comparable(runs: Sequence[RunContent]) -> None:
-    """Refuse runs whose differences would mean nothing.
+    """Refuse runs whose differences would have no meaning.
 
-    Different targets, services or regions, or counts in some runs only, are a RequestError; missing
-    columns are a DataError.
+    Raises RequestError if targets, services or regions differ, or only some runs predict counts.
+    Raises DataError if columns are missing.
     """
     for one in runs:
         try:
@@ -65,7 +65,7 @@ def check_comparable(runs: Sequence[RunContent]) -> None:
 
 
 def table_of(one: RunContent) -> pd.DataFrame:
-    """Return the predictions by their keys, with a fold, which older runs lack."""
+    """Return the predictions indexed by their keys; fold 0 if an older run has no folds."""
     table = one.predictions.copy()
     table["fold"] = table["fold"].astype(np.int64) if "fold" in table else 0
     table["quadkey"], table["quarter"] = table["quadkey"].astype(str), table["quarter"].astype(str)
@@ -85,7 +85,7 @@ def table_of(one: RunContent) -> pd.DataFrame:
 
 
 def shared_splits(runs: Sequence[RunContent]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the splits that all runs have, and the others with the runs that lack them."""
+    """Return the splits that all runs have, and the other splits with the runs that lack them."""
     held = {one.name: set(one.predictions["split"]) for one in runs}
     known = [split for split in _ORDER if any(split in splits for splits in held.values())]
     lacking = {split: [name for name in held if split not in held[name]] for split in known}
@@ -96,7 +96,7 @@ def shared_splits(runs: Sequence[RunContent]) -> tuple[list[str], dict[str, list
 
 
 def check_same_rows(title: str, joined: dict[str, pd.DataFrame]) -> None:
-    """Refuse runs with other measurements of the same rows."""
+    """Refuse runs that have different measurements of the same rows."""
     (first, base), *others = joined.items()
     for name, table in others:
         off = np.abs(table["y"].to_numpy(np.float64) - base["y"].to_numpy(np.float64))
@@ -110,7 +110,7 @@ def check_same_rows(title: str, joined: dict[str, pd.DataFrame]) -> None:
 
 
 def scores_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return all figures of each row, fold by fold: each fold has its own fit."""
+    """Return all scores of each row, fold by fold because each fold has its own fit."""
     found = [_scores_of_fold(part) for _, part in table.groupby(level="fold", sort=False)]
     return pd.concat(found).loc[table.index].reset_index(drop=True)
 
@@ -123,13 +123,13 @@ def _scores_of_fold(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_stored(one: RunContent, split: str, scores: pd.DataFrame) -> None:
-    """Refuse scores that differ from run.json; the rows are all that the run tested."""
+    """Refuse scores that differ from run.json; `scores` must be for all test rows of the run."""
     stored = one.run.metrics.get(split, {}).get(ALL)
     for name, key in _STORED.items():
         on_file, found = getattr(stored, key, None), float(scores[name].mean())
         if on_file is not None and not abs(on_file - found) <= TOLERANCE:
             raise DataError(
-                f"{one.name}: expected the figures of run.json to follow from "
-                f"test_predictions.parquet, found {key} of {split} {on_file} on file and {found} "
-                "here. Was one of the files edited? Run `geogp map` again with --fresh."
+                f"{one.name}: expected the scores in run.json to agree with "
+                f"test_predictions.parquet, found {key} of {split}: {on_file} in run.json, {found} "
+                "computed. Was one of the files edited? Run `geogp map` again with --fresh."
             )

@@ -1,1 +1,1 @@
-"""The way from settings to a finished run: read, split, fit, predict, draw, write."""
+"""The steps from settings to a finished run: read, split, fit, predict, draw, write."""

@@ -1,4 +1,4 @@
-"""The processor's arithmetic while geogp computes; everything is put back at the end."""
+"""Settings of the processor's arithmetic while geogp computes; they are restored at the end."""
 
 import sys
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ import torch
 
 @contextmanager
 def arithmetic(threads: int | None = None) -> Iterator[None]:
-    """Flush denormal numbers to zero, which is fast, and set the threads of PyTorch.
+    """Flush denormal numbers to zero, which is fast, and set the number of PyTorch's threads.
 
-    Sums depend on the number of threads; None keeps it.
+    `threads` None keeps the current number of threads, on which sums depend.
     """
-    flushed = sys.float_info.min / 2 == 0  # PyTorch does not say
+    flushed = sys.float_info.min / 2 == 0  # PyTorch has no function that returns this setting
     before = torch.get_num_threads()
     torch.set_flush_denormal(True)
     try:

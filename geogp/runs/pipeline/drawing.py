@@ -48,7 +48,7 @@ class Drawing:
 
     @property
     def record(self) -> RunMap:
-        """The entry of run.json for the map, without its files."""
+        """The map's entry in run.json, without facts about the map's files."""
         content, question = self.content, self.question
         others = [one for place, one in enumerate(content.quarters) if place != content.shown]
         return RunMap(
@@ -76,9 +76,10 @@ class Drawing:
         )
 
     def write(self, folder: Path) -> None:
-        """Write grid.nc, the GeoTIFFs, tiles.parquet and the figures (OutputError).
+        """Write grid.nc, the GeoTIFFs, tiles.parquet and the figures.
 
-        A large map is also written as grid.zarr where zarr is installed.
+        A large map is also written as grid.zarr if zarr is installed. Raises OutputError if a file
+        cannot be written.
         """
         content = self.content
         write_netcdf(self.grid, folder / GRID_FILE)
@@ -95,10 +96,10 @@ class Drawing:
 def draw(
     job: Job, model: SpatialGP, repair: Repair, settings: dict[str, str | int | float]
 ) -> Drawing:
-    """Return the map of a job: its tiles predicted and laid out.
+    """Predict the tiles of a job's map, and return the map.
 
-    The zoom is lowered while there are more than a million tiles. `settings` become attributes of
-    the grid; `repair` corrects predictions of measurements, not of the level. The page shows the
+    The zoom is lowered until there are at most a million tiles. `settings` become attributes of the
+    grid. `repair` corrects predictions of measurements, but not of the level. The page shows the
     other quarters on coarser tiles.
     """
     region, seen, question, request = job.region, job.observations, job.question, job.request
@@ -123,8 +124,8 @@ def draw(
     texts = []
     if zoom < request.zoom:
         texts.append(
-            f"{region.name} has more than {MAX_TILES:,} tiles of zoom {request.zoom}; mapped at "
-            f"{zoom}."
+            f"{region.name} has more than {MAX_TILES:,} tiles at zoom {request.zoom}; the map has "
+            f"zoom {zoom}."
         )
     if not prediction.shape.has_power_mean:
         texts.append(
@@ -159,7 +160,7 @@ def draw(
 
 
 def _kernel(model: SpatialGP, tiles: Tiles, quarter: int) -> KernelBasis | None:
-    """Return the reduced kernel in the map's quarter for the page; None where it is 0."""
+    """Return the reduced kernel of the map's quarter for the page; None if the kernel is 0."""
     asked = KernelFeatures(
         lambda cells: model.features(tile_table(cells, quarter)),
         lambda one, other: model.kernel(tile_table(one, quarter), tile_table(other, quarter)),
@@ -168,9 +169,9 @@ def _kernel(model: SpatialGP, tiles: Tiles, quarter: int) -> KernelBasis | None:
 
 
 def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
-    """Return a warning where tails are too heavy for a mean that float32 holds."""
+    """Return a warning if some tiles have tails too heavy for a mean that float32 can hold."""
     name = f"mean_{quantity.suffix}"
-    if name not in grid:  # expected numbers of tests are there at every tile
+    if name not in grid:  # maps of counts show an expected number instead, which every tile has
         return []
     shown = np.isfinite(grid[f"median_{quantity.suffix}"].to_numpy())
     absent = int((shown & ~np.isfinite(grid[name].to_numpy())).sum())
@@ -185,7 +186,7 @@ def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
 
 
 def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
-    """Return the sum of the tests of all quarters on each tile of the map."""
+    """Return the number of tests in all quarters on each tile of the map, (n,)."""
     measured = observations.quadkey >> np.uint64(2 * (ZOOM - tiles.zoom))
     wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
     order = np.argsort(wanted)

@@ -26,7 +26,7 @@ def reference_slices(
 ) -> list[KernelSlice]:
     """Return k(x, x_ref) on tiles for three places x_ref, all in one quarter.
 
-    The measured rows of `observations` choose the places.
+    The places depend on the measured rows of `observations`; see `_reference_places`.
     """
     places = _reference_places(_measured_tiles(observations), tiles)
     _, _, longitude, latitude = map(np.array, zip(*places, strict=True))
@@ -45,7 +45,7 @@ def distance_to_measured(tiles: Tiles, observations: Observations) -> Floats:
 
 
 def _measured_tiles(observations: Observations) -> Observations:
-    """Return a row for each measured tile, with the tests of all quarters summed."""
+    """Return one row for each measured tile, with the sum of its tests in all quarters."""
     seen = np.flatnonzero(observations.tests)
     _, first, tile = np.unique(observations.quadkey[seen], return_index=True, return_inverse=True)
     tests = np.bincount(tile, observations.tests[seen]).astype(np.int64)
@@ -55,8 +55,9 @@ def _measured_tiles(observations: Observations) -> Observations:
 def _reference_places(measured: Observations, tiles: Tiles) -> list[_Place]:
     """Return a place in each stratum, such as urban and rural, and a wildland place.
 
-    The measured tile with most tests of each stratum, and the tile of the map farthest from any
-    measured tile. Without strata: the tiles with most tests and with the median number of tests.
+    The place in a stratum is the measured tile with most tests. The wildland place is the tile of
+    the map farthest from any measured tile. If there are no strata, the places are the tile with
+    most tests, the tile with the median number of tests, and the wildland place.
     """
     by_tests = np.argsort(-measured.tests, kind="stable")
     chosen = []

@@ -26,7 +26,7 @@ Rows = NDArray[np.bool_]
 
 
 def places_of(seen: Observations, rows: Rows) -> RepairPlaces:
-    """Return some of the observations as the places of a repair."""
+    """Return the marked observations as the places of a repair."""
     tests = seen.tests[rows].astype(np.float64)
     return RepairPlaces(
         seen.stratum[rows], tests, seen.longitude[rows], seen.latitude[rows], seen.strata
@@ -34,10 +34,11 @@ def places_of(seen: Observations, rows: Rows) -> RepairPlaces:
 
 
 def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
-    """Return the repair of a fitted model from its calibration rows, (n,) of the observations.
+    """Return the repair of a fitted model from its calibration rows.
 
-    Every prediction of a run passes through it: test rows of each fold, and the map. Without
-    ``--conformal`` it does nothing. DataError where there are too few calibration rows.
+    `rows` (n,) marks the calibration rows among the observations. A run repairs the predictions for
+    the test rows of each fold and for the map. Without ``--conformal`` the repair changes nothing.
+    Raises DataError if there are too few calibration rows.
     """
     if not job.request.calibrated:
         return NO_REPAIR
@@ -67,7 +68,7 @@ def check_repair(
 def repaired_splits(
     method: str, checks: dict[str, list[RepairedFold | None]]
 ) -> dict[str, RepairedSplit]:
-    """Return the effect of the repairs of the folds by split, without splits that have none."""
+    """Return the effect of the repairs of each split's folds; splits without repairs are absent."""
     return {
         name: RepairedSplit(
             statement=say("conformal", "promise", method, name),
@@ -79,7 +80,7 @@ def repaired_splits(
 
 
 def with_repair(record: CalibrationRecord, repair: Repair) -> CalibrationRecord:
-    """Return a record of repairs with the repair of the map."""
+    """Return a record of repairs to which the repair of the map is added."""
     cells = [
         CellRecord(
             name=cell.name,

@@ -1,4 +1,4 @@
-"""The level and thresholds: shares of area with intervals, joint regions."""
+"""Comparison of the level with thresholds: shares of area with intervals, and joint regions."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from geogp.runs.reopen import WHOLE, Reopened, tag_of
 Floats = NDArray[np.float64]
 
 LEVEL = 0.95
-"""Level of intervals and joint regions."""
+"""Probability of the intervals and of the joint regions."""
 
 _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 
@@ -27,10 +27,11 @@ _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 class Excursion:
     """The result for one threshold.
 
-    `shares` has a row per area: ``layer``, ``area``, ``tiles``, ``area_km2``, and for the share of
-    its area below the threshold ``mean``, ``lower``, ``upper``, ``error`` (standard error of the
-    mean over draws) and ``closed_form`` (mean without draws). `met` and `short` are the joint
-    regions where the level meets and misses the threshold.
+    `shares` has one row per area. Its columns are ``layer``, ``area``, ``tiles`` and ``area_km2``.
+    The other columns describe the share of the area whose level misses the threshold: ``mean``,
+    ``lower``, ``upper``, ``error`` (standard error of the mean over draws) and ``closed_form``
+    (mean without draws). `met` is the joint region where the level meets the threshold, `short` the
+    joint region where the level misses it.
     """
 
     threshold: Threshold
@@ -40,10 +41,10 @@ class Excursion:
 
 
 def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excursion, ...]:
-    """Return the comparison of a run's level with thresholds, smallest first.
+    """Return the comparison of a run's level with each threshold, smallest threshold first.
 
-    RequestError where the model counts tests, a threshold is out of range, there is no such layer,
-    or memory is short; DataError where the layer's file is damaged.
+    RequestError if the model predicts numbers of tests, a threshold is out of range, there is no
+    such layer, or there is too little memory; DataError if the layer's file is damaged.
     """
     job, drawing = opened.job, opened.record.drawing
     stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
@@ -61,11 +62,12 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
 
 
 def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.csc_array]:
-    """Return k areas, and the share of each area's size in each tile, (n, k); columns sum to 1.
+    """Return k areas, and the share of each tile in each area's size, (n, k); columns sum to 1.
 
-    Tiles differ in area by latitude. The table has `layer`, `area`, `tiles` and `area_km2`: first
-    the region, then its known strata (urban and rural), then the polygons of a layer that hold the
-    centre of a tile. RequestError where there is no such layer, or no tile lies in it.
+    The size of a tile depends on its latitude. The table has the columns `layer`, `area`, `tiles`
+    and `area_km2`. Its rows are first the region, then its known strata (urban and rural), then the
+    polygons of a layer that contain the centre of a tile. RequestError if there is no such layer,
+    or no tile lies in it.
     """
     tiles = opened.tiles
     longitude, latitude = tiles.centres
@@ -109,10 +111,11 @@ def excursions(
     draws: int,
     seed: int = 0,
 ) -> tuple[Excursion, ...]:
-    """Return the comparison of draws of the level at n tiles with thresholds, in one pass.
+    """Return the comparison of draws of the level with each threshold, in one pass over the draws.
 
-    Draws come in batches; only their shares and first misses are stored. The level is log10
-    of the unit; columns are added to the k `areas`; `weights` is as in `area_weights`.
+    Draws come in batches; only their shares and first misses are stored. The level at the n tiles
+    is in log10 of the unit. The k rows of `areas` get the columns of `Excursion.shares`. `weights`
+    is as in `area_weights`.
     """
     sd = np.sqrt(level.single_variances())
     scores = [one.sign * (level.mean - one.log10) / sd for one in thresholds]
