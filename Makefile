@@ -30,7 +30,7 @@ demo: environment
 test: environment lint types browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not trial"
 
-# Long evidence: killed and continued runs, coverage over many fits, fuzz, whole maps in a browser,
+# Long evidence: killed and continued runs, coverage over many fits, fuzz, most browser tests,
 # the benchmarks' own tests. By hand also 86 faults put into the code (ten minutes).
 trials: environment browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m trial

@@ -28,7 +28,8 @@ from geogp.models.field.field_model import FieldNetwork
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.joint.tile_level import TileLevel, closed_form_mean
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 TILE_KM = 0.6
 """Approximate width of a tile of zoom 16 in the middle latitudes."""
@@ -80,7 +81,8 @@ def make_world(side: int, rows: int, quarters: int, seed: int) -> World:
     model = build("field", sizes, x, seed=seed)
     assert isinstance(model, FieldNetwork)
     tests = random.geometric(0.15, rows).astype(np.float64)
-    held = Rows(model.scaled(x), torch.zeros(rows).double(), torch.from_numpy(tests))
+    counts = torch.from_numpy(np.column_stack([tests, tests]))
+    held = Rows(model.scaled(x), torch.zeros(rows).double(), counts)
     model.keep_rows(held, seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -101,15 +103,15 @@ def draw(world: World, count: int, random: np.random.Generator) -> Draw:
     n = len(held.y)
     w = random.standard_normal((model.architecture.r, count))
     u = world.level_factor @ random.standard_normal((len(world.level_factor), count))
-    endless = torch.full((len(world.tiles),), torch.inf, dtype=torch.float64)
     found = []
     with torch.no_grad():
         centre = model.mean_constant.item()
-        parts = ((held.x, held.tests), (model.scaled(world.tiles), endless))
-        for (x, tests), tile in zip(parts, (u[:n], u[n:]), strict=True):
-            phi, shift = model.basis(x).phi.numpy(), model.law.shift(tests).numpy()
+        tiles = model.scaled(world.tiles)
+        parts = ((held.x, held.counts), (tiles, model.endless(len(tiles))))
+        for (x, counts), tile in zip(parts, (u[:n], u[n:]), strict=True):
+            phi, shift = model.basis(x).phi.numpy(), model.law.shift(counts).numpy()
             found.append(centre + phi @ w + tile + shift[:, None])
-        noise = model.row_terms(held.x, held.tests).noise.sqrt().numpy()[:, None]
+        noise = model.row_terms(held.x, held.counts).noise.sqrt().numpy()[:, None]
     return Draw(found[0] + noise * random.standard_normal((n, count)), found[1])
 
 
@@ -122,11 +124,11 @@ def gain(world: World, level: JointLevel) -> Floats:
     model = world.model
     places = model.rows.x.numpy()
     with torch.no_grad():
-        noise = model.row_terms(model.rows.x, model.rows.tests).noise.numpy()
+        noise = model.row_terms(model.rows.x, model.rows.counts).noise.numpy()
         phi = model.basis(model.rows.x).phi.numpy()
     covariance = model.tile_kernel(places, places) + np.diag(noise)
     W = np.zeros_like(covariance)
-    sites = model.sites[0]
+    sites = model.sites.sites
     for earlier, first, count in zip(model.earlier.numpy(), sites.first, sites.count, strict=True):
         given, own = earlier[earlier >= 0], np.arange(first, first + count)
         rows = np.concatenate([given, own])
@@ -164,8 +166,8 @@ def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Float
             base = model.mean_constant.item()
             phi = model.basis(held.x).phi.numpy()
             tile_phi = model.basis(model.scaled(world.tiles)).phi.numpy()
-            shift = model.law.shift(held.tests).numpy()
-            endless = float(model.law.shift(torch.tensor([torch.inf]).double())[0])
+            shift = model.law.shift(held.counts).numpy()
+            endless = float(model.law.shift(model.endless(1))[0])
         residual = drawn.y - base - shift[:, None]
         m = learned @ residual
         u = level.tiles.forward(np.ascontiguousarray(level.tiles.A @ (residual - phi @ m)))
@@ -180,7 +182,7 @@ def _check(world: World, level: TileLevel, y: Floats, mean: Floats) -> None:
     """Compare means of the level with the model's own means, given the targets."""
     model, held = world.model, world.model.rows
     held.y.copy_(torch.from_numpy(y))
-    m, _ = model.conditioned(Rows(held.x, held.y, held.tests))
+    m, _ = model.conditioned(held.as_rows())
     own = closed_form_mean(model, level.x, m, level.tiles)
     if not np.allclose(own, mean, atol=1e-8):
         raise NumericalError(
@@ -192,9 +194,9 @@ def refitted(world: World, seed: int, epochs: int) -> Figures:
     """Fit a new model, including basis and parameters, to one draw; return coverage of areas."""
     random = np.random.default_rng([seed, 2])
     drawn, held = draw(world, 1, random), world.model.rows
-    x, y, tests = held.x.numpy(), drawn.y[:, 0], held.tests.numpy()
+    x, y, counts = held.x.numpy(), drawn.y[:, 0], held.counts.numpy()
     test = random.random(len(y)) < 0.1
-    data = [Data(x[rows], y[rows], tests[rows]) for rows in (~test, test)]
+    data = [Data(x[rows], y[rows], *counts[rows].T) for rows in (~test, test)]
     model = build("field", world.model.architecture, data[0].x, seed=seed)
     fit(model, *data, FitSettings(epochs=epochs, batch=128, learning_rate=1e-2, clip=1.0))
     level: JointLevel = joint_level(model, None, world.tiles)

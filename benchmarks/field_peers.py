@@ -21,9 +21,9 @@ from trial import Floats
 
 from geogp.distributions.prediction import Prediction
 from geogp.models.core.options import Weights
-from geogp.models.field.shape_laws import fit_shape
+from geogp.models.field.predictive_law import Errors, fit_law
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data
+from geogp.models.training.training_data import Data
 
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 """Quantiles of `lightgbm-quantile`; see `QuantileLaw`."""
@@ -126,9 +126,10 @@ def lightgbm_variance(case: Case, *, rate: float = RATE) -> Answer:
         return mean.predict(asked), np.exp(0.5 * spread.predict(asked))
 
     centre, sd = boosted(held)
-    law = fit_shape((held.y - centre) / sd, held.tests, 1.0)
+    held_out = np.ones(len(held.y), np.bool_)
+    law = fit_law(Errors((held.y - centre) / sd, _log_tests(held), held_out))
     seconds = monotonic() - start
-    location, scale, shape = law.at(test.tests, 1.0)
+    location, scale, shape = law.at(_log_tests(test))
     centre, sd = boosted(test)
     zero = np.zeros_like(sd)
     prediction = Prediction(centre + location * sd, zero, np.square(scale * sd), zero, shape)
@@ -227,8 +228,12 @@ SCHEDULES: dict[str, Callable[[Case], Answer]] = {
 """Peers with other learning rates, ranks and numbers of epochs than above."""
 
 
+def _log_tests(data: Data) -> Floats:
+    return np.log(data.tests)[:, None]
+
+
 def _with_tests(data: Data) -> Floats:
-    return np.column_stack([data.x, np.log(data.tests)])
+    return np.column_stack([data.x, _log_tests(data)])
 
 
 def _weight(tests: Floats) -> Floats:

@@ -21,7 +21,7 @@ from trial import Figures, command, mean_and_error, parser, plus_minus, table, w
 
 from geogp.errors import DataError
 from geogp.evaluation.simultaneous_coverage import TOLERANCE, Check, ClassReport, class_reports
-from geogp.evaluation.strata import merged, tests_groups, value_groups
+from geogp.evaluation.strata import count_groups, merged, value_groups
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.reports.words import MISSING
@@ -148,7 +148,7 @@ def _classes(rows: dict[str, np.ndarray]) -> list[ClassReport]:
         "all": {"all": np.ones(len(quarter), bool)},
         "stratum": merged(value_groups(rows["stratum"]), MIN_ROWS),
         "quarter": merged(value_groups(quarter), MIN_ROWS),
-        "tests": merged(tests_groups(rows["tests"]), MIN_ROWS),
+        "tests": merged(count_groups(rows["tests"], "test"), MIN_ROWS),
     }
     return class_reports(rows["pit"], groups, blocks.reshape(-1), levels=LEVELS, least=MIN_ROWS)
 

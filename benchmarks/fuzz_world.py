@@ -26,7 +26,8 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.storage import save_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
 

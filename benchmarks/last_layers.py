@@ -48,7 +48,8 @@ from geogp.models.families.last_layers import (
     row_factor,
 )
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 WIDTH = 50
 

@@ -45,7 +45,6 @@ from geogp.geodata.simulation.truth import (
 )
 from geogp.geodata.tiles.quadkeys import ZOOM, format_quadkeys, tiles_at, tiles_to_codes
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.core.lowrank import Rows
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.joint.design import (
     LevelCovariance,
@@ -101,7 +100,7 @@ class Truth:
         if not (codes[tile] == wanted).all():
             raise DataError("rows of the model lie on no tile of the region.")
         quarters = tuple(sorted({*quarter.tolist(), opened.job.question.quarter}))
-        tests = model.rows.tests.cpu().numpy().astype(np.int64)
+        tests = model.rows.counts[:, 0].cpu().numpy().astype(np.int64)
         when = np.searchsorted(quarters, quarter)
         now = quarters.index(opened.job.question.quarter)
         found = cls(law, grid, places, quarters, tile, when, tests, now)
@@ -195,10 +194,10 @@ def try_world(
     held, y_mean, y_sd = model.rows, float(model.y_mean), float(model.y_sd)
     held.y.copy_(torch.from_numpy((values - y_mean) / y_sd))
     with torch.no_grad():
-        m, _ = model.conditioned(Rows(held.x, held.y, held.tests))
+        m, _ = model.conditioned(held.as_rows())
     before = closed_form_mean(model, level.x, m, level.tiles)
     variance = level.single_variances()
-    counts = torch.tensor([float(tests), torch.inf], dtype=torch.float64)
+    counts = torch.cat([model.counts_of(float(tests), None, 1), model.endless(1)])
     shift = y_sd * model.law.shift(counts).detach().numpy()
     many = np.full(len(true), tests)
     noise = np.sqrt(measurement_variance(truth.law, truth.places, many))

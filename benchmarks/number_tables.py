@@ -8,7 +8,7 @@ import pandas as pd
 from trial import Figures
 
 from geogp.errors import RequestError
-from geogp.models.training.training_loop import Data
+from geogp.models.training.training_data import Data
 
 
 class Table:

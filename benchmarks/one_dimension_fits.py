@@ -26,7 +26,8 @@ from geogp.models.core.options import Weights
 from geogp.models.joint.joint_law import effective_rank
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import WholeData
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 ROWS, VALIDATION_ROWS, FRESH_ROWS = 100_000, 1_000, 100_000
 
@@ -249,7 +250,7 @@ def _own_step(model: LowRankGP, train: Data, case: Case) -> Callable[[], object]
 
     def take() -> None:
         optimiser.zero_grad(set_to_none=True)
-        step.backward(twin, Rows(x, y, torch.ones_like(y)), case.n, weights)
+        step.backward(twin, Rows(x, y, y.new_ones(len(y), 2)), case.n, weights)
         optimiser.step()
 
     return take

@@ -28,7 +28,8 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.architecture import Architecture
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, FitState, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import FitState, fit
 from geogp.runs.machine import tune_process
 
 ROWS = 517_139

@@ -13,7 +13,7 @@ from geogp.distributions.prediction import Prediction
 from geogp.models.bases.placement import place_anchors
 from geogp.models.core.noise import NOISE_FLOOR
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data
+from geogp.models.training.training_data import Data
 
 PEERS = {
     "gpytorch-svgp": gpytorch.mlls.VariationalELBO,

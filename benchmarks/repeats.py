@@ -20,7 +20,8 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import ByInputs
-from geogp.models.training.training_loop import Data, FitState, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import FitState, fit
 
 
 def fitted(name: str, rows: dict[str, Data], settings: FitSettings) -> FitState:

@@ -138,8 +138,8 @@ class Bench:
     def step_of(self, model: LowRankGP, s: Sizes) -> Run:
         """Return one training step of a given model."""
         x, y = self.data(s.n)
-        tests = torch.ones(s.n, dtype=torch.float64, device=self.device)
-        rows = Rows(model.scaled(x), model.standardised(y), tests)
+        counts = torch.ones(s.n, 2, dtype=torch.float64, device=self.device)
+        rows = Rows(model.scaled(x), model.standardised(y), counts)
         optimiser, step = make_optimiser(model, FitSettings(epochs=1)), spec_of(model).step
         random = np.random.default_rng(1)
 

@@ -26,7 +26,8 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.families.scale_mixture import BurrProcess, InverseGamma, StudentProcess
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 MODELS = ("nngp", "t-process")
 
@@ -88,7 +89,7 @@ def condition(model: LowRankGP, train: Data, *, centre: float, spread: float) ->
     model.y_mean.fill_(centre)
     model.y_sd.fill_(spread)
     y = torch.from_numpy((train.y - centre) / spread)
-    rows = Rows(model.scaled(train.x), y, torch.ones_like(y))
+    rows = Rows(model.scaled(train.x), y, y.new_ones(len(y), 2))
     model.update_closed_forms(rows, rows)
 
 

@@ -34,7 +34,8 @@ from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 from geogp.models.training.tuning import TUNING_EPOCHS, choose_weights
 
 SCORES = ("mae", "rmse", "nll", "crps")

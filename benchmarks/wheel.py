@@ -39,7 +39,8 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 ACTIONS, SAFE, OTHER, JACKPOT, REWARD_SD = 5, 1.2, 1.0, 50.0, 0.01
 """Rewards (Riquelme, Tucker and Snoek 2018): 1.2 for action 0, 1 for others, 50 in a quadrant."""

@@ -20,25 +20,25 @@ REQUIRED: Any = inspect.Parameter.empty
 """Default of a setting that must be given."""
 
 MAX_SEED = 2**63 - 1
-"""Limit of PyTorch."""
+"""Largest seed that PyTorch accepts."""
 
 MIN_DRAWS, MAX_DRAWS = 200, 100_000
-"""Draws of a posterior; with fewer, ten draws or less decide where a region of 95 % ends."""
+"""Limits of posterior draws; with fewer, at most ten draws determine the edge of a 95 % region."""
 
 MAX_TESTS = 1_000_000
-"""Tests behind one average."""
+"""Most tests in one average."""
 
 MAX_KM = 20_000
 """The largest distance on Earth."""
 
 
 def nearest(found: object, names: Iterable[str], most: int) -> list[str]:
-    """Return the names that are most like another, at most `most`, best first."""
+    """Return at most `most` names that are similar to `found`, the most similar first."""
     return difflib.get_close_matches(str(found), list(names), n=most, cutoff=0.5)
 
 
 def one_of(what: str, found: object, allowed: Iterable[str]) -> None:
-    """Refuse a name that is not allowed (RequestError), and suggest near names."""
+    """Refuse a name that is not allowed (RequestError), and suggest similar names."""
     names = list(allowed)
     if found not in names:
         near = nearest(found, names, 2)
@@ -64,12 +64,12 @@ def above_zero(what: str, found: float, most: float, unit: str) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """The description of a setting; `setting` makes it for a field of a request.
+    """The description of a setting, which `setting` adds to a field of a request.
 
-    `told` is the help of its option. `default` is the value where none is given, or `REQUIRED`.
-    `noun` names it in messages and `option` on the command line; None takes the name of the field,
-    and an `option` of "" is an argument. A `positive` number may not be 0; other ranges include
-    both ends.
+    `told` is the help text of the option. `default` is the value if the user gives none, or
+    `REQUIRED`. `noun` is the name in messages, and `option` the name on the command line; by
+    default, both are the name of the field. If `option` is "", the setting is an argument. A
+    `positive` number must be above 0; other ranges include both ends.
     """
 
     told: str
@@ -117,3 +117,12 @@ def check_settings(request: Any) -> None:
 def _shown(found: object) -> str:
     text = f"{found:g}" if isinstance(found, float) else str(found)
     return text if len(text) <= 40 else f"{text[:40]}... ({len(text)} characters)"
+
+
+def check_sample(tests: int | None, devices: int | None) -> None:
+    """Raise RequestError if there are more devices than tests; None is not checked."""
+    if tests is not None and devices is not None and devices > tests:
+        raise RequestError(
+            f"expected at most as many devices as tests, found --devices {devices} and --tests "
+            f"{tests}. A test comes from one device."
+        )

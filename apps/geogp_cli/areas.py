@@ -1,8 +1,10 @@
 """The command `geogp areas`: parse, call, print."""
 
 import json
+from typing import Any
 
 from geogp.commands.run_requests import AreasRequest
+from geogp.runs.question import sample_words
 from geogp_cli import console
 from geogp_cli.place import Json
 from geogp_cli.setting_options import takes
@@ -10,7 +12,7 @@ from geogp_cli.setting_options import takes
 
 @takes(AreasRequest)
 def areas(request: AreasRequest, as_json: Json = False) -> None:
-    """Mean and median level of counties, urban areas or any polygons, with joint intervals."""
+    """Compute mean and median level of counties, urban areas or any polygons, with intervals."""
     from geogp.commands.areas import make_areas
 
     with console.working() as listener:
@@ -23,7 +25,7 @@ def areas(request: AreasRequest, as_json: Json = False) -> None:
     what = (
         "level, without measurement noise"
         if level
-        else f"averages of {described['tests_per_tile'] or 'the usual'} tests a tile, with noise"
+        else f"averages of {_sample(described)} a tile, with noise"
     )
     table = console.table(
         f"{described['at']}, {described['unit']}. mean: geometric mean of the tiles; {what}",
@@ -39,6 +41,11 @@ def areas(request: AreasRequest, as_json: Json = False) -> None:
         ),
     )
     console.tell(table, *result.files)
+
+
+def _sample(described: dict[str, Any]) -> str:
+    tests, devices = described["tests_per_tile"], described["devices_per_tile"]
+    return sample_words(tests, devices) if tests else "the usual tests"
 
 
 def _interval(row: dict[str, float], name: str, end: str) -> tuple[str, str]:

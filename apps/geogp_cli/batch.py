@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from geogp.commands.batch.make_batch import BatchResult
 
 _KEPT_BY_RESUME = {"resume", "as_json", *settings_of(Execution)} - {"fresh"}
-"""Options allowed with `--resume`."""
+"""Options that `--resume` allows."""
 
 
 def _batch(
@@ -31,22 +31,22 @@ def _batch(
     execution: Execution,
     out: Annotated[
         str | None,
-        typer.Option(help="Where the runs go: a folder, or an address such as s3://bucket/batch."),
+        typer.Option(help="Folder for the runs, or an address such as s3://bucket/batch."),
     ] = None,
     resume: Annotated[
-        str | None, typer.Option(help="Continue the batch at this place; takes no other options.")
+        str | None, typer.Option(help="Continue the batch at this place; give no other options.")
     ] = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
     ] = False,
 ) -> None:
-    """Map many states, services and targets at once; the same command continues a batch."""
+    """Map many states, services and targets; the same command continues a stopped batch."""
     asked = None
     if resume is not None:
         _check_resume(context)
     elif out is None or "states" not in request:
-        raise RequestError("a batch needs --states and --out, or --resume PLACE to continue one.")
+        raise RequestError("a batch needs --states and --out; --resume PLACE continues a batch.")
     else:
         asked = BatchRequest(**request, maps=maps)
 
@@ -63,7 +63,7 @@ def _batch(
 
 
 def batch_command() -> Command:
-    """Return the command with its own options, the workers' and the maps'."""
+    """Return the command with its own options, and the options for workers and for maps."""
     context, _, _, _, *own = inspect.signature(_batch).parameters.values()
     apart = set(settings_of(MapRequest)) - set(MAP_SETTINGS)
     kinds = [parameters_of(BatchRequest), parameters_of(MapRequest, leave=apart)]
@@ -81,7 +81,7 @@ def batch_command() -> Command:
 
 
 def _check_resume(context: typer.Context) -> None:
-    """Refuse options that would be ignored: a resumed batch keeps its settings."""
+    """Refuse options that would have no effect, because a resumed batch keeps its settings."""
     named = sorted(
         name
         for name in context.params
@@ -90,8 +90,7 @@ def _check_resume(context: typer.Context) -> None:
     )
     if named:
         raise RequestError(
-            f"--resume continues the batch with the settings that it was started with; leave out "
-            f"{', '.join(named)}, "
+            f"--resume continues the batch with its first settings; leave out {', '.join(named)}, "
             "or give the whole command again with --out."
         )
 
@@ -112,13 +111,14 @@ def _show(result: "BatchResult") -> None:
         if joined.error:
             out.print(f"national/{group} failed: {joined.error}", markup=False)
             continue
-        lacks = f", {len(joined.missing)} missing" if joined.missing else ""
+        lacks = f", {len(joined.missing)} runs missing" if joined.missing else ""
         out.print(
             f"national/{group}: {len(joined.runs)} runs{lacks}, {joined.tiles or 0:,} tiles",
             markup=False,
         )
     if result.exit_code:
-        out.print(f"geogp batch --resume {result.place} runs the failed ones again.", markup=False)
+        again = f"To make the failed runs again: geogp batch --resume {result.place}"
+        out.print(again, markup=False)
 
 
 def _cells(row: "BatchRow") -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from geogp_cli.setting_options import takes
 
 @takes(ExceedanceRequest)
 def exceedance(request: ExceedanceRequest, as_json: Json = False) -> None:
-    """Share of area below thresholds with its interval, and regions where the level meets them."""
+    """Compute shares of area below thresholds, and regions where the level meets them."""
     from geogp.commands.exceedance import make_exceedance
 
     with console.working() as listener:
@@ -45,10 +45,9 @@ def _words(region: dict[str, Any], described: dict[str, Any]) -> str:
     """Return the size of a joint region and its certainty, in words."""
     low, high = region["tiles_interval"]
     if not region["tiles"]:
-        return f"{region['is']}: in no joint region (up to {high:,} tiles in repeated draws)."
+        return f"{region['is']}: the joint region has no tile (with other draws, up to {high:,})."
     return (
-        f"{region['is']} in {region['tiles']:,} of {described['tiles']:,} tiles, in all of them at "
-        f"once in {100 * region['probability']:.1f} % of {described['draws']} draws (with other "
-        f"draws, the "
-        f"region has {low:,} to {high:,} tiles)."
+        f"{region['is']}: the joint region has {region['tiles']:,} of {described['tiles']:,} tiles "
+        f"(with other draws, {low:,} to {high:,}). In {100 * region['probability']:.1f} % of "
+        f"{described['draws']} draws, the level is {region['is']} in all of these tiles."
     )

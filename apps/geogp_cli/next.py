@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 from geogp.commands.run_requests import NextRequest
+from geogp.runs.question import sample_words
 from geogp_cli import console
 from geogp_cli.place import Json
 from geogp_cli.setting_options import takes
@@ -13,7 +14,7 @@ _SHOWN = 10
 
 @takes(NextRequest)
 def next_command(request: NextRequest, as_json: Json = False) -> None:
-    """Where to measure next: tiles that take most variance from the map, one after the other."""
+    """Choose where to measure next: the tiles that reduce the variance of the map most."""
     from geogp.runs.run_names import find_run
 
     request = replace(request, run=find_run(str(request.run)))
@@ -25,8 +26,10 @@ def next_command(request: NextRequest, as_json: Json = False) -> None:
         print(json.dumps(result.described_with("chosen")))
         return
     described, chosen = result.described, result.table
-    tests = described["tests"]
-    measured = f"{tests} tests each" if tests else "with as many tests as in the data"
+    tests, devices = described["tests"], described["devices"]
+    measured = (
+        f"{sample_words(tests, devices)} each" if tests else "with as many tests as in the data"
+    )
     places = [name for name in ("county", "stratum") if name in chosen]
     table = console.table(
         f"{described['at']}, {measured}; first {min(_SHOWN, len(chosen))} of {len(chosen)} tiles",
@@ -51,7 +54,8 @@ def next_command(request: NextRequest, as_json: Json = False) -> None:
     console.tell(
         table,
         f"All {len(chosen)} tiles remove {described['removed']:.2%} of the variance of the level "
-        f"of {described['counted']} ({described['counted_tiles']:,}); as many tiles, each chosen "
-        f"where the interval is widest, would remove {described['removed_by_widest']:.2%}.",
+        f"of {described['counted']} ({described['counted_tiles']:,}). The same number of tiles, "
+        f"each with the widest remaining interval, would remove "
+        f"{described['removed_by_widest']:.2%}.",
         *result.files,
     )

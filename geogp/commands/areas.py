@@ -20,13 +20,15 @@ from geogp.runs.run_folder import locked_run
 def make_areas(request: AreasRequest, listener: ProgressListener | None = None) -> RunAnswer:
     """Compute levels of areas from a run's model, and write them into the run's folder.
 
-    No finished run, no such layer, no tile in an area, a model that counts tests, too little
-    memory, or a run that another process holds is a RequestError. A file that is damaged, or
-    differs from the run's inputs, is a DataError. Files that cannot be written are an OutputError.
+    Raises RequestError if there is no finished run, no such layer, no tile in an area, or too
+    little memory, the model counts tests, or another process is using the run. Raises DataError if
+    a file is damaged or differs from the run's inputs, and OutputError if a file cannot be written.
     """
     started = monotonic()
     with locked_run(request.run), arithmetic():
-        opened = open_requested(request, listener).reopen(tests=request.tests, at=request.at)
+        opened = open_requested(request, listener).reopen(
+            tests=request.tests, devices=request.devices, at=request.at
+        )
         found = area_levels(opened, request)
         described = {
             "run": str(request.run),
@@ -48,7 +50,7 @@ def _write(opened: Reopened, request: AreasRequest, found: AreaLevels) -> tuple[
     frame.to_parquet(stream, index=False)
     write_bytes(paths[1], stream.getvalue())
     kind = "level_mean" if request.question == "level" else "tile_mean"
-    of = "level" if request.question == "level" else f"tile averages of {job.question.tests} tests"
+    of = "level" if request.question == "level" else job.question.words()
     picture = choropleth(
         job.region,
         opened.tiles,

@@ -24,13 +24,16 @@ STEM = "next_tiles"
 def choose_tiles(request: NextRequest, listener: ProgressListener | None = None) -> RunAnswer:
     """Choose where to measure next, and write it into the run's folder; see `next_tiles`.
 
-    No finished run, no eligible tile, more tiles than exist, a model that counts tests, too little
-    memory, or a run that another process holds is a RequestError. A file that is damaged, or
-    differs from the run's inputs, is a DataError; files that cannot be written are an OutputError.
+    Raises RequestError if there is no finished run, no eligible tile or too little memory, more
+    tiles are requested than exist, the model counts tests, or another process is using the run.
+    Raises DataError if a file is damaged or differs from the run's inputs, and OutputError if a
+    file cannot be written.
     """
     started = monotonic()
     with locked_run(request.run), arithmetic():
-        opened = open_requested(request, listener).reopen(tests=request.tests, at=request.at)
+        opened = open_requested(request, listener).reopen(
+            tests=request.tests, devices=request.devices, at=request.at
+        )
         found = next_tiles(opened, request)
         described = {"run": str(request.run), **found.described}
         files = _write(opened, found, described)

@@ -1,10 +1,10 @@
 """Predictive distributions of counts: Poisson or negative binomial with an uncertain rate.
 
 log rate ~ N(m, s²); given the rate, Var(y) = rate + dispersion · rate², and y is Poisson if the
-dispersion is 0. Expectations over the rate are sums over evenly spaced places z = (log rate - m)/s
+dispersion is 0. Expectations over the rate are sums over evenly spaced nodes z = (log rate - m)/s
 from -9 to 9 with the normal density as weights: the trapezoidal rule, which converges exponentially
-for such integrands (Trefethen and Weideman 2014). There are 37 places or more, so many that their
-distance is at most the width of the distribution given the rate.
+for such integrands (Trefethen and Weideman 2014). There are 37 nodes or more; their distance is at
+most the width of the distribution given the rate.
 """
 
 from collections.abc import Iterator
@@ -146,13 +146,8 @@ class CountPrediction(Prediction):
         """m, the mean of the log rate, (n,)."""
         return np.log(self.mean) - 0.5 * self.log_rate_variance
 
-    @property
-    def centre(self) -> Floats:
-        """The median, which minimises the absolute error, (n,)."""
-        return self.quantile(0.5)
-
     def pooled(self, pieces: int) -> "CountPrediction":
-        """Return the sum over several tiles that share a rate and scatter independently.
+        """Return the distribution of the sum over tiles with one rate and independent scatter.
 
         The sum of k independent negative binomial counts of the same mean is negative binomial,
         with dispersion divided by k.
@@ -268,7 +263,7 @@ class CountPrediction(Prediction):
         NumericalError
             Always.
         """
-        raise NumericalError(f"counts are not transformed: they have no mean of {base:g}^y.")
+        raise NumericalError(f"counts are not transformed, so they have no mean of {base:g}^y.")
 
     def _counts(self, y: ArrayLike) -> Floats:
         counts = np.asarray(y, np.float64)

@@ -44,7 +44,8 @@ class Prediction:
         Distribution of (y - mean) / sd. A repair (`warped_shapes.py`) does not change the median,
         but it changes mean and variance; `mean` and the variances remain those before the repair.
     discrete
-        Whether measurements are whole numbers; then an interval cannot have exactly every level.
+        Whether measurements are whole numbers; if so, an interval may have a larger probability
+        than its level.
 
     Raises
     ------
@@ -102,7 +103,7 @@ class Prediction:
         )
 
     def widened(self, factor: float) -> "Prediction":
-        """Return the prediction with its standard deviations times a factor."""
+        """Return the prediction with its standard deviations multiplied by a factor."""
         if factor == 1:
             return self
         square = factor**2
@@ -114,7 +115,7 @@ class Prediction:
         )
 
     def pooled(self, pieces: int) -> "Prediction":  # noqa: ARG002
-        """Return the distribution for a place of several pieces that each have this distribution.
+        """Return the distribution for a place whose pieces each have this distribution.
 
         An average over the place has the distribution of one piece; counts are summed.
         """
@@ -132,7 +133,7 @@ class Prediction:
         }
 
     def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
-        """Return the variables of a map of a quantity whose log10 this predicts.
+        """Return the variables of a map of a quantity whose log10 is predicted.
 
         The bounds are the ends of the interval of a level. The mean is NaN where it does not exist
         because the tails are too heavy; other values that overflow are infinite.
@@ -165,11 +166,6 @@ class Prediction:
             found = self.power_mean(10.0)
             return np.where(np.isinf(found), np.nan, found), label
         return np.full(len(self), np.nan), f"{label} (does not exist: the tails are too heavy)"
-
-    @property
-    def centre(self) -> Floats:
-        """The point prediction for absolute errors, (n,): the mean; for counts the median."""
-        return self.mean
 
     @property
     def field_variance(self) -> Floats:
@@ -237,7 +233,7 @@ class Prediction:
     def interval_mass(self, level: float) -> Floats:
         """Return the probability of the central interval of a level, bounds included, (n,).
 
-        This is the level, but more for counts, whose bounds are whole numbers.
+        This is the level; for counts, whose bounds are whole numbers, it is the level or more.
 
         Raises
         ------

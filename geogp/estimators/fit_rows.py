@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from geogp.errors import DataError, RequestError
 from geogp.estimators.point_columns import Points
 from geogp.estimators.point_scale import PointScale
-from geogp.evaluation.splits.point_splits import CELL_KM, validation_part
+from geogp.evaluation.splits.point_splits import CELL_KM, ValidationPart, validation_part
 from geogp.models.core.arrays import as_floats
 from geogp.models.training.fit_plan import Tell
-from geogp.models.training.training_loop import Data
+from geogp.models.training.training_data import Data
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -31,10 +31,18 @@ def warn_caller(text: str) -> None:
     warnings.warn(text, UserWarning, stacklevel=level)
 
 
-def data_of(scale: PointScale, points: Points, y: Floats) -> Data:
-    """Return points and targets as models take them; one test per row if tests are not given."""
+def data_of(
+    scale: PointScale, points: Points, y: Floats, groups: NDArray[np.int64] | None = None
+) -> Data:
+    """Return points and targets as models take them.
+
+    Each row counts as one test if tests are not given, and each test as one device if devices are
+    not given. `groups` are as in `Data`.
+    """
     tests = np.ones(len(points)) if points.tests is None else points.tests
-    return Data(scale.inputs(points), y, tests)
+    devices = tests if points.devices is None else points.devices
+    alone = np.arange(len(points)) if groups is None else groups
+    return Data(scale.inputs(points), y, tests, devices, alone)
 
 
 def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
@@ -63,7 +71,7 @@ def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
     return values
 
 
-def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mask:
+def validation_rows(validation: Any, points: Points, crs: Any, seed: int) -> ValidationPart:
     """Return which rows are for validation, (n,): the given mask, or about a tenth of the rows.
 
     Raises RequestError if `validation` is neither a mask nor one of `VALIDATIONS`, DataError if a
@@ -80,7 +88,7 @@ def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mas
             raise DataError(
                 "expected a mask that selects some of the rows, found all rows or none."
             )
-        return mask
+        return ValidationPart(mask, None)
     if validation not in VALIDATIONS:
         raise RequestError(
             f"expected validation as {' or '.join(VALIDATIONS)}, or a mask of the rows, found "

@@ -17,7 +17,7 @@ from geogp.estimators.fit_rows import (
     check_width,
     data_of,
     target_of,
-    validation_mask,
+    validation_rows,
     warn_caller,
 )
 from geogp.estimators.parameters import SpatialParameters
@@ -92,7 +92,7 @@ class SpatialGP(SpatialParameters):
         -----
         UserWarning
             A column has only one value; there are fewer rows than weights; or there are so few rows
-            that the width of intervals comes from folds.
+            that the width of intervals is estimated from folds.
         """
         return self.fit_watched(X, y)
 
@@ -102,12 +102,13 @@ class SpatialGP(SpatialParameters):
         y: ArrayLike,
         *,
         scale: PointScale | None = None,
+        groups: NDArray[np.int64] | None = None,
         warn: Tell = warn_caller,
         **watch: Any,
     ) -> Self:
         """Fit with a given scale of the inputs, and with the hooks of `FitPlan.fit`.
 
-        `warn` is called with each warning.
+        `groups` (n,) are as in `Data`; `warn` is called with each warning.
         """
         self.check()
         points = self.columns().read(X)
@@ -119,10 +120,11 @@ class SpatialGP(SpatialParameters):
             scale = PointScale.of_points(points, self.crs, counts=self.counts, names=names)
             if points.time is not None and scale.times is None:
                 warn("all rows have the same time: the model depends on place only.")
-        held = validation_mask(self.validation, points, self.crs, self.random_state)
+        held, cells = validation_rows(self.validation, points, self.crs, self.random_state)
+        data = data_of(scale, points, target, cells if groups is None else groups)
         network, history = self.plan(scale, int((~held).sum())).fit(
-            data_of(scale, points.at(~held), target[~held]),
-            data_of(scale, points.at(held), target[held]),
+            data.at(~held),
+            data.at(held),
             warn=warn,
             **watch,
         )
@@ -161,7 +163,7 @@ class SpatialGP(SpatialParameters):
         tests = 1.0 if points.tests is None else points.tests
         if level and not find_model(self.model).has_spread:
             raise RequestError(f"{self.model} does not state the uncertainty of its level.")
-        return network.predict(self.scale_.inputs(points), tests, level=level)
+        return network.predict(self.scale_.inputs(points), tests, points.devices, level=level)
 
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the mean log density of measurements; higher is better.
@@ -182,7 +184,7 @@ class SpatialGP(SpatialParameters):
         columns: int = 0,
         rows: tuple[Any, ArrayLike] | None = None,
     ) -> JointLevel:
-        """Return the joint distribution of the level at points of one time.
+        """Return the joint distribution of the level at points that have the same time.
 
         Parameters
         ----------
@@ -206,7 +208,7 @@ class SpatialGP(SpatialParameters):
         RequestError
             The model has no level, `rows` is needed but not given, or there is not enough memory.
         DataError
-            The points are at several times, two are at one place, or `rows` are not those of the
+            The points are at several times, two are at one place, or `rows` are not the rows of the
             fit.
         """
         network, inputs = self._fitted(), self.inputs(points)
@@ -278,8 +280,8 @@ class SpatialGP(SpatialParameters):
         xarray.Dataset
             Dimensions y and x, with ``median``, ``mean``, ``lower_95``, ``upper_95``, ``sd`` and
             ``function_sd`` in the unit of y, NaN outside the region. The raster of a region is in
-            EPSG:3857, that of a box in the estimator's coordinates; ``.rio.to_raster`` writes it to
-            a file.
+            EPSG:3857, the raster of a box in the coordinates of the estimator; ``.rio.to_raster``
+            writes a raster to a file.
 
         Raises
         ------

@@ -41,19 +41,21 @@ COLUMNS = (
 """Columns of test_predictions.parquet that a report needs."""
 
 OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS, **dict.fromkeys(REPAIR_COLUMNS, math.nan)}
-"""Columns that may be absent, and their values then: no tile process, normal shape, no repair."""
+"""Columns that may be absent, and the values then used: no tile process, normal shape, no
+repair.
+"""
 
 DISPERSION = "dispersion"
 """Column that only predictions of counts have."""
 
 NUMBERS = ({*COLUMNS} - {"split", "quadkey", "quarter", "stratum"}) | {
-    *("distance_km", DISPERSION),
+    *("devices", "distance_km", DISPERSION),
     *OPTIONAL,
 }
 """Columns that hold numbers."""
 
 FOLD = "fold"
-"""Column with the number of the fold that predicted a row; absent if there is only one fit."""
+"""Column with the number of the fold whose fit predicted a row; absent if there is only one fit."""
 
 Floats = NDArray[np.float64]
 
@@ -177,7 +179,7 @@ def check_scores(name: str, found: dict[str, Scores], on_file: Mapping[str, Scor
         for figure, value in vars(scores).items():
             other = getattr(on_file.get(group), figure, None)
             if not _agree(value, other):
-                wrong.append(f"{figure} of {name}/{group} is {other} on file, {value} here")
+                wrong.append(f"{figure} of {name}/{group} is {other} in run.json, {value} here")
     if wrong:
         raise DataError(
             "expected the figures of run.json to follow from test_predictions.parquet, found "

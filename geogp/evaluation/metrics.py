@@ -33,16 +33,16 @@ def row_scores(
 ) -> pd.DataFrame:
     """Score each row of a prediction of length n at the measurements `y`, shape (n,).
 
-    Columns: ``error``, y - mean; ``absolute``, the absolute error of the predictive mean, for
-    counts of the predictive median; ``nll``, ``crps`` and ``width`` as in `Scores`; and for each
-    level (in percent) a column such as ``coverage_95``: whether y lies in the central interval,
-    bounds included. Raises DataError if `y` has another shape or is not finite.
+    Columns: ``error``, y - mean; ``absolute``, the absolute error of the predictive median;
+    ``nll``, ``crps`` and ``width`` as in `Scores`; and for each level (in percent) a column such as
+    ``coverage_95``: whether y lies in the central interval, bounds included. Raises DataError if
+    `y` has another shape or is not finite.
     """
     y = _checked(prediction, y)
     return pd.DataFrame(
         {
             "error": y - prediction.mean,
-            "absolute": np.abs(y - prediction.centre),
+            "absolute": np.abs(y - prediction.median),
             "nll": prediction.log_score(y),
             "crps": prediction.crps(y),
             "width": widths(prediction),
@@ -97,9 +97,9 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
 def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
     """Return which of n rows belong to ``all`` and to each stratum, each of shape (n,).
 
-    The strata come from the column (see `stratum_column.py`), or are urban and rural. Raises
-    DataError if `stratum` does not have n rows, or holds a name that is neither a stratum nor
-    ``unknown``.
+    The names of the strata come from the column (see `stratum_column.py`); for a column of plain
+    text they are urban and rural. Raises DataError if `stratum` does not have n rows, or holds a
+    name that is neither a stratum nor ``unknown``.
     """
     names = np.asarray(stratum, dtype=np.str_)
     if names.shape != (n,):
@@ -154,11 +154,11 @@ def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
 def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
     """Return the exact interval of a share (Clopper and Pearson 1934).
 
-    With a = 1 - level: from the a/2 quantile of Beta(hits, n - hits + 1) to the 1 - a/2 quantile of
-    Beta(hits + 1, n - hits); the lower bound is 0 if hits is 0, and the upper bound is 1 if hits is
-    n. It assumes independent rows. Rows of one tile and rows of neighbours are not independent, so
-    the true uncertainty is larger. Raises RequestError if hits is outside 0 to n, n is below 1, or
-    the level is outside (0, 1).
+    With a = 1 - level, it extends from the a/2 quantile of Beta(hits, n - hits + 1) to the 1 - a/2
+    quantile of Beta(hits + 1, n - hits); the lower bound is 0 if hits is 0, and the upper bound is
+    1 if hits is n. It assumes independent rows. Rows of one tile and rows of neighbours are not
+    independent, so the true uncertainty is larger. Raises RequestError if hits is outside 0 to n, n
+    is below 1, or the level is outside (0, 1).
 
     Examples
     --------
@@ -177,14 +177,14 @@ def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
 
 
 def difference_from_baseline(scores: Scores, baseline: Scores) -> dict[str, float | None]:
-    """Return model minus baseline for every figure but n; None where either is missing.
+    """Return model minus baseline for every figure but n; None if one of the two is missing.
 
     Below 0 is better for mae, rmse, nll and crps. Raises DataError if the numbers of rows differ.
     """
     if scores.n != baseline.n:
         raise DataError(
-            "expected model and baseline on the same rows, found "
-            f"{scores.n} and {baseline.n}. Run `geogp map` again with --fresh."
+            "expected scores of model and baseline on the same rows, found "
+            f"{scores.n} and {baseline.n} rows. Run `geogp map` again with --fresh."
         )
     pairs = zip(scores.figures.items(), baseline.figures.values(), strict=True)
     return {

@@ -1,7 +1,7 @@
 """Which rows of a split belong to which stratum, and how small strata are pooled.
 
-Classes with an order (tests, distance, speed, quarters) and fewer than `MIN_ROWS` rows join the
-next class. Places (counties, areas of a layer) with fewer rows together form one stratum,
+Classes with an order (tests, devices, distance, speed, quarters) and fewer than `MIN_ROWS` rows
+join the next class. Places (counties, areas of a layer) with fewer rows together form one stratum,
 ``others``. A stratum that is still too small is shown, but not judged.
 """
 
@@ -23,14 +23,18 @@ Rows = NDArray[np.bool_]
 MIN_ROWS = 100
 """Fewest rows of a judged stratum.
 
-With 95 of 100 rows inside, the bounds of the exact 95 % interval are less than 7 points away.
+If 95 of 100 rows lie inside, the bounds of the exact 95 % interval are less than 7 points from this
+share.
 """
 
 LAYER = "layer_"
 """Prefix of the columns that hold the area of a layer in which a row lies."""
 
-TESTS_CLASSES = ((1, 1), (2, 2), (3, 4), (5, 9), (10, 19), (20, None))
-"""Least and most tests of a tile in a quarter, in each class."""
+COUNT_CLASSES = ((1, 1), (2, 2), (3, 4), (5, 9), (10, 19), (20, None))
+"""Least and most tests or devices of a tile in a quarter, in each class."""
+
+SHARING_CLASSES = (1.5, 2.5, 5.0)
+"""Limits between classes of the tests per device."""
 
 EXPECTED_CLASSES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Limits between classes of the expected number of tests."""
@@ -69,11 +73,11 @@ class Stratum:
 def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list[Stratum]]:
     """Return the strata of rows of test_predictions.parquet, by kind; small ones are pooled.
 
-    Kinds whose column is absent are left out. Counts of tests are classed by their expected value,
-    speeds by the predicted `median` (n,) on the scale of the target. Measured values would not do:
-    within classes of measured values even right predictions miss their levels. `target` chooses the
-    classes of speed. Raises DataError if a distance is negative or not finite, or a row has fewer
-    than 1 test.
+    Kinds whose column is absent are left out. Classes of counts depend on the expected count,
+    classes of speed on the predicted `median` (n,) on the scale of the target. They do not depend
+    on measured values, because within classes of measured values even right predictions miss their
+    levels. `target` chooses the classes of speed. Raises DataError if a distance is negative or not
+    finite, or a row has fewer than 1 test or device.
     """
     stratum = rows["stratum"].to_numpy(str)
     found = {
@@ -87,7 +91,12 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
     if "dispersion" in rows:
         found["expected"] = joined(expected_groups(rows["mean"].to_numpy(np.float64)))
     else:
-        found["tests"] = joined(tests_groups(rows["tests"].to_numpy(np.float64)))
+        tests = rows["tests"].to_numpy(np.float64)
+        found["tests"] = joined(count_groups(tests, "test"))
+        if "devices" in rows:
+            devices = rows["devices"].to_numpy(np.float64)
+            found["devices"] = joined(count_groups(devices, "device"))
+            found["tests_per_device"] = joined(_between(tests / devices, SHARING_CLASSES, ""))
     if "distance_km" in rows:
         found["distance"] = joined(distance_groups(rows["distance_km"].to_numpy(np.float64)))
     if target in SPEED_CLASSES and "dispersion" not in rows:
@@ -99,12 +108,15 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
     return found
 
 
-def tests_groups(tests: Floats) -> dict[str, Rows]:
-    """Return the rows of each class of tests (n,), by name; DataError if a row has fewer than 1."""
-    _check(tests >= 1, "1 test or more in each row")
+def count_groups(counts: Floats, noun: str) -> dict[str, Rows]:
+    """Return the rows of each class of tests or devices (n,), by name.
+
+    Raises DataError if a row has fewer than 1; `noun` is for its message.
+    """
+    _check(counts >= 1, f"1 {noun} or more in each row")
     return {
-        _tests_name(least, most): (tests >= least) & (tests <= (np.inf if most is None else most))
-        for least, most in TESTS_CLASSES
+        _count_name(least, most): (counts >= least) & (counts <= (np.inf if most is None else most))
+        for least, most in COUNT_CLASSES
     }
 
 
@@ -170,9 +182,9 @@ def merged(groups: dict[str, Rows], least: int = MIN_ROWS) -> dict[str, Rows]:
 def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = MIN_ROWS) -> list[Stratum]:
     """Return the rows of each place (n,); places with fewer than `least` form the last stratum.
 
-    A single small place keeps its name; for several the name counts them, as in ``others (12
-    areas)`` if `noun` is ``areas``. As there may be thousands of places, rows are counted first,
-    and only strata get a mask of rows.
+    A single small place keeps its name. The name of several small places gives their number, as in
+    ``others (12 areas)`` if `noun` is ``areas``. Because there may be thousands of places, rows are
+    counted first, and only strata get a mask of rows.
     """
     found, number = np.unique(values, return_inverse=True)
     number = number.reshape(-1)
@@ -210,7 +222,7 @@ def _between(values: Floats, ends: Sequence[float], unit: str) -> dict[str, Rows
     return {name: place == number for number, name in enumerate(names)}
 
 
-def _tests_name(least: int, most: int | None) -> str:
+def _count_name(least: int, most: int | None) -> str:
     if most is None:
         return f"{least} or more"
     return str(least) if least == most else f"{least} to {most}"

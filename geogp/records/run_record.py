@@ -1,7 +1,7 @@
-"""What run.json holds, as typed structs; other keys may be there.
+"""The content of run.json as typed structs; run.json may also have other keys.
 
-From these structs follow both what is refused of a run that is read (`record_reading`) and the JSON
-Schema that other programs read it by.
+`record_reading` checks each run.json against these structs. It also makes the JSON Schema for other
+programs from these structs.
 """
 
 from typing import Annotated, Final, Literal, TypeVar
@@ -42,19 +42,19 @@ from geogp.records.record_types import (
 Given = TypeVar("Given")
 
 RUN_SCHEMA: Final = 1
-"""Version of the form of run.json, its key `schema`. Runs of geogp 0.1 have none."""
+"""Version of the format of run.json, under the key `schema`. Runs of geogp 0.1 lack this key."""
 
 _BY_SPLIT = Meta(extra_json_schema={"propertyNames": {"enum": list(SPLITS)}})
-"""Keys of mappings by split, which msgspec's JSON Schema does not restrict."""
+"""Allowed keys of mappings by split, because msgspec's JSON Schema does not restrict them."""
 
 
 def given(value: Given | UnsetType, otherwise: Given) -> Given:
-    """Return a value of run.json, or a default where it is absent."""
+    """Return a value of run.json, or a default if the value is absent."""
     return otherwise if value is UNSET else value
 
 
 class PartCounts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Rows of each part of a split."""
+    """Number of rows of each part of a split."""
 
     train: Count
     validation: Count
@@ -64,16 +64,16 @@ class PartCounts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def rows(self) -> int:
-        """Rows of all parts."""
+        """Number of rows of all parts."""
         return self.train + self.validation + self.test + self.calibration + self.left_out
 
 
 Strata = dict[str, Scores]
-"""Scores by stratum: all, urban, rural, or the user's own."""
+"""Scores by stratum: all, urban, rural, or the user's own strata."""
 
 
 class FoldRecord(Struct, frozen=True, kw_only=True):
-    """What one fold of a split has given."""
+    """Numbers of rows and scores of one fold of a split."""
 
     n: PartCounts
     metrics: Strata
@@ -84,7 +84,7 @@ Folded = Annotated[list[FoldRecord], Meta(min_length=1)]
 
 
 class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The search of the weights: the request and the effort."""
+    """The settings of a run: the request, and the sizes and schedule of the fits."""
 
     h: Some | UnsetType = UNSET
     r: Rank | UnsetType = UNSET
@@ -130,6 +130,7 @@ class RunMap(Struct, frozen=True, kw_only=True):
     other_quarters_zoom: Zoom | None = None
     question: QuestionText | UnsetType = field(name="for", default=UNSET)
     tests: Some | None = None
+    devices: Some | UnsetType | None = UNSET
     at: Quarter | UnsetType = UNSET
     quarters_beyond_data: Count | UnsetType = UNSET
     page_bytes: Count | UnsetType = UNSET
@@ -137,7 +138,7 @@ class RunMap(Struct, frozen=True, kw_only=True):
 
 
 class RunDrawing(Struct, frozen=True, kw_only=True):
-    """What decides the map of a fit."""
+    """The settings that determine the map of a fitted model."""
 
     zoom: Zoom | UnsetType = UNSET
     far_km: AboveZero | UnsetType = UNSET
@@ -145,12 +146,13 @@ class RunDrawing(Struct, frozen=True, kw_only=True):
     self_contained: bool | UnsetType = UNSET
     question: QuestionText | UnsetType = field(name="for", default=UNSET)
     tests: Some | None = None
+    devices: Some | UnsetType | None = UNSET
     at: Quarter | UnsetType = UNSET
     quarters_beyond_data: Count | UnsetType = UNSET
 
 
 class InputRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that a run was made from; see `InputFile`."""
+    """A file that a run has read; see `InputFile`."""
 
     name: Text
     sha256: Sha256
@@ -164,7 +166,7 @@ class InputRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ValueLeftOut(Struct, frozen=True, kw_only=True):
-    """A value that cannot be, as the file has it."""
+    """An impossible value, as written in the file."""
 
     column: Text
     quadkey: Text
@@ -172,7 +174,7 @@ class ValueLeftOut(Struct, frozen=True, kw_only=True):
 
 
 class RowsLeftOut(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Rows of a file with values that cannot be, and the first of these values."""
+    """Number of rows of a file with impossible values, and the first of these values."""
 
     file: Text
     quarter: Quarter
@@ -181,7 +183,7 @@ class RowsLeftOut(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TrialRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Weights that were tried, and the validation score that they gave."""
+    """Weights that were tried, and the validation score of their fit."""
 
     alpha: Real | None = None
     beta: Real | None = None
@@ -189,7 +191,7 @@ class TrialRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WeightsRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Weights of the objective's terms, and how they came about."""
+    """Weights of the objective's terms, and how they were chosen."""
 
     alpha: Real | None = None
     beta: Real | None = None
@@ -212,10 +214,10 @@ class RepairedCell(Struct, frozen=True, kw_only=True):
 
 
 class RepairedFold(Struct, frozen=True, kw_only=True):
-    """What the repair of one fold did for its test rows.
+    """The effect of the repair of one fold on its test rows.
 
-    `n` counts the calibration rows. `cells` holds the coverage of each cell and level, with the
-    band that chance allows for; none of a repair without cells.
+    `n` is the number of calibration rows. `cells` contains the coverage of each cell at each level,
+    with the band that chance explains. `cells` is empty if the repair has no cells.
     """
 
     n: Count
@@ -223,14 +225,14 @@ class RepairedFold(Struct, frozen=True, kw_only=True):
 
 
 class RepairedSplit(Struct, frozen=True, kw_only=True):
-    """What the repairs of a split did, and what holds of them."""
+    """The effect of the repairs of a split, and a statement about their coverage."""
 
     statement: Text
     folds: list[RepairedFold]
 
 
 class CellRecord(Struct, frozen=True, kw_only=True):
-    """The repair of one cell; see `Cell`. A knot is null where the rows do not support one."""
+    """The repair of one cell; see `Cell`. A knot is null if there are too few rows for it."""
 
     name: Text
     stratum: Text
@@ -259,9 +261,10 @@ class RankRecord(Struct, frozen=True, kw_only=True):
 
 
 class VarianceCheck(Struct, frozen=True, kw_only=True):
-    """Median standard deviation of the level by two accounts, and why they differ.
+    """Median standard deviation of the level by two calculations, and why the two differ.
 
-    Runs of geogp 0.1 compared only where the spread carries noise, and do not say why.
+    Runs of geogp 0.1 have this check only if the function variance contains noise. They do not have
+    the reason `differ_by`.
     """
 
     differ_by: VarianceReason | UnsetType = UNSET
@@ -270,7 +273,11 @@ class VarianceCheck(Struct, frozen=True, kw_only=True):
 
 
 class FileRecord(Struct, frozen=True, kw_only=True):
-    """A file of the run; `modified_ns` is in nanoseconds since 1970, and a folder has none."""
+    """A file of the run.
+
+    `modified_ns` is the time of the last change in nanoseconds since 1970; it is absent for a
+    folder.
+    """
 
     bytes: Count
     sha256: Text
@@ -278,7 +285,7 @@ class FileRecord(Struct, frozen=True, kw_only=True):
 
 
 class RunIdentity(Struct, frozen=True, kw_only=True):
-    """What decides the fits of a run, and the map of these fits."""
+    """The entries that determine the fits of a run and the map of these fits."""
 
     schema: Literal[1] | UnsetType = UNSET
     geogp: Text | UnsetType = UNSET
@@ -299,7 +306,7 @@ class RunIdentity(Struct, frozen=True, kw_only=True):
 class RunNote(RunIdentity, frozen=True, kw_only=True):
     """The stored identity of a started run, with its number of threads.
 
-    `call` is the id of the ``geogp batch --fresh`` that began it.
+    `call` is the id of the ``geogp batch --fresh`` that began the run.
     """
 
     threads: Some | None = None
@@ -307,7 +314,7 @@ class RunNote(RunIdentity, frozen=True, kw_only=True):
 
 
 class RunRecord(RunIdentity, frozen=True, kw_only=True):
-    """The content of run.json; what geogp 0.1 did not write from its beginning may be missing."""
+    """The content of run.json; keys that early geogp 0.1 versions did not write may be absent."""
 
     region_name: Name | None = None
     quarters_missing: list[Quarter] | UnsetType = UNSET
@@ -333,7 +340,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
 
     @property
     def region_in_words(self) -> str:
-        """The region's name, with its code where that is something else."""
+        """The region's name, followed by its code if the code differs from the name."""
         code, name = self.region, self.region_name
         return f"{name} ({code})" if name and name != code else code
 
@@ -351,7 +358,7 @@ class TunedWeights(WeightsRecord, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class OpenedSettings(RunSettings, frozen=True, kw_only=True):
-    """Settings that say what a run is opened again by."""
+    """Settings with all entries that are needed to open a run again."""
 
     source: Place
     boundaries: Place | None
@@ -364,7 +371,7 @@ class OpenedSettings(RunSettings, frozen=True, kw_only=True):
 
 
 class OpenedMap(RunMap, frozen=True, kw_only=True):
-    """A map with a description of what it shows."""
+    """A map with all entries that say what it shows."""
 
     question: QuestionText = field(name="for")
     at: Quarter
@@ -382,7 +389,7 @@ class OpenedRecord(RunRecord, frozen=True, kw_only=True):
 
 
 class FittedRank(RankRecord, frozen=True, kw_only=True):
-    """A rank that is known."""
+    """The rank of the fits, which must be present."""
 
     r: Some
 

@@ -1,6 +1,7 @@
-"""The figures of reports, each the ``data:`` address of an SVG; `figures.txt.j2` describes them.
+"""The figures of reports as ``data:`` URLs of SVG files; `figures.txt.j2` has their captions.
 
-All have one style: readable without colour, about as wide as a telephone's screen.
+All figures have the same style. They are readable without colour and about as wide as the screen of
+a phone.
 """
 
 import base64
@@ -54,9 +55,9 @@ Floats = NDArray[np.float64]
 
 
 def drawn(draw: Callable[[Figure], None], size: tuple[float, float], font: int = 10) -> str:
-    """Return the drawing of a function on a figure of a size in inches."""
+    """Return the ``data:`` URL of a figure with a size in inches, drawn by a function."""
     with mpl.rc_context(_STYLE | {"font.size": font}), warnings.catch_warnings():
-        # The reader's browser may have letters that this machine's fonts lack.
+        # The browser of the reader may have characters that are missing here.
         warnings.filterwarnings("ignore", message="Glyph")
         figure, stream = Figure(figsize=size, layout="constrained"), io.BytesIO()
         FigureCanvasSVG(figure)
@@ -66,9 +67,9 @@ def drawn(draw: Callable[[Figure], None], size: tuple[float, float], font: int =
 
 
 def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> dict[str, str]:
-    """Draw coverage, reliability, PIT histogram and widths of one split, by name.
+    """Draw coverage, reliability, PIT histogram and widths of one split; the keys are names.
 
-    `width` holds the widths of the 95 % intervals, of all rows and of each stratum, in `unit`.
+    `width` contains the widths of the 95 % intervals of all rows and of each stratum, in `unit`.
     """
     rows = [row for kind, strata in split.kinds.items() for row in _rows(kind, strata)]
     return {
@@ -89,7 +90,7 @@ def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> di
 
 
 def thresholds_figure(reports: list[ExceedanceReport]) -> str:
-    """Draw observed shares against stated probabilities of all rows, a curve for each threshold."""
+    """Draw observed shares against stated probabilities of all rows, one curve per threshold."""
 
     def draw(figure: Figure) -> None:
         axes = _diagonal(figure.add_subplot())
@@ -115,7 +116,7 @@ def thresholds_figure(reports: list[ExceedanceReport]) -> str:
 
 
 def short(name: str, most: int) -> str:
-    """Return a name short enough for a figure."""
+    """Return a name, cut to at most `most` characters."""
     return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -126,16 +127,20 @@ def _diagonal(axes: Axes) -> Axes:
 
 
 def _rows(kind: str, strata: list[StratumReport]) -> list[tuple[str, list[StratumReport]]]:
-    """Return the rows of a kind: one stratum each, or all strata in one row if there are many."""
+    """Return a row for each stratum of a kind, or one row for all strata if there are many."""
     if kind == "all":
         return [("all rows", strata)]
     if len(strata) > _MAX_ROWS:
         many = {"county": "counties", "quarter": "quarters"}.get(kind, say("report", "kind", kind))
         return [(f"{len(strata)} {many}", strata)]
-    end = {"tests": " tests", "expected": " expected"}.get(kind, "")
+    ends = {"tests": " tests", "devices": " devices", "expected": " expected"}
+    ends["tests_per_device"] = " per device"
+    end = ends.get(kind, "")
+    singular = {"1 tests": "1 test", "1 devices": "1 device"}
+    names = [one.name + end for one in strata]
     return [
-        (short("1 test" if one.name + end == "1 tests" else one.name + end, 26), [one])
-        for one in strata
+        (short(singular.get(name, name), 26), [one])
+        for name, one in zip(names, strata, strict=True)
     ]
 
 
@@ -196,7 +201,7 @@ def _reliability(axes: Axes, split: SplitReport) -> None:
 
 
 def _pit(axes: Axes, split: SplitReport) -> None:
-    """Draw the histogram of probability integral transforms, relative to a level one."""
+    """Draw the histogram of probability integral transforms; 1 is the height of a flat one."""
     axes.axhline(1, color="#333333", linewidth=0.8, linestyle=":")
     colours, dashes, _ = _looks(split.shown)
     highest = 1.2
@@ -235,7 +240,7 @@ def _looks(names: Iterable[str]) -> list[dict[str, str]]:
 
 
 def _violin(axes: Axes, place: int, values: Floats, colour: str) -> None:
-    # Evenly spaced order statistics: the same shape from few points, and no random draw.
+    # Evenly spaced quantiles give the same shape with fewer points and without a random draw.
     kept = np.quantile(values, np.linspace(0, 1, min(len(values), _MAX_POINTS)))
     if np.ptp(kept) > 1e-6 * float(kept.mean()):
         height = np.linspace(kept[0], kept[-1], 120)

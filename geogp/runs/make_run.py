@@ -1,4 +1,4 @@
-"""One map from a program: the main job with its settings as keyword arguments."""
+"""The function that makes a map from Python, with the settings as keyword arguments."""
 
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -11,7 +11,7 @@ from geogp.runs.settings import MapRequest
 
 
 class MapSettings(TypedDict, total=False):
-    """The fields of `MapRequest`, which describes them, without the region and the folder."""
+    """The fields of `MapRequest`, except the region and the folder; descriptions are there."""
 
     source: str
     boundaries: str | None
@@ -39,6 +39,7 @@ class MapSettings(TypedDict, total=False):
     far_km: float
     question: str
     tests: int | None
+    devices: int | None
     at: str | None
     threshold: tuple[float, ...] | None
     self_contained: bool
@@ -64,12 +65,12 @@ def make_map(
         Called with stages, progress and warnings.
     **settings
         The fields of `MapRequest`: the options of ``geogp map`` with underscores. ``question`` is
-        ``--for``; ``layers`` and ``threshold`` take several.
+        ``--for``; ``layers`` and ``threshold`` take several values.
 
     Returns
     -------
     Run
-        The finished run. The same call finds it and makes nothing again.
+        The finished run. The same call later returns this run without computing it again.
 
     Raises
     ------
@@ -85,8 +86,8 @@ def make_map(
     unknown = set(settings) - set(MapSettings.__annotations__)
     if unknown:
         raise RequestError(
-            f"expected settings of geogp.make_map, found {', '.join(sorted(unknown))}. They are "
-            f"region, out, {', '.join(MapSettings.__annotations__)}."
+            f"expected settings of geogp.make_map, found {', '.join(sorted(unknown))}. The "
+            f"settings are region, out, {', '.join(MapSettings.__annotations__)}."
         )
     own = isinstance(region, Path) or Path(region.rpartition(":")[0] or region).is_file()
     request = MapRequest(

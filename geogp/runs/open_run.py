@@ -34,20 +34,20 @@ from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished run; everything but run.json is read when it is needed.
+    """A finished run. Its run.json is read first; other files are read when they are needed.
 
     Attributes
     ----------
     path
         Its folder.
     content
-        Content of run.json, with keys that geogp does not know.
+        Content of run.json, including keys that geogp does not know.
     record
-        The same, typed.
+        The keys of run.json that geogp knows, as typed fields.
     device
         ``auto``, ``cpu`` or ``cuda``.
     read_from
-        Place of its tiles and boundaries.
+        Places from which its tiles and boundaries are read.
     listener
         Called with stages and warnings.
     """
@@ -67,7 +67,7 @@ class Run:
 
     @property
     def model(self) -> SpatialGP:
-        """The fitted estimator of the map, on the device; see `geogp.load_model`."""
+        """The fitted estimator of the map, on `device`; see `geogp.load_model`."""
         return self._loaded[0]
 
     @cached_property
@@ -75,35 +75,43 @@ class Run:
         return load_with_notes(self.path / MODEL_FILE, device=self.device)
 
     def reopen(
-        self, *, tests: int | None = None, at: str | None = None, counts: bool = False
+        self,
+        *,
+        tests: int | None = None,
+        devices: int | None = None,
+        at: str | None = None,
+        counts: bool = False,
     ) -> Reopened:
         """Return the run with its data read again.
 
         Parameters
         ----------
         tests
-            Tests of a tile's average; None takes the median of the region's rows.
+            Number of tests in a tile mean; None means the median of the region's rows.
+        devices
+            Number of devices behind these tests; None means the region's typical number.
         at
-            The quarter; None takes the quarter of the run's map.
+            The quarter; None means the quarter of the run's map.
         counts
-            Whether a run that maps numbers of tests is allowed.
+            Whether a run whose target is the number of tests is allowed.
 
         Raises
         ------
         RequestError
-            The model is of counts and averages were requested, or run.json names an address that
-            the user has not given.
+            The target is the number of tests and `counts` is false, or run.json names an address
+            that the user has not given.
         DataError
-            A file is damaged, contradicts another, or changed since the run was made.
+            A file is damaged, contradicts another file, or has changed since the run was made.
         """
         if find_model(self.record.model).counts and not counts:
             raise RequestError(
-                f"{self.path} maps numbers of tests, which have no level. Run geogp map with "
-                f"another --target."
+                f"the target of {self.path} is the number of tests, which has no level. Run geogp "
+                f"map with another --target."
             )
-        if (tests, at) not in self._opened:
+        asked = tests, devices, at
+        if asked not in self._opened:
             record = complete_record(self.path, self.record, OpenedRecord)
-            self._opened[tests, at] = reopen(
+            self._opened[asked] = reopen(
                 self.path,
                 record,
                 self._loaded,
@@ -111,23 +119,25 @@ class Run:
                 read_from=self.read_from,
                 device=self.device,
                 tests=tests,
+                devices=devices,
                 at=at,
             )
-        return self._opened[tests, at]
+        return self._opened[asked]
 
     def areas(
         self,
         by: str = BY_COUNTY,
         *,
         tests: int | None = None,
+        devices: int | None = None,
         at: str | None = None,
         draws: int = 400,
         seed: int = 0,
     ) -> gpd.GeoDataFrame:
-        """Return the level of areas, a row for each; see `AreaQuestion` and `area_levels`."""
-        asked = AreaQuestion(by=by, tests=tests, at=at, draws=draws, seed=seed)
+        """Return the levels of areas, one row per area; see `AreaQuestion` and `area_levels`."""
+        asked = AreaQuestion(by=by, tests=tests, devices=devices, at=at, draws=draws, seed=seed)
         with arithmetic():
-            return area_levels(self.reopen(tests=tests, at=at), asked).frame
+            return area_levels(self.reopen(tests=tests, devices=devices, at=at), asked).frame
 
     def exceedance(
         self,
@@ -138,7 +148,7 @@ class Run:
         draws: int = 500,
         seed: int = 0,
     ) -> pd.DataFrame:
-        """Return shares of area whose level misses thresholds, a row per threshold and area.
+        """Return the share of each area whose level misses each threshold, one row per pair.
 
         The column `threshold` holds the threshold; see `ThresholdQuestion` and `threshold_shares`.
         """
@@ -157,6 +167,7 @@ class Run:
         within: str | None = None,
         by: str = BY_COUNTY,
         tests: int | None = None,
+        devices: int | None = None,
         at: str | None = None,
         candidates: int = CANDIDATES,
         seed: int = 0,
@@ -168,12 +179,13 @@ class Run:
             within=within,
             by=by,
             tests=tests,
+            devices=devices,
             at=at,
             candidates=candidates,
             seed=seed,
         )
         with arithmetic():
-            return next_tiles(self.reopen(tests=tests, at=at), asked).frame
+            return next_tiles(self.reopen(tests=tests, devices=devices, at=at), asked).frame
 
 
 def open_run(
@@ -192,7 +204,7 @@ def open_run(
     device
         ``auto``, ``cpu`` or ``cuda``.
     read_from
-        Place of its tiles and boundaries, where it differs from run.json.
+        Places of its tiles and boundaries, if they differ from run.json.
     listener
         Called with stages and warnings.
 
@@ -201,7 +213,7 @@ def open_run(
     RequestError
         The folder is not a finished run.
     DataError
-        run.json is damaged, or of a later version.
+        run.json is damaged, or was written by a later version of geogp.
     """
     folder = Path(path)
     content, record = read_run_record(folder)

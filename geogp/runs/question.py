@@ -11,20 +11,22 @@ from geogp.records.record_names import COUNT, LEVEL
 class Question:
     """The question that a map answers.
 
-    `name` is ``tile-mean``, ``single-test``, ``level`` or ``count``; `quarter` and `latest` are
-    indices of the quarter shown and of the latest with data. The predicted value averages `tests`
-    tests; None for the level, and for models whose noise does not depend on them without a repair
-    by tests.
+    `name` is ``tile-mean``, ``single-test``, ``level`` or ``count``. `quarter` is the index of the
+    quarter shown, `latest` the index of the latest quarter with data. The predicted value is an
+    average of `tests` tests. `tests` is None for the level and for counts. It is also None if
+    neither the model's noise nor the repair of intervals depends on the number of tests. `devices`
+    is the number of devices behind these tests, or None if the noise does not depend on it.
     """
 
     name: str
     quarter: int
     latest: int
     tests: int | None
+    devices: int | None = None
 
     @property
     def beyond(self) -> int:
-        """Quarters between the latest data and the map; 0 within the data."""
+        """Number of quarters by which the map lies after the latest data; 0 within the data."""
         return max(0, self.quarter - self.latest)
 
     @property
@@ -33,6 +35,7 @@ class Question:
         return {
             "question": self.name,
             "tests": self.tests,
+            "devices": self.devices,
             "at": self.at,
             "quarters_beyond_data": self.beyond,
         }
@@ -44,11 +47,13 @@ class Question:
         if self.name == LEVEL:
             return "levels around which measurements scatter"
         if self.tests is None:
-            return "new measurements, with as many tests as measurements in the data have"
-        return f"tile averages over {self.tests} tests" if self.tests > 1 else "single tests"
+            return "new measurements, with as many tests as in the data"
+        if self.tests == 1:
+            return "single tests"
+        return f"tile averages over {sample_words(self.tests, self.devices)}"
 
     def label(self) -> str:
-        """Return the quarter, with the last quarter of data where the map lies beyond it."""
+        """Return the quarter; if it lies after the data, also the last quarter with data."""
         end = f" (data end in {quarter_label(self.latest)})" if self.beyond else ""
         return f"{self.at}{end}"
 
@@ -56,3 +61,10 @@ class Question:
     def at(self) -> str:
         """Label of the quarter."""
         return quarter_label(self.quarter)
+
+
+def sample_words(tests: int, devices: int | None) -> str:
+    """Return how many tests, and from how many devices if that matters, a measurement averages."""
+    if devices is None:
+        return f"{tests} tests"
+    return f"{tests} tests from {devices} {'devices' if devices > 1 else 'device'}"

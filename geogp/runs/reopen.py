@@ -1,4 +1,4 @@
-"""The data of a finished run read again, with its model, for one question."""
+"""A finished run opened again: its data and its model, for one question."""
 
 import re
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ from geogp.runs.settings import MAX_TILES, MapRequest
 Floats = NDArray[np.float64]
 
 WHOLE = "whole region"
-"""Name of the layer of the region, its urban and its rural part."""
+"""Name of the layer that holds the region, its urban part and its rural part."""
 
 _TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
 
@@ -42,8 +42,8 @@ _TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
 class Reopened:
     """A finished run with its data read again.
 
-    The `job` follows run.json, without the user's layers; the `model` of the map is on the job's
-    device; `tiles` are the tiles of the map.
+    `job` has the settings of run.json, without the user's layers. `model` is the model of the map,
+    on the job's device. `tiles` are the tiles of the map.
     """
 
     path: Path
@@ -53,20 +53,20 @@ class Reopened:
     tiles: Tiles
 
     def level(self, *, seed: int = 0, columns: int = 0) -> JointLevel:
-        """Return the joint law of the level at the tiles; see `SpatialGP.joint`.
+        """Return the joint distribution of the level at the tiles; see `SpatialGP.joint`.
 
-        RequestError where the model counts tests or memory is short; DataError where the rows of
-        the fit cannot be found again.
+        RequestError if the model predicts numbers of tests or there is too little memory; DataError
+        if the rows that the model was fitted to cannot be found again.
         """
-        self.job.listener.stage(f"the level of {len(self.tiles):,} tiles together")
+        self.job.listener.stage(f"joint level of {len(self.tiles):,} tiles")
         places = tile_table(self.tiles, self.job.question.quarter)
         return self.model.joint(places, seed=seed, columns=columns, rows=self._rows())
 
     def layer(self, by: str) -> PolygonLayer:
-        """Return the polygons of ``--by``: county, urban, or a file; warn of overlapping ones.
+        """Return the polygons of ``--by`` (county, urban or a file); warn if polygons overlap.
 
-        RequestError where the boundaries have no such polygons, or there is no such file or column;
-        DataError where the file is damaged.
+        RequestError if the boundaries have no such polygons, or the file or its column does not
+        exist; DataError if the file is damaged.
         """
         boundaries = self.job.boundaries
         held = {BY_COUNTY: boundaries.counties, BY_URBAN: boundaries.urban_areas}
@@ -74,10 +74,12 @@ class Reopened:
         if layer is None:
             where = self.job.request.boundaries
             reason = (
-                "no boundaries given, so" if where is None else f"the boundaries in {where} hold"
+                "no boundaries were given, so there are"
+                if where is None
+                else f"the boundaries in {where} hold"
             )
             raise RequestError(
-                f"{reason} no {by} areas of {self.job.region.name}; give polygons of your own with "
+                f"{reason} no {by} areas of {self.job.region.name}. Give your own polygons with "
                 "--by FILE:COLUMN."
             )
         overlap = layer.overlap(*self.tiles.centres, "tiles")
@@ -86,18 +88,21 @@ class Reopened:
         return layer
 
     def areas(self, by: str) -> tuple[PolygonLayer, NDArray[np.int64]]:
-        """Return the polygons of ``--by``, and the number of each tile's polygon; -1 for none.
+        """Return the polygons of ``--by``, and the index of each tile's polygon (-1: no polygon).
 
-        Errors as in `layer`; RequestError too where no tile lies in a polygon.
+        Raises the errors of `layer`, and RequestError if no tile lies in a polygon.
         """
         layer = self.layer(by)
         number = layer.index(*self.tiles.centres)
         if not (number >= 0).any():
-            raise RequestError(f"no tile of {self.job.region.name} lies in an area of {by}.")
+            raise RequestError(
+                f"no tile of {self.job.region.name} lies in an area of --by {by}. Choose other "
+                "areas."
+            )
         return layer, number
 
     def _rows(self) -> tuple[pd.DataFrame, Floats] | None:
-        """Return the rows that the map's model was fitted to; None where the model holds them."""
+        """Return the rows that the map's model was fitted to; None if the model holds them."""
         job = self.job
         if self.model.network_.holds_rows:
             return None
@@ -109,12 +114,12 @@ class Reopened:
 
 
 def tag_of(by: str, layer: PolygonLayer) -> str:
-    """Return the name of the polygons of ``--by`` in file names.
+    """Return the name that the polygons of ``--by`` have in file names.
 
-    That is county or urban, or the name of the user's file. The column follows where one was named
-    and the file has others, so that two columns of one file make two sets of files; characters that
-    file names cannot have are written as in addresses (``%2F``). A file with the name of a layer of
-    the boundaries gets ``_file``.
+    The name is county or urban, or the name of the user's file. If the user named a column and the
+    file has other columns, the name of the column is added: two columns of one file then give two
+    sets of files. Characters that file names cannot have are percent-encoded (``%2F``). If the name
+    is already the name of a built-in layer, ``_file`` is added.
     """
     if by in {BY_COUNTY, BY_URBAN}:
         return by
@@ -132,21 +137,25 @@ def reopen(
     read_from: RunPlaces = PLACES_IN_RUN,
     device: str = "auto",
     tests: int | None = None,
+    devices: int | None = None,
     at: str | None = None,
 ) -> Reopened:
-    """Read the data of a finished run again, and refuse other data than it was made from.
+    """Return a finished run with its data read again; refuse data that the run was not made from.
 
-    `loaded` is its model with the entries of its file; `tests` None takes the median of the
-    region's rows, `at` None the quarter of the map. RequestError where run.json names an address
-    that the user has not given, or the model cannot answer the question; DataError if a file
-    changed or contradicts another.
+    `loaded` is the model with the entries of its file. `tests` None means the median of the
+    region's rows, `devices` None the typical number for these tests, `at` None the quarter of the
+    map. RequestError if run.json names an address that the user has not given, or the model cannot
+    answer the question; DataError if a file has changed or contradicts another file.
     """
     source, boundaries = read_from.places(path / RUN_FILE, record.settings)
     asked = _request_of(record, source, boundaries)
     job = prepare(
-        replace(asked, device=device, tests=tests, at=at or record.map.at, out=path), listener
+        replace(
+            asked, device=device, tests=tests, devices=devices, at=at or record.map.at, out=path
+        ),
+        listener,
     )
-    # The preset may be another in this version than in that which made the run.
+    # The version of geogp that made the run may define the preset differently.
     job.preset = replace(job.preset, refit=record.settings.refit)
     model, notes = loaded
     _check_model(path, record, job, model.model, notes)
@@ -162,7 +171,7 @@ def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> Ma
         region=record.region if settings.region_file is None else None,
         region_file=settings.region_file,
         region_name=settings.region_name,
-        urban_vintage=AUTO if vintage is None else str(vintage),  # else a newer one is taken
+        urban_vintage=AUTO if vintage is None else str(vintage),  # auto may take a newer one
         strata=settings.strata_file,
         source=source,
         boundaries=boundaries,
@@ -181,8 +190,8 @@ def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> Ma
 
 
 def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
-    """Refuse other files and rows than the run was made from."""
-    # All are looked at, as a layer of the user's may be called like a file of the boundaries.
+    """Raise DataError if the input files or their rows differ from the input of the run."""
+    # Each file is compared with all entries: a user's layer may have the name of a boundary file.
     changed = [
         file.name
         for file in (*job.boundaries.files, *job.ingested.files)
@@ -198,8 +207,8 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     other = {parts.rows for parts in counted.values()} - {found}
     if other:
         raise DataError(
-            f"expected the {max(other):,} rows of n in {path / RUN_FILE}, found {found:,} in its "
-            "quarters. Was the file edited? Make the run again with --fresh."
+            f"expected {max(other):,} rows, as n in {path / RUN_FILE} says, found {found:,} in the "
+            "run's quarters. Was the file edited? Make the run again with --fresh."
         )
 
 

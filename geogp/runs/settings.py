@@ -1,9 +1,9 @@
-"""The request of one map, with a description of each setting."""
+"""The settings of one map, with a description of each setting."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from geogp.choices import MAX_KM, MAX_SEED, MAX_TESTS, check_settings, one_of, setting
+from geogp.choices import MAX_KM, MAX_SEED, MAX_TESTS, check_sample, check_settings, one_of, setting
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SPLITS
@@ -23,41 +23,41 @@ SPLIT_CHOICES = {
     "both": ("random", "blocks"),
     "all": tuple(SPLITS),
 }
-"""Splits that each value of ``--split`` runs; several values may be given with commas."""
+"""Splits that each value of ``--split`` runs; commas separate several values."""
 
 AUTO = "auto"
 
 INPUT_CHOICES = (AUTO, *INPUTS)
-"""Values of ``--inputs``; ``auto`` adds the quarter where there are several."""
+"""Values of ``--inputs``; ``auto`` adds the quarter if there are several."""
 
 DEFAULT_MODEL = "field"
 
 COUNT_MODEL = "cox-nb"
-"""The default for numbers of tests."""
+"""The default model for numbers of tests."""
 
 DEVICE_CHOICES = (AUTO, "cpu", "cuda")
 
 MAX_TILES = 1_000_000
-"""A map of more tiles drops to a coarser zoom."""
+"""Largest number of tiles of a map; a map of more tiles uses a coarser zoom."""
 
 MAX_EPOCHS = 100_000
-"""No fit gains from more."""
+"""Largest number of epochs; no fit improves with more."""
 
 MAX_BUDGET_S = 1_000_000
-"""Eleven days."""
+"""Largest budget: more than eleven days."""
 
 
 @dataclass(frozen=True)
 class MapRequest:
-    """All settings that determine a map; each field carries its description.
+    """All settings that determine a map; each field has its description.
 
-    Folders and files become absolute: the request does not change with the working directory. The
-    model ``auto`` becomes the target's default. RequestError where a value is not allowed (near
-    names are given), or two values exclude each other.
+    Paths of folders and files become absolute, so that the request does not depend on the working
+    directory. The model ``auto`` becomes the default model of the target. RequestError if a value
+    is not allowed (the message gives similar names), or if two values exclude each other.
     """
 
     region: str | None = setting(
-        "Postal code, name or FIPS number, such as PR. Or --region-file.", option=""
+        "Postal code, name or FIPS number, such as PR. Or give --region-file.", option=""
     )
     source: str = setting(
         "Folder or address of Ookla's files. Default: Ookla's bucket.", default=PUBLIC_SOURCE
@@ -81,7 +81,7 @@ class MapRequest:
     target: str = setting(
         "download, upload, latency or tests.", default="download", choices=TARGETS
     )
-    quarters: str | None = setting("2019Q1..2023Q4, 2021Q3, or several. Default: all.")
+    quarters: str | None = setting("2019Q1..2023Q4, 2021Q3, or several with commas. Default: all.")
     model: str = setting(
         "A model's name; `geogp models` lists them. auto: field, or cox-nb for tests.", default=AUTO
     )
@@ -91,13 +91,13 @@ class MapRequest:
         "all. Default: the preset's."
     )
     folds: int = setting(
-        "Number of folds of each split, with other rows held out in each (1 to 5).",
+        "Number of folds of each split (1 to 5). Each fold holds out other rows.",
         default=1,
         least=1,
         most=MAX_FOLDS,
     )
     buffer_km: float = setting(
-        "Width of the split buffer: training rows this near to test rows are left out.",
+        "Width of the split buffer: training rows nearer than this to test rows are left out.",
         default=BUFFER_KM,
         noun="a buffer",
         positive=True,
@@ -118,14 +118,14 @@ class MapRequest:
     inputs: str = setting("auto, place or place-quarter.", default=AUTO, choices=INPUT_CHOICES)
     epochs: int | None = setting("Default: the preset's.", least=1, most=MAX_EPOCHS)
     budget: float | None = setting(
-        "Time for the fits in seconds; chooses the rank of models with anchors.",
+        "Time for the fits in seconds. It determines the rank of models with anchors.",
         noun="a budget",
         positive=True,
         most=MAX_BUDGET_S,
         unit="seconds",
     )
     noise: str = setting(
-        "gaussian, or student-t: outliers have less influence (some models).",
+        "gaussian or student-t. With student-t (some models), outliers have less influence.",
         default=NOISES[0],
         choices=NOISES,
     )
@@ -153,6 +153,11 @@ class MapRequest:
     )
     tests: int | None = setting(
         "Number of tests in a tile mean. Default: the region's median.", least=1, most=MAX_TESTS
+    )
+    devices: int | None = setting(
+        "Number of devices behind the tests of a tile mean. Default: the region's typical number.",
+        least=1,
+        most=MAX_TESTS,
     )
     at: str | None = setting("Quarter of the map. Default: the latest with data.")
     threshold: tuple[float, ...] | None = setting(
@@ -182,11 +187,17 @@ class MapRequest:
         if self.at is not None:
             quarter_index(self.at)
         thresholds_of(self.target, self.threshold)
-        if self.tests is not None and self.question != QUESTIONS[0]:
-            raise RequestError(
-                f"--tests {self.tests} sets the number of tests in a tile mean; --for "
-                f"{self.question} does not use it. Leave --tests out."
-            )
+        self._check_sample()
+
+    def _check_sample(self) -> None:
+        """Refuse numbers of tests and devices that the question does not use or that differ."""
+        for name, given in (("tests", self.tests), ("devices", self.devices)):
+            if given is not None and self.question != QUESTIONS[0]:
+                raise RequestError(
+                    f"--{name} {given} sets the number of {name} in a tile mean; --for "
+                    f"{self.question} does not use it. Leave --{name} out."
+                )
+        check_sample(self.tests, self.devices)
 
     def _check_places(self) -> None:
         """Make folders and files absolute, because the request is opened again elsewhere."""
@@ -204,17 +215,17 @@ class MapRequest:
             )
         if self.buffer_km != BUFFER_KM and BUFFER.name not in self.splits:
             raise RequestError(
-                f"--buffer-km {self.buffer_km:g} is for the split buffer, which was not chosen; "
-                f"add buffer to --split, or leave --buffer-km out."
+                f"--buffer-km {self.buffer_km:g} is for the split buffer, which was not chosen. "
+                f"Add buffer to --split, or leave --buffer-km out."
             )
 
     def _check_budget(self) -> None:
         if self.budget is not None and not find_model(self.model).takes_budget:
             able = [name for name, spec in MODELS.items() if spec.takes_budget]
             raise RequestError(
-                f"--budget chooses the rank of models with anchors ({', '.join(able)}); the time "
-                f"of "
-                f"{self.model} follows from --preset and --epochs."
+                f"--budget chooses the rank of models with anchors ({', '.join(able)}). "
+                f"The time of {self.model} depends on --preset and --epochs. "
+                f"Leave --budget out."
             )
 
     def _check_model(self) -> None:
@@ -226,13 +237,14 @@ class MapRequest:
             fitting = "numbers of tests" if counted else "averages"
             raise RequestError(
                 f"--target {self.target} needs a model of {fitting}, found --model {self.model}. "
-                f"Leave --model out to take {COUNT_MODEL if counted else DEFAULT_MODEL}"
+                f"Leave --model out to use {COUNT_MODEL if counted else DEFAULT_MODEL}"
                 f"{'.' if counted else ', or map --target tests.'}"
             )
-        if counted and (self.question != QUESTIONS[0] or self.tests is not None):
+        asked = self.question != QUESTIONS[0], self.tests is not None, self.devices is not None
+        if counted and any(asked):
             raise RequestError(
-                "--target tests predicts the number of tests; --for and --tests describe "
-                "averages of tests. Leave --for and --tests out."
+                "--target tests predicts the number of tests; --for, --tests and --devices "
+                "describe averages of tests. Leave them out."
             )
 
     @property

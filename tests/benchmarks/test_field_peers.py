@@ -5,7 +5,7 @@ import pytest
 from benchmark_scripts import load
 from scipy import stats
 
-from geogp.models.training.training_loop import Data
+from geogp.models.training.training_data import Data
 
 peers = load("field_peers")
 LEVELS, QuantileLaw = peers.LEVELS, peers.QuantileLaw

@@ -13,8 +13,13 @@ STATES = {
 }
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("size", [None, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(
+    "state",
+    [pytest.param(one, marks=() if one == "compared" else pytest.mark.trial) for one in STATES],
+)
+@pytest.mark.parametrize(
+    "size", [None, pytest.param(PHONE, marks=pytest.mark.trial)], ids=["desktop", "phone"]
+)
 def test_axe_finds_nothing_serious(visit, made, npm, state, size):
     seen = visit(made.page, size=size)
     changes = dict(STATES[state])
@@ -26,6 +31,7 @@ def test_axe_finds_nothing_serious(visit, made, npm, state, size):
     assert serious(seen, npm) == []
 
 
+@pytest.mark.trial
 def test_the_page_prints_map_and_legend_alone(visit, made, artefacts):
     seen = visit(made.page)
     seen.emulate_media(media="print")
@@ -36,6 +42,7 @@ def test_the_page_prints_map_and_legend_alone(visit, made, artefacts):
     seen.screenshot(path=artefacts / "print.png")
 
 
+@pytest.mark.trial
 def test_pictures_of_the_page_are_kept(visit, made, artefacts):
     point = place_of(made.data["frame"], 12, 15)
     for name, size in (("desktop", None), ("phone", PHONE)):

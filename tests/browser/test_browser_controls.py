@@ -15,6 +15,7 @@ BOUNDS = """() => { const b = geogp.page.map.getBounds();
   return [b.getSouth(), b.getWest(), b.getNorth(), b.getEast()]; }"""
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize("text", ["mayaguez", "Mayagüez, county", "  MAYAG "])
 def test_the_search_moves_the_map(visit, made, text):
     seen = visit(made.page)
@@ -31,6 +32,7 @@ def test_the_search_moves_the_map(visit, made, text):
     assert seen.inner_text("#geogp-search-answer") == "The map shows Mayagüez, county."
 
 
+@pytest.mark.trial
 def test_the_search_offers_all_places_and_says_when_there_is_none(visit, made):
     seen = visit(made.page)
     offered = seen.evaluate(
@@ -45,6 +47,7 @@ def test_the_search_offers_all_places_and_says_when_there_is_none(visit, made):
     assert seen.evaluate(BOUNDS) == before
 
 
+@pytest.mark.trial
 def test_two_places_of_a_name_are_told_apart(visit, made):
     seen = visit(made.page)
     zooms = []
@@ -86,6 +89,7 @@ def test_an_address_opens_the_same_view_again(visit, made):
     assert again.inner_text("#geogp-place") == seen.inner_text("#geogp-place")
 
 
+@pytest.mark.trial
 def test_a_new_address_changes_an_open_page(visit, made):
     seen = visit(made.page)
     seen.evaluate("location.hash = '#z=11&at=18.2,-66.4&layer=width'")
@@ -95,6 +99,7 @@ def test_a_new_address_changes_an_open_page(visit, made):
     assert seen.is_checked("input[value=width]")
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize(
     "address",
     [
@@ -110,6 +115,7 @@ def test_a_senseless_address_shows_the_usual_view(visit, made, address):
     assert seen.evaluate(VIEW) == plain.evaluate(VIEW)
 
 
+@pytest.mark.trial
 def test_two_layers_side_by_side(visit, made):
     seen, data = visit(made.page), made.data
     assert seen.is_hidden("#geogp-divider")
@@ -155,6 +161,7 @@ def test_two_layers_side_by_side(visit, made):
     assert seen.evaluate("geogp.page.pictures.main.pane.style.clipPath") == ""
 
 
+@pytest.mark.trial
 def test_the_divider_is_dragged(visit, made):
     seen = visit(made.page)
     seen.update(beside="bound")
@@ -168,6 +175,7 @@ def test_the_divider_is_dragged(visit, made):
     assert seen.state["point"] is None
 
 
+@pytest.mark.trial
 def test_hostile_names_are_shown_as_text(visit, hostile):
     seen = visit(
         hostile.page, hash="#point=" + ",".join(map(str, place_of(hostile.data["frame"], 20, 24)))
@@ -196,6 +204,7 @@ def focus_of(seen):
     )
 
 
+@pytest.mark.trial
 def test_everything_is_reached_by_keys_alone(visit, made):
     seen = visit(made.page)
     seen.update(beside="width", layer="probability")
@@ -228,6 +237,7 @@ def test_everything_is_reached_by_keys_alone(visit, made):
     assert seen.state["marks"] != marks
 
 
+@pytest.mark.trial
 def test_enter_reads_the_place_under_the_cross(visit, made):
     seen = visit(made.page)
     cross = "getComputedStyle(document.getElementById('geogp-cross')).visibility"
@@ -259,6 +269,7 @@ def test_enter_reads_the_place_under_the_cross(visit, made):
     assert seen.evaluate(cross) == "hidden"
 
 
+@pytest.mark.trial
 def test_focus_is_always_seen(visit, made):
     seen = visit(made.page)
     ring = """() => { const s = getComputedStyle(document.activeElement);
@@ -270,6 +281,7 @@ def test_focus_is_always_seen(visit, made):
         assert width >= 2
 
 
+@pytest.mark.trial
 def test_a_phone_shows_all_without_sideways_scrolling(visit, made):
     seen = visit(made.page, size=PHONE, touch=True)
     wide = "() => [document.documentElement.scrollWidth, innerWidth]"
@@ -305,6 +317,7 @@ def test_a_phone_shows_all_without_sideways_scrolling(visit, made):
     assert seen.evaluate(wide) == [390, 390]
 
 
+@pytest.mark.trial
 def test_the_address_is_one_to_read(visit, made):
     seen = visit(made.page)
     seen.update(quarter=0)

@@ -46,6 +46,7 @@ def test_each_layer_has_the_colours_of_its_values(visit, made, layers):
         assert words in legend
 
 
+@pytest.mark.trial
 def test_the_canvas_is_stretched_between_the_frames_corners(visit, made):
     seen, frame = visit(made.page), made.data["frame"]
     for zoom in (None, 12.25):
@@ -60,6 +61,7 @@ def test_the_canvas_is_stretched_between_the_frames_corners(visit, made):
         assert found["rendering"] == "pixelated"
 
 
+@pytest.mark.trial
 def test_marks_lie_over_their_tiles(visit, made):
     seen, data = visit(made.page), made.data
     far = unpack(data["arrays"]["far"]) == 1
@@ -75,6 +77,7 @@ def test_marks_lie_over_their_tiles(visit, made):
     assert seen.picture("far") is None
 
 
+@pytest.mark.trial
 def test_outlines_are_there_and_can_be_taken_away(visit, made):
     seen = visit(made.page)
     names = {"boundary": "Boundary", "urban": "Urban areas (2000 Census)", "counties": "Counties"}
@@ -87,6 +90,7 @@ def test_outlines_are_there_and_can_be_taken_away(visit, made):
         assert seen.evaluate(on, name)
 
 
+@pytest.mark.trial
 def test_the_threshold_changes_the_picture_and_the_words(visit, made):
     seen, data = visit(made.page), made.data
     seen.check("input[value=probability]")
@@ -109,6 +113,7 @@ def test_the_threshold_changes_the_picture_and_the_words(visit, made):
         )
 
 
+@pytest.mark.trial
 def test_the_quarter_changes_the_picture_to_its_coarser_frame(visit, made):
     seen, data = visit(made.page), made.data
     slider = seen.locator("#geogp-quarter-field")
@@ -130,6 +135,7 @@ def test_the_quarter_changes_the_picture_to_its_coarser_frame(visit, made):
     np.testing.assert_allclose(found["bounds"][:2], [north, west], atol=1e-10)
 
 
+@pytest.mark.trial
 def test_layers_that_are_one_for_all_quarters_say_so(visit, made):
     seen = visit(made.page)
     seen.update(layer="tests")
@@ -138,6 +144,7 @@ def test_layers_that_are_one_for_all_quarters_say_so(visit, made):
     assert "The same for all quarters" in seen.inner_text("#geogp-legend")
 
 
+@pytest.mark.trial
 def test_the_live_kernel_is_the_product_of_its_components(visit, made):
     seen, kernel = visit(made.page), made.data["kernel"]
     seen.check("input[value=live]")
@@ -176,6 +183,7 @@ def test_the_live_kernel_is_the_product_of_its_components(visit, made):
         assert f"{here @ here:.3g}" in told
 
 
+@pytest.mark.trial
 def test_the_live_kernel_is_near_the_models(visit, made):
     """The error that the page states holds between random places of the map."""
     from browser_pages import waves
@@ -191,6 +199,7 @@ def test_the_live_kernel_is_near_the_models(visit, made):
     assert f"{100 * kernel['error']:.2g} %" in seen.inner_text("#geogp-legend")
 
 
+@pytest.mark.trial
 def test_outlines_are_thinner_from_afar_and_those_of_towns_paler(visit, made):
     seen = visit(made.page)
     style = """name => { const {weight, opacity} = geogp.page.outlines[name].options;

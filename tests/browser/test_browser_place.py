@@ -49,6 +49,7 @@ def test_a_click_names_what_the_grid_holds(visit, made):
         assert f"{latitude:.4f}° N, {-longitude:.4f}° W" in where
 
 
+@pytest.mark.trial
 def test_every_interval_of_a_law_that_is_not_normal_is_within_half_a_step(visit, make):
     made = make(df=2.2, past=0)
     seen, data, step = visit(made.page), made.data, made.data["steps"]["quantile_log10"]
@@ -71,6 +72,7 @@ def test_every_interval_of_a_law_that_is_not_normal_is_within_half_a_step(visit,
                 assert close(text, value, step / 2)
 
 
+@pytest.mark.trial
 def test_the_numbers_behind_the_card_are_exact(visit, made):
     """Without the rounding of the card: quantiles and probabilities to machine precision."""
     seen, data = visit(made.page), made.data
@@ -98,6 +100,7 @@ def test_the_numbers_behind_the_card_are_exact(visit, made):
                     assert found["probability"] == pytest.approx(exact, abs=share + 1e-9)
 
 
+@pytest.mark.trial
 def test_tests_nearby_are_those_within_the_stated_distance(visit, made):
     seen, data, world = visit(made.page), made.data, made.world
     longitude, latitude = world.tiles.centres
@@ -115,6 +118,7 @@ def test_tests_nearby_are_those_within_the_stated_distance(visit, made):
         assert number(told["Tests in this tile"]) == world.measured[tile][0]
 
 
+@pytest.mark.trial
 def test_a_click_outside_says_so(visit, made):
     seen = visit(made.page)
     click(seen, (18.25, -66.4))  # in the lake
@@ -124,6 +128,7 @@ def test_a_click_outside_says_so(visit, made):
     assert "Outside the region" in seen.inner_text("#geogp-status")
 
 
+@pytest.mark.trial
 def test_the_card_follows_threshold_and_quarter_and_closes(visit, made):
     seen, data = visit(made.page), made.data
     click(seen, place_of(data["frame"], 15, 15))
@@ -143,6 +148,7 @@ def test_the_card_follows_threshold_and_quarter_and_closes(visit, made):
     seen.until("!location.hash.includes('point')")
 
 
+@pytest.mark.trial
 def test_a_latency_is_at_most(visit, make):
     made = make(target="latency", past=0)
     seen = visit(made.page)

@@ -112,6 +112,7 @@ def tour(seen, data):
     return told
 
 
+@pytest.mark.trial
 def test_no_text_of_a_page_runs(visit, hostile_everywhere):
     data, page = hostile_everywhere
     seen = visit(page)
@@ -126,6 +127,7 @@ def test_no_text_of_a_page_runs(visit, hostile_everywhere):
     assert seen.locator(f"#geogp-places option[value^={json.dumps(HOSTILE)}]").count() == 5
 
 
+@pytest.mark.trial
 def test_no_text_of_the_address_runs(visit, made):
     names = ("layer", "beside", "quarter", "threshold", "split", "point", "at", "z", HOSTILE)
     for attack in (HOSTILE, quote(HOSTILE), "javascript:window.hacked=1"):
@@ -139,6 +141,7 @@ def test_no_text_of_the_address_runs(visit, made):
         assert seen.evaluate("window.hacked") is None
 
 
+@pytest.mark.trial
 def test_only_the_base_map_is_asked(visit, made):
     seen = visit(made.page)
     tour(seen, made.data)
@@ -146,6 +149,7 @@ def test_only_the_base_map_is_asked(visit, made):
     assert asked == set(TILE_HOSTS)
 
 
+@pytest.mark.trial
 def test_a_page_without_base_map_asks_nothing(visit, make):
     made = make(base_map=False)
     seen = visit(made.page)
@@ -160,6 +164,7 @@ def test_the_policy_refuses_what_a_script_would_do(visit, made):
     attack(visit(made.page))
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize("script", [0, 1, 2], ids=["Leaflet", "folium", "own"])
 def test_a_script_that_was_changed_does_not_run(visit, made, script):
     text = re.findall("<script>(.*?)</script>", made.page, re.DOTALL)[script]
@@ -176,6 +181,7 @@ def test_a_script_that_was_changed_does_not_run(visit, made, script):
     seen.faults.clear()
 
 
+@pytest.mark.trial
 def test_a_style_that_was_changed_is_not_used(visit, made):
     text = page_styles()[1]
     changed = made.page.replace(text, text.replace("margin: 0", "margin: 9", 1))
@@ -209,6 +215,7 @@ def documents(runs, tmp_path_factory):
     }
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize("name", ["report", "comparison", "gallery"])
 def test_other_pages_show_all_ask_nothing_and_refuse_the_same(visit, documents, artefacts, name):
     seen = visit(documents[name], ready=False)

@@ -49,6 +49,7 @@ def here(monkeypatch, no_pictures):
         yield direct
 
 
+@pytest.mark.trial
 def test_the_mosaic_has_the_values_of_each_run_at_its_tiles(batch):
     filled = 0
     with rasterio.open(batch / NATIONAL / "map.tif") as whole:
@@ -73,6 +74,7 @@ def test_the_mosaic_has_the_values_of_each_run_at_its_tiles(batch):
     assert (valid, errors) == (True, [])
 
 
+@pytest.mark.trial
 def test_the_table_has_the_rows_of_each_run(batch):
     table = gpd.read_parquet(batch / NATIONAL / "tiles.parquet")
     parts = [gpd.read_parquet(batch / name / "tiles.parquet") for name in NAMES]
@@ -89,6 +91,7 @@ def test_the_table_has_the_rows_of_each_run(batch):
     np.testing.assert_allclose(geo["columns"]["geometry"]["bbox"], table.total_bounds)
 
 
+@pytest.mark.trial
 def test_a_table_with_columns_that_others_lack(batch, tmp_path):
     place = shutil.copytree(batch, tmp_path / "place")
     path = place / NAMES[1] / "tiles.parquet"
@@ -133,6 +136,7 @@ def test_damaged_metadata_of_a_table_are_told(tmp_path, geo, geogp):
         join_tables(tmp_path, {"run": JoinedRun("AA", "0")}, tmp_path / "joined.parquet")
 
 
+@pytest.mark.trial
 def test_the_page_shows_every_run_and_its_links_hold(batch):
     page = (batch / NATIONAL / "index.html").read_text("utf-8")
     for code, name in zip(CODES, NAMES, strict=True):
@@ -285,6 +289,7 @@ def test_a_batch_in_a_bucket(bucket, batch, states, sent, tmp_path):
     assert list((tmp_path / "cache" / "batch").rglob("*.tif")) == []  # nothing is left here
 
 
+@pytest.mark.trial
 def test_memory_is_a_place_too_and_a_run_that_lacks_a_file_is_made_again(states, sent):
     where = "memory://batch"
     for expected in ("made", "kept"):
@@ -294,6 +299,7 @@ def test_memory_is_a_place_too_and_a_run_that_lacks_a_file_is_made_again(states,
     assert "map.html" in open_place(where).sizes(NAMES[0])
 
 
+@pytest.mark.trial
 def test_a_run_at_an_address_goes_on_where_it_was_stopped(batch, states, sent, monkeypatch):
     """What was copied in part is not finished, and what is made stays until it is copied."""
     where = "memory://half"
@@ -411,6 +417,7 @@ def test_places_that_cannot_be(tmp_path, bucket, monkeypatch):
         open_place(f"{bucket}/x").write(b"1", "batch.json")
 
 
+@pytest.mark.trial
 def test_products_that_cannot_be_made_are_told(batch, states, tmp_path, here):
     place = shutil.copytree(batch, tmp_path / "place", copy_function=shutil.copy2)
     shutil.rmtree(place / "national")

@@ -110,7 +110,9 @@ def test_a_run_is_held_against_thresholds(result, copy):
     for one in (low, high):
         shares = one.shares
         assert (shares["lower"] <= shares["mean"]).all()
-        assert (shares["mean"] <= shares["upper"]).all()
+        assert (shares["lower"] <= shares["upper"]).all()
+        # A share that is 0 in nearly all draws has a mean above its interval.
+        assert (shares["mean"] <= shares["upper"])[shares["mean"] > 0.05].all()
         np.testing.assert_allclose(shares["mean"], shares["closed_form"], atol=0.05)
         total, urban, rural = (shares.iloc[k] for k in range(3))
         assert (urban["area"], rural["area"]) == ("urban", "rural")

@@ -39,7 +39,7 @@ def test_each_tile_takes_its_share(result, copy):
     )
     assert (table["gain_log10"] > 0).all()
     assert (table["sd_after_log10"] < table["sd_before_log10"]).all()
-    assert told["removed"] > told["removed_by_widest"] > 0
+    assert told["removed"] >= told["removed_by_widest"] > 0
     assert told["tests"] == 3
     assert told["evaluated"] == told["tiles"]
 
@@ -142,7 +142,7 @@ class TestRefusals:
         by = f"{halves}:side"
         with pytest.raises(RequestError, match="'North' in halves; the areas are East, Far"):
             choose_tiles(NextRequest(copy.path, within="North", by=by))
-        with pytest.raises(RequestError, match="Demo has no tiles of Far: choose another area"):
+        with pytest.raises(RequestError, match=r"Demo has no tiles of Far\. Choose another area"):
             choose_tiles(NextRequest(copy.path, within="Far", by=by))
 
     def test_more_tiles_than_there_are(self, copy):

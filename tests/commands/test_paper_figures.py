@@ -79,6 +79,7 @@ def test_the_same_run_gives_the_same_files_and_stays_finished(
     assert make_map(small.request(copy.path, split="both")).already_there
 
 
+@pytest.mark.trial
 def test_runs_of_one_model_and_one_folder_name_are_all_drawn(copy, tmp_path, monkeypatch):
     class DrawnError(Exception):
         pass
@@ -129,6 +130,7 @@ class TestNumbersOfTests:
         assert "randomised" in drawn.captions["reliability"]
         assert all("numbers of tests" in one or "tests" in one for one in drawn.captions.values())
 
+    @pytest.mark.trial
     def test_the_kernel_is_that_of_the_log_rate(self, counted):
         """Slices as drawn are the products of the fitted features."""
         opened = open_run(counted.path, device="cpu").reopen(counts=True)
@@ -187,10 +189,11 @@ class TestRefusals:
     def test_runs_beside_numbers_of_tests(self, counted, copy, tmp_path):
         request = FiguresRequest(counted.path, beside=(copy.path,), out=tmp_path)
         with pytest.raises(
-            RequestError, match="maps numbers of tests, for which the figure interval_width"
+            RequestError, match="is the number of tests, for which the figure interval_widths"
         ):
             make_figures(request)
 
+    @pytest.mark.trial
     @pytest.mark.usefixtures("result")
     def test_changed_files(self, copy, tmp_path):
         folder = edited_copy(

@@ -48,7 +48,7 @@ class TestKnownRate:
             np.testing.assert_allclose(prediction.exceedance(y), law.sf(y), rtol=1e-6, atol=1e-12)
             np.testing.assert_allclose(prediction.log_score(counts), -law.logpmf(y), rtol=1e-9)
         np.testing.assert_array_equal(prediction.cdf(np.full(5, -1.0)), 0.0)
-        np.testing.assert_array_equal(prediction.centre, law.median())
+        np.testing.assert_array_equal(prediction.median, law.median())
 
     @pytest.mark.parametrize("y", [0, 4, 60])
     def test_crps_is_the_sum_by_hand(self, dispersion, y):

@@ -82,7 +82,9 @@ def test_a_table_and_an_array_agree(points):
     assert one.predict(table) == pytest.approx(other.predict(table[columns].to_numpy(float)))
 
 
-def test_more_tests_scatter_less(fitted, points):
+def test_more_tests_scatter_less(points):
+    noise = np.random.default_rng(0).standard_normal(len(points)) / points.tests
+    fitted = FieldGP(**PLAIN, time="date", tests="tests").fit(points, points.value + noise)
     few, many = (fitted.predict_distribution(points.assign(tests=n)[:50]).sd for n in (1, 8))
     level = fitted.predict_distribution(points[:50], level=True)
     assert (many < few).mean() > 0.9

@@ -7,6 +7,7 @@ from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.split_names import MAX_FOLDS, SPLITS
 from geogp.evaluation.splits.split_rows import (
     SplitRows,
+    assign_cells,
     block_split,
     buffer_split,
     cell_indices,
@@ -138,7 +139,7 @@ class TestCounty:
         county = np.array(["A", "B", "C", ELSEWHERE] * 5)
         with pytest.raises(RequestError, match=r"needs 3 counties .* found 2"):
             county_split(county[county != "C"], 0)
-        with pytest.raises(RequestError, match=r"needs 4 counties .*one calibrates.* found 3"):
+        with pytest.raises(RequestError, match=r"needs 4 counties .*one for calibration.* found 3"):
             county_split(county, 0, calibrated=True)
 
     def test_no_boundaries_are_refused_with_the_files_expected(self):
@@ -174,9 +175,9 @@ def test_a_fold_that_is_not_there_is_refused(rows, name, most):
 
 
 def test_a_calibration_part_without_rows_is_refused():
-    longitude = np.repeat(np.arange(3) * 0.1 + 0.05, 4)
+    cells = np.column_stack([np.repeat(np.arange(3), 4), np.zeros(12, np.int64)])
     with pytest.raises(DataError, match="calibration 0 from 12 rows in 3 cells"):
-        block_split(longitude, np.full(12, 0.05), 0, calibrated=True)
+        assign_cells(cells, 0, "cells", calibrated=True)
 
 
 def test_cells_stay_whole_in_every_fold(rows):

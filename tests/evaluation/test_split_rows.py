@@ -1,10 +1,18 @@
 import numpy as np
 import pytest
 
-from geogp.errors import DataError
+from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.row_parts import PARTS, _mix
 from geogp.evaluation.splits.split_names import BLOCKS, SPLITS
-from geogp.evaluation.splits.split_rows import block_split, cell_indices, random_split
+from geogp.evaluation.splits.split_rows import (
+    SplitRows,
+    assign_cells,
+    block_split,
+    cell_indices,
+    cell_side,
+    random_split,
+    split_groups,
+)
 from geogp.geodata.tiles.quadkeys import tile_centres, tiles_to_codes
 
 
@@ -121,10 +129,10 @@ def test_empty_parts_are_refused():
     with pytest.raises(DataError, match=r"test 0 from 5 rows split at random.*larger region"):
         random_split(np.arange(5, dtype=np.uint64), np.zeros(5, np.int64), 3)
     with pytest.raises(DataError, match=r"train 0, validation 0, test 4 from 4 rows in 2 cells"):
-        block_split([0.01, 0.02, 0.11, 0.12], [0.05] * 4, 0)
+        assign_cells(np.array([[0, 0], [0, 0], [1, 0], [1, 0]]), 0, "cells")
     with pytest.raises(DataError, match="train 0, validation 0, test 0"):
         random_split(np.zeros(0, np.uint64), np.zeros(0, np.int64), 0)
-    with pytest.raises(DataError, match="in 0 cells"):
+    with pytest.raises(RequestError, match=r"found 0 cells of 0.0125 degrees with 0 rows"):
         block_split([], [], 0)
 
 
@@ -142,3 +150,27 @@ def test_each_split_says_what_it_asks():
     assert all(split.question.endswith("?") for split in SPLITS.values())
     assert SPLITS["random"].flatters
     assert not BLOCKS.flatters
+
+
+@pytest.mark.parametrize(("side", "expected"), [(0.1, 0.1), (0.05, 0.05), (0.02, 0.0125)])
+def test_a_small_region_has_smaller_cells(side, expected):
+    """36 places at the middle of cells of a side: the largest allowed side that parts them."""
+    column, row = (part.ravel() for part in np.meshgrid(np.arange(6), np.arange(6)))
+    longitude, latitude = (np.repeat((part + 0.5) * side, 3) for part in (column, row))
+    assert cell_side(longitude, latitude) == expected
+    order = np.random.default_rng(0).permutation(len(longitude))
+    assert cell_side(longitude[order] - 360, latitude[order]) == expected
+    zeros = np.zeros(len(longitude), np.int64)
+    groups = split_groups("blocks", SplitRows(zeros, zeros, longitude, latitude))
+    assert len(np.unique(groups)) == 36
+    parts = block_split(longitude, latitude, 0)
+    for group in range(36):
+        assert len(np.unique(parts[groups == group])) == 1
+    assert split_groups("random", SplitRows(zeros, zeros, longitude, latitude)) is None
+
+
+def test_few_cells_with_most_rows_are_no_cells():
+    place = np.append(np.arange(35) * 0.1 + 0.05, np.full(100, 0.05))
+    assert cell_side(place[:35], place[:35]) == 0.1
+    with pytest.raises(RequestError, match=r"need 30 cells with rows.*35 cells of 0.0125 degrees"):
+        cell_side(place, place)

@@ -102,7 +102,10 @@ def test_a_cell_of_ones_own(points):
 def test_some_rows_validate_however_few(how, n):
     x, y = np.random.default_rng(n).uniform(0, 1, (2, n))
     found = validation_part(x, y, None, how=how, seed=0, side=(0.1, 0.1))
-    assert 0 < found.sum() <= max(1, n // 3)
+    assert 0 < found.rows.sum() <= max(1, n // 3)
+    assert (found.cells is None) == (how == "random")
+    if found.cells is not None:  # whole cells
+        assert not set(found.cells[found.rows]) & set(found.cells[~found.rows])
 
 
 @pytest.mark.parametrize(

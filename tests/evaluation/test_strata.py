@@ -1,6 +1,7 @@
 """Strata: every row once in each kind, small ones put together by the rule."""
 
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,19 +11,18 @@ from scipy import stats
 from geogp.errors import DataError
 from geogp.evaluation.strata import (
     MIN_ROWS,
+    count_groups,
     distance_groups,
     joined,
     merged,
     pooled,
     speed_groups,
     strata_of,
-    tests_groups,
     value_groups,
 )
 
 # pytest would take the function for a test.
-groups_of_tests = tests_groups
-del tests_groups
+groups_of_tests = partial(count_groups, noun="test")
 
 
 def test_classes_of_tests_hold_every_count_once():
@@ -139,3 +139,10 @@ def test_kinds_follow_the_columns():
     for strata in found.values():
         np.testing.assert_array_equal(np.sum([one.rows for one in strata], 0), np.ones(n))
     assert [one.name for one in found["speed"]] == ["7 to 35 Mbps"]
+    devices = np.repeat([1, 2, 3], [150, 130, 120])
+    found = strata_of(rows.assign(devices=devices), median, "download")
+    assert [one.name for one in found["devices"]] == ["1", "2", "3 to 4"]
+    sharing = {one.name: int(one.rows.sum()) for one in found["tests_per_device"]}
+    assert sharing == {"below 1.5": 120, "1.5 to 2.5": 130, "2.5 to 5": 150}
+    with pytest.raises(DataError, match=r"expected 1 device or more in each row, .* 3 rows"):
+        strata_of(rows.assign(devices=np.repeat([0, 1], [3, n - 3])), median, "download")

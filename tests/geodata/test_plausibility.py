@@ -29,6 +29,7 @@ BAD = {
     "just above": ("avg_d_kbps", 20_000_001, np.int64, "20000001"),
     "upload": ("avg_u_kbps", 10_000_001, np.int64, "10000001"),
     "latency": ("avg_lat_ms", 60_001, np.int64, "60001"),
+    "no latency": ("avg_lat_ms", 0, np.int64, "0"),
     "tests": ("tests", 2**64 - 1, np.uint64, "18446744073709551615"),
 }
 """A value beyond the limit of its column for mobile networks, and how it is told."""
@@ -82,8 +83,10 @@ def test_a_few_bad_values_are_left_out_and_named(tmp_path, kind):
     column, told, tile = BAD[kind][0], BAD[kind][3], TILES[_inside(1)[0]]
     (warning,) = bad.warnings
     file = re.escape(tile_file("mobile", out.quarter))
-    assert re.match(f"5 rows of {file} are left out of {_target(kind)}, after the split: ", warning)
-    assert re.search(f"{column} {told} in tile {tile}, above [0-9,]+ (kbps|ms|tests)", warning)
+    left_out = f"5 rows of {file} are left out of {_target(kind)}, after the split, because of"
+    assert re.match(f"{left_out} impossible values: ", warning)
+    limit = "not above 0 ms" if kind == "no latency" else "above [0-9,]+ (kbps|ms|tests)"
+    assert re.search(f"{column} {told} in tile {tile}, {limit}", warning)
     assert bad.files[0].rows_used == len(bad.observations)
 
 
@@ -91,7 +94,7 @@ def test_a_few_bad_values_are_left_out_and_named(tmp_path, kind):
 def test_many_bad_values_are_refused(tmp_path, kind):
     path = write_quarter(tmp_path, "2020Q1", _columns(kind, 6))
     column, told, tile = BAD[kind][0], BAD[kind][3], TILES[_inside(1)[0]]
-    rows = r"found 6 of [0-9]+ rows of the region with other values"
+    rows = r"found impossible values in 6 of [0-9]+ rows of the region"
     expected = rf"(?s){re.escape(str(path))}.*{rows}.*{column} {told} in tile {tile}"
     with pytest.raises(DataError, match=expected) as caught:
         _read(tmp_path, _target(kind))
@@ -106,14 +109,14 @@ def test_one_in_a_thousand_may_be_left_out(tmp_path, monkeypatch):
     write_quarter(tmp_path, "2020Q1", _columns("speed", 1))
     assert len(_read(tmp_path).observations) == rows - 1
     write_quarter(tmp_path, "2020Q1", _columns("speed", 2))
-    with pytest.raises(DataError, match="found 2 of"):
+    with pytest.raises(DataError, match="found impossible values in 2 of"):
         _read(tmp_path)
 
 
 def test_a_quarter_of_bad_rows_only_is_refused(tmp_path):
     tiles = [TILES[at] for at in _inside(3)]
     write_quarter(tmp_path, "2020Q1", tile_columns(tiles, avg_d_kbps=[10**18] * 3))
-    with pytest.raises(DataError, match="found 3 of 3 rows"):
+    with pytest.raises(DataError, match="found impossible values in 3 of 3 rows"):
         _read(tmp_path)
 
 

@@ -14,7 +14,7 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data
+from geogp.models.training.training_data import Data
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.training import budget
 from geogp.models.training.budget import MAX_RANK, rank_for
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data
+from geogp.models.training.training_data import Data
 
 SETTINGS = FitSettings(epochs=2, batch=1000, optimiser="lbfgs")
 

@@ -20,7 +20,8 @@ from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
 from geogp.models.families.last_layers import LastLayerPosterior
 from geogp.models.training.steps import PerBatch, WholeData
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 SIZES = Architecture(d=2, h=6, r=8, blocks=1)
 
@@ -87,7 +88,9 @@ def test_every_parameter_has_a_finite_gradient(name, train, make_model):
     x, y = torch.from_numpy(train.x).float(), torch.from_numpy(train.y).float()
     with torch.no_grad():
         model.posterior.m.fill_(0.1)
-    loss = CATALOGUE[name].step.backward(model, Rows(x, y, torch.ones_like(y)), len(y), Weights())
+    loss = CATALOGUE[name].step.backward(
+        model, Rows(x, y, torch.ones(len(y), 2)), len(y), Weights()
+    )
     assert torch.isfinite(loss)
     for key, value in model.named_parameters():
         assert value.grad is not None, key

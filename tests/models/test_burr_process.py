@@ -29,7 +29,8 @@ from geogp.models.core.options import Weights
 from geogp.models.families.scale_mixture import BurrProcess, InverseGamma, burr_log_evidence
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 SIZES = Architecture(d=2, r=10, dtype="float64")
 
@@ -234,7 +235,7 @@ def _table(n: int, seed: int = 0, scale: float = 1.0) -> Data:
 
 def _rows(data: Data) -> Rows:
     x, y = torch.from_numpy(data.x), torch.from_numpy(data.y)
-    return Rows(x, y, torch.ones_like(y))
+    return Rows(x, y, y.new_ones(len(y), 2, dtype=torch.float64))
 
 
 def _model(name: str = "burr-process") -> LowRankGP:

@@ -18,7 +18,8 @@ from geogp.models.core.options import Weights
 from geogp.models.families.cox import OFFSET, CoxGP
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 NAMES = ["cox", "cox-nb"]
 SIZES = Architecture(
@@ -104,6 +105,7 @@ class _Constant(Basis):
         return Features(phi, norm, torch.zeros_like(norm))
 
 
+@pytest.mark.trial
 def test_a_constant_basis_finds_the_maximum_likelihood_rate(device):
     """The rate per exposure of largest Poisson likelihood is sum y / sum exposure."""
     random = np.random.default_rng(0)
@@ -185,6 +187,7 @@ def test_a_known_intensity_is_found(name, dispersion, device):
         assert found.dispersion.max() == 0
 
 
+@pytest.mark.trial
 def test_poisson_intervals_of_overdispersed_counts_are_too_narrow():
     """Why cox-nb is the default: the same rows, the same basis."""
     _, train, validation, test = _world(n=1500, dispersion=1.5)
@@ -200,6 +203,7 @@ def test_poisson_intervals_of_overdispersed_counts_are_too_narrow():
     assert abs(held["cox-nb"]) < 0.02
 
 
+@pytest.mark.trial
 def test_zeros_are_in_the_likelihood():
     """One tile with tests on a grid of none: the rate is low wherever else."""
     side = np.linspace(-1, 1, 20)

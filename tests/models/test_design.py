@@ -198,10 +198,10 @@ class TestField:
         rows = Rows(
             torch.cat([held.x, added]),
             torch.cat([held.y, torch.zeros_like(held.y[:3])]),
-            torch.cat([held.tests, torch.full_like(held.tests[:3], tests)]),
+            torch.cat([held.counts, model.counts_of(tests, None, 3)]),
         )
-        # The law of measurements goes no further than the tests ever seen.
-        assert float(held.tests.max()) > tests
+        # The law of measurements goes no further than the counts ever seen.
+        assert (held.counts.max(0).values > rows.counts[-1]).all()
         model.keep_rows(rows, 0)
         after = joint_level(model, None, x, calibrated=False, earlier=25)
         fell = before.single_variances() - after.single_variances()

@@ -28,7 +28,8 @@ from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import ClosedFormPosterior, WeightedRows, condition
 from geogp.models.training import steps
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 Floats = np.ndarray
 

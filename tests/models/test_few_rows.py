@@ -15,9 +15,17 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.joint.joint_law import two_variances
 from geogp.models.joint.joint_level import joint_level
 from geogp.models.training import few_rows
-from geogp.models.training.few_rows import FEW_PLACES, FEW_ROWS, are_few, fold_residuals, widen
+from geogp.models.training.few_rows import (
+    FEW_PLACES,
+    FEW_ROWS,
+    are_few,
+    fold_residuals,
+    widen,
+    width_factor,
+)
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 SETTINGS = FitSettings(epochs=1, batch=32)
 
@@ -26,7 +34,8 @@ def _data(rows: int, places: int, seed: int = 0) -> Data:
     rng = np.random.default_rng(seed)
     place = rng.uniform(-1, 1, (places, 2))
     x = place[np.arange(rows) % places]
-    return Data(x, rng.standard_normal(rows), rng.integers(1, 9, rows).astype(float))
+    tests = rng.integers(1, 9, rows).astype(float)
+    return Data(x, rng.standard_normal(rows), tests, np.ceil(0.6 * tests))
 
 
 @pytest.mark.parametrize(
@@ -41,6 +50,12 @@ def test_few_rows_or_few_places_are_few(rows, places, few):
     assert are_few(_data(rows, places)) is few
 
 
+def test_the_factor_is_the_width_of_a_student_law():
+    scale = np.sqrt((10 + 90 * 1.5**2) / 100)
+    expected = scale * stats.t.ppf(0.975, 100) / stats.norm.ppf(0.975)
+    assert width_factor(np.full(90, 1.5)) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("name", ["field", "dbk-rbf", "nngp"])
 def test_a_widened_model_is_normal_and_so_many_times_as_wide(name, monkeypatch, tmp_path):
     data = _data(60, 20)
@@ -48,7 +63,7 @@ def test_a_widened_model_is_normal_and_so_many_times_as_wide(name, monkeypatch, 
     model = build(name, architecture, torch.from_numpy(data.x))
     fit(model, data, data, replace(SETTINGS, optimiser="lbfgs" if name == "nngp" else "adamw"))
     model.widen(1.0)
-    plain = model.predict(data.x, data.tests)
+    plain = model.predict(data.x, data.tests, data.devices)
     z = 2 * np.random.default_rng(1).standard_normal(60)
     monkeypatch.setattr(few_rows, "fold_residuals", lambda *_: z)
 
@@ -57,7 +72,7 @@ def test_a_widened_model_is_normal_and_so_many_times_as_wide(name, monkeypatch, 
     s = np.sqrt((10 + (z**2).sum()) / (10 + 60))
     assert factor == pytest.approx(s * stats.t.ppf(0.975, 70) / stats.norm.ppf(0.975), rel=1e-12)
     save_model(model, tmp_path / "model.safetensors")
-    wide = load_model(tmp_path / "model.safetensors")[0].predict(data.x, data.tests)
+    wide = load_model(tmp_path / "model.safetensors")[0].predict(data.x, *data.counts.T)
     np.testing.assert_allclose(wide.sd, factor * plain.sd, rtol=1e-9)
     np.testing.assert_allclose(wide.mean, plain.mean, rtol=1e-9)
     if name == "field":
@@ -79,9 +94,10 @@ def test_each_row_is_predicted_by_a_fit_without_its_place(monkeypatch):
         def widen(self, factor):
             assert factor == 1.0
 
-        def predict(self, x, tests):
+        def predict(self, x, tests, devices):
             train = seen[-1][0]
             assert len(x) == len(tests)
+            np.testing.assert_array_equal(devices, np.ceil(0.6 * tests))
             return stats_of(train.y.mean(), 2.0, len(x))
 
     def stats_of(mean, sd, n):
@@ -102,8 +118,7 @@ def test_each_row_is_predicted_by_a_fit_without_its_place(monkeypatch):
     np.testing.assert_array_equal(predicted, 1)
 
     order = np.random.default_rng(3).permutation(90)
-    shuffled = Data(data.x[order], data.y[order], data.tests[order])
-    again = fold_residuals(lambda _: Mean(), shuffled, SETTINGS)
+    again = fold_residuals(lambda _: Mean(), data.at(order), SETTINGS)
     np.testing.assert_allclose(again, found[order])
 
 

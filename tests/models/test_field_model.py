@@ -18,18 +18,19 @@ from geogp.models.core.objectives import whitened_elbo
 from geogp.models.core.options import Weights
 from geogp.models.field import vecchia
 from geogp.models.field.field_model import FieldNetwork, PerPlace
-from geogp.models.field.shape_laws import ShapeLaw
+from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows
 from geogp.models.joint.joint_law import joint_posterior, two_variances
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 UNITS = (20.0, 10.0, 4.0)
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=UNITS)
 
 
 def _rows(n_places: int, quarters: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs, targets and tests of places of which each has some of the quarters."""
+    """Inputs, targets and counts of places of which each has some of the quarters."""
     random = np.random.default_rng(seed)
     place = random.uniform(-1, 1, (n_places, 2))
     times = np.linspace(-1, 1, quarters)
@@ -37,13 +38,23 @@ def _rows(n_places: int, quarters: int, seed: int) -> tuple[np.ndarray, np.ndarr
     x = random.permutation(x)
     tests = random.integers(1, 30, len(x)).astype(float)
     y = np.sin(2 * x[:, 0]) + 0.3 * x[:, 2] + 0.5 * random.standard_normal(len(x))
-    return x, y, tests
+    return x, y, np.column_stack([tests, np.ceil(tests * random.uniform(0.2, 1, len(x)))])
+
+
+def _held(model: FieldNetwork, x: np.ndarray, y: np.ndarray, counts: np.ndarray) -> Rows:
+    """Rows of a model; one number of tests, each of a device of its own, may stand for all."""
+    both = np.broadcast_to(counts if counts.ndim == 2 else counts[:, None], (len(x), 2))
+    return Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(both.copy()))
+
+
+def _data(rows: Rows) -> Data:
+    return Data(rows.x.numpy(), rows.y.numpy(), *rows.counts.numpy().T)
 
 
 @pytest.fixture
 def world() -> tuple[FieldNetwork, Rows]:
     """A model with random parameters that holds rows, all of them neighbours of each other."""
-    x, y, tests = _rows(9, 4, 0)
+    x, y, counts = _rows(9, 4, 0)
     model = build("field", SIZES, x, seed=2)
     assert isinstance(model, FieldNetwork)
     random = torch.Generator().manual_seed(5)
@@ -51,8 +62,7 @@ def world() -> tuple[FieldNetwork, Rows]:
         for name, value in model.named_parameters():
             if not name.startswith("basis"):
                 value.add_(0.3 * torch.randn(value.shape, generator=random, dtype=value.dtype))
-    rows = Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests))
-    return model, model.keep_rows(rows, 0)
+    return model, model.keep_rows(_held(model, x, y, counts), 0)
 
 
 @pytest.fixture
@@ -84,18 +94,24 @@ def _dense(model: FieldNetwork, rows: Rows, other: Rows | None = None) -> np.nda
     return first[:, None] * k * second[None, :]
 
 
+def _power(model: FieldNetwork, rows: Rows, log_exponents: torch.Tensor) -> np.ndarray:
+    """Tests to the power -p times devices to the power -q, within the counts of the rows held."""
+    held = model.rows.counts.numpy()
+    counts = np.clip(rows.counts.numpy(), held.min(0), held.max(0))
+    return np.prod(counts ** -np.exp(log_exponents.detach().numpy()), 1)
+
+
 def _noise(model: FieldNetwork, rows: Rows) -> np.ndarray:
     law = model.law
-    a, b, p = (float(v.detach()) for v in (law.log_floor, law.log_single, law.log_decay))
+    a, b = (float(v.detach()) for v in (law.log_floor, law.log_single))
     lift = (model.basis(rows.x).phi @ law.heads).detach().numpy()
-    return 1e-6 + np.exp(a + lift[:, 0]) + np.exp(b + lift[:, 1]) * rows.tests.numpy() ** -np.exp(p)
+    single = np.exp(b + lift[:, 1]) * _power(model, rows, law.log_decays)
+    return 1e-6 + np.exp(a + lift[:, 0]) + single
 
 
 def _shift(model: FieldNetwork, rows: Rows) -> np.ndarray:
     law = model.law
-    return float(law.gain.detach()) * (
-        1 - rows.tests.numpy() ** -np.exp(float(law.log_gain_decay.detach()))
-    )
+    return float(law.gain.detach()) * (1 - _power(model, rows, law.log_gain_decays))
 
 
 def _mean(model: FieldNetwork, rows: Rows) -> np.ndarray:
@@ -105,7 +121,7 @@ def _mean(model: FieldNetwork, rows: Rows) -> np.ndarray:
 
 
 def _everything(model: FieldNetwork) -> torch.Tensor:
-    return torch.arange(len(model.sites[0]))
+    return torch.arange(len(model.sites.sites))
 
 
 @pytest.mark.usefixtures("exact")
@@ -113,7 +129,7 @@ class TestAgainstDense:
     def test_blocks_give_the_likelihood(self, world):
         model, rows = world
         model.keep_rows(rows, 0)
-        rows = Rows(model.rows.x, model.rows.y, model.rows.tests)
+        rows = model.rows.as_rows()
         found = model.block(_everything(model), factor=None)
         covariance = _dense(model, rows) + np.diag(_noise(model, rows))
         expected = stats.multivariate_normal.logpdf(rows.y, _mean(model, rows), covariance)
@@ -137,10 +153,10 @@ class TestAgainstDense:
     def test_prediction(self, world):
         model, rows = world
         rows = model.keep_rows(rows, 0)
-        x, _, tests = _rows(6, 3, 9)
+        x, y, counts = _rows(6, 3, 9)
         x[:4, :2] = rows.x[:4, :2].numpy()  # places seen before, at other times
-        asked = Rows(torch.from_numpy(x), torch.zeros(len(x)), torch.from_numpy(tests))
-        found = model.predict(x, tests)
+        asked = _held(model, x, y, counts)
+        found = model.predict(x, *counts.T)
         covariance = _dense(model, rows) + np.diag(_noise(model, rows))
         gain = np.linalg.solve(covariance, _dense(model, rows, asked)).T
         mean = _mean(model, asked) + gain @ (rows.y.numpy() - _mean(model, rows))
@@ -155,7 +171,7 @@ class TestAgainstDense:
     def test_the_joint_posterior_is_that_of_the_weights(self, world):
         model, rows = world
         rows = model.keep_rows(rows, 0)
-        data = Data(rows.x.numpy(), rows.y.numpy(), rows.tests.numpy())
+        data = _data(rows)
         found = joint_posterior(model, data)
         phi = model.basis(rows.x).phi.detach().numpy()
         weight = np.linalg.inv(_dense(model, rows) + np.diag(_noise(model, rows)))
@@ -169,7 +185,7 @@ class TestAgainstDense:
 def test_the_two_variances_are_one_at_the_optimal_q(world):
     model, rows = world
     rows = model.keep_rows(rows, 0)
-    data = Data(rows.x.numpy(), rows.y.numpy(), rows.tests.numpy())
+    data = _data(rows)
     x = data.x[:20]
     before, stated = two_variances(model, data, x), model.predict(x, level=True)
     assert before["stated"] == pytest.approx(np.median(np.sqrt(stated.function_variance)))
@@ -184,7 +200,7 @@ def test_the_optimal_q_raises_the_bound_to_the_evidence(world, exact):
     """With q(w) the exact posterior the bound is log N(y; m0 + shift, Phi Phi' + C)."""
     model, rows = world
     rows = model.keep_rows(rows, 0)
-    found = joint_posterior(model, Data(rows.x.numpy(), rows.y.numpy(), rows.tests.numpy()))
+    found = joint_posterior(model, _data(rows))
     L = torch.linalg.cholesky(found.L @ found.L.T)
     with torch.no_grad():
         model.posterior.m.copy_(found.m)
@@ -245,29 +261,72 @@ def test_the_tile_process_is_positive_definite():
     assert model.tiles(points[:1], far).item() < 1e-12
 
 
-def test_the_law_is_not_drawn_out_beyond_the_tests_it_has_seen():
+def test_the_law_is_not_drawn_out_beyond_the_counts_it_has_seen():
     x, y, _ = _rows(12, 3, 0)
     model = build("field", SIZES, x)
-    tests = np.full(len(y), 4.0)
-    tests[0] = 9
-    model.keep_rows(Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
-    found = {k: model.predict(x[:3], k) for k in (1, 4, 9, 30, np.inf)}
-    for name in ("mean", "variance"):
-        np.testing.assert_array_equal(getattr(found[1], name), getattr(found[4], name))
-        for k in (30, np.inf):
-            np.testing.assert_array_equal(getattr(found[k], name), getattr(found[9], name))
-    assert (found[4].variance > found[9].variance).all()
+    counts = np.tile([4.0, 2.0], (len(y), 1))
+    counts[0] = 9, 5
+    model.keep_rows(_held(model, x, y, counts), 0)
+
+    def at(tests, devices):
+        found = model.predict(x[:3], tests, devices)
+        return np.array([found.mean, found.variance])
+
+    least, most = at(4, 2), at(9, 5)
+    for few in ((1, 1), (4, 1), (1, 2)):
+        np.testing.assert_array_equal(at(*few), least)
+    for many in ((30, 5), (9, 30), (np.inf, np.inf)):
+        np.testing.assert_array_equal(at(*many), most)
+    assert (least[1] > at(4, 5)[1]).all()
+    assert (at(4, 5)[1] > most[1]).all()
+
+
+def test_devices_that_are_not_given_are_those_typical_for_the_tests():
+    """log devices is regressed on log tests through the origin."""
+    x, y, counts = _rows(12, 3, 0)
+    model = build("field", SIZES, x)
+    model.keep_rows(_held(model, x, y, counts), 0)
+    tests, devices = np.log(counts).T
+    power = np.linalg.lstsq(tests[:, None], devices, rcond=None)[0][0]
+    assert 0.5 < power < 0.95
+    asked = counts[:3, 0]
+    np.testing.assert_allclose(model.counts_of(asked, None, 3)[:, 1], asked**power, rtol=1e-12)
+    assumed, given = model.predict(x[:3], asked), model.predict(x[:3], asked, asked**power)
+    np.testing.assert_allclose(assumed.variance, given.variance, rtol=1e-12)
+    one = np.ones_like(counts)
+    model.keep_rows(_held(model, x, y, one), 0)
+    assert model.law.devices_power.item() == pytest.approx(power)  # single tests tell nothing new
+
+
+def _constant_law(a: float, log_b: float, skewness: float, log_tail: float) -> PredictiveLaw:
+    law = no_law()
+    law.coefficients[:, 0] = a, log_b, skewness, log_tail
+    return law
 
 
 def test_the_level_has_the_mean_of_most_tests_and_the_normal_shape(world):
     model, _ = world
-    constant = np.array([[0.3], [0.1], [-0.4], [-0.2]])
-    model._set_shape(ShapeLaw(np.hstack([constant, np.zeros((4, 2))]), np.zeros((2, 2))))
+    model.set_law(_constant_law(0.3, 0.1, -0.4, -0.2))
     x = _rows(6, 3, 9)[0]
-    level, most = model.predict(x, level=True), model.predict(x, np.inf)
+    level, most = model.predict(x, level=True), model.predict(x, np.inf, np.inf)
     np.testing.assert_array_equal(level.mean, most.mean)
+    np.testing.assert_array_equal(level.function_variance, most.function_variance)
+    assert most.shape is not GAUSSIAN
     assert level.shape is GAUSSIAN
     assert (level.noise_variance == 0).all()
+
+
+def test_the_law_moves_and_widens_predictions_in_their_own_unit(world):
+    model, _ = world
+    model.y_sd.fill_(2.5)
+    x, _, counts = _rows(6, 3, 9)
+    plain = model.predict(x, *counts.T)
+    model.set_law(_constant_law(0.3, np.log(1.4), 0.0, 0.0))
+    moved = model.predict(x, *counts.T)
+    np.testing.assert_allclose(moved.mean, plain.mean + 0.3 * plain.sd, rtol=1e-12)
+    for part in ("field_variance", "tile_variance", "noise_variance"):
+        np.testing.assert_allclose(getattr(moved, part), 1.96 * getattr(plain, part), rtol=1e-9)
+    assert moved.shape is GAUSSIAN
 
 
 def test_the_newest_rows_of_a_long_memory_count():
@@ -277,7 +336,7 @@ def test_the_newest_rows_of_a_long_memory_count():
     y = np.where(np.arange(100) < 64, -1.0, 1.0)
     sizes = replace(SIZES, units=(20.0, 10.0, 49.5))
     model = build("field", sizes, np.vstack([x, [[-1, -1, 0], [1, 1, 0]]]))
-    model.keep_rows(Rows(model.scaled(x), torch.from_numpy(y), torch.ones(100).double()), 0)
+    model.keep_rows(_held(model, x, y, np.ones(100)), 0)
     with torch.no_grad():
         model.mean_constant.zero_()
         model.posterior.m.zero_()
@@ -301,8 +360,7 @@ class TestDrift:
         y = level[t] + 0.5 * random.standard_normal(len(t))
         units = (20.0, 10.0, times[-1] / 2)
         model = build("field", replace(SIZES, units=units), x)
-        tests = torch.ones(len(y), dtype=torch.float64)
-        model.keep_rows(Rows(model.scaled(x), torch.from_numpy(y), tests), 0)
+        model.keep_rows(_held(model, x, y, np.ones(len(y))), 0)
         return model._drift().detach().numpy()
 
     def test_a_random_walk(self):
@@ -322,30 +380,32 @@ class TestDrift:
     def test_one_time_has_none(self):
         x = _rows(20, 4, 0)[0][:, :2]
         model = build("field", Architecture(d=2, h=6, r=5, blocks=1, units=UNITS[:2]), x)
-        tests = torch.ones(len(x), dtype=torch.float64)
-        model.keep_rows(Rows(model.scaled(x), torch.zeros(len(x)), tests), 0)
+        model.keep_rows(_held(model, x, np.zeros(len(x)), np.ones(len(x))), 0)
         assert model._drift().tolist() == [0, 0]
 
 
 def test_field_mean_and_tile_kernel_against_their_formulas(world):
     model, rows = world
     x = _rows(6, 3, 9)[0]
-    most = rows.tests.max().expand(len(x))
-    asked = Rows(torch.from_numpy(x), torch.zeros(len(x)), most)
+    asked = _held(model, x, np.zeros(len(x)), rows.counts.numpy().max(0)[None])
     np.testing.assert_allclose(model.field_mean(x), _mean(model, asked), rtol=1e-10)
     np.testing.assert_allclose(model.tile_kernel(x, x[:3]), _dense(model, asked)[:, :3], rtol=1e-9)
 
 
-def test_another_fit_forgets_drift_and_shape(world):
+def test_another_fit_forgets_drift_and_law(world):
     model, _ = world
     model.drift.fill_(3.0)
-    model._set_shape(ShapeLaw(np.ones((4, 3)), np.ones((2, 2))))
-    rows = Rows(model.rows.x[:9], model.rows.y[:9], model.rows.tests[:9])
-    model.keep_rows(rows, 0)
+    model.set_law(PredictiveLaw(np.ones((4, 23)), np.ones((4, 11)), 0.5))
+    assert model.predictive_law.most_tail == 0.5
+    model.keep_rows(model.rows.as_rows().at(slice(9)), 0)
     assert model.drift.tolist() == [0, 0]
-    assert not model.shape_coefficients.any()
-    assert not model.shape_ranges.any()
-    assert len(model.earlier) == len(model.sites[0])
+    for found, none in zip(
+        (model.law_coefficients, model.law_ranges, model.law_tail),
+        (no_law().coefficients, no_law().ranges, 0.0),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, none)
+    assert len(model.earlier) == len(model.sites.sites)
 
 
 @pytest.mark.trial
@@ -366,7 +426,7 @@ def test_a_crowded_place_is_cut_into_blocks():
 
 def test_the_shift_rises_from_a_single_test_to_the_gain():
     model = build("field", SIZES, _rows(5, 3, 0)[0])
-    k = torch.tensor([1.0, 2, 10, np.inf], dtype=torch.float64)
+    k = torch.tensor([[1.0, 1], [2, 1], [2, 2], [10, 2], [np.inf, np.inf]], dtype=torch.float64)
     shift = model.law.shift(k).detach().numpy()
     assert shift[0] == 0
     assert (np.diff(shift) > 0).all()
@@ -534,19 +594,28 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         ("tests", "found"),
-        [(0, "least value of 0"), ([1, 2], r"shape \(2,\)"), ([-1, 2, 3], "least value of -1")],
+        [
+            (0, "smallest value of 0"),
+            ([1, 2], r"shape \(2,\)"),
+            ([-1, 2, 3], "smallest value of -1"),
+        ],
     )
     def test_tests_out_of_range(self, model, tests, found):
-        with pytest.raises(DataError, match=f"expected one count of tests or 3.*{found}"):
+        with pytest.raises(DataError, match=f"one number of tests for all rows or one .*{found}"):
             model.predict(np.zeros((3, 3)), tests)
+        with pytest.raises(DataError, match=f"one number of devices for all rows or one .*{found}"):
+            model.predict(np.zeros((3, 3)), 1, tests)
 
     def test_tests_that_are_not_numbers(self, model):
         with pytest.raises(DataError, match="expected finite tests, found NaN"):
             model.predict(np.zeros((3, 3)), np.nan)
 
-    def test_training_tests_below_1(self):
-        with pytest.raises(DataError, match="expected 2 counts of tests of 1 or more"):
-            Data(np.zeros((2, 3)), np.zeros(2), np.array([0.0, 1.0]))
+    def test_training_counts_below_1(self):
+        low = np.array([0.0, 1.0])
+        with pytest.raises(DataError, match="expected 2 numbers of tests, each 1 or more"):
+            Data(np.zeros((2, 3)), np.zeros(2), low)
+        with pytest.raises(DataError, match="expected 2 numbers of devices, each 1 or more"):
+            Data(np.zeros((2, 3)), np.zeros(2), np.ones(2), low)
 
     @pytest.mark.parametrize("d", [1, 4])
     def test_other_inputs_than_place_and_time(self, d):

@@ -22,7 +22,8 @@ from geogp.models.joint.joint_law import (
     two_variances,
 )
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 Floats = np.ndarray
 
@@ -303,7 +304,7 @@ class TestCoverage:
             rows = Rows(
                 model.scaled(train.x),
                 y.to(model.architecture.torch_dtype),
-                torch.from_numpy(train.tests),
+                torch.from_numpy(train.counts),
             )
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(LowRankGP, "spread_is_noise", False)

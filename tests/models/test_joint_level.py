@@ -12,13 +12,14 @@ from geogp.models.core.lowrank import Rows
 from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field import vecchia
 from geogp.models.field.field_model import FieldNetwork
-from geogp.models.field.shape_laws import ShapeLaw
+from geogp.models.field.predictive_law import no_law
 from geogp.models.field.tile_sequence import earlier_tiles
 from geogp.models.field.vecchia import NO_ROW
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 from geogp.runs.questions.area_levels import median_sds
 
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))
@@ -47,7 +48,8 @@ def make_field(side: int, n: int, device: str = "cpu", seed: int = 0) -> FieldNe
         model.y_mean.fill_(3.0)
         model.y_sd.fill_(0.5)
     y, tests = random.standard_normal(n), random.integers(1, 30, n).astype(float)
-    model.keep_rows(Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
+    counts = torch.from_numpy(np.column_stack([tests, np.ceil(0.7 * tests)]))
+    model.keep_rows(Rows(model.scaled(x), torch.from_numpy(y), counts), 0)
     return model.to(device)
 
 
@@ -65,11 +67,11 @@ def dense(model: FieldNetwork, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     K, cross, own = (
         model.kernel(a, b) + model.tile_kernel(a, b) for a, b in ((rows, rows), (x, rows), (x, x))
     )
-    endless = torch.full((len(x),), torch.inf, dtype=torch.float64, device=model.device)
+    endless = torch.full((len(x), 2), torch.inf, dtype=torch.float64, device=model.device)
     with torch.no_grad():
-        noise = model.row_terms(held.x, held.tests).noise.cpu().numpy() * sd**2
+        noise = model.row_terms(held.x, held.counts).noise.cpu().numpy() * sd**2
         base = model.y_mean.item() + sd * model.mean_constant.item()
-        shifts = [sd * model.law.shift(t).cpu().numpy() for t in (held.tests, endless)]
+        shifts = [sd * model.law.shift(t).cpu().numpy() for t in (held.counts, endless)]
     A = K + np.diag(noise)
     y = model.y_mean.item() + sd * held.y.cpu().numpy()
     mean = base + shifts[1] + cross @ np.linalg.solve(A, y - base - shifts[0])
@@ -205,9 +207,11 @@ class TestCalibration:
     @pytest.fixture
     def model(self) -> FieldNetwork:
         model = make_field(8, 120, seed=4)
-        coefficients = np.array([[0.1, 0.02, 0.0], [0.3, -0.02, 0.0], [0.0] * 3, [0.0] * 3])
-        law = ShapeLaw(coefficients, np.array([[0.0, 3.0], [0.0, 0.0]]))
-        model._set_shape(law)
+        law = no_law()
+        # By the logarithm of the number of tests, from 0 to 3.
+        law.ranges[:, 0] = 0.0, 3.0, 1.5, 1.0
+        law.coefficients[:2, :2] = [[0.1, 0.02], [0.3, -0.02]]
+        model.set_law(law)
         return model
 
     def test_single_tiles_are_those_of_the_map(self, model):
@@ -235,10 +239,10 @@ class TestCalibration:
         x, sd = grid(8), model.y_sd.item()
         level = joint_level(model, None, x, calibrated=False)
         measured = level.measured(3)
-        counts = torch.full((64,), 3.0, dtype=torch.float64)
+        counts = model.counts_of(3.0, None, 64)
         noise = model.row_terms(model.scaled(x), counts).noise.detach().numpy()
         np.testing.assert_allclose(measured.noise_variance, noise * sd**2)
-        shift = model.law.shift(torch.tensor([3.0, torch.inf], dtype=torch.float64)).detach()
+        shift = model.law.shift(torch.cat([counts[:1], model.endless(1)])).detach()
         np.testing.assert_allclose(measured.mean - level.mean, sd * (shift[0] - shift[1]))
 
     def test_beyond_the_data_all_tiles_move_together(self, model):

@@ -30,7 +30,8 @@ from geogp.models.families.last_layers import (
 )
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 Floats = np.ndarray
 

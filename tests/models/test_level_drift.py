@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.models.field.field_model import level_drift
+from geogp.models.field.level_drift import level_drift
 
 WORLDS = 2000
 COUNTS = (6, 40, 6)  # rows of three quarters: the means of the first and the last are noisy

@@ -16,7 +16,8 @@ from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.noise import ValidationNoise
 from geogp.models.core.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
 from geogp.models.families.last_layers import LastLayerPosterior
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 DTYPES = ["float32", "float64"]
 

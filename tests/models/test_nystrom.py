@@ -21,7 +21,8 @@ from geogp.models.core.objectives import log_marginal_likelihood
 from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import WholeData
-from geogp.models.training.training_loop import Data, FitState, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import FitState, fit
 
 KERNELS = sorted(name for name, spec in CATALOGUE.items() if spec.about.family == "kernel")
 SIZES = Architecture(d=2, r=12, dtype="float64")
@@ -37,7 +38,7 @@ def _table(n: int, seed: int = 0) -> Data:
 
 def _rows(data: Data) -> Rows:
     x, y = torch.from_numpy(data.x), torch.from_numpy(data.y)
-    return Rows(x, y, torch.ones_like(y))
+    return Rows(x, y, y.new_ones(len(y), 2, dtype=torch.float64))
 
 
 def _model(name: str, data: Data, **changed) -> LowRankGP:
@@ -267,7 +268,7 @@ def test_a_checkpoint_without_the_optimiser_is_refused(tmp_path, monkeypatch):
     name = "nystrom-mixed"
     with pytest.raises(KeyboardInterrupt):
         fit(_model(name, train), train, validation, LBFGS, checkpoint=path, progress=stop)
-    with pytest.raises(DataError, match="lacks 'd' of its optimiser's state"):
+    with pytest.raises(DataError, match="lacks 'd' in its optimiser's state"):
         fit(_model(name, train), train, validation, LBFGS, checkpoint=path)
 
 

@@ -18,7 +18,8 @@ from geogp.models.training import parallel
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import Part
 from geogp.models.training.teams import Team, current_team
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 PROGRAM = '''
 """Fit what the cases say, and tell how it went; run by each process."""
@@ -32,7 +33,8 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.training.parallel import team
 from geogp.models.training.schedule import FitSettings
 from geogp.models.catalogue.storage import save_model
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_loop import fit
+from geogp.models.training.training_data import Data
 
 def run(folder):
     rows = np.load(folder / "rows.npz")
@@ -41,7 +43,8 @@ def run(folder):
         model = build(case["model"], Architecture(**case["sizes"]), torch.from_numpy(rows["x"]))
         kind = "counts" if case["counts"] else "y"
         train, held = (
-            Data(rows[f"{s}x"], rows[f"{s}{kind}"], rows[f"{s}tests"]) for s in ("", "v")
+            Data(rows[f"{s}x"], rows[f"{s}{kind}"], rows[f"{s}tests"], groups=rows[f"{s}group"])
+            for s in ("", "v")
         )
         settings = FitSettings(**case["settings"])
         path = folder / f"{case['name']}.checkpoint"
@@ -92,7 +95,10 @@ def stop_after_one_epoch(folder, rows, one):
         raise KeyboardInterrupt
 
     model = build(one["model"], Architecture(**one["sizes"]), torch.from_numpy(rows["x"]))
-    data = [Data(rows[f"{s}x"], rows[f"{s}y"], rows[f"{s}tests"]) for s in ("", "v")]
+    data = [
+        Data(rows[f"{s}x"], rows[f"{s}y"], rows[f"{s}tests"], groups=rows[f"{s}group"])
+        for s in ("", "v")
+    ]
     path = folder / f"{one['name']}.checkpoint"
     with pytest.raises(KeyboardInterrupt):
         fit(model, *data, FitSettings(**one["settings"]), checkpoint=path, progress=stop)
@@ -110,6 +116,7 @@ def start(folder, processes, cases):
         rows[f"{part}x"] = x
         rows[f"{part}y"] = level + 0.1 * rng.standard_normal(n)
         rows[f"{part}counts"] = rng.poisson(np.exp(level)).astype(float)
+        rows[f"{part}group"] = (x[:, 0] > 0) + 2 * (x[:, 1] > 0)
         rows[f"{part}tests"] = rng.integers(1, 9, n).astype(float)
     np.savez(folder / "rows.npz", **rows)
     (folder / "cases.json").write_text(json.dumps(cases))
@@ -184,7 +191,9 @@ def test_without_torchrun_a_process_is_alone_and_leads(monkeypatch):
 
 def test_shares_hold_every_row_once(make_model, train):
     model = make_model("sv-rbf")
-    rows = Rows(torch.from_numpy(train.x), torch.from_numpy(train.y), torch.ones(len(train.y)))
+    rows = Rows(
+        torch.from_numpy(train.x), torch.from_numpy(train.y), torch.from_numpy(train.counts)
+    )
     step = CATALOGUE["sv-rbf"].step
     part = Part(torch.randperm(90), 90)
     shares = step.split(model, rows, part, 4)

@@ -120,7 +120,7 @@ def assert_same_loss(world) -> Callable[..., None]:
         theirs = -mll(world.reference(world.x), world.y)
         theirs.backward()
         ours = step.backward(
-            world.model, Rows(world.x, world.y, torch.ones_like(world.y)), n, weights
+            world.model, Rows(world.x, world.y, world.y.new_ones(len(world.y), 2)), n, weights
         )
         assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
         found, expected = world.ours(), world.theirs()

@@ -12,7 +12,8 @@ from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import ByInputs, PerBatch
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 NAMES = sorted(
     name
@@ -33,8 +34,7 @@ def _model(name: str, x: np.ndarray) -> LowRankGP:
 
 
 def _rows(data: Data) -> Rows:
-    tests = torch.ones(len(data.y), dtype=torch.float64)
-    return Rows(torch.from_numpy(data.x), torch.from_numpy(data.y), tests)
+    return Rows(*(torch.from_numpy(part) for part in (data.x, data.y, data.counts)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,12 +58,12 @@ def test_the_objective_and_its_gradient_are_those_of_all_rows(name):
 def test_counts_means_and_scatter_by_hand():
     x = torch.tensor([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0], [0.0, 1.0]])
     y = torch.tensor([1.0, 5.0, 2.0, 6.0])
-    found = Rows(x, y, torch.tensor([1.0, 2.0, 3.0, 5.0]).double()).collapsed()
+    found = Rows(x, y, torch.tensor([[1.0, 1], [2, 2], [3, 1], [5, 4]]).double()).collapsed()
     assert found.x.tolist() == [[0.0, 1.0], [2.0, 3.0]]
     assert found.y.tolist() == [3.0, 5.0]
     assert found.repeats.rows.tolist() == [3.0, 1.0]
     torch.testing.assert_close(found.repeats.scatter, torch.tensor([14 / 3, 0.0]))
-    assert found.tests.tolist() == [3.0, 2.0]
+    assert found.counts.tolist() == [[3.0, 2.0], [2.0, 2.0]]
     assert found.n == 4
     assert found.at(torch.tensor([1])).n == 1
 

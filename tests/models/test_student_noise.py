@@ -20,7 +20,8 @@ from geogp.models.families.student_noise import (
 )
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 ABLE = ["sv-dkl", "sv-rbf", "sv-dbk", "vbll"]
 
@@ -41,7 +42,7 @@ def set_law(model, scale_squared: float, df: float) -> None:
 
 def loss_of(model, train, device="cpu") -> float:
     y = torch.from_numpy(train.y).to(model.architecture.torch_dtype).to(device)
-    rows = Rows(model.scaled(train.x), y, torch.ones_like(y, dtype=torch.float64))
+    rows = Rows(model.scaled(train.x), y, y.new_ones(len(y), 2, dtype=torch.float64))
     return float(spec_of(model).step.backward(model, rows, 3 * len(y), Weights()))
 
 
@@ -144,7 +145,7 @@ def test_rows_of_equal_inputs_stay_apart(train):
     model = make("vbll", train.x)
     x = model.scaled(np.repeat(train.x[:5], 4, axis=0))
     y = torch.arange(20, dtype=torch.float64)
-    rows = Rows(x, y, torch.ones_like(y))
+    rows = Rows(x, y, y.new_ones(len(y), 2, dtype=torch.float64))
     assert spec_of(model).step.gathered(rows) is rows
     assert find_spec("vbll").step.gathered(rows) is not rows
 

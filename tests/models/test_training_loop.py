@@ -22,7 +22,8 @@ from geogp.models.training import steps
 from geogp.models.training import training_loop as training
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import PerBatch, WholeData
-from geogp.models.training.training_loop import Data, FitState, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import FitState, fit
 
 
 def _history(state: FitState) -> dict[str, Any]:
@@ -607,7 +608,7 @@ class TestCheckpointsOfOthers:
         if value is ...:
             del described[name]
         write_tensors(path, tensors, described)
-        with pytest.raises(DataError, match="does not fit its model"):
+        with pytest.raises(DataError, match="does not match its model"):
             fit(make_model(), train, validation, quick, checkpoint=path)
 
     @pytest.mark.parametrize("part", ["model.", "best.", "optimiser."])
@@ -621,7 +622,7 @@ class TestCheckpointsOfOthers:
         if how == "shape":
             tensors[name] = torch.cat([value, value])
         write_tensors(path, tensors, described)
-        with pytest.raises(DataError, match="does not fit its model"):
+        with pytest.raises(DataError, match="does not match its model"):
             fit(make_model(), train, validation, quick, checkpoint=path)
 
     @pytest.mark.parametrize(
@@ -642,7 +643,7 @@ class TestCheckpointsOfOthers:
         tensors, described = read_tensors(path)
         assert name in tensors
         write_tensors(path, {**tensors, name: value}, described)
-        with pytest.raises(DataError, match="does not fit its model"):
+        with pytest.raises(DataError, match="does not match its model"):
             fit(make_model(), train, validation, settings, checkpoint=path)
 
     def test_no_state_of_the_optimiser(self, path, train, validation, quick, make_model):
@@ -795,6 +796,34 @@ class TestData:
 def test_targets_that_numpy_cannot_hold(values, message):
     with pytest.raises(DataError, match=message):
         Data(np.zeros((3, 2)), values)
+
+
+class TestGroups:
+    def test_by_default_each_row_is_alone_and_each_test_has_its_device(self, make_data):
+        data = make_data(5)
+        assert data.groups.tolist() == [0, 1, 2, 3, 4]
+        assert data.counts.tolist() == [[1, 1]] * 5
+        tests = np.array([1.0, 3, 2, 9, 4])
+        assert Data(data.x, data.y, tests).counts.tolist() == [[k, k] for k in tests]
+
+    def test_rows_of_two_parts_share_no_group(self, make_data):
+        first = replace(make_data(4), groups=np.array([7, -1, 7, 7]), devices=np.full(4, 1.0))
+        other = replace(make_data(3, seed=1), groups=[7, 7, 9], tests=np.full(3, 2.0))
+        both = first.joined(other)
+        assert both.groups.tolist() == [1, 0, 1, 1, 2, 2, 3]
+        assert both.tests.tolist() == [1, 1, 1, 1, 2, 2, 2]
+        assert both.devices.tolist() == [1] * 7
+        some = both.at(np.array([6, 1]))
+        assert (some.groups.tolist(), some.tests.tolist()) == ([3, 0], [2, 1])
+        np.testing.assert_array_equal(some.x, [other.x[2], first.x[1]])
+
+    @pytest.mark.parametrize(
+        ("groups", "found"),
+        [(np.zeros(4), "float64 of shape (4,)"), (np.arange(3), "int64 of shape (3,)")],
+    )
+    def test_other_groups_are_refused(self, groups, found, make_data):
+        with pytest.raises(DataError, match=re.escape(f"4 whole numbers of groups, found {found}")):
+            replace(make_data(4), groups=groups)
 
 
 def test_views_and_read_only_arrays_are_taken(train, validation, quick, make_model):

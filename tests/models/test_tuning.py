@@ -13,7 +13,8 @@ from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Weights
 from geogp.models.training import tuning
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, FitState, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import FitState, fit
 from geogp.models.training.tuning import Trial, choose_weights, grid
 
 VALUES = [0.0, 0.01, 0.1, 1.0]
@@ -149,12 +150,12 @@ class TestDivergence:
 
     def test_all_diverging_is_refused(self, make, train, validation, settings, monkeypatch):
         monkeypatch.setattr(tuning, "fit", _diverge(*VALUES))
-        with pytest.raises(NumericalError, match="all 4 fits of the search failed; the last one"):
+        with pytest.raises(NumericalError, match="all 4 fits of the search failed; the last error"):
             choose_weights(make, train, validation, settings)
 
     def test_a_rate_that_is_far_too_large_is_refused(self, make, train, validation):
         wild = FitSettings(epochs=3, batch=64, learning_rate=1e6)
-        with pytest.raises(NumericalError, match="all 4 fits of the search failed; the last one"):
+        with pytest.raises(NumericalError, match="all 4 fits of the search failed; the last error"):
             choose_weights(make, train, validation, wild)
 
     def test_another_error_is_not_swallowed(self, make, train, validation, settings, monkeypatch):

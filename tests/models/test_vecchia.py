@@ -3,9 +3,18 @@
 import numpy as np
 import pytest
 import torch
+from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist
 
 from geogp.errors import NumericalError
-from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, whiten
+from geogp.models.field.vecchia import (
+    NO_ROW,
+    NearSites,
+    Sites,
+    distance_to_others,
+    earlier_rows,
+    whiten,
+)
 
 
 def test_places_are_conditioned_on_their_six_nearest_earlier_ones():
@@ -49,3 +58,38 @@ def test_a_block_that_does_not_factorise_is_told():
     one = torch.ones(1, 1, dtype=torch.float64)
     with pytest.raises(NumericalError, match="block of tiles does not factorise"):
         whiten(-one[None], 0 * one, one.bool(), one[None])
+
+
+def test_near_rows_are_all_rows_of_the_sixteen_nearest_places_searched():
+    random = np.random.default_rng(0)
+    sites = Sites.of(random.uniform(0, 10, (60, 2)).repeat(random.integers(1, 5, 60), axis=0))
+    searched, at = random.random(60) < 0.7, random.uniform(0, 10, (9, 2))
+    for chosen in (None, searched):
+        found = NearSites.of(sites, chosen).rows(at)
+        numbers = np.arange(60) if chosen is None else np.flatnonzero(chosen)
+        for place, rows in zip(at, found, strict=True):
+            near = numbers[np.argsort(cdist(place[None], sites.centre[numbers])[0])[:16]]
+            own = [np.arange(sites.first[k], sites.first[k] + sites.count[k]) for k in near]
+            assert rows[rows != NO_ROW].tolist() == np.concatenate(own).tolist()
+
+
+class TestDistanceToOthers:
+    @pytest.mark.parametrize("n", [2, 5, 16, 17, 60])
+    def test_against_all_distances(self, n):
+        random = np.random.default_rng(n)
+        places = random.uniform(0, 10, (n, 2))
+        at = np.vstack([places, random.uniform(0, 10, (5, 2))])
+        found = distance_to_others(KDTree(places), at)
+        for value, row in zip(found, cdist(at, places), strict=True):
+            assert value == pytest.approx(np.sort(row[row > 0])[:16].mean(), rel=1e-12)
+
+    def test_a_single_place_tells_nothing(self):
+        assert distance_to_others(KDTree(np.zeros((1, 2))), np.eye(2)).tolist() == [1, 1]
+
+    def test_a_crowded_place_counts_once(self):
+        sites = Sites.of(np.repeat([[0.0, 0.0], [3.0, 4.0]], [150, 1], axis=0))
+        assert len(sites) == 4
+        assert distance_to_others(sites.places, np.array([[3.0, 4.0], [0.0, 0.0]])).tolist() == [
+            5,
+            5,
+        ]

@@ -40,7 +40,18 @@ SCORES = [
     *("n", "mae", "rmse", "nll", "crps", "coverage_50", "coverage_80", "coverage_95", "width_95")
 ]
 COLUMNS = [
-    *("split", "fold", "quadkey", "quarter", "longitude", "latitude", "y", "tests", "stratum"),
+    *(
+        "split",
+        "fold",
+        "quadkey",
+        "quarter",
+        "longitude",
+        "latitude",
+        "y",
+        "tests",
+        "devices",
+        "stratum",
+    ),
     *("distance_km", "mean"),
     *("function_variance", "tile_variance", "noise_variance", "skewness", "tailweight"),
     *("lower_95", "upper_95"),
@@ -123,8 +134,8 @@ def test_the_saved_model_predicts_the_map(finished, small):
     tiles = region.tiles(13)
     places = Points(*tiles.centres, np.full(len(tiles), 8095.0))
     inputs = PointScale(region.bounds, times=(8094, 8095)).inputs(places)
-    tests = run_json(finished)["map"]["tests"]
-    median = 10 ** model.predict(inputs, tests).quantile(0.5)
+    asked = run_json(finished)["map"]
+    median = 10 ** model.predict(inputs, asked["tests"], asked["devices"]).quantile(0.5)
     with xr.open_dataset(finished.path / "grid.nc", engine="h5netcdf") as grid:
         found = grid["median_mbps"].to_numpy()
     np.testing.assert_allclose(np.sort(found[np.isfinite(found)]), np.sort(median), rtol=1e-6)
@@ -229,7 +240,7 @@ def test_one_quarter_is_mapped_by_place_alone(small, tmp_path):
     assert run_json(one)["settings"]["inputs"] == "place"
     model, _ = load_model(one.path / "model.safetensors")
     assert model.architecture.d == 2
-    with pytest.raises(RequestError, match="needs two or more"):
+    with pytest.raises(RequestError, match="needs data of two quarters or more"):
         make_map(small.request(tmp_path / "two", quarters="2023Q4", inputs="place-quarter"))
 
 

@@ -1,4 +1,4 @@
-"""Runs of version 0.1, as they were written then, are read and opened again."""
+"""Stored runs, of version 0.1 and of this one, are read and opened again."""
 
 import json
 import shutil
@@ -9,47 +9,88 @@ import pandas as pd
 import pytest
 
 from geogp.commands.areas import make_areas
-from geogp.commands.run_requests import AreasRequest
+from geogp.commands.exceedance import make_exceedance
+from geogp.commands.next_tiles import choose_tiles
+from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
+from geogp.errors import DataError
+from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import remake_report
 from geogp.runs.run_places import RunPlaces
 
-STORED = Path(__file__).parents[1] / "fixtures" / "run-0.1"
-SOURCE = RunPlaces(str(STORED / "source"), str(STORED / "source" / "boundaries"))
-RUNS = ("field", "older")
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+SOURCE = RunPlaces(
+    str(FIXTURES / "run-0.1" / "source"), str(FIXTURES / "run-0.1" / "source" / "boundaries")
+)
+RUNS = ("run-0.1/field", "run-0.1/older", "run-0.2/field")
+EARLIER = RUNS[0]
+"""A run whose field model this version does not read; it reads the other files of the run."""
+
+
+def copied(name, folder):
+    """Return a copy of a stored run."""
+    return Path(shutil.copytree(FIXTURES / name, folder / "run"))
 
 
 @pytest.fixture(params=RUNS)
 def stored(request, tmp_path):
-    """A copy of a stored run, in a folder of its name."""
-    return Path(shutil.copytree(STORED / request.param, tmp_path / request.param))
+    return copied(request.param, tmp_path)
 
 
 def test_the_older_run_lacks_what_came_later():
-    field, older = (json.loads((STORED / name / "run.json").read_text()) for name in RUNS)
+    field, older = (json.loads((FIXTURES / name / "run.json").read_text()) for name in RUNS[:2])
     later = {"file_records", "threads"}
     assert later <= set(field)
     assert not later & set(older)
-    assert b'"widening"' in (STORED / "field" / "model.safetensors").read_bytes()
-    assert b'"widening"' not in (STORED / "older" / "model.safetensors").read_bytes()
+    assert b'"widening"' in (FIXTURES / RUNS[0] / "model.safetensors").read_bytes()
+    assert b'"widening"' not in (FIXTURES / RUNS[1] / "model.safetensors").read_bytes()
 
 
-def test_its_model_predicts_what_it_predicted(stored):
-    """The model of the map is that of the random split, whose predictions are stored."""
-    run = open_run(stored, device="cpu", read_from=SOURCE)
+@pytest.mark.parametrize("name", RUNS[1:])
+def test_its_model_predicts_what_it_predicted(name, tmp_path):
+    """The model of the map is that of the random split, whose predictions are stored.
+
+    Predictions depend on the devices of a row, which only the source has.
+    """
+    run = open_run(copied(name, tmp_path), device="cpu", read_from=SOURCE)
+    job = run.reopen().job
+    key = ["quadkey", "quarter"]
+    devices = job.table.assign(quadkey=format_quadkeys(job.observations.quadkey))
     rows = run.predictions[run.predictions["split"] == "random"]
-    quarters = pd.PeriodIndex(rows["quarter"], freq="Q")
-    found = run.model.predict_distribution(rows.assign(quarter=quarters))
+    rows = rows.assign(quarter=pd.PeriodIndex(rows["quarter"], freq="Q"))
+    rows = rows.merge(devices[[*key, "devices"]], "left", key, validate="one_to_one")
+    found = run.model.predict_distribution(rows)
     assert len(rows) > 30
     np.testing.assert_allclose(found.mean, rows["mean"], rtol=1e-5)
 
 
-def test_its_areas_have_the_levels_they_had(stored):
-    found = make_areas(AreasRequest(stored, by="urban", draws=200, **vars(SOURCE))).table
-    told = json.loads((STORED / "levels.json").read_text())[stored.name]
+@pytest.mark.parametrize("name", RUNS[1:])
+def test_its_areas_have_the_levels_they_had(name, tmp_path):
+    asked = AreasRequest(copied(name, tmp_path), by="urban", draws=200, **vars(SOURCE))
+    found = make_areas(asked).table
+    stored = FIXTURES / name
+    told = json.loads((stored.parent / "levels.json").read_text())[stored.name]
     assert dict(zip(found["area"], found["level_mean_mbps"], strict=True)) == pytest.approx(
         told, rel=1e-5
     )
+
+
+def test_a_field_model_of_an_earlier_version_is_refused_and_the_rest_is_read(tmp_path):
+    run = open_run(copied(EARLIER, tmp_path), device="cpu", read_from=SOURCE)
+    assert run.record.model == "field"
+    assert len(run.predictions) == sum(parts["test"] for parts in run.content["n"].values())
+    told = (
+        r"field model in .*model\.safetensors was saved by an earlier version of geogp\. "
+        r"Map the region again; the predictions and maps of the run stay readable\."
+    )
+    for ask in (
+        lambda: run.model,
+        lambda: make_areas(AreasRequest(run.path, by="urban", **vars(SOURCE))),
+        lambda: make_exceedance(ExceedanceRequest(run.path, threshold=(25,), **vars(SOURCE))),
+        lambda: choose_tiles(NextRequest(run.path, tiles=5, **vars(SOURCE))),
+    ):
+        with pytest.raises(DataError, match=told):
+            ask()
 
 
 def test_its_report_is_written_again(stored):

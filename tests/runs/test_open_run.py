@@ -15,13 +15,17 @@ from geogp.commands.exceedance import make_exceedance
 from geogp.commands.next_tiles import choose_tiles
 from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.errors import DataError, RequestError
+from geogp.records.run_record import RUN_SCHEMA
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.make_map import remake_report
 from geogp.runs.run_places import RunPlaces
 
-STORED = Path(__file__).parents[1] / "fixtures" / "run-0.1"
-SOURCE = RunPlaces(str(STORED / "source"), str(STORED / "source" / "boundaries"))
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+STORED = FIXTURES / "run-0.2"
+SOURCE = RunPlaces(
+    str(FIXTURES / "run-0.1" / "source"), str(FIXTURES / "run-0.1" / "source" / "boundaries")
+)
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def test_it_says_what_its_file_says(run, stored):
     told = json.loads((stored / "run.json").read_text())
     assert run.content == told
     assert run.record.region == told["region"]
-    assert run.record.schema is UNSET
+    assert run.record.schema == RUN_SCHEMA
     assert run.record.settings.splits == told["settings"]["splits"]
     assert run.record.metrics["random"]["all"].crps == told["metrics"]["random"]["all"]["crps"]
     assert len(run.predictions) == sum(parts["test"] for parts in told["n"].values())
@@ -100,6 +104,10 @@ def test_data_are_read_once_for_a_question(run):
     later = run.reopen(at="2023Q3")
     assert later is not run.reopen()
     assert later.job.question.label() == "2023Q3"
+
+
+def test_a_run_of_before_schemas_is_read():
+    assert open_run(FIXTURES / "run-0.1" / "field").record.schema is UNSET
 
 
 @pytest.mark.parametrize("refit", [False, True])

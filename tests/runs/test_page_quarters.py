@@ -59,7 +59,8 @@ def inputs_of(region, tiles, quarter):
 def predicted(result, region, tiles, quarter, level):
     model = load_model(result.path / "model.safetensors")[0]
     inputs = inputs_of(region, tiles, quarter)
-    return model.predict(inputs, run_json(result)["map"]["tests"]).quantile(level)
+    asked = run_json(result)["map"]
+    return model.predict(inputs, asked["tests"], asked["devices"]).quantile(level)
 
 
 def test_every_quarter_of_the_data_is_in_the_page(finished, small):

@@ -8,11 +8,12 @@ import pytest
 import xarray as xr
 from run_worlds import run_json
 
-from geogp.distributions.shapes import Shape
+from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.models.catalogue.storage import load_model
-from geogp.models.field.field_model import FieldNetwork
-from geogp.models.field.shape_laws import DISTANCES
+from geogp.models.field.predictive_law import no_law
+from geogp.runs.open_run import open_run
+from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.make_map import RunResult, make_map
 from geogp.runs.progress import ProgressListener
 
@@ -24,12 +25,19 @@ def _grid(result: RunResult) -> xr.Dataset:
         return grid.load()
 
 
-def _shapes(model: FieldNetwork) -> tuple[np.ndarray, Shape]:
-    """Scale and shape at 3 tests and each distance to other places that the law tells apart."""
-    law = model.shape_law
-    distances = np.exp(np.linspace(*law.ranges[1], DISTANCES))
-    _, scale, shape = law.at(np.full(DISTANCES, 3.0), distances)
-    return scale, shape
+def _predicted(result: RunResult, *, plain: bool = False) -> Prediction:
+    """Predictions of the tiles of a map; `plain` has no law of prediction errors."""
+    run = open_run(result.path)
+    opened = run.reopen(tests=run.record.map.tests, devices=run.record.map.devices)
+    asked, network = opened.job.question, opened.model.network_
+    table = tile_table(opened.tiles, asked.quarter, tests=asked.tests, devices=asked.devices)
+    law = network.predictive_law
+    if plain:
+        network.set_law(no_law())
+    try:
+        return opened.model.predict_distribution(table)
+    finally:
+        network.set_law(law)
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +63,9 @@ def test_the_usual_map_is_of_the_median_tests_in_the_latest_quarter(maps):
     assert run_json(maps["usual"])["map"]["at"] == "2023Q4"
     assert run_json(maps["usual"])["map"]["quarters_beyond_data"] == 0
     page = html.unescape((maps["usual"].path / "map.html").read_text("utf-8"))
-    assert "The map predicts tile averages over 3 tests." in page
-    assert "19 of 20 tile averages over 3 tests are expected to be at least this" in page
+    assert "The map predicts tile averages over 3 tests from 2 devices." in page
+    told = "19 of 20 tile averages over 3 tests from 2 devices are expected to be at least this"
+    assert told in page
 
 
 def test_more_tests_are_narrower_and_the_level_narrowest(maps):
@@ -75,19 +84,21 @@ def test_the_question_changes_no_score(maps):
 
 
 def test_the_parts_make_up_the_whole(maps):
-    grid, model = _grid(maps["usual"]), load_model(maps["usual"].path / "model.safetensors")[0]
+    grid = _grid(maps["usual"])
     variance = grid["function_sd_log10"] ** 2 + grid["noise_sd_log10"] ** 2
     tile, function = (grid[f"{part}_sd_log10"].to_numpy() for part in ("tile", "function"))
     inside = np.isfinite(function)
     assert inside.sum() > 200
     assert (tile[inside] > 0).all()
     assert (tile[inside] <= function[inside]).all()
-    _, shape = _shapes(model)
-    low, high = (shape.quantile(np.full(DISTANCES, p)) for p in (0.025, 0.975))
-    found = (grid["width_log10"] / np.sqrt(variance)).to_numpy()
-    found = found[np.isfinite(found)]
-    nearest = np.abs(found[:, None] / (high - low) - 1).min(1)
-    assert nearest.max() < 1e-4
+    found = _predicted(maps["usual"])
+    low, high = found.interval()
+    np.testing.assert_allclose(
+        np.sort(grid["width_log10"].to_numpy()[inside]), np.sort(high - low), rtol=1e-4
+    )
+    np.testing.assert_allclose(
+        np.sort(variance.to_numpy()[inside]), np.sort(found.variance), rtol=1e-4
+    )
 
 
 def test_beyond_the_data_the_level_stays_and_the_width_grows(maps):
@@ -100,7 +111,8 @@ def test_beyond_the_data_the_level_stays_and_the_width_grows(maps):
     # With two quarters their one change is what eight more quarters may do again and again.
     model = load_model(maps["later"].path / "model.safetensors")[0]
     grown = later["field_sd_log10"].to_numpy() ** 2 - usual["field_sd_log10"].to_numpy() ** 2
-    expected = 8 * float(model.drift[0]) * float(model.y_sd) ** 2 * _shapes(model)[0] ** 2
+    law = _predicted(maps["usual"]).variance / _predicted(maps["usual"], plain=True).variance
+    expected = 8 * float(model.drift[0]) * float(model.y_sd) ** 2 * law
     grown = grown[np.isfinite(grown)]
     assert (grown >= 0.95 * expected.min() - 1e-5).all()
     assert (grown <= 1.05 * expected.max() + 1e-5).all()
@@ -125,11 +137,13 @@ class TestRefusals:
             make_map(small.request(tmp_path / "run", at="2020Q1"))
 
     def test_a_quarter_beyond_the_data_without_the_field_model(self, small, tmp_path):
-        with pytest.raises(RequestError, match="only the model field states its uncertainty there"):
+        with pytest.raises(
+            RequestError, match="only the model field states the uncertainty after the data"
+        ):
             make_map(small.request(tmp_path / "run", at="2025Q1", model="dbk-silu"))
 
     def test_a_quarter_without_time(self, small, tmp_path):
-        with pytest.raises(RequestError, match="--at 2023Q3 needs a model of time"):
+        with pytest.raises(RequestError, match="--at 2023Q3 needs quarters as inputs"):
             make_map(small.request(tmp_path / "run", at="2023Q3", inputs="place"))
 
     def test_no_tests(self, small, tmp_path):
@@ -146,9 +160,7 @@ class TestRefusals:
         assert any("does not depend on the number of tests" in text for text in run["warnings"])
         assert run["map"]["tests"] is None
         page = (tmp_path / "run" / "map.html").read_text("utf-8")
-        assert (
-            "19 of 20 new measurements, with as many tests as measurements in the data have" in page
-        )
+        assert "19 of 20 new measurements, with as many tests as in the data" in page
 
 
 def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_path):

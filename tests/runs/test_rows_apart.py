@@ -18,6 +18,7 @@ from run_worlds import Small, run_json
 from safetensors.numpy import load_file
 
 from geogp.evaluation.splits.split_rows import SplitRows, split_parts
+from geogp.geodata.tiles.plausibility import LIMITS
 from geogp.geodata.tiles.quadkeys import codes_to_tiles, parse_quadkeys, tile_centres
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.models.catalogue.storage import load_model
@@ -40,22 +41,29 @@ class Held:
 
 
 def rows_of(small: Small) -> pd.DataFrame:
-    """Return quadkey, quarter and file of all rows of the source."""
+    """Return quadkey, quarter, speed and file of all rows of the source."""
     files = zip(sorted(small.folder.rglob("*_tiles.parquet")), ("2023Q3", "2023Q4"), strict=True)
     parts = [
-        pq.read_table(path, columns=["quadkey"]).to_pandas().assign(path=path, quarter=quarter)
+        pq.read_table(path, columns=["quadkey", "avg_d_kbps"])
+        .to_pandas()
+        .assign(path=path, quarter=quarter)
         for path, quarter in files
     ]
     return pd.concat(parts, ignore_index=True)
 
 
 def rows_in(rows: pd.DataFrame, part: str) -> pd.DataFrame:
-    """Return the rows that are of a part in both splits, by the definition of the splits alone."""
+    """Return the rows that are of a part in both splits, by the definition of the splits alone.
+
+    Without the fastest rows, whose speeds times ten would be left out as implausible.
+    """
     codes = parse_quadkeys(rows["quadkey"].to_numpy())
     quarters = np.array([quarter_index(quarter) for quarter in rows["quarter"]])
     known = SplitRows(codes, quarters, *tile_centres(*codes_to_tiles(codes)))
     of = [split_parts(split, known, SEED, calibrated=True) == part for split in SPLITS]
-    return rows[np.logical_and(*of)]
+    return rows[
+        np.logical_and(*of) & (10 * rows["avg_d_kbps"] <= LIMITS["mobile"]["avg_d_kbps"].most)
+    ]
 
 
 def changed(small: Small, rows: pd.DataFrame, folder: Path) -> Small:

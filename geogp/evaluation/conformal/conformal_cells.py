@@ -7,16 +7,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
-from geogp.evaluation.strata import TESTS_CLASSES
+from geogp.evaluation.strata import COUNT_CLASSES
 from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import names_of
 
 MIN_ROWS = 100
 """Fewest calibration rows of a cell.
 
-With 99 rows or more, all levels of the ladder have a knot. Given 100 calibration rows, the coverage
-of the 95 % interval has the distribution Beta(96, 5), with a standard deviation of 2.2 points; with
-19 rows, the fewest for which there is such an interval, it would be 4.8 points.
+With 99 rows or more, a cell has a knot at every level of `LADDER`. With 100 calibration rows, the
+coverage of the 95 % interval has the distribution Beta(96, 5), whose standard deviation is 2.2
+points. With 19 rows, the fewest that allow a 95 % interval, the standard deviation would be 4.8
+points.
 """
 
 EVERYWHERE = "all"
@@ -28,11 +29,12 @@ Rows = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class RepairPlaces:
-    """What a repair may depend on: stratum, tests and location of each row.
+    """Stratum, number of tests and location of each row, on which a repair may depend.
 
-    `stratum` (n,) is one of the two names in `strata`, or ``unknown``; `tests` (n,) are 1 or more;
-    `longitude` and `latitude` (n,) are the tile's, in degrees. Raises DataError if lengths differ,
-    a stratum is not known, tests are below 1, or a value is not finite.
+    `stratum` (n,) is one of the two names in `strata`, or ``unknown``; `tests` (n,) are numbers of
+    tests, 1 or more; `longitude` and `latitude` (n,) are coordinates of tiles in degrees. Raises
+    DataError if lengths differ, a stratum has another name, a number of tests is below 1, or a
+    value is not finite.
     """
 
     stratum: NDArray[np.str_]
@@ -90,9 +92,10 @@ class RepairPlaces:
 class Cell:
     """Rows that share a repair.
 
-    `stratum` is ``all`` if the cell holds both strata. `least` and `most` bound the tests of its
-    rows (there is no upper bound if `most` is None). `knots` are the conformal quantiles q_p at the
-    levels of the ladder, NaN where the n calibration rows are too few for the level.
+    `stratum` is ``all`` if the cell holds both strata. `least` and `most` bound the numbers of
+    tests of its rows; if `most` is None, there is no upper bound. `knots` are the conformal
+    quantiles q_p at the levels of `LADDER`; a knot is NaN if the n calibration rows are too few for
+    its level.
     """
 
     stratum: str
@@ -115,7 +118,7 @@ class Cell:
     def holds(self, places: RepairPlaces) -> Rows:
         """Return which rows lie in the cell, (n,)."""
         most = np.inf if self.most is None else self.most
-        # A map may be for 2.5 tests, so a class ends where the next one begins.
+        # A map may be for 2.5 tests; these belong to the class of 2 tests.
         counted = np.floor(places.tests)
         inside: Rows = (counted >= self.least) & (counted <= most)
         return inside if self.stratum == EVERYWHERE else inside & (places.stratum == self.stratum)
@@ -124,7 +127,7 @@ class Cell:
 def partition(
     places: RepairPlaces, least: int = MIN_ROWS
 ) -> dict[tuple[str, int, int | None], Rows]:
-    """Return the calibration rows of each cell, by stratum and least and most tests.
+    """Return the calibration rows of each cell, by stratum, least and most number of tests.
 
     The cells cover every number of tests from 1 on, so every row of a map lies in a cell.
     """
@@ -135,7 +138,7 @@ def partition(
         own = (places.stratum == stratum) | (stratum == EVERYWHERE)
         tests = np.floor(places.tests[own])
         starts = [1]
-        for start, _ in TESTS_CLASSES[1:]:
+        for start, _ in COUNT_CLASSES[1:]:
             if (tests >= start).sum() < least:
                 break
             if ((tests >= starts[-1]) & (tests < start)).sum() >= least:

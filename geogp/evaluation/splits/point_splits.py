@@ -1,8 +1,10 @@
-"""Splits of points anywhere: by hashes of their rounded coordinates, and by cells.
+"""Splits of points at any locations: by hashes of their rounded coordinates, and by cells.
 
 Rows of one location and time belong to the same part. Whether a row is for training or test depends
 on the seed, its location and its time, never on the order of rows or on the target.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ MIN_CELLS, MIN_PLACES = 20, 4
 """Fewest cells with rows, and fewest places in a cell on average; see `point_cells`."""
 
 _DIGITS = 7
-"""Decimals that coordinates are rounded to: a centimetre, in degrees."""
+"""Number of decimals to which coordinates are rounded; in degrees, this is about a centimetre."""
 
 
 def place_codes(x: Floats, y: Floats) -> Codes:
@@ -57,20 +59,28 @@ def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.i
     return _cells(np.column_stack([x, y]), side, scale)
 
 
+class ValidationPart(NamedTuple):
+    """Which rows are for validation, (n,), and the cell of each row, (n,), if cells are whole."""
+
+    rows: Mask
+    cells: Numbers | None
+
+
 def validation_part(
     x: Floats, y: Floats, time: Floats | None, *, how: str, seed: int, side: tuple[float, float]
-) -> Mask:
-    """Return which rows are for validation, (n,): about a tenth of them.
+) -> ValidationPart:
+    """Choose the rows for validation: about a tenth of them.
 
     `how` is ``random``, or ``blocks`` for whole cells; `side` is as in `point_cells`. Raises
     DataError if there are too few places.
     """
+    cell = None
     if how == "blocks":
         cells, cell = np.unique(point_cells(x, y, side), axis=0, return_inverse=True)
-        rows = np.bincount(cell.reshape(-1))
+        cell = cell.reshape(-1)
         order = np.argsort(hashed(seed, cells[:, 0], cells[:, 1]), kind="stable")
-        parts = assign_parts(order, rows, min(TENTHS, len(cells)))
-        found: Mask = (parts == 0)[cell.reshape(-1)]
+        parts = assign_parts(order, np.bincount(cell), min(TENTHS, len(cells)))
+        found: Mask = (parts == 0)[cell]
     else:
         codes, times = place_codes(x, y), time_codes(time, len(x))
         found = tenths(seed, codes, times) == 0
@@ -79,10 +89,10 @@ def validation_part(
             found = words == words.min()
     if not 0 < found.sum() < len(found):
         raise DataError(
-            f"expected validation rows and training rows, found {int(found.sum())} of "
-            f"{len(found)} validation rows. Give more rows, or a mask of the validation rows."
+            f"expected validation rows and training rows, found {int(found.sum())} "
+            f"validation rows among {len(found)} rows. Give more rows, or a validation mask."
         )
-    return found
+    return ValidationPart(found, cell)
 
 
 def _bits(values: Floats) -> Codes:

@@ -43,16 +43,22 @@ from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import ELSEWHERE
 
 CELL_DEGREES = 0.1
-"""Side of the cells of the split by blocks, in degrees of longitude and of latitude."""
+"""Side of a block of dependent rows, in degrees of longitude and of latitude."""
+
+HALVINGS = 3
+"""A small region has smaller cells in the split by blocks: 0.1 degrees halved at most so often."""
+
+MIN_CELLS, MIN_EFFECTIVE_CELLS = 30, 20.0
+"""Fewest cells with rows of a split by blocks, and their fewest effective number."""
 
 
 @dataclass(frozen=True)
 class SplitRows:
-    """The columns of the rows that a split may use.
+    """The columns that a split may use.
 
     `quadkey` holds codes of quadkeys, `quarter` indices of quarters, `longitude` and `latitude` the
-    centroids of tiles in degrees, `county` names of counties, each (n,); `county` is None without
-    boundaries of counties.
+    centroids of tiles in degrees, `county` names of counties, each (n,); `county` is None if there
+    are no boundaries of counties.
     """
 
     quadkey: Codes
@@ -95,6 +101,22 @@ def split_parts(
     return ways[name]()
 
 
+def split_groups(name: str, rows: SplitRows) -> Numbers | None:
+    """Return the group of each row, (n,), that a split leaves out together; None for single rows.
+
+    Errors as in `split_parts`.
+    """
+    if name in {BLOCKS.name, BUFFER.name}:
+        side = cell_side(rows.longitude, rows.latitude)
+        groups = np.unique(
+            cell_indices(rows.longitude, rows.latitude, side), axis=0, return_inverse=True
+        )
+        return groups[1].reshape(-1)
+    if name == COUNTY.name and rows.county is not None:
+        return np.unique(rows.county, return_inverse=True)[1]
+    return None
+
+
 def random_split(
     quadkey: Codes, quarter: Numbers, seed: int, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
@@ -103,9 +125,9 @@ def random_split(
     Each row is hashed with the seed to u in [0, 1) (see `tenths`): u below 0.8 is for training, u
     below 0.9 for validation, the rest for tests. A row's part does not depend on the other rows, so
     the numbers of rows are binomial around 8:1:1, not exact. Fold j, of 10, shifts all parts by j
-    tenths down, cyclically: its test rows have u from 0.9 - j / 10 on. The tenth before the
-    validation tenth is for calibration. Errors are as in `split_parts`; also raises DataError if
-    shapes differ.
+    tenths down, cyclically: its test rows have u from 0.9 - j / 10 up to 1 - j / 10. The tenth
+    before the validation tenth is for calibration. Errors are as in `split_parts`; also raises
+    DataError if shapes differ.
     """
     check_fold(RANDOM.name, fold, TENTHS)
     tenth = (tenths(seed, quadkey, quarter) + fold) % TENTHS
@@ -123,9 +145,9 @@ def block_split(
     fold: int = 0,
     calibrated: bool = False,
 ) -> Parts:
-    """Split rows by whole cells of 0.1 by 0.1 degrees.
+    """Split rows by whole cells, of 0.1 by 0.1 degrees or smaller in a small region (`cell_side`).
 
-    Cells, floor(longitude / 0.1) and floor(latitude / 0.1), are ordered by a hash with the seed;
+    Cells, floor(longitude / side) and floor(latitude / side), are ordered by a hash with the seed;
     each cell in turn joins the one of ten parts with the fewest rows so far. So the sizes of two
     parts differ by at most the rows of the largest cell. In fold j, of 5, parts 2j and 2j + 1 are
     for tests, the next part is for validation, the part after it for calibration if `calibrated`,
@@ -136,8 +158,9 @@ def block_split(
     a cell. Errors are as in `split_parts`; also raises DataError if shapes differ or a coordinate
     is not finite.
     """
-    cells = cell_indices(longitude, latitude)
-    what = "cells of 0.1 by 0.1 degrees"
+    side = cell_side(longitude, latitude)
+    cells = cell_indices(longitude, latitude, side)
+    what = f"cells of {side:g} by {side:g} degrees"
     return assign_cells(cells, seed, what, fold=fold, calibrated=calibrated)
 
 
@@ -168,10 +191,10 @@ def buffer_split(
 ) -> Parts:
     """Split rows by cells, and leave out training rows near a test row.
 
-    As `block_split`, but training rows less than `buffer_km` (great-circle distance) from the
-    centre of any tile with a test row are left out. Validation and calibration rows near test rows
-    stay, because the model is not fitted to them. Errors are as in `block_split`; also raises
-    RequestError if the buffer leaves no training rows.
+    Rows are split as in `block_split`, but training rows less than `buffer_km` (great-circle
+    distance) from the centre of any tile with a test row are left out. Validation and calibration
+    rows near test rows stay, because the model is not fitted to them. Errors are as in
+    `block_split`; also raises RequestError if the buffer leaves no training rows.
     """
     longitude, latitude = np.asarray(longitude, np.float64), np.asarray(latitude, np.float64)
     part = block_split(longitude, latitude, seed, fold=fold, calibrated=calibrated)
@@ -193,10 +216,11 @@ def county_split(
 ) -> Parts:
     """Split rows by whole counties.
 
-    Counties with rows are assigned to ten parts like the cells of `block_split`; fewer than ten
-    counties make one part each. A fifth of the parts, at least one, are test parts; each fold takes
-    the next ones. Rows in no county (``elsewhere``) are left out. Raises RequestError if there are
-    no boundaries or too few counties, or the split does not have the fold.
+    Counties with rows are assigned to ten parts like the cells of `block_split`; if there are fewer
+    than ten counties, each county is one part. A fifth of the parts, at least one, are test parts;
+    the next fold uses the next parts. Rows in no county (``elsewhere``) are left out. Raises
+    RequestError if there are no boundaries or too few counties, or the split does not have the
+    fold.
     """
     if county is None:
         raise RequestError(
@@ -210,7 +234,7 @@ def county_split(
     if len(names) < least:
         raise RequestError(
             f"the split county needs {least} counties with measurements or more"
-            f"{' (one calibrates)' if calibrated else ''}, found {len(names)}. Leave it out."
+            f"{' (one for calibration)' if calibrated else ''}, found {len(names)}. Leave it out."
         )
     order = np.argsort(hashed(seed, text_codes(names)), kind="stable")
     parts = min(TENTHS, len(names))
@@ -228,8 +252,8 @@ def latest_split(
 ) -> Parts:
     """Use the latest quarter for tests, and the earlier quarters for training.
 
-    The test rows of fold j are those of the j-th quarter with data before the latest; later
-    quarters are left out. Of the earlier rows, the validation tenth of `random_split` is for
+    In fold j, the test rows are the rows of the j-th quarter with data before the latest quarter;
+    later quarters are left out. Of the earlier rows, the validation tenth of `random_split` is for
     validation, and the tenth before it for calibration. There is one fold fewer than quarters.
     Raises RequestError if there is no earlier quarter, DataError if shapes differ or a part is
     empty.
@@ -251,8 +275,31 @@ def latest_split(
     return without_empty(part, what, calibrated=calibrated)
 
 
-def cell_indices(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
-    """Return column (from 0 to 3599) and row of each point's cell, int64 of shape (n, 2).
+def cell_side(longitude: ArrayLike, latitude: ArrayLike) -> float:
+    """Return the side of the cells of `block_split` in degrees.
+
+    The largest of 0.1, 0.05, 0.025 and 0.0125 with which `MIN_CELLS` cells have rows, and their
+    effective number (Σ n)² / Σ n² (Kish 1965), with n the rows of a cell, is at least
+    `MIN_EFFECTIVE_CELLS`. It depends on the places of the rows only. Raises RequestError if no side
+    gives enough cells, DataError as in `cell_indices`.
+    """
+    for halvings in range(HALVINGS + 1):
+        side: float = CELL_DEGREES / 2**halvings
+        cells = cell_indices(longitude, latitude, side)
+        rows = np.unique(cells, axis=0, return_counts=True)[1].astype(np.float64)
+        if len(rows) >= MIN_CELLS and rows.sum() ** 2 >= MIN_EFFECTIVE_CELLS * (rows @ rows):
+            return side
+    raise RequestError(
+        f"the splits blocks and buffer need {MIN_CELLS} cells with rows, and no few cells with "
+        f"most of them: found {len(rows)} cells of {side:g} degrees with {len(cells)} rows. Choose "
+        f"more quarters, a larger region, or the split random."
+    )
+
+
+def cell_indices(
+    longitude: ArrayLike, latitude: ArrayLike, side: float = CELL_DEGREES
+) -> NDArray[np.int64]:
+    """Return column (0 or more) and row of each point's cell, int64 of shape (n, 2).
 
     Raises DataError if shapes differ or a coordinate is not finite.
     """
@@ -269,6 +316,6 @@ def cell_indices(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]
             f"expected finite coordinates, found {int(wrong.sum())} rows without them; drop "
             f"these rows first."
         )
-    column = np.floor(longitude / CELL_DEGREES).astype(np.int64) % round(360 / CELL_DEGREES)
-    row = np.floor(latitude / CELL_DEGREES).astype(np.int64)
+    column = np.floor(longitude / side).astype(np.int64) % round(360 / side)
+    row = np.floor(latitude / side).astype(np.int64)
     return np.column_stack([column, row])

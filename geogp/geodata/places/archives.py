@@ -14,12 +14,13 @@ MAX_MEMBERS = 1000
 """Most files in an archive."""
 
 MAX_UNPACKED = 4 << 30
-"""Most bytes of all members of an archive, by their own statement."""
+"""Most unpacked bytes of all members of an archive, as the archive declares them."""
 
 MAX_RATIO = 200
-"""Largest ratio of these bytes to the archive's, above `RATIO_FROM`."""
+"""Largest ratio of unpacked bytes to the bytes of the archive; see `RATIO_FROM`."""
 
 RATIO_FROM = 64 << 20
+"""Unpacked bytes above which `MAX_RATIO` applies."""
 
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -36,10 +37,10 @@ _ARCHIVES = (".zip", ".shz")
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that is too large, and an archive that is not harmless.
+    """Refuse a file that is too large, and an archive that may do harm.
 
-    DataError if the file is too large; a member leads out of its archive, is a link, or is
-    encrypted; there are too many members or they are too large; or the archive is no archive.
+    DataError if the file is too large, the archive is damaged, its members are too many or too
+    large, or the path of a member leads out of the archive, or a member is a link or encrypted.
     """
     if not path.is_file():
         return
@@ -74,20 +75,20 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
     names = [member.filename for member in members]
     if len(names) > MAX_MEMBERS or len(set(names)) < len(names):
         raise DataError(
-            f"{path} holds {len(names):,} files, {len(set(names)):,} names; expected at most "
-            f"{MAX_MEMBERS:,}, each with its own."
+            f"{path} contains {len(names):,} files with {len(set(names)):,} different names; "
+            f"expected at most {MAX_MEMBERS:,} files, all with different names."
         )
     size = sum(member.file_size for member in members)
     if size > MAX_UNPACKED or (size > RATIO_FROM and size > MAX_RATIO * path.stat().st_size):
         raise DataError(
-            f"{path} declares {size:,} bytes, packed into {path.stat().st_size:,}: too many for "
-            f"a file of boundaries."
+            f"{path} declares {size:,} unpacked bytes in an archive of "
+            f"{path.stat().st_size:,} bytes: too many for a file of boundaries."
         )
     for member in members:
         name = PurePosixPath(member.filename.replace("\\", "/"))
         if name.is_absolute() or ".." in name.parts or ":" in member.filename:
             raise DataError(
-                f"{path} holds {member.filename!r}, whose path leads out of the archive."
+                f"{path} contains {member.filename!r}, whose path leads out of the archive."
             )
         if stat.S_ISLNK(member.external_attr >> 16):
-            raise DataError(f"{path} holds {member.filename!r}, which is a link.")
+            raise DataError(f"{path} contains {member.filename!r}, which is a link.")

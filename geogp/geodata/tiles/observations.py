@@ -1,6 +1,6 @@
-"""Observations: one row per tile and quarter, from which the models learn.
+"""Observations: one row per tile and quarter, to which the models are fitted.
 
-Of numbers of tests: every tile of a region, also tiles without a test.
+For the target ``tests`` every tile of a region has a row, even a tile without a test.
 """
 
 from dataclasses import dataclass, replace
@@ -15,14 +15,14 @@ from geogp.geodata.places.region import STRATA, Region
 from geogp.geodata.tiles import quadkeys
 
 MAX_ROWS = 5_000_000
-"""More tiles times quarters than this are refused: their table alone would take 0.4 GB."""
+"""Most tiles times quarters, because a larger table would take over 0.4 GB."""
 
 
 @dataclass(frozen=True)
 class Observations:
     """Measured tiles of one region, service and target, ordered by quarter and quadkey.
 
-    For the target ``tests``: all tiles of the region in each quarter, measured or not.
+    For the target ``tests`` they are all tiles of the region in each quarter, measured or not.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Observations:
     y
         log10 of the tile's average in Mbps (ms for latency), or its number of tests, float64 (n,).
     tests, devices
-        Counts behind the average, int64 (n,); 0 in a tile without measurements.
+        Numbers of tests and devices behind the average, int64 (n,); 0 for a tile without tests.
     stratum
         One of `strata`, or ``unknown``, str (n,).
     """
@@ -55,8 +55,20 @@ class Observations:
 
     @property
     def quarters(self) -> tuple[int, ...]:
-        """Quarter indices that occur, in order."""
+        """Indices of the quarters that occur, in increasing order."""
         return tuple(np.unique(self.quarter).tolist())
+
+    def typical_devices(self, tests: int) -> int:
+        """Return the typical number of devices behind `tests` tests, from 1 to `tests`.
+
+        It is k^c for k tests, rounded. c is the least-squares slope of log devices on log tests,
+        through 0, because one test comes from one device.
+        """
+        tested = self.tests > 1
+        x, y = np.log(self.tests[tested]), np.log(self.devices[tested])
+        power = float(x @ y / (x @ x)) if len(x) else 1.0
+        found: float = tests**power
+        return max(1, min(tests, round(found)))
 
     def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "Observations":
         """Return some of the rows, by a mask (n,) or by their numbers."""
@@ -83,10 +95,10 @@ def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Place and quarter of all source rows (n,), also of rows left out for a target.
+    """Places and quarters of all source rows (n,), even of rows left out for a target.
 
-    Splits use them, so that a split does not depend on the values of a target. `kept` marks the
-    observations.
+    Splits are made from these rows, so a split does not depend on the values of a target. `kept`
+    marks the rows that are observations.
     """
 
     quadkey: NDArray[np.uint64]
@@ -97,10 +109,10 @@ class SourceRows:
 
 
 def complete_counts(measured: Observations, region: Region) -> Observations:
-    """Return all tiles of a region in each quarter with data, with 0 tests where none was made.
+    """Return all tiles of a region in each quarter with data, including tiles without a test.
 
     Ookla publishes only tiles with tests. The other tiles of zoom 16 with their centre in the
-    region are counts of 0, which the likelihood of a rate needs as much. RequestError above 5
+    region have 0 tests, and the likelihood of a rate needs these zeros too. RequestError above 5
     million tiles times quarters.
     """
     quarters = measured.quarters
@@ -109,6 +121,7 @@ def complete_counts(measured: Observations, region: Region) -> Observations:
     if about > most:
         fewer = MAX_ROWS // about
         cure = f"Choose {fewer} or fewer with --quarters." if fewer else "Map a part of the region."
+
         raise RequestError(
             f"{region.name} has about {about:,} tiles; with {len(quarters)} quarters these are "
             f"{about * len(quarters):,} counts, more than {MAX_ROWS:,}. {cure}"

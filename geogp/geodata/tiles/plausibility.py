@@ -1,7 +1,7 @@
-"""Upper limits of the numbers of a tile, and a check for exchanged columns.
+"""Limits of the numbers of a tile, and a check for exchanged columns.
 
-A single wrong cell can widen every interval of a map. The limits lie far above all measurements and
-below the numbers of a damaged or altered file.
+A single wrong cell can widen every interval of a map. The limits lie far above all measurements,
+but below numbers that are typical of damaged or altered files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,18 @@ from geogp.geodata.tiles.quarters import quarter_label
 
 @dataclass(frozen=True)
 class Limit:
-    """The largest value of a column of Ookla's files, its unit, and the reason."""
+    """The largest value of a column of Ookla's files, its unit, and the reason.
+
+    `may_be_zero` marks columns in which Ookla's files have a few zeros, which are impossible.
+    """
 
     most: int
     unit: str
     source: str
+    may_be_zero: bool = False
 
 
-_LATENCY = Limit(60_000, "ms", "a minute; a test stops earlier")
+_LATENCY = Limit(60_000, "ms", "a minute; a test stops earlier", may_be_zero=True)
 _TESTS = Limit(10_000_000, "tests", "1 % of a quarter's tests in the whole world")
 _DEVICES = Limit(10_000_000, "devices", "as many as tests")
 _ETHERNET = Limit(100_000_000, "kbps", "100 Gigabit Ethernet, IEEE 802.3ba")
@@ -46,26 +50,26 @@ LIMITS = {
         "devices": _DEVICES,
     },
 }
-"""Limits by service and column. `read_rows` checks that values are above 0."""
+"""Limits by service and column. `read_rows` checks that values are above 0, or 0 if they may be."""
 
 MAX_ROWS, MAX_SHARE = 5, 0.001
-"""A region's quarter with more rows than both beyond a limit is refused."""
+"""A quarter with more than 5 rows and more than 0.1 % of its rows beyond a limit is refused."""
 
 NAMED = 3
-"""Number of values that a message names; the others are counted."""
+"""Number of values of a column that a message lists."""
 
 MANY_TESTS, SLOW_KBPS = 1000, 1000
-"""A median of tests above and a median speed below these together mean exchanged columns."""
+"""Columns look exchanged if the median of tests is above and the median speed is below these."""
 
 JUMP = 5
-"""Columns look exchanged where a quarter's median of tests is this many times above the other
-quarters', and its median of the target this many times below.
+"""Columns look exchanged if, compared with the other quarters, a quarter's median of tests is at
+least this many times as large, and its median of the target at least this many times smaller.
 """
 
 
 @dataclass(frozen=True)
 class Implausible:
-    """A value beyond its limit: column, tile, and the number as text."""
+    """A value above its limit, or 0: its column and tile, and the value as text."""
 
     column: str
     quadkey: str
@@ -82,27 +86,30 @@ class LeftOut:
     first: tuple[Implausible, ...]
 
     def described(self) -> dict[str, Any]:
-        """Return the entry of run.json."""
+        """Return the entry for run.json."""
         return asdict(self) | {"quarter": quarter_label(self.quarter)}
 
     def warning(self, service: str, target: str) -> str:
         """Return the warning for the user."""
         return (
-            f"{self.rows} rows of {self.file} are left out of {target}, after the split: "
-            f"{told(self.first, service)}."
+            f"{self.rows} rows of {self.file} are left out of {target}, after the split, because "
+            f"of impossible values: {told(self.first, service)}."
         )
 
 
 def beyond_limits(
     service: str, columns: Mapping[str, NDArray[Any]], codes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.bool_], tuple[Implausible, ...]]:
-    """Return which rows hold a value beyond its limit, (n,), and the first such values.
+    """Return which rows have a value above its limit or 0, (n,), and the first such values.
 
-    `columns` are the values (n,) as the file stores them, because a cast could make them look
-    right. DataError if more than 5 rows and more than 0.1 % of them are beyond a limit, or all
-    rows.
+    `columns` are the values (n,) as the file stores them, because a cast could make wrong values
+    look right. DataError if the rows beyond a limit are more than 5 and more than 0.1 % of the
+    rows, or all rows.
     """
-    wrong = {name: values > LIMITS[service][name].most for name, values in columns.items()}
+    wrong = {
+        name: (values > LIMITS[service][name].most) | (values == 0)
+        for name, values in columns.items()
+    }
     rows = np.logical_or.reduce(list(wrong.values()))
     first = []
     for name, beyond in wrong.items():
@@ -115,26 +122,31 @@ def beyond_limits(
     count = int(rows.sum())
     if count and (count > max(MAX_ROWS, MAX_SHARE * len(rows)) or count == len(rows)):
         raise DataError(
-            f"expected values that can be measured, found {count} of {len(rows)} rows of the "
-            f"region with other values, too many to leave out: {told(first, service)}."
+            f"expected possible values, found impossible values in {count} of {len(rows)} rows of "
+            f"the region, too many to leave out: {told(first, service)}."
         )
     return rows, tuple(first)
 
 
 def told(first: Sequence[Implausible], service: str) -> str:
-    """Return values and their limits in words."""
-    limits = LIMITS[service]
+    """Return a text that lists values and their limits."""
     return "; ".join(
-        f"{one.column} {one.value} in tile {one.quadkey}, above {limits[one.column].most:,} "
-        f"{limits[one.column].unit} ({limits[one.column].source})"
+        f"{one.column} {one.value} in tile {one.quadkey}, {_beyond(one, LIMITS[service])}"
         for one in first
     )
 
 
-def exchanged_columns(name: str, medians: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Return a warning for each file whose column `name` looks exchanged with its tests.
+def _beyond(one: Implausible, limits: Mapping[str, Limit]) -> str:
+    limit = limits[one.column]
+    if float(one.value) == 0:
+        return f"not above 0 {limit.unit}"
+    return f"above {limit.most:,} {limit.unit} ({limit.source})"
 
-    `medians` holds the medians of that column, as the file stores it, and of tests, by file.
+
+def exchanged_columns(name: str, medians: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Return a warning for each file whose column `name` looks exchanged with the column of tests.
+
+    `medians` gives for each file the medians of the column `name`, as stored, and of tests.
     """
     warnings = []
     for file, (value, tests) in medians.items():

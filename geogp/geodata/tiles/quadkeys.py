@@ -1,10 +1,10 @@
-"""Quadkeys, tile columns and rows, and their places, on whole arrays.
+"""Conversions between quadkeys, tile columns and rows, and degrees, on whole arrays.
 
-Bing's tile system: at zoom z the world in spherical Mercator (EPSG:3857) is a grid of 2^z by 2^z
+In Bing's tile system the world in spherical Mercator (EPSG:3857) at zoom z is a grid of 2^z by 2^z
 square tiles; `column` counts from the west (-180 degrees), `row` from the north. A quadkey's digits
-interleave the bits of row and column. A `code` is a quadkey as an unsigned integer, two bits per
-digit: codes sort as the strings do, and the tiles under a prefix are one range of codes. Columns
-may be negative or beyond 2^z: longitudes unwrapped across the antimeridian.
+interleave the bits of row and column. A `code` is a quadkey as an unsigned integer with two bits
+per digit. Codes sort like quadkey strings, so tiles whose quadkeys share a prefix are one range of
+codes. Columns may be negative or beyond 2^z if longitudes are unwrapped across the antimeridian.
 """
 
 from dataclasses import dataclass
@@ -44,8 +44,8 @@ class TileBounds:
 def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
     """Return the codes, uint64 (n,), of quadkey strings (n,) of `zoom` digits 0 to 3.
 
-    DataError if a quadkey has another length (another zoom) or another character; the message
-    names the first such quadkey and counts them.
+    DataError if a quadkey has another length (another zoom) or other characters; the message gives
+    the first such quadkey and the number of them.
     """
     texts = np.asarray(quadkeys, dtype=np.str_)
     if texts.size == 0:
@@ -55,7 +55,7 @@ def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
         wrong = lengths != zoom
         raise DataError(
             f"expected quadkeys of {zoom} digits (zoom {zoom}), found {int(wrong.sum())} of "
-            f"another length, the first {str(texts[wrong][0])!r}. Use tiles of one zoom only."
+            f"another length, the first {str(texts[wrong][0])!r}. Use only tiles of zoom {zoom}."
         )
     digits = np.ascontiguousarray(texts).view(np.uint32).reshape(len(texts), -1)[:, :zoom]
     digits = digits - np.uint32(ord("0"))
@@ -72,7 +72,7 @@ def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
 
 
 def format_quadkeys(codes: Codes, zoom: int = ZOOM) -> NDArray[np.str_]:
-    """Return codes as quadkey strings of `zoom` digits, shape (n,)."""
+    """Return the quadkeys of the codes, strings of `zoom` digits, shape (n,)."""
     shifts = np.arange(2 * (zoom - 1), -1, -2, dtype=np.uint64)
     digits = (np.asarray(codes, np.uint64)[:, None] >> shifts) & np.uint64(3)
     letters = (digits + np.uint64(ord("0"))).astype(np.uint32)
@@ -80,7 +80,7 @@ def format_quadkeys(codes: Codes, zoom: int = ZOOM) -> NDArray[np.str_]:
 
 
 def codes_to_tiles(codes: Codes) -> tuple[Indices, Indices]:
-    """Return the tile columns and rows, each int64 of shape (n,), of quadkey codes."""
+    """Return the tile columns and rows of quadkey codes, each int64 of shape (n,)."""
     codes = np.asarray(codes, np.uint64)
     return _every_other_bit(codes), _every_other_bit(codes >> np.uint64(1))
 
@@ -115,7 +115,7 @@ def tile_centres(column: Indices, row: Indices, zoom: int = ZOOM) -> tuple[Float
 def tiles_at(
     longitude: ArrayLike, latitude: ArrayLike, zoom: int = ZOOM
 ) -> tuple[Indices, Indices]:
-    """Return columns and rows of the tiles that hold the given points (degrees)."""
+    """Return the columns and rows of the tiles that contain the given points (degrees)."""
     longitude = np.asarray(longitude, np.float64)
     sine = np.sin(np.deg2rad(np.asarray(latitude, np.float64)))
     column = (longitude + 180) / 360 * (1 << zoom)
@@ -124,15 +124,15 @@ def tiles_at(
 
 
 def tile_size_m(zoom: int = ZOOM) -> float:
-    """Return the width of a tile in EPSG:3857 metres (on the ground: times cos latitude)."""
+    """Return the width of a tile in EPSG:3857 metres; on the ground, multiply by cos(latitude)."""
     return float(2 * HALF_WORLD_M / (1 << zoom))
 
 
 def tile_areas_km2(latitude: ArrayLike, zoom: int = ZOOM) -> Floats:
     """Return the areas on the ground, in km², of tiles with given centre latitudes in degrees.
 
-    Web Mercator stretches lengths by 1 / cos(latitude), so the area is the square's area in
-    EPSG:3857 times cos² (on the sphere of that projection, with one cosine per tile).
+    Web Mercator stretches lengths by 1 / cos(latitude), so the area on its sphere is the area in
+    EPSG:3857 times cos²(latitude), with the latitude of the tile's centre.
     """
     side_km = tile_size_m(zoom) / 1000
     cosine = np.cos(np.deg2rad(np.asarray(latitude, np.float64)))
@@ -144,9 +144,9 @@ def code_ranges(
 ) -> list[tuple[int, int]]:
     """Return ranges of codes (first, last) that cover a box in degrees.
 
-    Every tile that touches the box is in one. The ranges are disjoint and sorted, and include both
-    ends. Longitudes may lie beyond 180 degrees. The world is divided into quarters again and again,
-    into at most `most` pieces.
+    Every tile that touches the box is in one of the ranges. The ranges are disjoint and
+    sorted, and include both ends. Longitudes may lie beyond 180 degrees. The ranges come from at
+    most `most` squares, because squares are divided into four until there would be more.
     """
     columns, rows = tiles_at([west, east], [north, south], zoom)
     box = (int(columns[0]), int(rows[0]), int(columns[1]), int(rows[1]))
@@ -203,14 +203,14 @@ _SPREAD = (
 
 
 def _spread_bits(values: Codes) -> Codes:
-    """Return the lower 32 bits with a zero bit before each."""
+    """Return the lower 32 bits with a zero bit inserted before each."""
     for shift, mask in _SPREAD:
         values = (values | (values << np.uint64(shift))) & np.uint64(mask)
     return values
 
 
 def _every_other_bit(values: Codes) -> Indices:
-    """Return the even bits together: the inverse of `_spread_bits`."""
+    """Return the even bits joined together, the inverse of `_spread_bits`."""
     values = values & np.uint64(0x5555555555555555)
     for (shift, _), mask in zip(
         reversed(_SPREAD),

@@ -1,4 +1,4 @@
-"""The region's rows of one file of tiles, checked."""
+"""Reading and checking of a region's rows in one file of tiles."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from geogp.geodata.store.cache import overlap
 from geogp.geodata.store.sources import LocalFile
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.parquet_files import DamagedParquetError, open_parquet
-from geogp.geodata.tiles.plausibility import Implausible, beyond_limits
+from geogp.geodata.tiles.plausibility import LIMITS, Implausible, beyond_limits
 from geogp.geodata.tiles.targets import TargetColumn
 from geogp.geodata.tiles.tile_files import (
     AT_SOURCE,
@@ -34,15 +34,16 @@ class TileRows:
     Attributes
     ----------
     file_sha256
-        Hash of the bytes of the file that was read.
+        Hash of the file.
     in_file
-        Rows of that file.
+        Number of all rows in the file.
     quadkey, value, tests, devices
-        Each of shape (n,); the value in the target's unit. NaN and 0 in rows that are left out.
+        Each of shape (n,); `value` is in the target's unit. In rows that are left out, `value` is
+        NaN, and `tests` and `devices` are 0.
     left_out
-        Rows with a value that cannot be, (n,).
+        Marks rows with an impossible value, (n,).
     implausible
-        The first such values.
+        The first impossible values.
     """
 
     file_sha256: str
@@ -56,7 +57,7 @@ class TileRows:
 
     @property
     def sha256(self) -> str:
-        """Hash of the rows, whatever file they stand in."""
+        """Hash of the rows, which does not depend on the file."""
         digest = hashlib.sha256()
         for column in (self.quadkey, self.value, self.tests, self.devices):
             digest.update(column.astype(column.dtype.newbyteorder("<")).tobytes())
@@ -64,19 +65,19 @@ class TileRows:
 
 
 class OtherFileError(Exception):
-    """A file is no longer the one that was held."""
+    """A file has changed or disappeared since its hash was computed."""
 
 
 def read_rows(held: LocalFile, region: Region, column: TargetColumn, service: str) -> TileRows:
-    """Read the region's rows of one file, from the very bytes whose hash is taken.
+    """Read the region's rows of one file, and check the hash of the same bytes.
 
     Raises
     ------
     OtherFileError
-        Another file stands in its place, or none.
+        The file has changed or disappeared.
     DataError
-        The file is damaged: all faults among the region's rows are listed together; or too many of
-        them hold values beyond `LIMITS`.
+        The file is damaged, or too many of the region's rows have values beyond `LIMITS`. The
+        message lists all faults of the region's rows.
     """
     table, codes, in_file, digest = _read_table(held, region, column)
     inside = np.flatnonzero(
@@ -90,7 +91,7 @@ def read_rows(held: LocalFile, region: Region, column: TargetColumn, service: st
         first = quadkeys.format_quadkeys(repeated[:1])[0]
         faults.append(
             f"expected every tile once in a quarter, found {len(repeated)} duplicates, "
-            f"the first {first}."
+            f"first tile {first}."
         )
     if faults:
         raise _faulty(held, faults)
@@ -113,7 +114,7 @@ def read_rows(held: LocalFile, region: Region, column: TargetColumn, service: st
 
 
 def _where(held: LocalFile) -> str:
-    """Return the file that the user knows: an entry of the cache is what its source was."""
+    """Return the file's name for messages; for a cache entry, the address of the source."""
     return str(held.path) if held.note is None else held.note.source
 
 
@@ -124,10 +125,10 @@ def _faulty(held: LocalFile, faults: list[str]) -> DataError:
 def _read_table(
     held: LocalFile, region: Region, column: TargetColumn
 ) -> tuple[pa.Table, NDArray[np.uint64], int, str]:
-    """Read four columns of the rows in the box around the region; count and hash the file.
+    """Return rows in the region's bounding box, their codes, and the file's row number and hash.
 
-    All quadkeys of the row groups that can touch the region are checked, not only those near it:
-    a damaged one could be any tile's. One row group is held at a time.
+    All quadkeys are checked in the row groups that can touch the region, not only those near the
+    region, because a damaged quadkey could belong to any tile. Row groups are read one by one.
     """
     names = list(dict.fromkeys([QUADKEY, column.column, "tests", "devices"]))
     try:
@@ -167,7 +168,7 @@ def _read_table(
 
 
 def _group_faults(table: pa.Table, column: TargetColumn, first: DataError) -> list[str]:
-    """List all that is wrong with row groups of which one has a wrong quadkey."""
+    """List all faults of row groups, after a wrong quadkey was found in one of them."""
     try:
         quadkey_codes(table[QUADKEY])
     except DataError as error:
@@ -176,7 +177,7 @@ def _group_faults(table: pa.Table, column: TargetColumn, first: DataError) -> li
 
 
 def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
-    """List what is wrong with the numbers, naming the first tile of each fault."""
+    """List the faults of the numbers, each with its first tile."""
     tiles = table["quadkey"]
     faults = [
         empty_values(name, table[name].null_count)
@@ -187,8 +188,11 @@ def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
         return faults
     value = table[column.column].to_numpy().astype(np.float64)
     tests, devices = table["tests"].to_numpy(), table["devices"].to_numpy()
+    zero = LIMITS["mobile"][column.column].may_be_zero
+    least = "0 or above" if zero else "above 0"
+    right = np.isfinite(value) & ((value >= 0) if zero else (value > 0))
     rules = [
-        (f"expected finite {column.column} above 0", ~(np.isfinite(value) & (value > 0)), value),
+        (f"expected finite {column.column} {least}", ~right, value),
         ("expected whole tests of 1 or more", ~_counts(tests), tests),
         (
             "expected whole devices between 1 and tests",
@@ -207,7 +211,7 @@ def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
 
 
 def _counts(values: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Tell which values are whole numbers of 1 or more."""
+    """Return which values are whole numbers of 1 or more."""
     numbers = values.astype(np.float64)
     whole = np.isfinite(numbers) & (numbers >= 1) & (numbers == np.floor(numbers))
     return np.asarray(whole, np.bool_)

@@ -1,4 +1,4 @@
-"""Tensors and their description in one safetensors file; nothing is ever unpickled."""
+"""Save and load tensors with a description in one safetensors file, without pickle."""
 
 import hashlib
 import json
@@ -23,7 +23,10 @@ MAX_HEADER_BYTES = 16 << 20
 """Largest header (names, shapes and description); a file with a larger header is refused."""
 
 SLACK = 10_000_000
-"""Numbers that a model may have beyond four times those in its file; checked before building."""
+"""A model may have four times as many numbers as its file plus this number; else it is refused."""
+
+FIELD, EARLIER_TENSOR = "field", "shape_coefficients"
+"""A field model with this tensor was saved by an earlier version; its predictions differed."""
 
 MAX_MESSAGE_CHARACTERS = 500
 """Largest number of characters of torch's message about tensors that do not fit."""
@@ -84,7 +87,7 @@ def _check_header(path: Path) -> None:
 
 
 def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None:
-    """Refuse sizes of far more numbers than a file contains, before allocating memory."""
+    """Refuse sizes that need far more numbers than a file contains, before allocating memory."""
     d, h, r = architecture.d, architecture.h, architecture.r
     largest = max(r * r, r * h, (architecture.blocks + 1) * h * h, d * max(h, r))
     held = sum(value.numel() for value in tensors.values())
@@ -127,14 +130,19 @@ def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | Non
 def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
     """Load a model and its context from a file written by `save_model`.
 
-    Raises DataError if the file is damaged or edited, has another version or an unknown model, or
-    its tensors do not fit the model or are not finite.
+    Raises DataError if the file is damaged or edited, has another version or an unknown model, has
+    a field model of an earlier version, or its tensors do not fit the model or are not finite.
     """
     tensors, described = read_tensors(Path(path))
     if described.get("format") != FORMAT or described.get("model") not in list(CATALOGUE):
         raise DataError(
             f"expected a model of format {FORMAT} in {path}, found format "
             f"{described.get('format')!r}, model {described.get('model')!r}."
+        )
+    if described["model"] == FIELD and EARLIER_TENSOR in tensors:
+        raise DataError(
+            f"the field model in {path} was saved by an earlier version of geogp. Map the region "
+            f"again; the predictions and maps of the run stay readable."
         )
     try:
         architecture = Architecture(**described["architecture"])
@@ -144,7 +152,7 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
         model.load_state_dict({"widening": model.widening, **tensors})
         context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch lists every surplus tensor
+        message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch lists every unexpected tensor
         raise DataError(f"the tensors in {path} do not fit its model: {message}.") from error
     for name, value in tensors.items():
         if not bool(torch.isfinite(value).all()):

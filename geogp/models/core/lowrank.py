@@ -1,4 +1,4 @@
-"""The one model behind every row of the catalogue: a basis, a posterior, a noise model."""
+"""The model class of the catalogue, with a basis, a posterior and a noise model."""
 
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
@@ -25,20 +25,23 @@ from geogp.models.training.steps import CHUNK
 Floats = NDArray[np.float64]
 
 ENTRIES, MIN_ROWS = 2**20, 256
-"""Numbers in one chunk of a prediction, which fit into the cache, and its least number of rows."""
+"""Numbers in one chunk of a prediction, which fit into the cache; least rows of a chunk."""
 
 
 class Rows(NamedTuple):
-    """Rows for a model: scaled `x` (n, d), standardised `y` (n,), `tests` (n,) float64.
+    """Rows for a model: scaled `x` (n, d), standardised `y` (n,), `counts` (n, 2) float64.
 
-    `tests` is ignored by models whose noise does not depend on the number of tests. With
+    `counts` are the tests and the devices behind each average. Models ignore them if their noise
+    does not depend on them. With
     `repeats`, each entry is an input with several rows, and `y` is the mean of these rows.
+    `groups` (n,) are as in `Data`, None where they are not needed.
     """
 
     x: Tensor
     y: Tensor
-    tests: Tensor
+    counts: Tensor
     repeats: Repeats | None = None
+    groups: Tensor | None = None
 
     @property
     def n(self) -> int:
@@ -48,7 +51,8 @@ class Rows(NamedTuple):
     def at(self, numbers: Tensor | slice) -> "Rows":
         """Return the rows with these numbers."""
         repeats = self.repeats and Repeats(*(part[numbers] for part in self.repeats))
-        return Rows(self.x[numbers], self.y[numbers], self.tests[numbers], repeats)
+        groups = None if self.groups is None else self.groups[numbers]
+        return Rows(self.x[numbers], self.y[numbers], self.counts[numbers], repeats, groups)
 
     def chunks(self, size: int | None = None) -> Iterator["Rows"]:
         """Yield the rows in order, `size` at a time; `size` defaults to `CHUNK`."""
@@ -64,8 +68,9 @@ class Rows(NamedTuple):
         square = (self.y.double() - mean[inverse]).square()
         repeats = Repeats(count, torch.bincount(inverse, square) / count)
         dtype = self.y.dtype
-        tests = torch.bincount(inverse, self.tests) / count
-        return Rows(x, mean.to(dtype), tests, Repeats(*(part.to(dtype) for part in repeats)))
+        sums = torch.zeros(len(x), 2, dtype=torch.float64, device=x.device)
+        counts = sums.index_add(0, inverse, self.counts) / count[:, None]
+        return Rows(x, mean.to(dtype), counts, Repeats(*(part.to(dtype) for part in repeats)))
 
 
 NO_NUMBERS = (
@@ -96,7 +101,7 @@ class LowRankGP(nn.Module):
     holds_rows
         Whether the model contains its training rows, because its predictions need them.
     has_level
-        Whether measurements scatter around a level with a closed-form posterior given the rows.
+        Whether the level around which measurements scatter has a posterior in closed form.
     """
 
     holds_rows: ClassVar[bool] = False
@@ -135,7 +140,7 @@ class LowRankGP(nn.Module):
 
     @property
     def spread_is_noise(self) -> bool:
-        """Whether the function variance also carries noise; see `ModelName`."""
+        """Whether the function variance also contains noise; see `ModelName`."""
         return find_model(self.name).spread_is_noise
 
     @property
@@ -149,7 +154,7 @@ class LowRankGP(nn.Module):
         return self.mean_constant.device
 
     def check(self) -> None:
-        """Refuse a model with tensors on several devices or of another dtype.
+        """Refuse a model with parameters on several devices or of a wrong dtype.
 
         Raises RequestError if parameters are on different devices or on the device ``meta``, or
         have a dtype other than the architecture's.
@@ -182,7 +187,7 @@ class LowRankGP(nn.Module):
         return (2 * share - 1).to(self.architecture.torch_dtype)
 
     def seen(self, x: Tensor) -> Tensor:
-        """Return scaled inputs in the form that the basis takes; here unchanged."""
+        """Return scaled inputs in the form that the basis expects; here unchanged."""
         return x
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
@@ -191,27 +196,31 @@ class LowRankGP(nn.Module):
         self.x_high.copy_(high)
 
     def take_target(self, y: Floats) -> None:
-        """Set mean and standard deviation of the scale from the training targets (n,)."""
+        """Set `y_mean` and `y_sd` to mean and standard deviation of the training targets (n,)."""
         self.y_mean.fill_(float(y.mean()))
         self.y_sd.fill_(float(y.std()))
 
     def standardised(self, y: Floats) -> Tensor:
-        """Return targets (n,) in the model's scale, device and dtype."""
+        """Return targets (n,), standardised, on the model's device and in its dtype."""
         values = (torch.from_numpy(y).to(self.device) - self.y_mean) / self.y_sd
         return values.to(self.architecture.torch_dtype)
 
-    def as_rows(self, x: Floats, y: Floats, tests: Floats) -> Rows:
-        """Return inputs (n, d), targets (n,) and tests (n,) as `Rows`."""
-        return Rows(self.scaled(x), self.standardised(y), torch.from_numpy(tests).to(self.device))
+    def as_rows(
+        self, x: Floats, y: Floats, counts: Floats, groups: NDArray[np.int64] | None = None
+    ) -> Rows:
+        """Return inputs (n, d), targets (n,), tests and devices (n, 2), and groups as `Rows`."""
+        behind = torch.from_numpy(counts).to(self.device)
+        grouped = None if groups is None else torch.from_numpy(groups).to(self.device)
+        return Rows(self.scaled(x), self.standardised(y), behind, groups=grouped)
 
     def terms(self, x: Tensor) -> BatchTerms:
         """Return the terms of objectives at scaled inputs (b, d), for a standardised target."""
         return self._terms(self.basis(x))
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
-        """Store what prediction needs of the training rows; return the rows in the steps' order.
+        """Store the data that prediction needs; return the rows in the order for training steps.
 
-        This class stores nothing and returns the rows unchanged; `seed` fixes random choices.
+        This class stores nothing and returns the rows unchanged. `seed` fixes random choices.
         """
         return rows
 
@@ -237,9 +246,9 @@ class LowRankGP(nn.Module):
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows in chunks, for `condition`.
 
-        The variance of a row around <w, phi> is noise_var plus the diagonal's variance. The
-        function variance is added if the objective made it carry noise. The variance of the mean of
-        k rows at one input is 1/k of this.
+        The variance of a row around <w, phi> is noise_var plus the diagonal's variance. If
+        `spread_is_noise`, the function variance is added. For the mean of k rows at one input,
+        the variance is divided by k.
         """
         for part in rows.chunks():
             found: Features = self.basis(part.x)
@@ -282,6 +291,7 @@ class LowRankGP(nn.Module):
         self,
         x: Floats,
         tests: Floats | float | None = None,  # noqa: ARG002
+        devices: Floats | float | None = None,  # noqa: ARG002
         *,
         level: bool = False,
     ) -> Prediction:
@@ -291,17 +301,17 @@ class LowRankGP(nn.Module):
         ----------
         x
             Inputs.
-        tests
-            Number of tests in each average; the noise of this model ignores it.
+        tests, devices
+            Numbers of tests and devices behind each average; the noise of this model ignores them.
         level
-            Whether to predict the level that measurements scatter around, the function without
-            noise.
+            Whether to predict the level around which measurements scatter. The level is the
+            function without noise.
 
         Returns
         -------
         Prediction
-            Mean, function variance (with that of the diagonal) and noise variance, each (n,), in
-            the target's unit.
+            Mean, function variance (including the diagonal's variance) and noise variance, each
+            (n,), in the target's unit.
 
         Raises
         ------
@@ -315,7 +325,7 @@ class LowRankGP(nn.Module):
     def predict_scaled(
         self,
         x: Tensor,
-        tests: Tensor | None = None,  # noqa: ARG002
+        counts: Tensor | None = None,  # noqa: ARG002
         *,
         level: bool = False,
     ) -> Prediction:
@@ -340,7 +350,7 @@ class LowRankGP(nn.Module):
             yield phi
 
     def added_variance(self, x: Floats) -> Floats:
-        """Return the part of `predict(x).function_variance` from the diagonal, (n,)."""
+        """Return the diagonal's part of `predict(x).function_variance`, (n,)."""
         if not self.diagonal.uses_norms:
             return np.zeros(len(x))
         with torch.no_grad():
@@ -360,8 +370,8 @@ class LowRankGP(nn.Module):
     def kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance k(x, x2) = <phi(x), phi(x2)>, shape (n, n2).
 
-        It is in the squared unit of the target. It allocates n times n2 values, so use few inputs
-        at once.
+        The covariance is in the squared unit of the target. The matrix has n times n2 values, so
+        pass few inputs at a time.
         """
         second = torch.cat(list(self.feature_chunks(x2)))
         return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()

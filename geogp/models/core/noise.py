@@ -18,11 +18,11 @@ class Noise(nn.Module, ABC):
     """Interface of a noise model."""
 
     @abstractmethod
-    def forward(self, phi: Tensor | None = None, tests: Tensor | None = None) -> Tensor:
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the variance of measurements: a scalar, or (b,) if it differs between rows.
 
-        `phi` (b, r) are features, for noise that varies over the inputs. `tests` (b,) is the number
-        of tests in each measurement, for noise that depends on it.
+        `phi` (b, r) are features, for noise that varies over the inputs. `counts` (b, 2) are the
+        tests and devices of each measurement, for noise that depends on them.
         """
 
     def update_closed_forms(self, squared_errors: Iterable[Tensor]) -> None:
@@ -39,16 +39,16 @@ class ConstantNoise(Noise):
     def forward(
         self,
         phi: Tensor | None = None,  # noqa: ARG002
-        tests: Tensor | None = None,  # noqa: ARG002
+        counts: Tensor | None = None,  # noqa: ARG002
     ) -> Tensor:
         """Return the noise variance, a scalar."""
         return NOISE_FLOOR + self.log_excess.exp()
 
 
 class ValidationNoise(Noise):
-    """The mean squared error of the validation rows, at least 1e-6; `start` until it is known.
+    """A noise variance equal to the mean squared error of the validation rows, at least 1e-6.
 
-    It is for models whose objective has no noise.
+    Before `update_closed_forms`, it is `start`. It is for models whose objective has no noise.
     """
 
     variance: Tensor
@@ -60,7 +60,7 @@ class ValidationNoise(Noise):
     def forward(
         self,
         phi: Tensor | None = None,  # noqa: ARG002
-        tests: Tensor | None = None,  # noqa: ARG002
+        counts: Tensor | None = None,  # noqa: ARG002
     ) -> Tensor:
         """Return the noise variance, a scalar."""
         return self.variance

@@ -31,11 +31,21 @@ class WeightedRows(NamedTuple):
     variance: Tensor
 
 
+class Information(NamedTuple):
+    """What rows say about the weights; the information of several sets of rows is their sum.
+
+    `precision` is Phi' V^(-1) Phi, (r, r), and `pull` is Phi' V^(-1) (y - m0), (r,).
+    """
+
+    precision: Tensor
+    pull: Tensor
+
+
 class Posterior(nn.Module, ABC):
     """Interface of a posterior; `update_closed_forms` learns from rows without a gradient.
 
-    `in_closed_form` is true if the covariance is that of p(w | y) given features and noise,
-    `is_learned` if mean and covariance are learned by the gradient.
+    `in_closed_form` is true if p(w | y), given features and noise, has the same covariance.
+    `is_learned` is true if the gradient trains mean and covariance.
     """
 
     in_closed_form: ClassVar[bool] = False
@@ -113,7 +123,7 @@ class VariationalPosterior(Posterior):
 
 
 class PointPosterior(Posterior):
-    """One value m for the weights: function variance 0, no KL term. It starts at 0."""
+    """A point estimate m of the weights: function variance 0, no KL term. m starts at 0."""
 
     def __init__(self, r: int, _generator: torch.Generator | None, dtype: torch.dtype) -> None:
         super().__init__()
@@ -180,14 +190,24 @@ def condition(rows: Iterable[WeightedRows], like: Tensor) -> tuple[Tensor, Tenso
     `like` is a tensor (r,) on the device to compute on. Returns m (r,) and upper triangular
     L (r, r), float64.
     """
+    return posterior_of(information(rows, like))
+
+
+def information(rows: Iterable[WeightedRows], like: Tensor) -> Information:
+    """Return what rows say about the weights, from chunks of rows; see `condition`."""
     r = len(like)
-    P = torch.eye(r, dtype=torch.float64, device=like.device)
+    P = torch.zeros(r, r, dtype=torch.float64, device=like.device)
     b = torch.zeros(r, dtype=torch.float64, device=like.device)
     for phi, residual, variance in rows:
         weighted = phi.double() / variance.double()[:, None]
         P += weighted.T @ phi.double()
         b += weighted.T @ residual.double()
-    C, _ = jittered_cholesky(P, 0.0)
-    identity = torch.eye(r, dtype=torch.float64, device=like.device)
+    return Information(P, b)
+
+
+def posterior_of(known: Information) -> tuple[Tensor, Tensor]:
+    """Return mean and factor of p(w | y); see `condition`."""
+    identity = torch.eye(len(known.pull), dtype=torch.float64, device=known.pull.device)
+    C, _ = jittered_cholesky(known.precision + identity, 0.0)
     L = torch.linalg.solve_triangular(C, identity, upper=False).T
-    return L @ (L.T @ b), L
+    return L @ (L.T @ known.pull), L

@@ -24,13 +24,13 @@ DISPERSION_START = 1.0
 class CountLaw(Noise):
     """The scatter of counts around their rate: Var(y | rate) = rate + dispersion · rate².
 
-    This class is the Poisson distribution, with dispersion 0.
+    In this class the dispersion is 0, so counts have a Poisson distribution.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:  # noqa: ARG002
         super().__init__()
 
-    def forward(self, phi: Tensor | None = None, tests: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return the dispersion, (b,) float64, for features (b, r)."""
         assert phi is not None, "the scatter of counts needs features of the inputs"
         return phi.new_zeros(len(phi), dtype=torch.float64)
@@ -48,7 +48,7 @@ class Dispersion(CountLaw):
         self.log_dispersion = nn.Parameter(start)
         self.head = nn.Parameter(torch.zeros(r, dtype=dtype))
 
-    def forward(self, phi: Tensor | None = None, tests: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return the dispersion, (b,) float64, for features (b, r)."""
         assert phi is not None, "the dispersion varies over the inputs"
         return NOISE_FLOOR + (self.log_dispersion + phi @ self.head).double().exp()
@@ -58,17 +58,17 @@ class PerCount(PerBatch):
     """An objective of a batch of counts; see `Step`."""
 
     def gathered(self, rows: Rows) -> Rows:
-        """Return the rows unchanged, because mean and scatter of several counts do not suffice."""
+        """Return the rows unchanged, because mean and scatter do not replace several counts."""
         return rows
 
 
 class CoxGP(LowRankGP):
     """log rate(x) = log exposure + mu + <w, phi(x)>, with counts y around the rate.
 
-    y ~ Poisson(rate), or negative binomial if `noise` has a dispersion. The logarithm of the
-    exposure of a row, such as its area, is an input column ``log_exposure`` that the basis does not
-    use; without this column every exposure is 1. mu is `y_mean`, the logarithm of the mean count of
-    the training rows, plus `mean_constant`.
+    y ~ Poisson(rate), or negative binomial if `noise` has a dispersion. The exposure of a row is,
+    for example, its area. Its logarithm is the input column ``log_exposure``, which the basis does
+    not use. Without this column, every exposure is 1. mu is `mean_constant` plus `y_mean`, the
+    logarithm of the mean count of the training rows.
     """
 
     has_level = False
@@ -128,7 +128,7 @@ class CoxGP(LowRankGP):
     def predict_scaled(
         self,
         x: Tensor,
-        tests: Tensor | None = None,  # noqa: ARG002
+        counts: Tensor | None = None,  # noqa: ARG002
         *,
         level: bool = False,
     ) -> CountPrediction:

@@ -1,15 +1,19 @@
-"""Processes with a random overall scale: Student-t processes (Scale theorem 3.1, lemma B.1).
+"""Processes with a random overall scale: Student-t processes and processes with a Burr scale.
 
-Let y ~ N(0, s² A) with A = Phi Phi' + t² I, so function and noise share the scale, and
-s² ~ InvGamma(a, b). Then y is multivariate t with 2a degrees of freedom and scale matrix (b / a) A.
-Under any prior of s², such as that in `burr.py`, all results need only n, e'A^(-1)e and log|A|,
-which follow from sums over rows.
+"The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". Its theorem
+3.1 and its lemma B.1 are about the Student-t processes.
 
-A random scale helps if the prior scale is far from the true scale and there are few rows. With a
-scale wrong by a factor of ten and 20 rows, the 95 % intervals of a Gaussian process had a coverage
-of 15 % and a log score of 47, compared with 93 % and 0.85 here (`benchmarks/student.py`). A
-Gaussian process with a learned scale does equally well; with 100,000 rows and learned parameters
-the two agree to 1e-3. Single bad rows do the same harm to both.
+Let s² ~ InvGamma(a, b) and y ~ N(0, s² A) with A = Phi Phi' + t² I, so function and noise share the
+scale. Then y is multivariate t with 2a degrees of freedom and scale matrix (b / a) A. Under any
+prior of s², such as the prior in `burr.py`, all results need only n, e'A^(-1)e and log|A|. These
+follow from sums over rows.
+
+A random scale helps if the prior scale is far from the true scale and there are few rows. In an
+example with 20 rows, the prior scale was wrong by a factor of ten. A Gaussian process then had a
+coverage of 15 % for 95 % intervals and a log score of 47; this model had 93 % and 0.85
+(`benchmarks/student.py`). A Gaussian process with a learned scale is equally good. With 100,000
+rows and learned parameters, the two models agree to 1e-3. A single bad row harms both models
+equally.
 """
 
 import math
@@ -70,7 +74,7 @@ class InverseGamma:
         return StudentT(2 * self.a)
 
     def log_evidence(self, distance: Tensor, log_determinant: Tensor, n: int) -> Tensor:
-        """Return log t_2a(y; 0, (b / a) A) from e'A^(-1)e and log|A|, a scalar (Scale lemma B.1).
+        """Return log t_2a(y; 0, (b / a) A) from e'A^(-1)e and log|A|, a scalar (lemma B.1).
 
         It is log Γ(a + n/2) - log Γ(a) - n/2 log(2π b) - ½ log|A|
         - (a + n/2) log(1 + e'A^(-1)e / (2b)).
@@ -83,7 +87,7 @@ class InverseGamma:
 
 SCALE_PRIOR = InverseGamma(2.0, 2.0)
 """Prior with 4 degrees of freedom and a scale of about 1 for a standardised target. This is
-geogp's choice; Scale searches a grid.
+geogp's choice; the Scale paper searches a grid.
 """
 
 
@@ -123,7 +127,7 @@ def burr_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
 
 
 class ScaleLaw(Protocol):
-    """The distribution of s², for predictions."""
+    """Interface of a distribution of s², which predictions need."""
 
     @property
     def mean(self) -> float:
@@ -147,13 +151,13 @@ class RandomScale(LowRankGP, ABC):
         return m, L * math.sqrt(self.scale_law().mean)
 
     def predict_scaled(
-        self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
+        self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
         """Predict with the variance times E[s²] and a shape that mixes normals over s².
 
         Raises RequestError if the scale has no mean, because then predictions have no variance.
         """
-        found = super().predict_scaled(x, tests, level=level)
+        found = super().predict_scaled(x, counts, level=level)
         scale = self.scale_law()
         return Prediction(
             found.mean,
@@ -214,7 +218,7 @@ class ScaleMixture(RandomScale, KernelProcess):
                 left = weighted.residual.double() - weighted.phi.double() @ m
                 distance += (left.square() / weighted.variance).sum()
                 if part.repeats is not None:
-                    # The variance is that of a mean of rows, and the scatter is a mean too.
+                    # `variance` is for the mean of rows, and `scatter` is a mean over rows.
                     distance += (part.repeats.scatter.double() / weighted.variance).sum()
             self.scale_terms[2] = rows.n
             self.scale_terms[3] = distance
@@ -237,7 +241,7 @@ class StudentProcess(ScaleMixture):
 
 
 class BurrProcess(ScaleMixture):
-    """A low-rank process with a Burr XII scale (Scale appendix H); see `BurrScale`.
+    """A low-rank process with a Burr XII scale (appendix H of the Scale paper); see `BurrScale`.
 
     Its predictions are mixtures of normals over s², computed by importance sampling.
     """
@@ -263,7 +267,9 @@ class ScaledTerms(BatchTerms):
 
 
 def scaled_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
-    """Negative evidence lower bound with a random scale (Scale appendix D, Gaussian rows).
+    """Negative evidence lower bound with a random scale, for Gaussian rows.
+
+    It is from appendix D of the Scale paper:
 
     mean_b ½ [log 2π t² + E log s² + (E[1/s²] (y - mu)² + ||L' phi||² + residual) / t²] + KL / n.
     """
@@ -276,8 +282,8 @@ def scaled_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tens
 class VariationalStudentProcess(RandomScale):
     """The Student-t process by mini-batches: q(w, s²) = N(w; m, s² L L') InvGamma(s²; a', b').
 
-    The method is Scale appendix D with Gaussian rows, whose noise shares the scale as in
-    `StudentProcess`. a' has its optimal value a + n/2; b' is learned.
+    The method is from appendix D of the Scale paper, with Gaussian rows. Their noise shares the
+    scale, as in `StudentProcess`. a' has its optimal value a + n/2; b' is learned.
     """
 
     posterior: VariationalPosterior
@@ -293,7 +299,7 @@ class VariationalStudentProcess(RandomScale):
         self.log_scale = nn.Parameter(torch.zeros((), dtype=architecture.torch_dtype))
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
-        """Store the number of rows, on which a' depends."""
+        """Store the number of rows, because a' depends on it."""
         self.rows_seen.fill_(rows.n)
         return rows
 
@@ -324,7 +330,7 @@ class VariationalStudentProcess(RandomScale):
         )
 
     def _kl(self) -> Tensor:
-        """KL of q(w, s²) from the prior (Scale appendix D, after Soch and Allefeld 2016).
+        """KL of q(w, s²) from the prior (appendix D, after Soch and Allefeld 2016).
 
         It is ½ (||L||_F² + E[1/s²] ||m||² - r) - Σ log L_ii + a log(b'/b) - log Γ(a') / Γ(a)
         + (a' - a) ψ(a') + (b - b') a' / b', for the prior InvGamma(a, b).

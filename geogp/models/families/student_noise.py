@@ -59,7 +59,7 @@ class StudentNoise(Noise):
     def forward(
         self,
         phi: Tensor | None = None,  # noqa: ARG002
-        tests: Tensor | None = None,  # noqa: ARG002
+        counts: Tensor | None = None,  # noqa: ARG002
     ) -> Tensor:
         """Return the variance σ² df / (df - 2), a scalar, float64."""
         return self.scale_squared * self.df / (self.df - 2)
@@ -71,14 +71,14 @@ class StudentGP(LowRankGP):
     noise: StudentNoise
 
     def predict_scaled(
-        self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
+        self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
         """Predict at inputs returned by `scaled`; see `predict`.
 
         f is normal and the noise Student-t, so f plus noise is a scale mixture of normals. The
         level is f alone.
         """
-        found = super().predict_scaled(x, tests, level=level)
+        found = super().predict_scaled(x, counts, level=level)
         if level:
             return found
         shape = NormalPlusStudent(
@@ -108,8 +108,8 @@ class StudentGP(LowRankGP):
 class StudentPerBatch(ByRows[StudentGP]):
     """The evidence lower bound under Student-t noise, by batches; see `Step`.
 
-    Rows with equal inputs are not collapsed, because sums do not suffice under this noise. `missed`
-    is the variance of f that the objective adds to s² = ||L' phi||², (b,).
+    Rows with equal inputs are not combined, because the objective needs each row under this noise.
+    `missed` (b,) is the variance of f that the objective adds to s² = ||L' phi||².
     """
 
     missed: Callable[[BatchTerms], Tensor]
@@ -135,9 +135,9 @@ def student_expected_nll(
     - (df + 1)/2 log(1 + e²/(df σ²)).
 
     The model is that of Jylänki, Vanhatalo and Vehtari (2011), computed by Gauss-Hermite quadrature
-    with 20 nodes. The error is 1e-8 if the sd of f is at most that of the noise. It is up to 0.04
-    if the sd of f is 5 times, and 0.5 if it is 16 times that of the noise. `residual` and
-    `variance` (0 or more) are (b,), σ² and df scalars, float64.
+    with 20 nodes. Let q be the sd of f divided by the sd of the noise. The error is 1e-8 if q is at
+    most 1, up to 0.04 if q is 5, and up to 0.5 if q is 16. `residual` and `variance` (0 or more)
+    are (b,); σ² and df are scalars, float64.
     """
     at, share = (torch.from_numpy(part).to(residual.device) for part in HERMITE)
     # The square root has no derivative at 0.

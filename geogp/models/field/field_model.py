@@ -1,11 +1,12 @@
-"""The field model: a deep basis process, a process of single tiles, and a law of measurements.
+"""The field model: a deep basis process, a process of single tiles and a measurement model.
 
-    y(tile, quarter) = f(place, quarter) + shift(k) + u(tile, quarter) + e,
+    y(tile, quarter) = f(place, quarter) + shift(k, d) + u(tile, quarter) + e,
 
-f = m0 + <w, phi> of low rank, u of `TileProcess`, e of variance `MeasurementLaw` for an average of
-k tests. Given the weights w, y is Gaussian with the covariance of u + e, whose Vecchia factor W
-whitens rows and features alike: W y ~ N(W(m0 + Phi w + shift), I). With q(w) = N(m, L L') the
-evidence lower bound is the bound of a linear regression on W Phi.
+Here f = m0 + <w, phi> has low rank, and u is a `TileProcess`. For an average of k tests from d
+devices, `MeasurementLaw` gives shift(k, d) and the variance of e. Given the weights w, y is
+Gaussian with the covariance of u + e. The Vecchia factor W of this covariance whitens both rows and
+features: W y ~ N(W(m0 + Phi w + shift), I). With q(w) = N(m, L L'), the evidence lower bound equals
+the bound of a linear regression on W Phi.
 """
 
 from collections.abc import Iterator
@@ -16,19 +17,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN, Shape
-from geogp.errors import DataError, RequestError
-from geogp.models.core.arrays import as_floats
+from geogp.errors import RequestError
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms, elbo, whitened_elbo
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import WeightedRows
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
-from geogp.models.field.shape_laws import FEW_RESIDUALS, NO_LAW, ShapeLaw, fit_shape, width_factor
+from geogp.models.field.left_out import left_out
+from geogp.models.field.level_drift import level_drift
+from geogp.models.field.near_rows import Conditional, given_rows, without_rows
+from geogp.models.field.predictive_law import Errors, fit_law, no_law
 from geogp.models.field.vecchia import NO_ROW, Sites, whiten
 from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
@@ -37,30 +39,31 @@ from geogp.models.training.steps import Part, Step
 Floats = NDArray[np.float64]
 
 ROWS_AT_ONCE = 256
-"""Rows that are predicted at once."""
+"""Number of rows in one chunk of a prediction."""
 
 PARTS = 4
-"""Parts of a step's blocks, each with its own padding."""
+"""Number of parts into which the blocks of a step are divided; each part has its own padding."""
 
 
 GROUP = 16
-"""Neighbouring places in one group of a step: they share conditioning rows."""
+"""Number of neighbouring places in one group of a step; they share conditioning rows."""
 
 
 class FieldNetwork(FieldProcess):
-    """A low-rank process, a process of single tiles and a law of measurements.
+    """A low-rank process, a process of single tiles and a measurement model.
 
-    Its parameters: see `FieldProcess`.
+    The parameters are documented in `FieldProcess`.
     """
 
     # Training.
 
     def single_row_terms(self, rows: Rows) -> BatchTerms:
-        """Return the terms of `elbo` when every row is its own block.
+        """Return the terms of `elbo` if every row is its own block.
 
-        The variance around f is then the tile process's plus the measurement's.
+        The variance of a row around f is then the sum of the tile process's variance and the
+        measurement's variance.
         """
-        found = self.row_terms(rows.x, rows.tests)
+        found = self.row_terms(rows.x, rows.counts)
         moments, kl = self.posterior.moments_and_kl(found.phi)
         variance = found.noise + found.amplitude.square() * self.tiles.variance().detach()
         zero = torch.zeros_like(variance)
@@ -73,24 +76,29 @@ class FieldNetwork(FieldProcess):
             kl=kl,
         )
 
-    def block(self, sites: Tensor, *, factor: Tensor | None) -> Block:
-        """Return the whitened held rows of places with these numbers (b,).
+    def block(
+        self, sites: Tensor, *, factor: Tensor | None, without: Tensor | None = None
+    ) -> Block:
+        """Return the whitened stored rows of the places with the numbers `sites` (b,).
 
-        `factor` is the L (r, r) of q(w), or None for W Phi itself.
+        `factor` is the factor L (r, r) of q(w). If it is None, `spread` is W Phi. `without` (n,)
+        marks stored rows that do not condition the places.
         """
         earlier = self.earlier[sites]
+        if without is not None:
+            earlier = earlier.masked_fill(without[earlier.clamp(min=0)], NO_ROW)
         number = sites.cpu().numpy()
-        places = self.sites[0]
+        places = self.sites.sites
         here = places.rows(number[:, None], int(places.count[number].max()))
         index = torch.cat([earlier, torch.from_numpy(here).to(self.device)], 1)
         known = index != NO_ROW
         own = known.clone()
         own[:, : earlier.shape[1]] = False
         distinct, back = distinct_rows(index, known)
-        x, y, tests = self.rows.x[distinct], self.rows.y[distinct], self.rows.tests[distinct]
-        terms = self.row_terms(x, tests)
+        x, y = self.rows.x[distinct], self.rows.y[distinct]
+        terms = self.row_terms(x, self.rows.counts[distinct])
         spread = terms.phi if factor is None else terms.phi @ factor
-        # In units of the amplitude at the rows, which saves the product D K D.
+        # Values are divided by the amplitude at the rows, which saves the product D K D.
         values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
         values = values * terms.amplitude.reciprocal()[:, None]
         noise, points = terms.noise / terms.amplitude.square(), self.points(x)
@@ -105,112 +113,161 @@ class FieldNetwork(FieldProcess):
         return Block(found[:, 0], found[:, 1:], log_scale)
 
     def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
-        """Learn nothing outside the gradient before the end; see `finish`."""
+        """Do nothing, because `finish` learns the remaining parts after the last step."""
 
     def finish(self, validation: Rows) -> None:
-        """Learn the drift of the level between quarters, and the shape of the residuals.
+        """Learn the drift of the level between quarters, and the law of prediction errors.
 
-        The standardised residuals of the validation rows give location, scale, skewness and tail
-        weight of the predictive distribution, by number of tests and distance to near held places;
-        few rows give its scale alone.
+        The law is learned from the errors of training rows, each predicted without the rows of its
+        group, and from the errors of the validation rows.
         """
         with torch.no_grad():
             self.drift.copy_(self._drift())
-            self._set_shape(NO_LAW)
-            prediction = self.predict_scaled(validation.x, validation.tests)
-            y = numpy_of(self.y_mean + self.y_sd * validation.y.double())
-            residuals = (y - prediction.mean) / prediction.sd
-            if len(residuals) < FEW_RESIDUALS:
-                self.widen(width_factor(residuals))
-                return
-            distance = self.distance_to_others(validation.x)
-            self._set_shape(fit_shape(residuals, numpy_of(validation.tests), distance))
+            self.set_law(no_law())
+            rng = np.random.default_rng([int(self.order_seed), 3])
+            rows, without_group = left_out(self, rng)
+            training = self._errors(rows, without_group, held_out=False)
+            found = self._conditional(validation.x, validation.counts)
+            errors = training.joined(self._errors(validation, found, held_out=True))
+        self.set_law(fit_law(errors))
+
+    def _errors(self, rows: Rows, found: Conditional, *, held_out: bool) -> Errors:
+        """Return the standardised errors of predictions of rows."""
+        errors = numpy_of(rows.y.double() - found.mean)
+        sd = np.sqrt(numpy_of(found.field + found.tile + found.noise))
+        sizes = (
+            np.ones(len(errors))
+            if rows.groups is None
+            else np.unique(numpy_of(rows.groups), return_counts=True)[1]
+        )
+        return Errors(
+            errors / sd,
+            self._covariates(rows.x, rows.counts, found),
+            np.full(len(errors), held_out),
+            float((sizes @ sizes) / sizes.sum()),
+        )
+
+    def _covariates(self, x: Tensor, counts: Tensor, found: Conditional) -> Floats:
+        """Return `COVARIATES` of predictions, (n, c)."""
+        low, high = self.law.counts_range
+        logs = torch.minimum(torch.maximum(counts, low), high).log()
+        total = found.field + found.tile + found.noise
+        own = torch.stack([(found.noise / total).log(), 0.5 * total.log(), found.mean], 1)
+        distance = np.log(self.distance_to_others(x))
+        return np.column_stack([numpy_of(logs), distance, numpy_of(own), numpy_of(found.history)])
 
     def widen(self, factor: float) -> None:
-        """Replace the shape by a normal law, `factor` times as wide."""
-        coefficients = NO_LAW.coefficients.copy()
-        coefficients[1, 0] = np.log(factor)
-        self._set_shape(ShapeLaw(coefficients, NO_LAW.ranges))
+        """Replace the law of prediction errors by a normal law, `factor` times as wide."""
+        law = no_law()
+        law.coefficients[1, 0] = np.log(factor)
+        self.set_law(law)
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
-        """Yield W Phi and W (y - m0 - shift) of the held rows in chunks, of variance 1.
+        """Yield W Phi and W (y - m0 - shift) of the stored rows in chunks, with variance 1.
 
-        Raises RequestError: other rows than the training rows, whose tests are not known.
+        Raises RequestError if `rows` are not the training rows, because the model does not store
+        the numbers of tests of other rows.
         """
         if rows.x.shape != self.rows.x.shape:
             raise RequestError(
                 f"expected the {len(self.rows.y)} training rows of this model, found {len(rows.y)}."
             )
-        numbers = torch.arange(len(self.sites[0]), device=self.device)
+        numbers = torch.arange(len(self.sites.sites), device=self.device)
         for part in numbers.split(SITES_AT_ONCE):
-            with torch.no_grad():
-                found = self.block(part, factor=None)
-            mean = found.spread @ self.posterior.m.double()
-            yield WeightedRows(found.spread, found.residual + mean, torch.ones_like(found.residual))
+            yield self.whitened(part)
+
+    def whitened(self, sites: Tensor, without: Tensor | None = None) -> WeightedRows:
+        """Return W Phi and W (y - m0 - shift) of the stored rows of places; see `block`."""
+        with torch.no_grad():
+            found = self.block(sites, factor=None, without=without)
+        mean = found.spread @ self.posterior.m.double()
+        return WeightedRows(found.spread, found.residual + mean, torch.ones_like(found.residual))
 
     def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> TileLevel:  # noqa: ARG002
-        """Return the joint law of field and tile process at tiles, given the held rows."""
+        """Return the joint law of field and tile process at tiles, given the stored rows."""
         return tile_level(self, x, how)
 
     # Prediction.
 
     def predict(
-        self, x: Floats, tests: Floats | float | None = None, *, level: bool = False
+        self,
+        x: Floats,
+        tests: Floats | float | None = None,
+        devices: Floats | float | None = None,
+        *,
+        level: bool = False,
     ) -> Prediction:
         """Predict at inputs of shape (n, d), in chunks.
 
         Parameters
         ----------
         x
-            Inputs. Before the first and after the last time of the training rows the field stays
-            constant, and its variance grows (if they have more than one time).
+            Inputs. Before the first and after the last time of the training rows, the field stays
+            constant. If the training rows have more than one time, its variance grows there.
         tests
             Tests in each average, (n,) or one number for all; 1 by default. Infinity is allowed;
-            see `MeasurementLaw` for counts outside the training rows. level Predict the level that
-            measurements scatter around: no noise, and the mean of the largest number of tests in
-            the training rows; `tests` is ignored. Its shape is normal: skewness and heavy tails
-            belong to measurements.
+            see `MeasurementLaw` for counts outside the training rows.
+        devices
+            Devices behind the tests, (n,) or one number for all; by default the typical number
+            for these tests in the training rows.
+        level
+            Predict the level that measurements scatter around: no noise, and the mean of the
+            largest numbers of tests and devices in the training rows; `tests` and `devices` are
+            ignored. Its shape is normal: skewness and heavy tails belong to measurements.
 
         Returns
         -------
         Prediction
-            `function_variance` is of field and tile process, `tile_variance` of the tile process.
+            `function_variance` is the variance of field plus tile process, and `tile_variance` is
+            the variance of the tile process.
 
         Raises
         ------
         DataError
-            `x` or `tests` has another shape or values out of range.
+            If `x` or `tests` has a wrong shape or values out of range.
         NumericalError
-            A predictive variance is not positive.
+            If a predictive variance is not positive.
         """
         scaled = self.scaled(x)
-        given = np.inf if level else 1.0 if tests is None else tests
-        return self.predict_scaled(scaled, self._counts(given, len(scaled)), level=level)
+        counts = self.endless(len(scaled)) if level else self.counts_of(tests, devices, len(scaled))
+        return self.predict_scaled(scaled, counts, level=level)
 
     def predict_scaled(
         self,
         x: Tensor,
-        tests: Tensor | None = None,
+        counts: Tensor | None = None,
         *,
         level: bool = False,
         alone: bool = False,
     ) -> Prediction:
         """Predict at inputs returned by `scaled`; see `predict`.
 
-        `alone` ignores the held rows near each tile, which is cheap.
+        If `alone` is true, the stored rows near each tile are ignored, which is fast.
         """
-        if tests is None:
-            tests = torch.ones(len(x), dtype=torch.float64, device=self.device)
+        if counts is None:
+            counts = self.counts_of(None, None, len(x))
+        found = self._conditional(x, counts, alone=alone)
+        # The law is of errors within the times of the stored rows.
+        then = self.seen(x)
+        known = found if torch.equal(then, x) else self._conditional(then, counts, alone=alone)
+        law = self.predictive_law.at(self._covariates(then, counts, known))
+        return self._assembled(found, law, level=level)
+
+    def _conditional(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditional:
+        """Predict at scaled inputs given the stored rows near them, if there are any, in chunks."""
         nothing = alone or not len(self.rows.y)
-        parts = torch.zeros(4, len(x), dtype=torch.float64, device=self.device)
         # Rows of near places together: they share conditioning rows.
         order = torch.from_numpy(Sites.of(numpy_of(self.points(x)[:, :2])).order).to(self.device)
+        parts = []
         for rows in order.split(ROWS_AT_ONCE):
             with torch.no_grad():
-                given = self._given_nothing if nothing else self._given_rows
-                parts[:, rows] = given(x[rows], tests[rows])
-        found = self.shape_law.at(numpy_of(tests), self.distance_to_others(x))
-        return self._assembled(parts, found, level=level)
+                if nothing:
+                    parts.append(without_rows(self, x[rows], counts[rows], self.weights))
+                else:
+                    near = self.near_rows(self.points(x[rows]))
+                    parts.append(given_rows(self, x[rows], counts[rows], near, self.weights))
+        back = order.argsort()
+        return Conditional(*(torch.cat(part)[back] for part in zip(*parts, strict=True)))
 
     def function_variance(self, x: Floats, L: Tensor) -> Floats:
         """Return `predict(x).function_variance`, (n,), if the weights had the covariance L L'."""
@@ -218,66 +275,19 @@ class FieldNetwork(FieldProcess):
         other.posterior.take_covariance(L)
         return other.predict(x, np.inf).function_variance
 
-    def _counts(self, tests: Floats | float, n: int) -> Tensor:
-        given = np.asarray(tests, np.float64)
-        infinite = np.isinf(given)
-        counts = as_floats(np.where(infinite, 1.0, given), "tests")
-        counts = np.where(infinite, given, counts)
-        if counts.shape not in {(), (n,)} or (counts < 1).any():
-            raise DataError(
-                f"expected one count of tests or {n}, each 1 or more, found shape {counts.shape}"
-                f"{f' and a least value of {counts.min():g}' if counts.size else ''}."
-            )
-        spread = np.broadcast_to(counts, (n,)).copy()
-        return torch.from_numpy(spread).to(self.device)
-
-    def _given_rows(self, x: Tensor, tests: Tensor) -> Tensor:
-        """Return mean, field, tile and noise variance at some rows given the held ones, (4, b)."""
-        at = self.points(x)
-        near = self.near_rows(at)
-        known = near != NO_ROW
-        distinct, back = distinct_rows(near, known)
-        held = self.rows.x[distinct]
-        seen = self.row_terms(held, self.rows.tests[distinct])
-        asked = self.row_terms(x, tests)
-        points = torch.cat([self.points(held), at])
-        here = torch.arange(len(x), device=self.device)[:, None] + len(held)
-        # In units of the amplitude at the rows, which saves the product D K D.
-        prior = self.tiles(points[back], points[back])
-        cross = self.tiles(points[back], points[here]) * asked.amplitude[:, None, None]
-        deviations = (self.rows.y[distinct] - seen.mean)[:, None]
-        spread = (torch.cat([seen.phi, asked.phi]) @ self.factor).double()
-        noise = (seen.noise / seen.amplitude.square())[back]
-        factor, white = whiten(prior, noise, known, cross)
-        tile = asked.amplitude.square() * self.tiles.variance() - white.square().sum((1, 2))
-        # One column to solve for, for any rank; the padding has the weight 0.
-        weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]
-        weights = weights / seen.amplitude[back]
-        told = torch.cat([deviations, spread[: len(held)]], 1)
-        shared = embedding_bag(back, told, mode="sum", per_sample_weights=weights)
-        field = (spread[here[:, 0]] - shared[:, 1:]).square().sum(-1) + self.beyond(x)
-        return torch.stack([asked.mean + shared[:, 0], field, tile.clamp(min=0), asked.noise])
-
-    def _given_nothing(self, x: Tensor, tests: Tensor) -> Tensor:
-        """Return what `_given_rows` would return without near rows."""
-        asked = self.row_terms(x, tests)
-        field = self.posterior.moments(asked.phi).variance.double()
-        tile = asked.amplitude.square() * self.tiles.variance()
-        return torch.stack([asked.mean, field, tile, asked.noise])
-
     def _drift(self) -> Tensor:
         """Return variance per quarter and squared mean of the level's change in a quarter."""
         if self.rows.x.shape[1] == 2:
             return torch.zeros(2, dtype=torch.float64)
-        values = self.rows.y - self.law.shift(self.rows.tests)
+        values = self.rows.y - self.law.shift(self.rows.counts)
         return level_drift(self.points(self.rows.x)[:, 2], values)
 
     def _assembled(
-        self, parts: Tensor, of_shape: tuple[Floats, Floats, Shape], *, level: bool
+        self, found: Conditional, law: tuple[Floats, Floats, Shape], *, level: bool
     ) -> Prediction:
         """Return the prediction in the target's unit."""
-        mean, field, tile, noise = (numpy_of(part) for part in parts)
-        location, scale, shape = of_shape
+        mean, field, tile, noise = (numpy_of(part) for part in found[:4])
+        location, scale, shape = law
         factor = (scale * float(self.y_sd)) ** 2
         mean = mean + location * np.sqrt(field + tile + noise)
         return Prediction(
@@ -293,14 +303,15 @@ class FieldNetwork(FieldProcess):
 class PerPlace(Step[FieldNetwork]):
     """The evidence lower bound under Vecchia's approximation; see `Step`.
 
-    In the first epochs, a share `single` of all, every row is its own block, which is cheap and
-    finds field, noise and amplitude; then the blocks are whole places, conditioned on near ones.
+    In the first epochs (a share `single` of all epochs), every row is its own block. This is fast
+    and finds field, noise and amplitude. In the later epochs, the blocks are whole places,
+    conditioned on rows of near places.
     """
 
     single: float = 0.5
 
     def complete(self, share: float) -> bool:
-        """Tell whether the epoch that ends at `share` takes whole places."""
+        """Return whether the blocks are whole places in the epoch that ends at `share`."""
         return share > self.single
 
     def parts(
@@ -311,12 +322,12 @@ class PerPlace(Step[FieldNetwork]):
         rng: np.random.Generator,
         share: float,
     ) -> list[Part]:
-        """Cut the rows, or groups of places, into batches."""
+        """Divide the rows, or groups of places, into batches."""
         n = rows.n
         if not self.complete(share):
             order = torch.from_numpy(rng.permutation(n)).to(model.device)
             return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
-        sites, _ = model.sites
+        sites = model.sites.sites
         groups = np.array_split(np.arange(len(sites)), max(1, len(sites) // GROUP))
         shuffled = rng.permutation(len(groups))
         steps = np.array_split(shuffled, max(1, round(n / self.rows(batch, n))))
@@ -327,11 +338,11 @@ class PerPlace(Step[FieldNetwork]):
         ]
 
     def split(self, model: FieldNetwork, rows: Rows, part: Part, count: int) -> list[Part]:
-        """Cut a part into `count` parts, of rows or of whole neighbouring places."""
+        """Divide a part into `count` parts, each of rows or of whole neighbouring places."""
         own = part.numbers.tensor_split(count)
         if not part.whole_places:
             return [Part(numbers, rows.at(numbers).n) for numbers in own]
-        places, _ = model.sites
+        places = model.sites.sites
         counts = [int(places.count[numbers.cpu().numpy()].sum()) for numbers in own]
         return [Part(numbers, n, whole_places=True) for numbers, n in zip(own, counts, strict=True)]
 
@@ -351,26 +362,4 @@ class PerPlace(Step[FieldNetwork]):
 
     def predicted(self, model: FieldNetwork, rows: Rows, share: float) -> Prediction:
         """Predict from near places once the epochs take them; earlier, by the field alone."""
-        return model.predict_scaled(rows.x, rows.tests, alone=not self.complete(share))
-
-
-def level_drift(times: Tensor, values: Tensor) -> Tensor:
-    """Return variance per quarter and squared mean of the level's change in a quarter, (2,).
-
-    From the changes between successive times of the mean of the values, less the sampling variance
-    of those means. With two times, the only change counts as variance; with one time, both are 0.
-    `times` are quarters (n,), `values` measurements without their shift, (n,) float64.
-    """
-    times, number = torch.unique(times, return_inverse=True)
-    if len(times) < 2:
-        return torch.zeros(2, dtype=torch.float64)
-    count = torch.bincount(number)
-    level = torch.bincount(number, values) / count
-    sampling = torch.bincount(number, (values - level[number]).square()) / count.square()
-    quarters = times.diff()
-    several = len(times) > 2
-    slope = (level[-1] - level[0]) / quarters.sum() if several else torch.zeros_like(level[0])
-    unexplained = (level.diff() - slope * quarters).square() - sampling[1:] - sampling[:-1]
-    variance = (unexplained / quarters).sum() / (len(quarters) - several)
-    trend = slope.square() - (sampling[-1] + sampling[0]) / quarters.sum().square()
-    return torch.stack([variance, several * trend]).clamp(min=0)
+        return model.predict_scaled(rows.x, rows.counts, alone=not self.complete(share))

@@ -1,6 +1,6 @@
-"""The process of the field model and its held rows: means, covariances, neighbours.
+"""The process of the field model and its stored rows: means, covariances, neighbours.
 
-`field_model.py` has the equations, learns the process and predicts with it.
+`field_model.py` has the equations, the training and the prediction.
 """
 
 from typing import Any
@@ -8,43 +8,44 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 from torch import Tensor
 
-from geogp.errors import RequestError
+from geogp.errors import DataError, RequestError
 from geogp.models.core.architecture import Architecture
+from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field import vecchia
 from geogp.models.field.field_rows import HeldRows, RowTerms
 from geogp.models.field.measurement import MeasurementLaw
-from geogp.models.field.shape_laws import NO_LAW, ShapeLaw
+from geogp.models.field.near_rows import WeightPosterior
+from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.tile_process import TileProcess
 from geogp.models.field.vecchia import (
     NO_ROW,
+    NearSites,
     Sites,
     distance_to_others,
     earlier_rows,
-    nearest_rows,
 )
 from geogp.models.training.steps import CHUNK
 
 Floats = NDArray[np.float64]
 
 SITES_AT_ONCE = 256
-"""Places whose blocks are held at once."""
+"""Number of places whose blocks are in memory at once."""
 
 
 class FieldProcess(LowRankGP):
-    """A low-rank process, a process of single tiles and a law of measurements.
+    """A low-rank process, a process of single tiles and a measurement model.
 
-    Parameters are those of `LowRankGP`; a `MeasurementLaw` replaces the noise. `units` are the
-    kilometres (two) and quarters in one unit of each scaled input, (3,).
+    The parameters are the same as in `LowRankGP`; a `MeasurementLaw` replaces the noise. `units`
+    (3,) are the kilometres (twice) and quarters in one unit of each scaled input.
 
     Raises
     ------
     RequestError
-        Other inputs than two coordinates and an optional time, or no units of them.
+        If the inputs are not two coordinates and an optional time, or have no units.
     """
 
     holds_rows = True
@@ -53,8 +54,9 @@ class FieldProcess(LowRankGP):
     posterior: VariationalPosterior
     units: Tensor
     drift: Tensor
-    shape_coefficients: Tensor
-    shape_ranges: Tensor
+    law_coefficients: Tensor
+    law_ranges: Tensor
+    law_tail: Tensor
     order_seed: Tensor
 
     def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
@@ -78,15 +80,19 @@ class FieldProcess(LowRankGP):
         self.rows = HeldRows(len(architecture.used), dtype)
         self.register_buffer("units", torch.ones(3, dtype=torch.float64))
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
-        self.register_buffer("shape_coefficients", torch.zeros(4, 3, dtype=torch.float64))
-        self.register_buffer("shape_ranges", torch.zeros(2, 2, dtype=torch.float64))
+        law = no_law()
+        self.register_buffer("law_coefficients", torch.from_numpy(law.coefficients))
+        self.register_buffer("law_ranges", torch.from_numpy(law.ranges))
+        self.register_buffer("law_tail", torch.zeros((), dtype=torch.float64))
         self.register_buffer("order_seed", torch.zeros((), dtype=torch.int64))
-        # Computed from the held rows on first use.
-        self._sites: tuple[Sites, KDTree] | None = None
+        # Of the training rows, during a fit.
+        self.groups: Tensor | None = None
+        # Computed from the stored rows on first use.
+        self._sites: NearSites | None = None
         self._earlier: Tensor | None = None
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
-        """Take the range of the inputs, and with it the units of the scaled ones."""
+        """Set the range of the inputs, and from it the units of the scaled inputs."""
         super().take_range(low, high)
         used = list(self.architecture.used)
         per_input = torch.tensor(self.architecture.units, dtype=torch.float64)[used]
@@ -94,12 +100,12 @@ class FieldProcess(LowRankGP):
 
     @property
     def can_solve_mean(self) -> bool:
-        """False: steps take places with the rows near them, not single rows."""
+        """False, because a training step needs places with their near rows, not single rows."""
         return False
 
     @property
     def law(self) -> MeasurementLaw:
-        """The law of measurements."""
+        """The measurement model."""
         return self.noise
 
     @property
@@ -108,68 +114,111 @@ class FieldProcess(LowRankGP):
         return self.posterior.cholesky()
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:
-        """Keep the training rows, and return them, in the order of their places.
+        """Store the training rows, and return them, in the order of their places.
 
-        It resets drift and shape of an earlier fit.
+        Drift and shape of an earlier fit are reset.
         """
         sites = Sites.of(numpy_of(self.points(rows.x)[:, :2]))
         order = torch.from_numpy(sites.order).to(self.device)
-        held = Rows(rows.x[order], rows.y[order], rows.tests[order])
+        held = rows.at(order)
         self.rows.keep_rows(held)
-        self.law.keep_rows(held.tests)
+        self.law.keep_rows(held.counts)
         self.order_seed.fill_(seed)
         self.drift.zero_()
-        self._set_shape(NO_LAW)
+        self.set_law(no_law())
         self._sites = self._earlier = None
+        self.groups = held.groups
         return held
 
     @property
-    def sites(self) -> tuple[Sites, KDTree]:
-        """The places of the held rows, and a tree to search them."""
-        if self._sites is None or len(self._sites[0].order) != len(self.rows.y):
+    def sites(self) -> NearSites:
+        """The places of the stored rows, and a tree to search them."""
+        if self._sites is None or len(self._sites.sites.order) != len(self.rows.y):
             if not len(self.rows.y):
                 raise RequestError("the model is not fitted: it has no training rows.")
             sites = Sites.of(numpy_of(self.points(self.rows.x)[:, :2]))
             assert (np.diff(sites.order) == 1).all(), "rows are held in the order of their places"
-            self._sites = sites, KDTree(sites.centre)
+            self._sites = NearSites.of(sites)
         return self._sites
 
     @property
     def earlier(self) -> Tensor:
-        """The held rows that condition the rows of each place, (s, most)."""
+        """The stored rows that condition the rows of each place, (s, most)."""
         if self._earlier is None:
             random = np.random.default_rng([int(self.order_seed), 1])
-            self._earlier = torch.from_numpy(earlier_rows(self.sites[0], random))
+            self._earlier = torch.from_numpy(earlier_rows(self.sites.sites, random))
         self._earlier = self._earlier.to(self.device)
         return self._earlier
 
     @property
-    def shape_law(self) -> ShapeLaw:
-        """The law of the predictive shape."""
-        return ShapeLaw(numpy_of(self.shape_coefficients), numpy_of(self.shape_ranges))
+    def predictive_law(self) -> PredictiveLaw:
+        """The law of prediction errors."""
+        coefficients, ranges = numpy_of(self.law_coefficients), numpy_of(self.law_ranges)
+        return PredictiveLaw(coefficients, ranges, float(self.law_tail))
 
-    def _set_shape(self, law: ShapeLaw) -> None:
-        self.shape_coefficients.copy_(torch.from_numpy(law.coefficients))
-        self.shape_ranges.copy_(torch.from_numpy(law.ranges))
+    def set_law(self, law: PredictiveLaw) -> None:
+        """Set the law of prediction errors."""
+        self.law_coefficients.copy_(torch.from_numpy(law.coefficients))
+        self.law_ranges.copy_(torch.from_numpy(law.ranges))
+        self.law_tail.fill_(law.most_tail)
 
-    def row_terms(self, x: Tensor, tests: Tensor) -> RowTerms:
-        """Return means and laws at scaled inputs (n, d) with counts of tests (n,)."""
+    def row_terms(self, x: Tensor, counts: Tensor, m: Tensor | None = None) -> RowTerms:
+        """Return means and laws at scaled inputs (n, d) with tests and devices (n, 2).
+
+        `m` (r,) is the mean of the weights, by default that of their posterior.
+        """
         phi = self.basis(self.seen(x)).phi
-        mean = self.mean_constant.double() + self.posterior.moments(phi).mean.double()
+        m = self.posterior.m if m is None else m.to(phi.dtype)
+        mean = self.mean_constant.double() + (phi @ m).double()
         return RowTerms(
             phi,
-            mean + self.law.shift(tests),
+            mean + self.law.shift(counts),
             self.tiles.amplitude(phi),
-            self.law(phi, tests),
+            self.law(phi, counts),
         )
 
-    def near_rows(self, points: Tensor) -> Tensor:
-        """Return the held rows that condition predictions at points (b, 3), (b, m).
+    @property
+    def weights(self) -> WeightPosterior:
+        """The posterior of the field's weights."""
+        return WeightPosterior(self.posterior.m, self.factor)
 
-        The rows of the nearest places with the largest prior correlation with the point.
+    def counts_of(
+        self, tests: Floats | float | None, devices: Floats | float | None, n: int
+    ) -> Tensor:
+        """Return tests and devices of n rows, (n, 2); see `FieldNetwork.predict`.
+
+        Raises DataError if there are neither one nor n of them, or a count is below 1.
         """
-        sites, tree = self.sites
-        near = torch.from_numpy(nearest_rows(sites, tree, numpy_of(points[:, :2]))).to(self.device)
+        behind = self._counts(1.0 if tests is None else tests, n, "tests")
+        if devices is None:
+            return torch.stack([behind, self.law.typical_devices(behind)], 1)
+        return torch.stack([behind, self._counts(devices, n, "devices")], 1)
+
+    def _counts(self, given: Floats | float, n: int, name: str) -> Tensor:
+        values = np.asarray(given, np.float64)
+        infinite = np.isinf(values)
+        counts = np.where(infinite, values, as_floats(np.where(infinite, 1.0, values), name))
+        if counts.shape not in {(), (n,)} or (counts < 1).any():
+            raise DataError(
+                f"expected one number of {name} for all rows or one for each of {n} rows, each 1 "
+                f"or more, found shape {counts.shape}"
+                f"{f' and a smallest value of {counts.min():g}' if counts.size else ''}."
+            )
+        spread = np.broadcast_to(counts, (n,)).copy()
+        return torch.from_numpy(spread).to(self.device)
+
+    def near_rows(
+        self, points: Tensor, *, among: NearSites | None = None, without: Tensor | None = None
+    ) -> Tensor:
+        """Return the stored rows that condition predictions at points (b, 3), (b, m).
+
+        The rows of the nearest places with the largest prior correlation with the point. `among`
+        are the places to search, by default all; `without` is a row that is left out of each, (b,).
+        """
+        search = among or self.sites
+        near = torch.from_numpy(search.rows(numpy_of(points[:, :2]))).to(self.device)
+        if without is not None:
+            near = near.masked_fill(near == without[:, None], NO_ROW)
         if near.shape[1] <= vecchia.PREDICTION_ROWS:
             return near
         chosen = []
@@ -181,7 +230,7 @@ class FieldProcess(LowRankGP):
         return torch.cat(chosen)
 
     def beyond(self, x: Tensor) -> Tensor:
-        """Return the variance of the level's drift outside the times of the held rows."""
+        """Return the variance of the level's drift outside the times of the stored rows."""
         if x.shape[-1] == 2:
             return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)
         away = (x - self.seen(x))[..., 2].double().abs() * self.units[2]
@@ -189,15 +238,14 @@ class FieldProcess(LowRankGP):
         return found
 
     def field_mean(self, x: Floats) -> Floats:
-        """Return the mean of field and shift at infinitely many tests, in the target's unit, (n,).
+        """Return the mean of field plus shift at infinitely many tests, in the target's unit, (n,).
 
-        `predict` at the level adds the effect of near rows on each tile.
+        `predict` with `level` adds the effect of near rows on each tile.
         """
         parts = []
         for part in self.scaled(x).split(CHUNK):
             with torch.no_grad():
-                endless = torch.full((len(part),), torch.inf, dtype=torch.float64)
-                parts.append(self.row_terms(part, endless.to(self.device)).mean)
+                parts.append(self.row_terms(part, self.endless(len(part))).mean)
         return numpy_of(self.y_mean + self.y_sd * torch.cat(parts))
 
     def tile_kernel(self, x: Floats, x2: Floats) -> Floats:
@@ -223,21 +271,25 @@ class FieldProcess(LowRankGP):
         return exact * self.units
 
     def distance_to_others(self, x: Tensor) -> Floats:
-        """Return the mean distance from scaled inputs to the near held places, in km, (n,).
+        """Return the mean distance from scaled inputs to the nearest stored places, in km, (n,).
 
-        See `distance_to_others`; 1 where the model holds fewer than two places.
+        It is 1 if the model stores fewer than two places; see `distance_to_others`.
         """
         if not len(self.rows.y):
             return np.ones(len(x))
-        return distance_to_others(self.sites[0].places, numpy_of(self.points(x)[:, :2]))
+        return distance_to_others(self.sites.sites.places, numpy_of(self.points(x)[:, :2]))
 
     def seen(self, x: Tensor) -> Tensor:
-        """Return inputs with their times clamped to the times of the held rows."""
+        """Return inputs with their times clamped to the times of the stored rows."""
         if x.shape[-1] == 2 or not len(self.rows.x):
             return x
         times = self.rows.x[:, 2]
         time = x[..., 2:].clamp(times.min(), times.max())
         return torch.cat([x[..., :2], time], -1)
+
+    def endless(self, n: int) -> Tensor:
+        """Return infinitely many tests and devices for n rows, (n, 2)."""
+        return torch.full((n, 2), torch.inf, dtype=torch.float64, device=self.device)
 
     def _amplitude(self, x: Tensor) -> Tensor:
         return self.tiles.amplitude(self.basis(self.seen(x)).phi)

@@ -1,4 +1,4 @@
-"""Rows of the field model: its held rows, their terms, and whitened blocks."""
+"""Rows of the field model: its stored rows, their terms, and whitened blocks."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,33 +10,33 @@ from geogp.models.core.lowrank import Rows
 
 
 class HeldRows(nn.Module):
-    """The training rows, grouped by place; part of the saved model.
+    """The training rows, grouped by place; they are part of the saved model.
 
-    `x` scaled inputs, `y` standardised targets, `tests` counts.
+    `x` scaled inputs, `y` standardised targets, `counts` tests and devices (n, 2).
     """
 
     x: Tensor
     y: Tensor
-    tests: Tensor
+    counts: Tensor
 
     def __init__(self, d: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.register_buffer("x", torch.zeros(0, d, dtype=dtype))
         self.register_buffer("y", torch.zeros(0, dtype=torch.float64))
-        self.register_buffer("tests", torch.zeros(0, dtype=torch.float64))
+        self.register_buffer("counts", torch.zeros(0, 2, dtype=torch.float64))
 
     def keep_rows(self, rows: Rows) -> None:
-        """Take rows."""
+        """Store rows."""
         self.x, self.y = rows.x, rows.y.double()
-        self.tests = rows.tests
+        self.counts = rows.counts
 
     def as_rows(self) -> Rows:
         """Return the rows."""
-        return Rows(self.x, self.y, self.tests)
+        return Rows(self.x, self.y, self.counts)
 
     def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
         # The file gives the number of rows.
-        for name in ("x", "y", "tests"):
+        for name in ("x", "y", "counts"):
             own, found = getattr(self, name), state.get(prefix + name)
             if found is not None and found.shape[1:] == own.shape[1:]:
                 setattr(self, name, own.new_zeros(found.shape))
@@ -44,7 +44,7 @@ class HeldRows(nn.Module):
 
 
 class RowTerms(NamedTuple):
-    """Terms of the low rank and the laws at rows: phi (n, r); the others (n,) float64."""
+    """Features phi (n, r), and mean, amplitude and noise variance at rows, each (n,) float64."""
 
     phi: Tensor
     mean: Tensor
@@ -56,8 +56,8 @@ class RowTerms(NamedTuple):
 class Block:
     """Whitened rows of some places, in no particular order.
 
-    `residual` is W (y - mean) (k,), `spread` W Phi L for the factor L of q(w), or W Phi, (k, r),
-    `log_scale` the sum of log conditional standard deviations, a scalar.
+    `residual` (k,) is W (y - mean). `spread` (k, r) is W Phi L for the factor L of q(w), or W Phi.
+    `log_scale`, a scalar, is the sum of the logarithms of conditional standard deviations.
     """
 
     residual: Tensor
@@ -66,9 +66,9 @@ class Block:
 
 
 def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct known rows, and the place of each entry of `index` among them.
+    """Return the distinct known rows, and the position of each entry of `index` among them.
 
-    Padding gets the first.
+    Padding gets position 0.
     """
     distinct, inverse = torch.unique(index[known], return_inverse=True)
     if not len(distinct):
@@ -87,9 +87,9 @@ class Padded(NamedTuple):
 
 
 def packed(blocks: Padded, parts: int) -> list[Padded]:
-    """Return the blocks in parts of similar numbers of rows, with less padding.
+    """Return the blocks in parts with similar numbers of rows, which need less padding.
 
-    The rows of a block keep their order, and the padding comes last.
+    The rows of a block keep their order; the padding comes last.
     """
     order = blocks.known.byte().sort(dim=1, descending=True, stable=True).indices
     first = Padded(*(each.gather(1, order) for each in blocks))

@@ -1,4 +1,4 @@
-"""The law of a measurement, the average of k tests: its variance and its shift."""
+"""The law of a measurement, the average of tests from several devices: variance and shift."""
 
 import math
 
@@ -10,62 +10,83 @@ from geogp.models.core.noise import NOISE_FLOOR, Noise
 FLOOR_START, SINGLE_START = 0.2, 0.5
 """Start values of the two parts of the variance, for a standardised target."""
 
+DECAY_START = -0.7
+"""Start value of the logarithm of each exponent."""
 
 ENDLESS = 1e300
-"""Bound of the counts before rows are held: saved models hold finite numbers only."""
+"""Bound of the counts before rows are held, because saved models hold finite numbers only."""
 
 
 class MeasurementLaw(Noise):
-    """Variance and shift of the average of k tests around the level of a tile.
+    """Variance and shift of the average of k tests from d devices around the level of a tile.
 
-    variance(x, k) = exp(a + <c_a, phi(x)>) + exp(b + <c_b, phi(x)>) k^(-p),
-    shift(k) = g (1 - k^(-s)).
+    variance(x, k, d) = exp(a + <c_a, phi(x)>) + exp(b + <c_b, phi(x)>) k^(-p) d^(-q),
+    shift(k, d) = g (1 - k^(-s) d^(-t)).
 
-    k is clamped to the counts of the training rows: the law does not extrapolate, and infinitely
-    many tests are the largest count seen. No number of tests removes the first term. The shift
-    exists because the target is the logarithm of an average: by Jensen's inequality the expected
-    logarithm of an average of k positive values rises with k, from a single test (shift 0) to very
-    many (shift g).
+    Tests of one device resemble each other, so the number of devices has an exponent of its own. k
+    and d are clamped to the counts of the training rows: the law does not extrapolate, and
+    infinitely many tests are the largest counts seen. No number of tests removes the first term.
+    The shift exists because the target is the logarithm of an average: by Jensen's inequality the
+    expected logarithm of an average of positive values rises with their number, from a single test
+    (shift 0) to very many (shift g).
 
     Parameters
     ----------
     r
         Number of basis functions phi in the variance.
     dtype
-        Of the parameters; results are float64.
+        Dtype of the parameters; results are float64.
     """
 
-    tests_range: Tensor
+    counts_range: Tensor
+    devices_power: Tensor
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.log_floor = _parameter(math.log(FLOOR_START), dtype)
         self.log_single = _parameter(math.log(SINGLE_START), dtype)
-        self.log_decay = _parameter(0.0, dtype)
+        self.log_decays = _parameter([DECAY_START, DECAY_START], dtype)
         self.gain = _parameter(0.3, dtype)
-        self.log_gain_decay = _parameter(-0.3, dtype)
+        self.log_gain_decays = _parameter([DECAY_START, DECAY_START], dtype)
         self.heads = nn.Parameter(torch.zeros(r, 2, dtype=dtype))
-        self.register_buffer("tests_range", torch.tensor([1.0, ENDLESS], dtype=torch.float64))
+        bounds = torch.tensor([[1.0, 1.0], [ENDLESS, ENDLESS]], dtype=torch.float64)
+        self.register_buffer("counts_range", bounds)
+        self.register_buffer("devices_power", torch.ones((), dtype=torch.float64))
 
-    def keep_rows(self, tests: Tensor) -> None:
-        """Take the least and the largest count of training rows (n,)."""
-        self.tests_range.copy_(torch.stack([tests.min(), tests.max()]))
+    def keep_rows(self, counts: Tensor) -> None:
+        """Take the ranges of the counts of training rows (n, 2), and their typical devices."""
+        self.counts_range.copy_(torch.stack([counts.min(0).values, counts.max(0).values]))
+        tests, devices = counts.log().unbind(1)
+        square = tests.square().sum()
+        if float(square) > 0:
+            self.devices_power.copy_(((tests * devices).sum() / square).clamp(0, 1))
 
-    def forward(self, phi: Tensor | None = None, tests: Tensor | None = None) -> Tensor:
-        """Return the variance, (b,) float64, for features (b, r) and counts of tests (b,)."""
+    def typical_devices(self, tests: Tensor) -> Tensor:
+        """Return the typical number of devices behind `tests` tests, k^c, (n,).
+
+        c is the least-squares slope of log devices on log tests in the training rows.
+        """
+        return tests**self.devices_power
+
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
+        """Return the variance, (b,) float64, for features (b, r), tests and devices (b, 2)."""
         assert phi is not None, "the law varies over the inputs"
-        assert tests is not None, "the law depends on the tests"
+        assert counts is not None, "the law depends on the counts"
         lift = (phi @ self.heads).double()
         floor = (self.log_floor.double() + lift[:, 0]).exp()
         single = (self.log_single.double() + lift[:, 1]).exp()
-        counts = tests.clamp(*self.tests_range)
-        return NOISE_FLOOR + floor + single * counts ** (-self.log_decay.double().exp())
+        return NOISE_FLOOR + floor + single * self._power(counts, self.log_decays)
 
-    def shift(self, tests: Tensor) -> Tensor:
-        """Return the difference of an average of `tests` tests from a single test's mean, (b,)."""
-        counts = tests.clamp(*self.tests_range)
-        return self.gain.double() * (1 - counts ** (-self.log_gain_decay.double().exp()))
+    def shift(self, counts: Tensor) -> Tensor:
+        """Return the difference of averages with these counts (b, 2) from single tests, (b,)."""
+        return self.gain.double() * (1 - self._power(counts, self.log_gain_decays))
+
+    def _power(self, counts: Tensor, log_exponents: Tensor) -> Tensor:
+        """Return k^(-p) d^(-q), (b,)."""
+        low, high = self.counts_range
+        logs = torch.minimum(torch.maximum(counts, low), high).log()
+        return (-(logs @ log_exponents.double().exp())).exp()
 
 
-def _parameter(value: float, dtype: torch.dtype) -> nn.Parameter:
+def _parameter(value: float | list[float], dtype: torch.dtype) -> nn.Parameter:
     return nn.Parameter(torch.tensor(value, dtype=dtype))

@@ -1,14 +1,14 @@
-"""The tile process at many tiles given the rows, as a sequence: Vecchia, response first.
+"""The tile process at many tiles given the rows, as a sequence of conditional distributions.
 
-The effect u_t of a tile is conditioned on the training rows that `FieldNetwork.predict` uses, and
-on the effects of near tiles that come earlier in a random order (Katzfuss, Guinness, Gong and
-Zilber 2020, section 4: "response first"). With w the weights of the field and b the mean of the
-rows at w = 0,
+This is a Vecchia approximation of the type "response first" (Katzfuss, Guinness, Gong and Zilber
+2020, section 4). The effect u_t of a tile is conditioned on the training rows that
+`FieldNetwork.predict` uses, and on the effects of near tiles that come earlier in a random order.
+With w the weights of the field and b the mean of the rows at w = 0,
 
-u = A (y - b - Phi_rows w) + B u + s eps,    eps ~ N(0, I),
+u = A (y - b - Phi_rows w) + B u + s eps,    eps ~ N(0, I).
 
-A sparse, B sparse and strictly lower triangular in the order. If every tile is conditioned on all
-rows and all earlier tiles this is the exact Gaussian law.
+A and B are sparse, and B is strictly lower triangular in the random order. If every tile is
+conditioned on all rows and all earlier tiles, u has the exact Gaussian distribution.
 """
 
 from collections.abc import Iterator
@@ -35,26 +35,27 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Sparse = Any
-"""A sparse array of SciPy, whose types do not say which."""
+"""A sparse array of SciPy, for which SciPy has no type."""
 
 EARLIER_TILES = 24
-"""Most earlier tiles that condition a tile."""
+"""Largest number of earlier tiles that condition a tile."""
 
 TILES_AT_ONCE = 512
-"""Tiles whose blocks are held at once."""
+"""Number of tiles whose blocks are in memory at once."""
 
 
 @dataclass(frozen=True)
 class TileSequence:
-    """u at n tiles given w and the rows, for a standardised target; see the module.
+    """u at n tiles given w and the rows, for a standardised target; see the module's docstring.
 
-    It holds about a kilobyte a tile (64 rows and 24 tiles that condition it); nothing n by n.
+    It needs about a kilobyte of memory per tile, for the 64 rows and 24 tiles that condition the
+    tile. There is no dense matrix of n by n.
 
     `order`: numbers of the tiles, in the order of the sequence, (n,).
-    `A`, `B`: sparse (n, rows) and (n, n), their rows (and B's columns) in that order.
-    `s`: conditional standard deviations, in that order, (n,).
-    `alone`: the variance of the level of each single tile, field and tile process, given the rows
-        alone, as in prediction. By number of tile, (n,).
+    `A`, `B`: sparse (n, rows) and (n, n); rows, and columns of B, are in the sequence's order.
+    `s`: conditional standard deviations, in the sequence's order, (n,).
+    `alone`: the variance of the level (field plus tile process) of each single tile given the rows
+        only, as in prediction, in the order of the tile numbers, (n,).
     """
 
     order: Indices
@@ -65,17 +66,17 @@ class TileSequence:
 
     @cached_property
     def _triangle(self) -> Any:
-        """The LU factors of I - B, which are itself and I."""
+        """The LU factors of I - B; as I - B is lower triangular, they are I - B and I."""
         whole = sparse.csc_array(sparse.eye_array(len(self.s)) - self.B)
         return splu(whole, permc_spec="NATURAL", diag_pivot_thresh=0.0)
 
     def back(self, weights: Floats) -> Floats:
-        """Return (I - B)^(-T) a for weights a of tiles (n, k), in the order of the sequence."""
+        """Return (I - B)^(-T) a in the sequence's order, for weights a by tile number, (n, k)."""
         found: Floats = self._triangle.solve(weights[self.order], "T")
         return found
 
     def forward(self, parts: Floats) -> Floats:
-        """Return u = (I - B)^(-1) v for v (n, k) in the order of the sequence, by tile."""
+        """Return u = (I - B)^(-1) v by tile number, for v (n, k) in the sequence's order."""
         found = np.empty_like(parts)
         found[self.order] = self._triangle.solve(parts)
         return found
@@ -86,10 +87,10 @@ def tile_sequence(
 ) -> TileSequence:
     """Compute the sequence for tiles at one time, in chunks on the model's device, in float64.
 
-    `x` are inputs from `FieldNetwork.scaled` (n, d), L (r, r) a factor of the weights' posterior
-    for `alone`, `earlier` the most earlier tiles that condition a tile; `seed` fixes the order.
-    Raises DataError: the tiles are not at one time, or two are at one place. Raises NumericalError:
-    a block does not factorise.
+    `x` (n, d) are inputs from `FieldNetwork.scaled`. L (r, r) is a factor of the weights' posterior
+    covariance, for `alone`. `earlier` is the largest number of earlier tiles that condition a tile.
+    `seed` fixes the order. Raises DataError if the tiles are not at one time, or two tiles are at
+    one place. Raises NumericalError if a block does not factorise.
     """
     points = model.points(x)
     _check(points)
@@ -102,7 +103,7 @@ def tile_sequence(
     ends: list[list[Indices]] = [[], []]
     starts: list[list[Indices]] = [[], []]
     values: list[list[Floats]] = [[], []]
-    # Near tiles together: they share conditioning rows.
+    # Near tiles are in one chunk, because they share conditioning rows.
     near_together = torch.from_numpy(Sites.of(place).order).to(model.device)
     for tiles in near_together.split(TILES_AT_ONCE):
         with torch.no_grad():
@@ -126,10 +127,11 @@ def tile_sequence(
 
 
 def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
-    """Return the nearest tiles that come earlier in an order, (n, most), filled with `NO_ROW`.
+    """Return the nearest tiles that come earlier in an order, (n, most), padded with `NO_ROW`.
 
-    Tiles of ranks 2^j to 2^(j+1) are searched among ranks below 2^(j+1), of which half or more come
-    earlier. The search takes four times as many as are kept, and more where too few come earlier.
+    For a tile with rank from 2^j to 2^(j+1), the search is among tiles with rank below 2^(j+1); at
+    least half of them come earlier. The search first finds 4 `most` + 1 tiles, and twice as many as
+    before if too few of them come earlier.
     """
     n = len(order)
     found = np.full((n, most), NO_ROW)
@@ -142,7 +144,7 @@ def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
             near = tree.query(place[order[rank]], k=min(end, looked))[1].reshape(len(rank), -1)
             before = near < rank[:, None]
             enough = before.sum(1) >= np.minimum(most, rank)
-            # Earlier tiles first, from the nearest on.
+            # Earlier tiles come first, ordered by distance.
             first = np.argsort(~before[enough], 1, kind="stable")[:, :most]
             chosen = np.take_along_axis(np.where(before, near, NO_ROW)[enough], first, 1)
             named = np.where(chosen == NO_ROW, NO_ROW, order[chosen])
@@ -153,7 +155,7 @@ def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
 
 
 class _Known(NamedTuple):
-    """Points, amplitudes and noise of rows and tiles, the parts of blocks."""
+    """Points, amplitudes and noise of rows and tiles, from which blocks are built."""
 
     points: Tensor
     amplitude: Tensor
@@ -164,14 +166,14 @@ class _Known(NamedTuple):
 
     @classmethod
     def of(cls, model: "FieldNetwork", x: Tensor, points: Tensor, earlier: Indices) -> "_Known":
-        """Compute the laws of all held rows and of tiles."""
+        """Compute amplitude and noise of all stored rows and of the tiles."""
         laws = [
             (found.amplitude, found.noise)
-            for found in _terms(model, model.rows.x, model.rows.tests)
+            for found in _terms(model, model.rows.x, model.rows.counts)
         ]
-        endless = torch.full((len(x),), torch.inf, dtype=torch.float64, device=model.device)
         laws += [
-            (found.amplitude, torch.zeros_like(found.noise)) for found in _terms(model, x, endless)
+            (found.amplitude, torch.zeros_like(found.noise))
+            for found in _terms(model, x, model.endless(len(x)))
         ]
         amplitude, noise = (torch.cat(parts) for parts in zip(*laws, strict=True))
         both = torch.cat([model.points(model.rows.x), points])
@@ -179,16 +181,16 @@ class _Known(NamedTuple):
         return cls(both, amplitude, noise, len(model.rows.y), x, neighbours)
 
 
-def _terms(model: "FieldNetwork", x: Tensor, tests: Tensor) -> Iterator[Any]:
-    for part, counts in zip(x.split(CHUNK), tests.split(CHUNK), strict=True):
+def _terms(model: "FieldNetwork", x: Tensor, counts: Tensor) -> Iterator[Any]:
+    for part, behind in zip(x.split(CHUNK), counts.split(CHUNK), strict=True):
         with torch.no_grad():
-            yield model.row_terms(part, counts)
+            yield model.row_terms(part, behind)
 
 
 def _conditionals(
     model: "FieldNetwork", known: _Known, tiles: Tensor, L: Tensor
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Tensor, Tensor]:
-    """Return the weights of rows and of earlier tiles with their numbers, s, and `alone`."""
+    """Return numbers and weights of rows, numbers and weights of earlier tiles, s and `alone`."""
     own = tiles + known.rows
     near, before = model.near_rows(known.points[own]), known.earlier[tiles]
     width = near.shape[1]
@@ -197,7 +199,7 @@ def _conditionals(
     index = index.clamp(min=0)
     points, amplitude = known.points[index], known.amplitude[index]
     here = known.amplitude[own]
-    # In units of the amplitude, which saves the product D K D.
+    # Covariances are divided by the amplitude of the rows, which saves the product D K D.
     cross = model.tiles(points, known.points[own][:, None]) * here[:, None, None]
     noise = known.noise[index] / amplitude.square()
     factor, white = whiten(model.tiles(points, points), noise, there, cross)
@@ -224,8 +226,7 @@ def _field_variance(
     """Return ||L'(phi_t - Phi_near' weights)||² and the drift's variance, (b,)."""
     rows, back = torch.unique(near.clamp(min=0), return_inverse=True)
     inputs = torch.cat([model.rows.x[rows], x])
-    counts = torch.ones(len(inputs), dtype=torch.float64, device=model.device)
-    spread = model.row_terms(inputs, counts).phi.double() @ L
+    spread = model.row_terms(inputs, model.endless(len(inputs))).phi.double() @ L
     told = spread[: len(rows)]
     shared = embedding_bag(back, told, mode="sum", per_sample_weights=weights)
     return (spread[len(rows) :] - shared).square().sum(1) + model.beyond(x)
@@ -233,7 +234,9 @@ def _field_variance(
 
 def _check(points: Tensor) -> None:
     if bool((points[:, 2] != points[0, 2]).any()):
-        raise DataError("expected tiles at one time, found several times: choose one quarter.")
+        raise DataError("expected tiles at one time, found several times; choose one quarter.")
     distinct = len(torch.unique(points[:, :2], dim=0))
     if distinct < len(points):
-        raise DataError(f"expected each tile once, found {len(points) - distinct} repeated.")
+        raise DataError(
+            f"expected each tile once, found {len(points) - distinct} repeated; drop them."
+        )

@@ -1,12 +1,13 @@
-"""Blocks of a Vecchia approximation: the rows that condition each place.
+"""Blocks of a Vecchia approximation, with the rows that condition each place.
 
-log p(y) is approximated by the sum over places of log p(y_t | y_N(t)), where y_t holds all rows
-at one place and N(t) the rows of near places that come earlier in a random order (Vecchia 1988;
-Katzfuss and Guinness 2021). Every choice of N gives a proper distribution.
+log p(y) is approximated by the sum over places of log p(y_t | y_N(t)). Here y_t contains all rows
+at one place, and N(t) contains rows of near places that come earlier in a random order (Vecchia
+1988; Katzfuss and Guinness 2021). Every choice of N gives a proper distribution.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,20 +21,20 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 NEIGHBOURS = 6
-"""Most earlier places whose rows condition a place in training."""
+"""Largest number of earlier places whose rows condition a place in training."""
 
 TRAINING_ROWS = 40
-"""Most rows that condition a place in training."""
+"""Largest number of rows that condition a place in training."""
 
 PREDICTION_PLACES = 16
 PREDICTION_ROWS = 64
-"""Rows that condition a prediction: the most correlated ones, of the nearest places."""
+"""Number of places near a prediction, and of their most correlated rows that condition it."""
 
 DISTANCE_PLACES = 16
-"""Near places whose mean distance measures the density of places."""
+"""Number of nearest places whose mean distance measures the density of places."""
 
 PLACE_ROWS = 64
-"""Most rows of one place in a block: a place with more is cut into several blocks."""
+"""Largest number of rows of a place in one block; larger places are divided into several."""
 
 NO_ROW = -1
 
@@ -42,10 +43,10 @@ NO_ROW = -1
 class Sites:
     """The distinct places of rows, ordered so that near places follow each other.
 
-    A place with more than `PLACE_ROWS` rows counts as several of equal coordinates.
+    A place with more than `PLACE_ROWS` rows counts as several places with equal coordinates.
 
     `order`: row numbers, grouped by place, (n,).
-    `first`, `count`: start in `order` and number of the rows of each place, (s,).
+    `first`, `count`: position in `order` of each place's first row, and its number of rows, (s,).
     `centre`: coordinates of each place, (s, 2).
     """
 
@@ -79,9 +80,10 @@ class Sites:
         return len(self.first)
 
     def rows(self, sites: Indices, most: int) -> Indices:
-        """Return the positions in `order` of the rows of sites (m, k), nearest first, (m, most).
+        """Return the positions in `order` of the rows of `sites` (m, k), (m, most).
 
-        `NO_ROW` marks absent sites and fills up.
+        The rows are in the order of `sites`. An entry `NO_ROW` of `sites` has no rows; the result
+        is padded with `NO_ROW`.
         """
         count = np.where(sites == NO_ROW, 0, self.count[sites])
         ends = np.cumsum(count, 1)
@@ -96,9 +98,9 @@ class Sites:
 
 
 def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
-    """Return the rows that condition each place: of near places earlier in a random order.
+    """Return the rows that condition each place: rows of near places earlier in a random order.
 
-    Positions in `sites.order`, (s, TRAINING_ROWS), filled with `NO_ROW`.
+    The result has positions in `sites.order`, (s, TRAINING_ROWS), padded with `NO_ROW`.
     """
     s = len(sites)
     rank = rng.permutation(s)
@@ -109,21 +111,35 @@ def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
     return sites.rows(chosen, TRAINING_ROWS)
 
 
-def nearest_rows(sites: Sites, tree: KDTree, place: Floats) -> Indices:
-    """Return all rows of the `PREDICTION_PLACES` places nearest to places (m, 2), (m, most).
+class NearSites(NamedTuple):
+    """Places to search: all `sites`, the numbers of those searched, and a tree of these."""
 
-    Filled with `NO_ROW`.
-    """
-    _, near = tree.query(place, k=min(len(sites), PREDICTION_PLACES))
-    near = near.reshape(len(place), -1)
-    return sites.rows(near, int(sites.count[near].sum(1).max()))
+    sites: Sites
+    numbers: Indices
+    tree: KDTree
+
+    @classmethod
+    def of(cls, sites: Sites, searched: NDArray[np.bool_] | None = None) -> "NearSites":
+        """Return some of the places, (s,), to search; all of them by default."""
+        chosen = np.ones(len(sites), np.bool_) if searched is None else searched
+        numbers = np.flatnonzero(chosen)
+        return cls(sites, numbers, KDTree(sites.centre[numbers]))
+
+    def rows(self, place: Floats) -> Indices:
+        """Return all rows of the `PREDICTION_PLACES` places nearest to places (m, 2), (m, most).
+
+        Positions in `sites.order`, filled with `NO_ROW`.
+        """
+        _, near = self.tree.query(place, k=min(len(self.numbers), PREDICTION_PLACES))
+        sites = self.numbers[near.reshape(len(place), -1)]
+        return self.sites.rows(sites, int(self.sites.count[sites].sum(1).max()))
 
 
 def distance_to_others(places: KDTree, at: Floats) -> Floats:
-    """Return the mean distance from points (m, 2) to the nearest of distinct places, (m,).
+    """Return the mean distance from points (m, 2) to the nearest distinct places, (m,).
 
-    Over the `DISTANCE_PLACES` nearest places other than the point itself, or all there are. A
-    single place has no density: its distance counts as 1.
+    The mean is over the `DISTANCE_PLACES` nearest places other than the point itself, or over all
+    if there are fewer. If there are fewer than two places, the distance is 1.
     """
     if places.n < 2:
         return np.ones(len(at))
@@ -141,10 +157,10 @@ def whiten(
 ) -> tuple[Tensor, Tensor]:
     """Return L and L^(-1) values for padded covariances, L L' = covariance + diag(noise).
 
-    `covariance` (b, m, m), `noise` (b, m) and `values` (b, m, c) are float64; `known` (b, m) marks
-    rows that are not padding, and the padding may hold anything. Returns (b, m, m) and (b, m, c);
-    padding becomes rows of the identity and 0. Raises NumericalError: a covariance does not
-    factorise.
+    `covariance` (b, m, m), `noise` (b, m) and `values` (b, m, c) are float64. `known` (b, m) marks
+    the rows that are not padding; padding may have any values. The results have shapes (b, m, m)
+    and (b, m, c). For padding, they contain rows of the identity and 0. Raises NumericalError if a
+    covariance does not factorise.
     """
     both = known[:, :, None] & known[:, None, :]
     K = covariance.masked_fill(~both, 0.0)

@@ -13,7 +13,7 @@ from geogp.errors import NumericalError, RequestError
 
 if TYPE_CHECKING:
     from geogp.models.core.lowrank import LowRankGP, Rows
-    from geogp.models.training.training_loop import Data
+    from geogp.models.training.training_data import Data
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ class JointPosterior:
     """p(w | y) = N(m, L L') given a fitted basis and noise, and the resulting distribution of f.
 
     f(x) = m0 + <w, phi(x)> has covariance phi(x)' L L' phi(x') between points. The diagonal of the
-    model is not included; `joint_level.py` includes both.
+    model is not included here; `joint_level.py` includes it.
 
     `model`: the fitted model.
     `m`, `L`: mean (r,) and factor (r, r) of the weights for the standardised target, float64.
@@ -73,22 +73,22 @@ class JointPosterior:
 
 
 def joint_posterior(model: "LowRankGP", train: "Data") -> JointPosterior:
-    """Condition the weights on the training rows, given the fitted basis and noise.
+    """Return the posterior of the weights given the training rows, for the fitted basis and noise.
 
     L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function. These
-    are noise_var plus the diagonal's variance. For PPGP and dPPGP the function variance
-    s² = ||L' phi||² is added, because it has learned input-dependent noise. The L learned by these
-    two objectives is not a factor of a posterior covariance, so no joint result uses it.
+    variances are noise_var plus the diagonal's variance. For PPGP and dPPGP the function variance
+    s² = ||L' phi||² is added, because these two objectives learn input-dependent noise as part of
+    it. Their learned L is not a factor of a posterior covariance, so no joint result uses it.
 
     The basis is treated as known. The uncertainty of learning the basis is not included, so
     intervals for the mean function are too narrow if the basis was learned from few rows. A plain
     network (``dnn``), which has point weights, gets the posterior of a Bayesian last layer on its
     features. If a model has its own closed form (``bll``, ``rich-bll``), the mean stays the
-    network's output. Raises RequestError if the model is one of counts. Raises DataError if rows
-    and model differ in dimension.
+    network's output. Raises RequestError if the model is a model of counts. Raises DataError if
+    rows and model differ in dimension.
     """
     model.check_has_level()
-    return posterior_given(model, model.as_rows(train.x, train.y, train.tests))
+    return posterior_given(model, model.as_rows(train.x, train.y, train.counts))
 
 
 def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:
@@ -100,8 +100,8 @@ def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:
 def two_variances(model: "LowRankGP", train: "Data", x: Floats) -> dict[str, float]:
     """Return two median standard deviations of the function at points (n, d).
 
-    ``stated`` is from the model's own prediction. ``closed_form`` is computed with the covariance
-    of `joint_posterior` instead. `train` are the training rows.
+    ``stated`` is from the model's prediction. ``closed_form`` is computed with the covariance of
+    `joint_posterior`. `train` are the training rows.
     """
     L = joint_posterior(model, train).L
     # Predict averages of infinitely many tests, because the variance of the level may be 0.
@@ -131,8 +131,8 @@ class Components:
 def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
     """Return the leading components Phi v_k over inputs (n, d), v_k the eigenvectors of Phi'Phi.
 
-    There are fewer than `count` if the others have less than a millionth of the variance. Raises
-    RequestError if `count` is below 1, and NumericalError if all features are 0.
+    Components with at most a millionth of the variance are left out, so there may be fewer than
+    `count`. Raises RequestError if `count` is below 1, and NumericalError if all features are 0.
     """
     if count < 1:
         raise RequestError(f"expected 1 component or more, found {count}.")
@@ -150,8 +150,8 @@ def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
 def effective_rank(model: "LowRankGP", x: Floats) -> float:
     """Return exp(entropy of the normalised eigenvalues of Phi'Phi) over inputs (n, d), from 1 to r.
 
-    The definition is that of Roy and Vetterli (2007), with eigenvalues that sum to 1. A kernel of
-    one function has effective rank 1. Raises NumericalError if all features are 0.
+    The definition is from Roy and Vetterli (2007), with eigenvalues that sum to 1. A kernel of one
+    function has effective rank 1. Raises NumericalError if all features are 0.
     """
     share = torch.linalg.eigvalsh(_gram(model, x)).clamp(min=0)
     share = (share / share.sum()).numpy()

@@ -1,10 +1,10 @@
 """The level of many tiles jointly: means, variances of sums, sample paths.
 
 The variance of a sum over tiles, such as the mean of a county, needs the covariances of the tiles
-as well as their variances. They follow from the closed form of p(w | y) under the fitted basis and
-noise (`joint_law.py`), never from the L L' that an objective learned. For models with a process of
-single tiles they also follow from its distribution at all tiles (`tile_sequence.py`). The diagonal
-of a model (`diagonals.py`) is independent between tiles.
+as well as their variances. The covariances come from the closed form of p(w | y) under the fitted
+basis and noise (`joint_law.py`), never from the L L' that an objective learned. If a model has a
+process of single tiles, they also depend on the distribution of this process at all tiles
+(`tile_sequence.py`). The diagonal of a model (`diagonals.py`) is independent between tiles.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from geogp.models.joint.weighted_sums import WeightedSums
 
 if TYPE_CHECKING:
     from geogp.models.core.lowrank import LowRankGP, Rows
-    from geogp.models.training.training_loop import Data
+    from geogp.models.training.training_data import Data
 
 Floats = NDArray[np.float64]
 Weights = Any
@@ -131,7 +131,7 @@ class JointLevel:
         """Return the joint distribution of sums over points with weights (n, k) or (n,).
 
         Covariances are approximate because points are conditioned on near earlier points only: the
-        variance of a single point may differ from `single_variances` by some 0.1 %.
+        variance of a single point may differ from `single_variances` by about 0.1 %.
 
         Raises
         ------
@@ -171,25 +171,25 @@ class JointLevel:
         for start in range(0, paths, group):
             yield from self._drawn(min(group, paths - start), rng)
 
-    def measured(self, tests: float) -> "JointLevel":
-        """Return the distribution with shift and noise of a mean of `tests` tests in each tile.
+    def measured(self, tests: float, devices: float | None = None) -> "JointLevel":
+        """Return the distribution with shift and noise of a mean of tests in each tile.
 
-        If the noise of a model does not depend on tests, it is that of a measurement in the data.
-        If the objective made the function variance carry noise (the PPGP family), this variance is
-        added.
+        If the noise of a model does not depend on tests, it is the noise of a measurement in the
+        data. In the PPGP family the function variance contains noise, so it is added to the noise
+        variance.
         """
-        asked = self.model.predict(self.x, tests)
+        asked = self.model.predict(self.x, tests, devices)
         noise = asked.noise_variance
         if self.model.spread_is_noise:
             noise = noise + (asked.function_variance - self.own_variance).clip(min=0)
         return replace(self, noise_variance=noise)
 
-    def noise_of(self, tests: float) -> Floats:
+    def noise_of(self, tests: float, devices: float | None = None) -> Floats:
         """Return the noise variance that `measured` adds, (n,)."""
-        return self.measured(tests).noise_variance
+        return self.measured(tests, devices).noise_variance
 
     def single_variances(self) -> Floats:
-        """Return the variance of each single tile's level, as in prediction, (n,).
+        """Return the variance of each single tile's level, as in predictions, (n,).
 
         `sum_variances` also includes the covariances between tiles.
         """
@@ -198,7 +198,7 @@ class JointLevel:
 
     @property
     def own(self) -> Floats:
-        """Variance of each tile's level independent of other tiles, (n,); see `low_rank`."""
+        """Part of each tile's variance that is independent of other tiles, (n,); see `low_rank`."""
         return self.own_variance * self.factor**2
 
     @property
@@ -292,21 +292,21 @@ def joint_level(
     `train`: the training rows; None for models that contain them (``field``).
     `x`: inputs of the tiles, (n, d), each tile once.
     `calibrated`: whether single tiles get the mean and variance of the map, `model.predict(x,
-        level=True)`. If so, deviations are multiplied by the ratio of the map's standard deviation
-        to that of the uncalibrated distribution given the rows alone. Conditioning on other tiles
-        is approximate and leaves a few per cent of difference. Models without a tile process need
-        no calibration because their distribution is the closed form.
+        level=True)`. If so, deviations are multiplied by the ratio of two standard deviations: of
+        the map, and of the uncalibrated distribution given only the rows. A difference of a few per
+        cent remains, because conditioning on other tiles is approximate. Models without a tile
+        process need no calibration, because their distribution is the closed form.
     `earlier`: largest number of earlier tiles that condition a tile.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws, which need memory.
 
-    Raises RequestError if the model is one of counts, whose level has no closed form, or has not
-    been fitted; if rows are needed and not given; or if there is not enough memory. Raises
-    DataError if the tiles are at several times, or two tiles are at one place. Raises
-    NumericalError if a block of tiles does not factorise.
+    Raises RequestError if the model is a model of counts, whose level has no closed form, or is not
+    fitted; if rows are needed but not given; or if there is not enough memory. Raises DataError if
+    the tiles are at several times, or two tiles are at one place. Raises NumericalError if the
+    covariance of a block of tiles cannot be factorised.
     """
     model.check_has_level()
-    rows = None if train is None else model.as_rows(train.x, train.y, train.tests)
+    rows = None if train is None else model.as_rows(train.x, train.y, train.counts)
     return model.joint(x, rows, LevelOptions(calibrated, earlier, seed, columns))
 
 
@@ -334,14 +334,14 @@ def batches(columns: int) -> list[slice]:
 
 
 def _group(held: int) -> int:
-    """Return how many sums or paths of `held` numbers each fit into one pass, in whole batches."""
+    """Return how many sums or paths of `held` numbers fit into one pass, in whole batches."""
     return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(held, 1)))
 
 
 def check_rows(model: "LowRankGP", y: Floats) -> None:
-    """Refuse targets (m,) that are not those of the training rows.
+    """Raise an error if targets (m,) are not the targets of the training rows.
 
-    Raises RequestError if the model contains its rows. Raises DataError if mean or standard
+    Raises RequestError if the model already contains its rows. Raises DataError if mean or standard
     deviation differ.
     """
     if model.holds_rows:

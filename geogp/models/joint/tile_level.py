@@ -42,7 +42,7 @@ class TileLevel(JointLevel):
 
     `tiles`: the distribution of the tile process.
     `shared`: variance, common to all tiles, of the drift outside the times of the rows.
-    `calibrated`: whether means and single variances are those of the map.
+    `calibrated`: whether means and single variances equal the map's means and variances.
     """
 
     model: "FieldNetwork"
@@ -78,36 +78,27 @@ class TileLevel(JointLevel):
         inner = own * self.tiles.back(self.factor[:, None] * x)
         return self.factor[:, None] * self.tiles.forward(inner)
 
-    def measured(self, tests: float) -> "TileLevel":
-        """Return the distribution with shift and noise of a mean of `tests` tests in each tile."""
+    def measured(self, tests: float, devices: float | None = None) -> "TileLevel":
+        """Return the distribution with shift and noise of a mean of tests in each tile."""
         model = self.model
         if self.calibrated:
-            asked = model.predict(self.x, tests)
+            asked = model.predict(self.x, tests, devices)
             factor = np.sqrt(asked.function_variance / self._alone)
             return replace(
                 self, mean=asked.mean, factor=factor, noise_variance=asked.noise_variance
             )
-        counts = torch.tensor([tests, torch.inf], dtype=torch.float64, device=model.device)
+        counts = torch.cat([model.counts_of(tests, devices, 1), model.endless(1)])
         shift = model.law.shift(counts).detach() * model.y_sd
         raw = [
-            model.row_terms(part, counts[:1].expand(len(part))).noise.detach()
+            model.row_terms(part, counts[:1].expand(len(part), 2)).noise.detach()
             for part in model.scaled(self.x).split(CHUNK)
         ]
         variance = (torch.cat(raw) * model.y_sd.square()).cpu().numpy()
         mean = self.mean + float(shift[0] - shift[1])
         return replace(self, mean=mean, noise_variance=variance)
 
-    def noise_of(self, tests: float) -> Floats:
-        """Return the noise variance that `measured` adds, (n,)."""
-        if not self.calibrated:
-            return super().noise_of(tests)
-        # The noise does not depend on rows near the tiles.
-        model = self.model
-        counts = torch.full((len(self),), tests, dtype=torch.float64, device=model.device)
-        return model.predict_scaled(model.scaled(self.x), counts, alone=True).noise_variance
-
     def single_variances(self) -> Floats:
-        """Return the variance of each single tile's level, given the rows alone, (n,)."""
+        """Return the variance of each single tile's level, given only the rows, (n,)."""
         return self._alone * self.factor**2
 
     @property
@@ -200,9 +191,8 @@ def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSeq
     sd = float(model.y_sd)
     with torch.no_grad():
         base = model.mean_constant.double()
-        rows = model.rows.y - base - model.law.shift(model.rows.tests)
-        endless = torch.full((1,), torch.inf, dtype=torch.float64, device=model.device)
-        centre = float(model.y_mean + model.y_sd * (base + model.law.shift(endless)))
+        rows = model.rows.y - base - model.law.shift(model.rows.counts)
+        centre = float(model.y_mean + model.y_sd * (base + model.law.shift(model.endless(1))))
     residual = sd * rows.cpu().numpy()[:, None] - spread(row_features(model), weights)
     found = spread(model.feature_chunks(x), weights)
     found += tiles.forward(tiles.A @ residual)
@@ -212,6 +202,6 @@ def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSeq
 def row_features(model: "FieldNetwork") -> Iterator[Tensor]:
     """Yield the features of the model's rows, in the target's unit."""
     held = model.rows
-    for x, tests in zip(held.x.split(CHUNK), held.tests.split(CHUNK), strict=True):
+    for x, counts in zip(held.x.split(CHUNK), held.counts.split(CHUNK), strict=True):
         with torch.no_grad():
-            yield model.row_terms(x, tests).phi.double() * model.y_sd
+            yield model.row_terms(x, counts).phi.double() * model.y_sd

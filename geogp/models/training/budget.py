@@ -13,7 +13,7 @@ from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.training.optimisers import LBFGS_ITERATIONS
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import Part
-from geogp.models.training.training_loop import Data
+from geogp.models.training.training_data import Data
 
 MIN_RANK, MAX_RANK, RANK_STEP = 50, 4000, 50
 
@@ -43,8 +43,8 @@ def rank_for(
 
     The rank is at most the number of distinct inputs. `make` builds an untrained model of a given
     rank on its device. One evaluation of the objective and one pass for the posterior are timed at
-    two ranks on a part of the rows. The time of both per row is c_1 r + c_2 r² (covariances and
-    their products). Raises RequestError if even the smallest rank takes longer.
+    two ranks on a part of the rows. Both times per row are modelled as c_1 r + c_2 r² (covariances
+    and their products). Raises RequestError if even the smallest rank takes longer.
     """
     cost = [_seconds(make(r), rows, settings) for r in PROBES]
     a, b = PROBES
@@ -57,7 +57,7 @@ def rank_for(
     if expected[0] > budget:
         raise RequestError(
             f"a budget of {budget:g} s is too short: even rank {MIN_RANK} takes about "
-            f"{expected[0]:.0f} s. Give more time or fewer quarters, with --fresh."
+            f"{expected[0]:.0f} s. Choose a longer budget or fewer quarters, and add --fresh."
         )
     at = int(np.flatnonzero(expected <= budget)[-1])
     return RankChoice(int(ranks[at]), float(expected[at]))
@@ -68,10 +68,11 @@ def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
     step = spec_of(model).step
     n = min(PROBE_ROWS, len(rows.y))
     tensor = torch.from_numpy(rows.y[:n]).to(model.device, model.architecture.torch_dtype)
-    part = Rows(model.scaled(rows.x[:n]), tensor, torch.ones_like(tensor, dtype=torch.float64))
+    counts = torch.from_numpy(rows.counts)
+    part = Rows(model.scaled(rows.x[:n]), tensor, counts[:n].to(model.device))
     everything = torch.arange(n, device=model.device)
     y = torch.zeros(len(rows.y), dtype=tensor.dtype)
-    whole = Rows(model.scaled(rows.x).cpu(), y, torch.ones_like(y, dtype=torch.float64))
+    whole = Rows(model.scaled(rows.x).cpu(), y, counts)
     inputs = len(step.gathered(whole).y)
     share = step.rows(settings.batch, len(rows.y)) / len(rows.y)
 

@@ -1,15 +1,17 @@
 """Prediction intervals of models fitted to few rows; cross-validation gives the width."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from geogp.errors import DataError
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.field.shape_laws import width_factor
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
 
 Floats = NDArray[np.float64]
 
@@ -20,6 +22,24 @@ MIN_PLACES = 10
 """Below this number of places, prediction errors at unmeasured places cannot be estimated."""
 
 FOLDS = 10
+
+
+PRIOR_ERRORS = 10.0
+"""Weight of a prior width of 1, in errors."""
+
+
+def width_factor(errors: Floats) -> float:
+    """Return the factor that widens a normal distribution, from m standardised errors z, (m,).
+
+        s t(0.975, k + m) / Φ^{-1}(0.975),    s² = (k + Σ z²) / (k + m),
+
+    k = `PRIOR_ERRORS`. s² is the scale of its posterior, a scaled inverse chi-squared distribution,
+    under a prior of k degrees of freedom around 1 (Gelman et al. 2013, section 2.6). The factor is
+    that posterior's Student-t quantile of a new error at the ends of the 95 % interval.
+    """
+    known = PRIOR_ERRORS + len(errors)
+    s = math.sqrt((PRIOR_ERRORS + float(errors @ errors)) / known)
+    return s * float(stats.t.ppf(0.975, known) / stats.norm.ppf(0.975))
 
 
 def count_places(data: Data) -> int:
@@ -57,7 +77,8 @@ def check_places(data: Data) -> None:
     if places < MIN_PLACES:
         raise DataError(
             f"expected measurements at {MIN_PLACES} places or more, found {len(data.y)} rows at "
-            f"{places}: too few for prediction intervals. Choose more quarters or a larger region."
+            f"{places} places. These are too few for prediction intervals. Choose more quarters or "
+            f"a larger region."
         )
 
 
@@ -73,14 +94,10 @@ def fold_residuals(make: Callable[[Data], LowRankGP], data: Data, settings: FitS
     residuals = np.empty(len(data.y))
     for number in range(FOLDS):
         held, choosing = fold == number, fold == (number + 1) % FOLDS
-        train = _part(data, ~(held | choosing))
+        train = data.at(~(held | choosing))
         model = make(train)
-        fit(model, train, _part(data, choosing), settings)
+        fit(model, train, data.at(choosing), settings)
         model.widen(1.0)  # resets a shape that was learned from the validation rows
-        found = model.predict(data.x[held], data.tests[held])
+        found = model.predict(data.x[held], data.tests[held], data.devices[held])
         residuals[held] = (data.y[held] - found.mean) / found.sd
     return residuals
-
-
-def _part(data: Data, rows: NDArray[np.bool_]) -> Data:
-    return Data(data.x[rows], data.y[rows], data.tests[rows])

@@ -17,7 +17,8 @@ from geogp.models.core.memory import check_memory
 from geogp.models.core.options import Weights
 from geogp.models.training.few_rows import are_few, check_places, count_places, widen
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, FitState, Progress, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import FitState, Progress, fit
 
 Tell = Callable[[str], None]
 
@@ -132,7 +133,7 @@ class FitPlan:
         if few:
             named = f" ({name})" if name else ""
             if stage is not None:
-                stage(f"the width of intervals, by cross-validation{named}")
+                stage(f"estimating the width of intervals by cross-validation{named}")
             start = monotonic()
             factor = widen(model, self.build, known, self.settings)
             state.seconds += monotonic() - start
@@ -140,7 +141,6 @@ class FitPlan:
                 warn(
                     f"{len(known.y)} rows at {count_places(known)} places are few: the width of "
                     f"the intervals{named} is estimated by cross-validation, and is {factor:.2f} "
-                    f"times the model's "
-                    "own."
+                    f"times the width that the model gives."
                 )
         return model, state

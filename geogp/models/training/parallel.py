@@ -2,9 +2,9 @@
 
 Every process has a copy of the model and of all rows, and works on a share of each batch. The
 gradients of the shares are summed, weighted by their numbers of rows; then every process makes the
-same step. The fit equals that of a single process except for the order of sums. Process 0, the
-leader, is the only process that reads, reports and writes; the others join the fits that the leader
-announces. Messages between processes are tensors and JSON; nothing is pickled.
+same step. The result is the same as with a single process, except for the order of sums. Process 0,
+the leader, is the only process that reads, reports and writes. The other processes join the fits
+that the leader announces. Messages between processes are tensors and JSON; nothing is pickled.
 """
 
 import datetime as dt
@@ -26,6 +26,7 @@ from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import Part, Step
 from geogp.models.training.teams import Team, current_team
+from geogp.models.training.training_data import FIELDS, Data
 
 PATIENCE = dt.timedelta(days=7)
 """Longest time that a process waits for the others, which may be reading or drawing."""
@@ -50,8 +51,8 @@ def team() -> Iterator[bool]:
             if leads:
                 fit(model, train, validation, settings)
 
-    Without torchrun there is one process, the leader. Raises RequestError if a machine has GPUs but
-    more processes than GPUs.
+    Without torchrun there is one process, the leader. Raises RequestError if a machine with GPUs
+    has more processes than GPUs.
     """
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         yield True
@@ -61,8 +62,8 @@ def team() -> Iterator[bool]:
         local, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
         if here > torch.cuda.device_count():
             raise RequestError(
-                f"{here} processes share {torch.cuda.device_count()} GPUs; start at most one for "
-                "each (torchrun --nproc-per-node)."
+                f"{here} processes share {torch.cuda.device_count()} GPUs; start at most one "
+                "process for each GPU (torchrun --nproc-per-node)."
             )
         torch.cuda.set_device(local)
         backend = "cpu:gloo,cuda:nccl"
@@ -124,8 +125,8 @@ def learn(
     """Add the gradient of a part's loss per datum to the parameters; return the loss.
 
     Loss and gradient of a part are means over its rows plus terms that do not depend on the rows.
-    So those of the whole are means over the shares, weighted by their numbers of rows. Raises
-    RequestError if the objective needs all rows at once.
+    So they are also weighted means over the shares of the processes, with the numbers of rows as
+    weights. Raises RequestError if the objective needs all rows at once.
     """
     if team.size == 1:
         return step.learn(model, rows, part, weights)
@@ -154,7 +155,7 @@ def announcement(model: LowRankGP, data: dict[str, Tensor], settings: FitSetting
 def _serve() -> None:
     """Do a share of each fit that the leader announces, until it has finished."""
     from geogp.models.catalogue.build_model import build  # noqa: PLC0415 - which knows of fits
-    from geogp.models.training.training_loop import Data, fit  # noqa: PLC0415
+    from geogp.models.training.training_loop import fit  # noqa: PLC0415
 
     while True:
         tensors, described = tell(current_team(), None)
@@ -164,8 +165,7 @@ def _serve() -> None:
         model.load_state_dict(under(tensors, "model."))
         rows = {name: value.numpy() for name, value in under(tensors, "data.").items()}
         train, validation = (
-            Data(*(rows[f"{name}.{part}"] for part in ("x", "y", "tests")))
-            for name in ("train", "validation")
+            Data(*(rows[f"{name}.{part}"] for part in FIELDS)) for name in ("train", "validation")
         )
         fit_settings = described["settings"]
         settings = FitSettings(**{**fit_settings, "weights": Weights(**fit_settings["weights"])})

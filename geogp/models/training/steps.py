@@ -59,7 +59,7 @@ class Step(ABC, Generic[M]):
 
     def predicted(self, model: M, rows: "Rows", share: float) -> "Prediction":  # noqa: ARG002
         """Predict held-out rows after the epoch that ends at `share` of all epochs."""
-        return model.predict_scaled(rows.x, rows.tests)
+        return model.predict_scaled(rows.x, rows.counts)
 
 
 def no_prior(model: "LowRankGP") -> Tensor:

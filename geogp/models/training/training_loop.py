@@ -17,7 +17,6 @@ from torch import Tensor
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.catalogue.build_model import spec_of
 from geogp.models.catalogue.storage import read_tensors, write_tensors
-from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.training.optimisers import (
     ParameterAverage,
@@ -32,6 +31,7 @@ from geogp.models.training.parallel import announcement, learn, tell, under
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import Part
 from geogp.models.training.teams import current_team
+from geogp.models.training.training_data import FIELDS, Data
 
 logger = logging.getLogger(__name__)
 
@@ -42,43 +42,6 @@ FAR_LOSS = 1e6
 
 CHECKPOINT_SECONDS = 10.0
 """Least time between two checkpoints on disk; an interruption always writes a checkpoint."""
-
-
-@dataclass(frozen=True)
-class Data:
-    """Inputs of shape (n, d) and targets of shape (n,), stored as float64.
-
-    `x`, `y`: inputs and targets.
-    `tests`: number of tests averaged in each target, (n,); 1 by default.
-
-    Raises DataError if shapes do not agree, there are no rows, a value is not a finite real number,
-    or a number of tests is below 1.
-    """
-
-    x: Floats
-    y: Floats
-    tests: Floats = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "x", as_floats(self.x, "inputs"))
-        object.__setattr__(self, "y", as_floats(self.y, "targets"))
-        if self.x.ndim != 2 or self.y.shape != (len(self.x),) or not len(self.y):
-            raise DataError(
-                "expected inputs (n, d) and targets (n,) with n >= 1, "
-                f"found {self.x.shape} and {self.y.shape}."
-            )
-        given = np.ones(len(self.y)) if self.tests is None else self.tests
-        object.__setattr__(self, "tests", as_floats(given, "tests"))
-        if self.tests.shape != self.y.shape or (self.tests < 1).any():
-            raise DataError(
-                f"expected {len(self.y)} counts of tests of 1 or more, found shape "
-                f"{self.tests.shape}{' and smaller ones' if (self.tests < 1).any() else ''}."
-            )
-
-    def joined(self, other: "Data") -> "Data":
-        """Return these rows followed by other rows."""
-        pairs = ((self.x, other.x), (self.y, other.y), (self.tests, other.tests))
-        return Data(*(np.concatenate(pair) for pair in pairs))
 
 
 @dataclass
@@ -182,7 +145,7 @@ class _Run:
         self.step = spec_of(model).step
         if settings.solve_mean and not model.can_solve_mean:
             raise RequestError(
-                f"expected no solve_mean: the posterior of {model.name} does not support it."
+                f"expected solve_mean=False: the posterior of {model.name} does not support it."
             )
         self.rows = self.step.gathered(model.keep_rows(self._on_device(train), settings.seed))
         self.held_out = self._on_device(validation)
@@ -275,7 +238,7 @@ class _Run:
             restore_state(self.optimiser, moments)
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             raise DataError(
-                f"the checkpoint {self.path} does not fit its model ({error}). Start over with "
+                f"the checkpoint {self.path} does not match its model ({error}). Start over with "
                 "--fresh."
             ) from error
         self._keep()
@@ -320,7 +283,7 @@ class _Run:
         """
         digest = hashlib.sha256()
         for data in (self.train, self.validation):
-            for values in (data.x, data.y, data.tests):
+            for values in (data.x, data.y, data.counts, data.groups):
                 digest.update(repr(values.shape).encode() + values.tobytes())
         for buffer in (self.model.x_low, self.model.x_high):
             digest.update(buffer.cpu().numpy().tobytes())
@@ -329,7 +292,7 @@ class _Run:
 
     def _on_device(self, data: Data) -> Rows:
         """Return scaled inputs and standardised targets on the model's device."""
-        return self.model.as_rows(data.x, data.y, data.tests)
+        return self.model.as_rows(data.x, data.y, data.counts, data.groups)
 
     def _update(self, part: Part) -> Tensor:
         if self.settings.optimiser == "lbfgs":
@@ -398,9 +361,10 @@ class _Run:
 def _arrays(train: Data, validation: Data) -> dict[str, Tensor]:
     """Return the rows as tensors, with their names in `parallel.py`."""
     return {
-        f"{name}.{part}": torch.from_numpy(np.ascontiguousarray(getattr(data, part)))
+        # Copied, because tests and devices may be one array, which does not travel twice.
+        f"{name}.{part}": torch.tensor(getattr(data, part))
         for name, data in (("train", train), ("validation", validation))
-        for part in ("x", "y", "tests")
+        for part in FIELDS
     }
 
 

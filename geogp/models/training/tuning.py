@@ -10,7 +10,8 @@ from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, Progress, fit
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import Progress, fit
 
 GRID = (0.0, 0.01, 0.1, 1.0)
 """Values of each weight in the search (DBK appendix B.2)."""
@@ -76,6 +77,6 @@ def choose_weights(
         trials.append(trial)
     if trials and min(trial.nll for trial in trials) == float("inf"):
         raise NumericalError(
-            f"all {len(trials)} fits of the search failed; the last one: {cause}"
+            f"all {len(trials)} fits of the search failed; the last error is: {cause}"
         ) from cause
     return sorted(trials, key=lambda trial: trial.nll)

@@ -1,4 +1,4 @@
-// Headings become buttons that sort the table; numbers by data-value, missing ones last.
+// Make the headings buttons that sort the table; numbers by data-value, missing values last.
 const table = document.getElementById("numbers");
 const keyOf = (row, place) => {
   const cell = row.cells[place], value = cell.dataset.value;

@@ -1,4 +1,4 @@
-"""The fits of one run: from a job's rows to a model, and the choice of its weights."""
+"""The fits of one run, and the choice of the rank and the weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,8 @@ from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Weights
 from geogp.models.training.budget import rank_for
 from geogp.models.training.few_rows import FOLDS, are_few
-from geogp.models.training.training_loop import Data, FitState
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import FitState
 from geogp.models.training.tuning import TUNING_EPOCHS, Trial, choose_weights
 from geogp.records.checked_types import checked
 from geogp.records.record_reading import run_text
@@ -25,6 +26,7 @@ from geogp.runs.machine import cores_here
 from geogp.runs.pipeline.job import Job
 
 Rows = NDArray[np.bool_]
+Groups = NDArray[np.int64]
 
 WEIGHTS_FILE = "weights.json"
 RANK_FILE = "rank.json"
@@ -33,10 +35,13 @@ Noted = TypeVar("Noted")
 Weighed = TypeVar("Weighed", WeightsRecord, TunedWeights, TrialRecord)
 
 
-def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weights) -> SpatialGP:
-    """Return the fitted model of the job, continued from the checkpoint of this `name`.
+def fit_model(
+    job: Job, name: str, parts: tuple[Rows, Rows], weights: Weights, groups: Groups | None = None
+) -> SpatialGP:
+    """Fit the model of the job and return it; continue from a checkpoint of this `name`.
 
-    `train` and `validation` mark rows of the job's observations. Errors as in `SpatialGP.fit`.
+    `parts` mark the training and the validation rows among the job's observations; `groups` (n,)
+    are the rows that a split leaves out together. Raises the errors of `SpatialGP.fit`.
     """
     job.listener.stage(f"fitting {job.request.model} ({name})")
 
@@ -48,12 +53,14 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
         if text not in job.warnings:
             job.warn(text)
 
+    train, validation = parts
     rows = train | validation
     model = job.estimator(weights, validation=validation[rows])
     model.fit_watched(
         job.table[rows],
         job.observations.y[rows],
         scale=job.scale,
+        groups=None if groups is None else groups[rows],
         checkpoint=job.folder.unfinished / f"{name}.safetensors",
         progress=progress,
         warn=warn,
@@ -65,9 +72,10 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
 
 
 def threads_for(job: Job, began: int | None) -> int:
-    """Return the number of threads: the same as at the start of the run, if there are enough cores.
+    """Return the number of threads at the start of the run, if there are enough cores.
 
-    The last digits of sums depend on it.
+    The last digits of sums depend on the number of threads. `began` is the number at the start of
+    the run. If there are too few cores, warn, and return the current number.
     """
     now = torch.get_num_threads()
     if began is None or began == now:
@@ -86,10 +94,11 @@ def threads_for(job: Job, began: int | None) -> int:
 
 
 def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
-    """Set the rank of the job's preset by the budget, and return the record of this choice.
+    """Set the rank of the job's preset by the time budget, and return the record of this choice.
 
-    All fits of the run share the budget. A rank chosen before an interruption stays. RequestError
-    where the budget is too short for any rank; DataError where the stored choice is damaged.
+    All fits of the run share the budget. A rank chosen before an interruption is kept. Raises
+    RequestError if the budget is too short for any rank, and DataError if the stored choice is
+    damaged.
     """
     budget = job.request.budget
     if budget is None:
@@ -117,8 +126,8 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
 def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, WeightsRecord]:
     """Return alpha and beta, and the record of their choice: by preset or by validation.
 
-    A search that was finished before an interruption is not repeated. NumericalError where every
-    fit of the search diverged; DataError where the stored choice is damaged.
+    A search that was finished before an interruption is not repeated. Raises NumericalError if
+    every fit of the search diverged, and DataError if the stored choice is damaged.
     """
     preset, uses = job.preset.weights, job.about.uses
     if not uses:
@@ -140,7 +149,7 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, Weight
 
 
 def _resumed(path: Path, kind: type[Noted]) -> Noted:
-    """Return the content of a file of an interrupted run."""
+    """Return a choice that an interrupted run has stored."""
     try:
         return checked(read_json(path), kind, "it")
     except DataError as error:
@@ -152,7 +161,7 @@ def _damaged(path: Path, reason: object) -> DataError:
 
 
 def _named(record: Weighed, weights: Weights, uses: tuple[str, ...]) -> Weighed:
-    """Return a record with the weights that an objective uses."""
+    """Return the record with the values of the weights that an objective uses."""
     return structs.replace(record, **{name: getattr(weights, name) for name in uses})
 
 

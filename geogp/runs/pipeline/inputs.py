@@ -1,4 +1,4 @@
-"""Places and quarters as the table of a run's estimators."""
+"""Tables of places and quarters for a run's estimators, and the scale of their inputs."""
 
 import numpy as np
 import pandas as pd
@@ -16,40 +16,44 @@ from geogp.runs.settings import MapRequest
 Floats = NDArray[np.float64]
 
 COLUMNS = {"time": "quarter", "tests": "tests", "devices": "devices", "exposure": "area_km2"}
-"""The columns of `place_table` by the estimator's parameters."""
+"""Columns of `place_table`, by the estimator's parameter that names the column."""
 
 
 def place_table(
-    longitude: Floats, latitude: Floats, quarter: NDArray[np.int64], tests: int | None = None
+    longitude: Floats, latitude: Floats, quarter: NDArray[np.int64], **counts: int | None
 ) -> pd.DataFrame:
-    """Return places in quarters, with the area of a tile at each, and tests unless None."""
+    """Return a table of places in quarters, with the area of a tile at each place.
+
+    `counts` are columns of one number each, such as `tests` and `devices`; None adds no column.
+    """
     table = {
         "longitude": longitude,
         "latitude": latitude,
         "quarter": quarter_periods(quarter),
         "area_km2": tile_areas_km2(latitude),
     }
-    counted = {} if tests is None else {"tests": np.full(len(longitude), tests)}
-    return pd.DataFrame(table | counted)
+    known = {name: count for name, count in counts.items() if count is not None}
+    return pd.DataFrame(table).assign(**known)
 
 
-def tile_table(tiles: Tiles, quarter: int, tests: int | None = None) -> pd.DataFrame:
-    """Return the centres of tiles in one quarter; see `place_table`."""
-    return place_table(*tiles.centres, np.full(len(tiles), quarter), tests)
+def tile_table(tiles: Tiles, quarter: int, **counts: int | None) -> pd.DataFrame:
+    """Return a table of the centres of tiles in one quarter; see `place_table`."""
+    longitude, latitude = tiles.centres
+    return place_table(longitude, latitude, np.full(len(tiles), quarter), **counts)
 
 
 def run_scale(request: MapRequest, region: Region, observations: Observations) -> PointScale:
     """Return the scale of the inputs of all fits of a run.
 
-    The box is the region's box, the times are of all rows, and a count's exposure is its tile's
-    area over the mean area, so that all splits and the map share one scale. RequestError where the
-    request asks for quarters and the rows are of one quarter.
+    All splits and the map share this scale: the box of the region, and the times of all rows. The
+    exposure of a count is the area of its tile divided by the mean area. Raises RequestError if the
+    request asks for quarters as inputs, but all rows are of one quarter.
     """
     quarters = observations.quarters
     if request.inputs == "place-quarter" and len(quarters) == 1:
         raise RequestError(
-            f"the only quarter with data is {quarter_label(quarters[0])}; "
-            "--inputs place-quarter needs two or more."
+            f"--inputs place-quarter needs data of two quarters or more, but the only quarter with "
+            f"data is {quarter_label(quarters[0])}. Choose more quarters, or --inputs place."
         )
     timeless = request.inputs == "place" or len(quarters) == 1
     times = None if timeless else (quarters[0], quarters[-1])

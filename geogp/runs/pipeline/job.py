@@ -1,4 +1,4 @@
-"""One run in preparation: everything is read, checked and named before the work begins."""
+"""One run before its fits: all data are read, and all settings are checked."""
 
 import json
 import time
@@ -15,6 +15,7 @@ from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from geogp import __version__
+from geogp.choices import check_sample
 from geogp.errors import DataError, RequestError
 from geogp.estimators.fit_rows import data_of
 from geogp.estimators.point_scale import PointScale
@@ -34,7 +35,7 @@ from geogp.models.catalogue.model_names import ModelName, find_model
 from geogp.models.catalogue.presets import Preset, find_preset
 from geogp.models.core.devices import pick_device
 from geogp.models.core.options import NOISES, Weights
-from geogp.models.training.training_loop import Data
+from geogp.models.training.training_data import Data
 from geogp.records.record_names import COUNT, LEVEL
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
 from geogp.runs.pipeline.inputs import COLUMNS, place_table, run_scale
@@ -51,8 +52,11 @@ Rows = NDArray[np.bool_]
 class Job:
     """One run in progress.
 
-    `scale` maps rows to inputs; `seconds` is the time of each stage; `warn` adds to `warnings`;
-    `layers` are the user's polygon layers, from `layer_files`; `call` is as in `RunNote`.
+    `scale`: maps rows to inputs.
+    `seconds`: time of each stage.
+    `warnings`: texts that `warn` has added.
+    `layers`, `layer_files`: the user's polygon layers, and the files that contain them.
+    `call`: as in `RunNote`.
     """
 
     request: MapRequest
@@ -81,17 +85,17 @@ class Job:
 
     @property
     def spec(self) -> ModelSpec:
-        """The row of the catalogue that is fitted, with the requested noise."""
+        """The entry of the model in the catalogue, with the requested noise."""
         return with_noise(find_spec(self.request.model), self.request.noise)
 
     @property
     def about(self) -> ModelName:
-        """Facts of the model by its name."""
+        """Facts about the model."""
         return find_model(self.request.model)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """All rows, with the columns of the run's estimator."""
+        """All rows, with the columns that the run's estimator reads."""
         seen = self.observations
         table = place_table(seen.longitude, seen.latitude, seen.quarter)
         table = table.assign(tests=seen.tests, devices=seen.devices)
@@ -100,9 +104,10 @@ class Job:
     def estimator(
         self, weights: Weights, *, validation: Rows | None = None, epochs: int | None = None
     ) -> SpatialGP:
-        """Return the estimator of the run's model, unfitted.
+        """Return an unfitted estimator of the run's model.
 
-        `validation` marks the rows of the fit that choose the epoch; `epochs` None takes the run's.
+        `validation` marks the rows of the fit that choose the epoch. `epochs` None means the number
+        of epochs of the run.
         """
         request = self.request
         timeless = {"time": None} if self.scale.times is None else {}
@@ -123,23 +128,23 @@ class Job:
 
     @property
     def epochs(self) -> int:
-        """Passes over the training rows: the request's, or the preset's."""
+        """Number of passes over the training rows, from the request or else from the preset."""
         return self.request.epochs or self.preset.epochs
 
     @property
     def batch(self) -> int:
-        """Rows per step, for the eight tenths of the rows that train."""
+        """Number of rows per step, if eight tenths of all rows are training rows."""
         n = 8 * len(self.observations) // 10
         return self.spec.step.rows(self.preset.batch_for(n), n)
 
     def data(self, rows: Rows) -> Data:
-        """Return inputs, targets and tests of some of the observations, as networks take them."""
+        """Return inputs, targets and tests of the marked observations, as networks need them."""
         points = self.estimator(self.preset.weights).columns().read(self.table[rows])
         return data_of(self.scale, points, self.observations.y[rows])
 
     @property
     def question(self) -> Question:
-        """The question of the map."""
+        """The question that the map answers."""
         request, about = self.request, self.about
         latest = self.observations.quarters[-1]
         quarter = latest if request.at is None else quarter_index(request.at)
@@ -148,7 +153,10 @@ class Job:
         typical = max(1, round(float(np.median(self.observations.tests))))
         tests = 1 if request.question == "single-test" else request.tests or typical
         known = (about.has_tiles or request.conformal == BY_STRATA) and request.question != LEVEL
-        return Question(request.question, quarter, latest, tests if known else None)
+        devices = None
+        if about.has_tiles and known:
+            devices = request.devices or self.observations.typical_devices(tests)
+        return Question(request.question, quarter, latest, tests if known else None, devices)
 
     @property
     def refits(self) -> bool:
@@ -156,15 +164,15 @@ class Job:
         return self.preset.refit or "random" not in self.request.splits
 
     def warn(self, text: str) -> None:
-        """Pass a warning on, and keep it for run.json."""
+        """Send a warning to the listener, and keep it for run.json."""
         self.warnings.append(text)
         self.listener.warn(text)
 
 
 def prepare(request: MapRequest, listener: ProgressListener) -> Job:
-    """Return the job of a request with everything read; refuse requests that cannot be met.
+    """Read all data of a request, and return its job.
 
-    Errors as in `make_map`.
+    Raises the errors of `make_map`.
     """
     device = pick_device(request.device)
     if request.out is not None:
@@ -177,7 +185,7 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
         layers, layer_files = read_layers(request.layers)
         boundaries = request.place.read()
         if find_model(request.model).counts:
-            listener.stage(f"numbers of tests are modelled by {request.model}")
+            listener.stage(f"the model {request.model} predicts numbers of tests")
         ingested = read_observations(
             source,
             boundaries.region,
@@ -222,7 +230,7 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
 
 
 def _check_strata(job: Job) -> None:
-    """Refuse a repair by strata where tiles of the map lie in no stratum."""
+    """Raise RequestError if predictions are repaired by strata and some tiles have no stratum."""
     strata = job.region.strata
     if job.request.conformal != BY_STRATA or strata is None or strata.rest is None:
         return
@@ -230,9 +238,9 @@ def _check_strata(job: Job) -> None:
     lost = int((job.region.stratum(*tiles.centres) == UNKNOWN).sum())
     if lost:
         raise RequestError(
-            f"--conformal {BY_STRATA} needs the stratum of every tile, and {lost:,} of "
-            f"{len(tiles):,} lie in neither {strata.names[0]} nor {strata.names[1]}. Extend the "
-            f"polygons of --strata, or choose --conformal marginal or local."
+            f"--conformal {BY_STRATA} needs the stratum of every tile, but {lost:,} of "
+            f"{len(tiles):,} tiles lie in neither {strata.names[0]} nor {strata.names[1]}. Extend "
+            f"the polygons of --strata, or choose --conformal marginal or local."
         )
 
 
@@ -240,9 +248,9 @@ def _check_question(job: Job) -> None:
     question, scale = job.question, job.scale
     if question.quarter != question.latest and scale.times is None:
         raise RequestError(
-            f"--at {quarter_label(question.quarter)} needs a model of time, but the inputs are "
-            f"place only; the data are of {quarter_label(question.latest)}"
-            f"{' and before' if len(job.observations.quarters) > 1 else ''}."
+            f"--at {quarter_label(question.quarter)} needs quarters as inputs, but the inputs are "
+            f"places only; the data are of {quarter_label(question.latest)}"
+            f"{' and earlier quarters' if len(job.observations.quarters) > 1 else ''}."
         )
     first = job.observations.quarters[0]
     if question.quarter < first:
@@ -258,23 +266,26 @@ def _check_question(job: Job) -> None:
             + (
                 "numbers of tests can be mapped only for quarters within the data."
                 if about.counts
-                else "only the model field states its uncertainty there."
+                else "only the model field states the uncertainty after the data."
             )
         )
-    asked = job.request.question == "single-test" or job.request.tests
+    check_sample(question.tests, question.devices)
+    if job.request.devices is not None and question.devices is None:
+        job.warn(f"the noise of {spec.name} does not depend on devices: --devices has no effect.")
+    asked = job.request.question == "single-test" or job.request.tests or job.request.devices
     if question.tests is None and question.name not in {LEVEL, COUNT} and asked:
         job.warn(
             f"the noise of {spec.name} does not depend on the number of tests: the map predicts "
-            f"a measurement with as many tests as in the data."
+            f"a measurement with as many tests as the measurements in the data have."
         )
     if question.name == LEVEL and not about.has_spread:
         raise RequestError(
             f"{spec.name} does not state the uncertainty of its level, so --for level has no "
-            f"intervals; map --for tile-mean or single-test, or take another model."
+            f"intervals. Choose --for tile-mean or --for single-test, or another model."
         )
     if question.name == LEVEL and about.spread_is_noise:
         job.warn(
-            f"the function variance of {spec.name} also carries noise that varies over space: the "
+            f"the function variance of {spec.name} also contains noise that varies over space: the "
             "intervals of the level are too wide."
         )
     if question.beyond:
@@ -286,7 +297,10 @@ def _check_question(job: Job) -> None:
 
 
 def identity_of(job: Job) -> RunIdentity:
-    """Return the part of run.json that decides the outcome; `drawing` decides only the map."""
+    """Return the entries of run.json that determine the fits and the map.
+
+    `drawing` determines only the map.
+    """
     request, question = job.request, job.question
     files = (*job.boundaries.files, *job.layer_files, *job.ingested.files)
     return RunIdentity(
@@ -363,7 +377,7 @@ def flat_settings(run: RunIdentity) -> dict[str, str | int | float]:
 
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Add the seconds spent inside to an entry."""
+    """Add the seconds spent in the ``with`` block to the entry `name`."""
     start = time.monotonic()
     try:
         yield

@@ -74,18 +74,18 @@ from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
-"""Most test rows at which two calculations of the function variance are compared."""
+"""Largest number of test rows at which two calculations of the function variance are compared."""
 
 PAGE_FILE = "map.html"
 """The interactive page in a run folder."""
 
 REPORT_FILES = ("report.json", "report.md", "report.html")
-"""The report in a run folder: it follows from run.json and the test predictions."""
+"""The report in a run folder, which is made from run.json and the test predictions."""
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished run: its folder, its record, and whether there was nothing to do."""
+    """A finished run: its folder, its record, and whether it was already complete."""
 
     path: Path
     record: RunRecord
@@ -95,16 +95,18 @@ class RunResult:
 def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
     """Make one map with its report: the whole main job.
 
-    A run folder with the same fits is used: with the same question, only missing or changed files
-    are made again; with another question, only the map is drawn again. The folder is locked
-    meanwhile. RequestError where the request cannot be met, the output path is a file, or the run
-    folder holds another run or another process holds it; DataError where data are wrong or missing;
-    NetworkError where a remote source failed; OutputError where results could not be written. After
-    an OutputError or KeyboardInterrupt the same call, without `fresh`, continues.
+    If the run folder already has the same fits, they are used. If the question is also the same,
+    only missing or changed files are made again; otherwise only the map is drawn again. The folder
+    is locked during the work.
+
+    Raises RequestError if the request cannot be met, the output path is a file, the run folder
+    contains another run, or another process has locked it. Raises DataError if data are wrong or
+    missing, NetworkError if a remote source failed, and OutputError if results could not be
+    written. After an OutputError or KeyboardInterrupt, the same call without `fresh` continues.
     """
     listener = listener or ProgressListener()
     with ExitStack() as stack:
-        if request.out is not None:  # else its name follows from what is read
+        if request.out is not None:  # otherwise `prepare` names the folder
             RunFolder(request.out).check()
             stack.enter_context(lock_folder(request.out))
         job = prepare(request, listener)
@@ -114,9 +116,9 @@ def make_map(request: MapRequest, listener: ProgressListener | None = None) -> R
 
 
 def run_job(job: Job) -> RunResult:
-    """Return the result of a job whose folder the caller holds; see `make_map`."""
+    """Do a job whose folder the caller has locked, and return the result; see `make_map`."""
     request, folder, identity = job.request, job.folder, identity_of(job)
-    folder.check()  # another process may have been at it since the job was prepared
+    folder.check()  # another process may have changed the folder since `prepare`
     folder.prepare(fresh=request.fresh)
     with arithmetic():
         held = None if request.fresh else folder.finished(identity)
@@ -125,9 +127,9 @@ def run_job(job: Job) -> RunResult:
 
 
 def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
-    """Return a finished run, with missing parts made again; None where that needs a fit.
+    """Make missing parts of a finished run again and return the run; None if this needs a fit.
 
-    Missing are files that are absent or changed, and a map that answers another question.
+    A part is missing if its file is absent or changed, or if the map answers another question.
     """
     same = held.drawing == identity.drawing
     lost = damaged_files(job.folder.path, held)
@@ -146,7 +148,7 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
 
 
 def _fit(job: Job, identity: RunIdentity) -> RunResult:
-    """Fit, or continue the fits, and draw the map."""
+    """Start or continue the fits, draw the map, and return the result."""
     before, plan = len(job.warnings), make_plan(job)
     note = RunNote(**asdict(identity), threads=torch.get_num_threads(), call=job.call or UNSET)
     note = job.folder.begin(note)
@@ -168,7 +170,7 @@ def _fit(job: Job, identity: RunIdentity) -> RunResult:
 
 
 def _fitted(job: Job, plan: Plan) -> tuple[SpatialGP, pd.DataFrame, dict[str, Any]]:
-    """Return the model of the map, the test predictions, and the entries of run.json for fits."""
+    """Return the map's model, the test predictions, and the entries of run.json about the fits."""
     request = job.request
     weights, chosen = weights_of(job, *tuning_rows(job, plan))
     first = request.splits[0]
@@ -176,7 +178,7 @@ def _fitted(job: Job, plan: Plan) -> tuple[SpatialGP, pd.DataFrame, dict[str, An
     outcomes = {name: run_split(job, name, plan, weights) for name in request.splits}
     if job.refits:
         validation = plan.rows(RANDOM.name, 0, VALIDATION)
-        final = fit_model(job, "map", _map_rows(job, plan), validation, weights)
+        final = fit_model(job, "map", (_map_rows(job, plan), validation), weights)
     else:
         final = outcomes[RANDOM.name].model
     repairs = {name: outcome.repairs for name, outcome in outcomes.items()}
@@ -194,7 +196,10 @@ def _fitted(job: Job, plan: Plan) -> tuple[SpatialGP, pd.DataFrame, dict[str, An
 
 
 def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: bool) -> RunResult:
-    """Draw the map of a finished run again from its model; see `RunFolder.complete`."""
+    """Draw the map of a finished run again from its stored model.
+
+    `keep_later`: see `RunFolder.complete`.
+    """
     fitted = complete_record(job.folder.path, held, FittedRecord)
     predictions = read_predictions(job.folder.path, held)
     file = job.folder.path / MODEL_FILE
@@ -275,16 +280,17 @@ def _complete(
 def remake_report(path: Path, *, latex: bool = False) -> RunResult:
     """Write the report of a finished run again, from run.json and the test predictions.
 
-    With `latex`, report.tex as well: a table for a paper. RequestError where the folder is not a
-    finished run, or another process holds it; DataError where a file is damaged, or the predictions
-    contradict run.json; OutputError where the report cannot be written.
+    If `latex` is true, also write report.tex, a table for a paper. Raises RequestError if the
+    folder is not a finished run, or another process has locked it. Raises DataError if a file is
+    damaged, or the predictions contradict run.json. Raises OutputError if the report cannot be
+    written.
     """
     with locked_run(path):
         return _remade_report(path, latex=latex)
 
 
 def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
-    """Write the report of a finished run again, and the new file records into run.json."""
+    """Write the report of a finished run again, and store its new file records in run.json."""
     _, run = read_run_record(path)
     report = write_report(path, run, read_predictions(path, run))
     if latex:
@@ -304,7 +310,7 @@ def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> Rep
 def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
     """Return the rows that the map's model is fitted to, (n,).
 
-    Without a random split, all rows except validation and calibration rows.
+    If the map has a fit of its own, these are all rows except validation and calibration rows.
     """
     if not job.refits:
         return plan.rows(RANDOM.name, 0, TRAIN)
@@ -313,14 +319,15 @@ def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
 
 
 def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | None:
-    """Compare two calculations of the function's sd at test rows; None where they are equal.
+    """Compare two calculations of the standard deviation of the function at test rows.
 
-    They are equal where the posterior has a closed form, and where there is none: for counts.
+    Returns None if the posterior has a closed form, because both calculations are then equal.
+    Also returns None for models of counts, because they have no closed form.
     """
     model = fitted.network_
     if model.posterior.in_closed_form or not model.has_level:
         return None
-    job.listener.stage("two accounts of the function variance")
+    job.listener.stage("comparing two calculations of the function variance")
     test = plan.rows(job.request.splits[0], 0, TEST)
     chosen = np.flatnonzero(test)
     test[chosen] = np.arange(len(chosen)) % -(-len(chosen) // CHECKED_ROWS) == 0

@@ -1,4 +1,4 @@
-"""Predictions of a map: one question for tiles in its quarter and in others."""
+"""Predictions of a map: answers to one question in the map's quarter and in other quarters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.question import Question
 
 OTHER_SHARE = 1 / 8
-"""Largest share of the predictions of all other quarters in the map's predictions."""
+"""Largest number of predictions for all other quarters, as a share of the map's tiles."""
 
 OTHER_LEAST = 10_000
-"""Allowed for other quarters also where the map has few tiles: it takes seconds."""
+"""Number of predictions for other quarters that is always allowed, because it takes seconds."""
 
 
 @dataclass(frozen=True)
 class MapPredictor:
     """The data and model that answer the question of a map at any tile and quarter.
 
-    `repair` corrects predictions of measurements, not of the level. Numbers of tests are per tile
-    of the map's `zoom`, at whatever zoom they are predicted.
+    `repair` corrects predictions of measurements, but not of the level. Predicted numbers of tests
+    are per tile of the map's `zoom`, also if the tiles have another zoom.
     """
 
     region: Region
@@ -45,14 +45,15 @@ class MapPredictor:
     def predict(self, tiles: Tiles, quarters: Sequence[int]) -> Prediction:
         """Return predictions at the centres of tiles in q quarters, (q n,), quarter by quarter."""
         question = self.question
-        places = pd.concat([tile_table(tiles, quarter, question.tests) for quarter in quarters])
+        counts = {"tests": question.tests, "devices": question.devices}
+        places = pd.concat([tile_table(tiles, quarter, **counts) for quarter in quarters])
         found = self.model.predict_distribution(places, level=question.name == LEVEL)
         if self.repair.n and question.name != LEVEL:
             found = self.repair.apply(found, self._places(tiles, len(quarters)))
         return found.pooled(4 ** (ZOOM - self.zoom))
 
     def other_quarters(self, tiles: Tiles, quarters: Sequence[int]) -> list[QuarterMap]:
-        """Return predictions of other quarters on coarser tiles, which cost little."""
+        """Return predictions for other quarters, on coarser tiles because these cost little."""
         if not quarters:
             return []
         coarse = coarser(tiles, other_zoom(tiles, len(quarters)))
@@ -63,7 +64,7 @@ class MapPredictor:
         ]
 
     def _places(self, tiles: Tiles, times: int) -> RepairPlaces:
-        """Return the places of tiles for a repair; unknown tests are set to the median."""
+        """Return the places of tiles for a repair; an unknown number of tests is the median."""
         tests = float(self.question.tests or np.median(self.observations.tests))
         longitude, latitude = (np.tile(part, times) for part in tiles.centres)
         stratum = np.tile(self.region.stratum(*tiles.centres), times)
@@ -72,9 +73,10 @@ class MapPredictor:
 
 
 def other_zoom(tiles: Tiles, quarters: int) -> int:
-    """Return the finest zoom, coarser than the tiles', at which other quarters cost little.
+    """Return the finest zoom below the map's zoom at which other quarters cost little.
 
-    At most `OTHER_SHARE` of the map's tiles in all quarters together, or `OTHER_LEAST`.
+    All other quarters together may have `OTHER_LEAST` tiles, or `OTHER_SHARE` times the number of
+    the map's tiles if that is more.
     """
     most = max(OTHER_LEAST, int(len(tiles) * OTHER_SHARE))
     zoom = tiles.zoom - 1

@@ -22,7 +22,7 @@ from geogp.evaluation.splits.row_parts import (
     without_empty,
 )
 from geogp.evaluation.splits.split_names import COUNTY, LATEST, RANDOM
-from geogp.evaluation.splits.split_rows import SplitRows, split_parts
+from geogp.evaluation.splits.split_rows import SplitRows, split_groups, split_parts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.tiles.parquet_files import MAX_TABLE_BYTES
@@ -42,14 +42,14 @@ from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
 Rows = NDArray[np.bool_]
 
 OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
-"""Upper bounds of the columns of a table of predictions without layers, and of a row's text."""
+"""Upper bounds of the number of columns, without layers, and of the bytes of text in a row."""
 
 _ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The rows of each part: by split and fold, places in the list of all parts, (n,)."""
+    """The part of each row, by split and fold, as a position in the list of all parts, (n,)."""
 
     codes: dict[tuple[str, int], NDArray[np.uint8]]
 
@@ -72,10 +72,10 @@ class Plan:
 
 
 def make_plan(job: Job) -> Plan:
-    """Return the splits and folds of the request, and the split of the map's own fit.
+    """Return the plan of the request's splits and folds, and of the split for the map's fit.
 
-    RequestError, DataError as in `split_parts`; or where there are too few calibration rows, or
-    more test rows than a report reads.
+    Raises the errors of `split_parts`, DataError if there are too few calibration rows, and
+    RequestError if there are more test rows than a report can read.
     """
     request = job.request
     asked = [(name, fold) for name in request.splits for fold in range(request.folds)]
@@ -90,7 +90,7 @@ def make_plan(job: Job) -> Plan:
 
 
 def _check_tested(job: Job, rows: int) -> None:
-    """Refuse, before a fit, a table of predictions that `read_predictions` would refuse."""
+    """Raise RequestError before any fit if `read_predictions` could not read the predictions."""
     columns, text = OWN_COLUMNS + len(job.layers), OWN_TEXT_BYTES
     text += sum(max(len(label.encode()) for label in layer.labels) for layer in job.layers)
     most = MAX_TABLE_BYTES // (8 * columns + text)
@@ -108,7 +108,7 @@ def map_calibration_rows(job: Job) -> Rows:
 
 
 def _known(job: Job) -> SplitRows:
-    """Return the source's rows as the splits may see them."""
+    """Return the columns of the source's rows that splits may use."""
     seen, counties = job.ingested.source_rows, job.boundaries.counties
     county = None
     if counties is not None and COUNTY.name in job.request.splits:
@@ -137,7 +137,7 @@ def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8
 
 
 def _warn_of(job: Job) -> None:
-    """Warn of limits of the scores."""
+    """Warn if scores may be too good, or if coverage may be too low."""
     request = job.request
     if request.folds > 1 and request.tune_weights and job.about.uses:
         job.warn(
@@ -149,9 +149,9 @@ def _warn_of(job: Job) -> None:
         return
     if not job.about.has_tiles:
         job.warn(
-            f"the split latest asks {job.spec.name} for a quarter after the quarters that it is "
-            f"fitted to. Its intervals do not become wider there, so their coverage may be below "
-            f"the stated level."
+            f"in the split latest, {job.spec.name} predicts a quarter after its training quarters. "
+            f"The intervals do not become wider there, so their coverage may be below the stated "
+            f"level."
         )
     elif len(job.observations.quarters) == request.folds + 1:
         job.warn(
@@ -161,11 +161,11 @@ def _warn_of(job: Job) -> None:
 
 
 def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
-    """Return the rows that train and validate in the choice of alpha and beta, each (n,).
+    """Return the training and the validation rows for the choice of alpha and beta, each (n,).
 
-    They are of the first split's first fold, without test rows of the first fold of any split, and
-    without calibration rows of any fold or the map. Later folds test some of these rows.
-    RequestError where calibration leaves no rows for the choice.
+    They are rows of the first fold of the first split. They contain no test rows of the first fold
+    of any split, and no calibration rows of any fold or the map. Later folds test some of these
+    rows. Raises RequestError if no rows are left for the choice.
     """
     open_rows = np.ones(len(job.observations), np.bool_)
     for name in job.request.splits:
@@ -186,8 +186,11 @@ def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
 class SplitOutcome:
     """The result of a split.
 
-    `model` is the first fold's; `metrics` and `baseline` are scores by stratum, and `table` the
-    predictions, on the test rows of all folds; `folds` and `repairs` have an entry per fold.
+    `model`: the model of the first fold.
+    `metrics`, `baseline`: scores of the models and of the baseline on the test rows of all folds,
+        by stratum.
+    `table`: predictions for the test rows of all folds.
+    `folds`, `repairs`: one entry for each fold.
     """
 
     model: SpatialGP
@@ -208,14 +211,14 @@ class _Fold:
 
 
 def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome:
-    """Fit on a split's training rows, and score its test rows, with the baseline.
+    """Fit the model to a split's training rows, and score model and baseline on its test rows.
 
-    Each fold has its own fit; the predictions for all their test rows are scored together.
+    Each fold has its own fit. The predictions for the test rows of all folds are scored together.
     """
     found: list[_Fold] = []
     for fold in range(job.request.folds):
         one = _run_fold(job, name, fold, plan, weights)
-        # One model at a time: only the first may draw the map.
+        # Only the first model may draw the map, so only one model is kept in memory.
         found.append(replace(one, model=found[0].model) if found else one)
     metrics = _pooled([one.scores for one in found])
     yardstick = _pooled([one.baseline for one in found])
@@ -240,8 +243,11 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
 def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _Fold:
     seen = job.observations
     train, validation, test = (plan.rows(name, fold, part) for part in PARTS)
-    # The name is also that of the checkpoint.
-    model = fit_model(job, f"{name}-{fold}" if fold else name, train, validation, weights)
+    # The checkpoint has the same name.
+    groups = split_groups(name, _known(job))
+    kept = None if groups is None else groups[job.ingested.source_rows.kept]
+    fit_name = f"{name}-{fold}" if fold else name
+    model = fit_model(job, fit_name, (train, validation), weights, kept)
     with timed(job.seconds, "predict"):
         prediction = model.predict_distribution(job.table[test])
         repair = repair_of(job, model, plan.rows(name, fold, CALIBRATION))
@@ -306,6 +312,7 @@ def _prediction_table(
             "latitude": place[1],
             "y": seen.y[test],
             "tests": seen.tests[test],
+            "devices": seen.devices[test],
             "stratum": seen.stratum[test],
             **layers,
             "distance_km": nearest_km(*place, seen.longitude[train], seen.latitude[train]),

@@ -1,4 +1,4 @@
-"""Levels of areas: counties, urban areas, or any polygons of a user."""
+"""Levels of areas: counties, urban areas, or polygons of the user."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from geogp.runs.reopen import Reopened, tag_of
 Floats = NDArray[np.float64]
 
 REACH = float(stats.norm.ppf(0.975))
-"""Standard deviations from the middle of a 95 % interval to its end."""
+"""Number of standard deviations from the middle of a 95 % interval to its end."""
 
 _ENDS = (0.025, 0.975)
 
@@ -28,8 +28,8 @@ _ENDS = (0.025, 0.975)
 class AreaLevels:
     """Levels of the areas that hold a tile.
 
-    `table` has a row per area (see `describe_areas`), `shapes` its polygon; `tag` names the layer
-    in file names, and `described` holds the common entries for JSON.
+    `table` has one row per area (see `describe_areas`), and `shapes` one polygon per area. `tag` is
+    the name of the layer in file names. `described` holds the JSON entries common to all areas.
     """
 
     table: pd.DataFrame
@@ -48,20 +48,20 @@ class AreaLevels:
 
 
 def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
-    """Return levels of areas from a run's model.
+    """Return the levels of areas from a run's model.
 
-    RequestError where the boundaries have no such layer, no tile lies in an area, the model counts
-    tests, or memory is short; DataError where the layer's file is damaged.
+    RequestError if the boundaries have no such layer, no tile lies in an area, the model predicts
+    numbers of tests, or there is too little memory; DataError if the layer's file is damaged.
     """
     job, tiles = opened.job, opened.tiles
     layer, number = opened.areas(asked.by)
     if job.request.calibrated:
         job.warn(
-            "the conformal repair of this run applies to single measurements: means over areas "
-            "come from the model without repair, with and without noise."
+            "the conformal repair of this run applies to single measurements. Means over areas, "
+            "with and without noise, come from the model without repair."
         )
     level = opened.level(seed=asked.seed, columns=max(asked.draws, len(layer)))
-    measured = level.measured(float(job.question.tests or 1))
+    measured = level.measured(float(job.question.tests or 1), job.question.devices)
     job.listener.stage(f"{asked.draws} draws for medians and arithmetic means")
     quantity = quantity_of(job.request.target)
     table = describe_areas(level, measured, number, quantity, asked)
@@ -77,6 +77,7 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
         "tiles": len(tiles),
         "tiles_elsewhere": int((number < 0).sum()),
         "tests_per_tile": job.question.tests,
+        "devices_per_tile": job.question.devices,
         "draws": asked.draws,
         "unit": quantity.unit,
         "mean": "geometric: of log10, over tiles",
@@ -93,18 +94,19 @@ def describe_areas(
     quantity: Quantity,
     asked: AreaQuestion,
 ) -> pd.DataFrame:
-    """Return a row for each area with a tile, by the number of the area.
+    """Return one row for each area with a tile; the index is the number of the area.
 
-    Columns, with the unit at the end of the name: ``level_mean``, the mean over the tiles of log10
-    raised to the power of ten, that is the geometric mean; ``level_median``, the median over the
-    tiles; ``level_arithmetic``, their arithmetic mean; ``tile_mean``, like ``level_mean`` but of
-    averages of tests, one average a tile, noise included; each with the ends of its 95 % interval.
-    The intervals of means are exact under the model (variance of a sum, `JointLevel`), the others
-    are quantiles of draws. ``independent_sd_log10`` is the standard deviation of ``level_mean`` for
-    independent tiles: too small.
+    The following columns have the unit at the end of their names, and two more columns each hold
+    the ends of the 95 % interval. ``level_mean`` is the geometric mean over the tiles: ten to the
+    power of the mean of log10. ``level_median`` is the median over the tiles, ``level_arithmetic``
+    the arithmetic mean over the tiles. ``tile_mean`` is like ``level_mean``, but for averages of
+    tests, one average per tile, noise included. The intervals of ``level_mean`` and ``tile_mean``
+    are exact under the model (variance of a sum, `JointLevel`); the other intervals are quantiles
+    of draws. ``independent_sd_log10`` is the standard deviation of ``level_mean``, in log10, if
+    the tiles were independent; it is too small.
 
-    `level` and `measured` are the laws of the level and of tile means; `number` is the area of each
-    tile, negative for none.
+    `level` and `measured` are the joint distributions of the level and of tile means. `number` is
+    the number of each tile's area, negative if the tile lies in no area.
     """
     areas, where = np.unique(number[number >= 0], return_inverse=True)
     inside = np.flatnonzero(number >= 0)
@@ -142,7 +144,7 @@ def _mean_columns(name: str, unit: str, mean: Floats, sd: Floats) -> dict[str, F
 def _drawn(
     level: JointLevel, areas: list[NDArray[np.int64]], asked: AreaQuestion
 ) -> dict[str, Floats]:
-    """Return median and arithmetic mean over the tiles of each area, draw by draw."""
+    """Return the median and the arithmetic mean over the tiles of each area, for each draw."""
     median, mean = [], []
     for paths in level.paths(asked.draws, seed=asked.seed):
         values = 10**paths
@@ -154,20 +156,20 @@ def _drawn(
 def _sums(
     values: NDArray[Any], number: NDArray[np.int64], areas: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the sums of values of tiles over some areas."""
+    """Return the sum of the tiles' values in each of `areas`."""
     inside = number >= 0
     total = np.bincount(number[inside], values[inside], minlength=int(areas.max()) + 1)
     return total[areas].astype(np.int64)
 
 
 def median_sds(level: JointLevel) -> dict[str, float]:
-    """Return the median standard deviation of the function at the tiles by two calculations.
+    """Return the median standard deviation of the function at the tiles, computed in two ways.
 
-    ``closed_form`` uses the closed-form posterior, ``stated`` the model's own prediction. They
-    differ most for PPGP and dPPGP, whose function variance also carries noise, and less for a
-    posterior learned by steps.
+    ``closed_form`` uses the closed-form posterior, ``stated`` the model's own prediction. The two
+    differ most for PPGP and dPPGP, whose function variance also contains noise. They differ less
+    for a posterior learned in training steps.
     """
-    # Of averages of endless tests: the level, whose own variance may be 0.
+    # The average of infinitely many tests is the level; its own variance may be 0.
     stated = level.model.predict(level.x, np.inf)
     return {
         "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),

@@ -29,8 +29,9 @@ _SHOWN_LABELS = 12
 class NextTiles:
     """The chosen tiles, in order.
 
-    `table` has a row per tile (see `describe_tiles`), `squares` its outline in degrees; `variance`
-    is of the level at every tile of the map; `described` holds the common entries for JSON.
+    `table` has one row per tile (see `describe_tiles`), and `squares` one outline per tile, in
+    degrees. `variance` is the variance of the level at every tile of the map. `described` holds the
+    JSON entries common to all tiles.
     """
 
     table: pd.DataFrame
@@ -47,13 +48,15 @@ class NextTiles:
 def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     """Return the tiles to measure next.
 
-    All tiles that count have the same weight, whatever their area on the ground; any tile of the
-    region may be chosen. RequestError if no tile counts, there are fewer tiles than requested, the
-    model is of counts, or memory is short; DataError where the layer's file is damaged.
+    The tiles whose variance counts have equal weights, whatever their area on the ground. Any tile
+    of the region may be chosen. RequestError if no tile counts, there are fewer tiles than
+    requested, the model predicts numbers of tests, or there is too little memory; DataError if the
+    layer's file is damaged.
     """
     counted = _counted(opened, asked)
     level = opened.level(seed=asked.seed)
-    noise = level.noise_of(float(opened.job.question.tests or 1))
+    question = opened.job.question
+    noise = level.noise_of(float(question.tests or 1), question.devices)
     opened.job.listener.stage(f"choosing {asked.tiles} tiles")
     covariance = covariance_of(level, asked.tiles)
     weights = counted.astype(np.float64)
@@ -68,7 +71,8 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     described = {
         "at": opened.job.question.at,
         "zoom": opened.tiles.zoom,
-        "tests": opened.job.question.tests,
+        "tests": question.tests,
+        "devices": question.devices,
         "counted": _words(asked),
         "counted_tiles": int(counted.sum()),
         "tiles": len(opened.tiles),
@@ -87,12 +91,13 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
 def describe_tiles(
     opened: Reopened, level: JointLevel, chosen: Chosen, total: float
 ) -> pd.DataFrame:
-    """Return a row for each chosen tile, in order.
+    """Return one row for each chosen tile, in order.
 
-    ``gain_log10`` is the reduction of variance by measuring the tile after the tiles before it, in
-    log10 squared, summed over the tiles that count; ``removed`` the share of all variance removed
-    so far. The standard deviations are of the tile's own level now, and after all chosen tiles are
-    measured. ``tests`` are of all quarters.
+    ``gain_log10`` is the variance that a measurement of the tile removes after all tiles before it
+    are measured: in log10 squared, summed over the tiles that count. ``removed`` is the share of
+    the total variance that this tile and all tiles before it remove. The two standard deviations
+    describe the tile's own level: now, and after all chosen tiles are measured. ``tests`` is the
+    number of tests in all quarters.
     """
     tiles, at = opened.tiles, chosen.tiles
     longitude, latitude = (part[at] for part in tiles.centres)
@@ -120,14 +125,14 @@ def describe_tiles(
 
 
 def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
-    """Return which tiles count."""
+    """Return whether the variance of each tile counts."""
     region, (longitude, latitude) = opened.job.region, opened.tiles.centres
     counted = np.ones(len(opened.tiles), bool)
     if asked.among is not None:
         if region.strata is None:
             raise RequestError(
                 f"--among {asked.among} needs strata, but {region.name} was mapped without "
-                f"strata: no urban areas were found, and --strata was not given."
+                f"strata: no urban areas were found, and --strata was not given. Leave --among out."
             )
         one_of("--among", asked.among, region.strata_names)
         counted &= region.stratum(longitude, latitude) == asked.among
@@ -144,7 +149,7 @@ def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
             )
         counted &= layer.index(longitude, latitude) == number
     if not counted.any():
-        raise RequestError(f"{region.name} has no {_words(asked)}: choose another area.")
+        raise RequestError(f"{region.name} has no {_words(asked)}. Choose another area.")
     return counted
 
 

@@ -1,4 +1,4 @@
-"""What the questions to a finished run say, known without what answers them."""
+"""Settings of the questions to a finished run, without the code that answers them."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ from geogp.choices import (
     MAX_SEED,
     MAX_TESTS,
     MIN_DRAWS,
+    check_sample,
     check_settings,
     setting,
 )
@@ -20,12 +21,12 @@ BY_COUNTY, BY_URBAN = "county", "urban"
 
 @dataclass(frozen=True, kw_only=True)
 class _Question:
-    """What all questions say; each checks its values.
+    """Settings common to all questions; each question checks its values.
 
     Raises
     ------
     RequestError
-        A value is not among those allowed, or two do not go together.
+        A value is not allowed, or two values exclude each other.
     """
 
     at: str | None = setting("Quarter. Default: the quarter of the run's map.")
@@ -39,23 +40,32 @@ class _Question:
 
 @dataclass(frozen=True, kw_only=True)
 class AreaQuestion(_Question):
-    """The requested figures and areas; each field carries its description."""
+    """The areas and the settings of their levels; each field has its description."""
 
     by: str = setting("county, urban, or polygons as FILE or FILE:COLUMN.", default=BY_COUNTY)
     tests: int | None = setting(
         "Number of tests in a tile mean. Default: the region's median.", least=1, most=MAX_TESTS
     )
+    devices: int | None = setting(
+        "Number of devices behind the tests of a tile mean. Default: the region's typical number.",
+        least=1,
+        most=MAX_TESTS,
+    )
     draws: int = setting(
-        "Posterior draws, for medians and arithmetic means.",
+        "Number of posterior draws for medians and arithmetic means.",
         default=400,
         least=MIN_DRAWS,
         most=MAX_DRAWS,
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sample(self.tests, self.devices)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceQuestion(_Question):
-    """The tiles to choose; each field carries its description."""
+    """The settings of the choice of tiles; each field has its description."""
 
     tiles: int = setting("Number of tiles to choose.", default=50, least=1, most=MAX_TILES)
     among: str | None = setting(
@@ -67,6 +77,11 @@ class ChoiceQuestion(_Question):
     )
     tests: int | None = setting(
         "Number of tests in each new measurement. Default: the region's median.",
+        least=1,
+        most=MAX_TESTS,
+    )
+    devices: int | None = setting(
+        "Number of devices behind these tests. Default: the region's typical number.",
         least=1,
         most=MAX_TESTS,
     )
@@ -86,23 +101,28 @@ class ChoiceQuestion(_Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_sample(self.tests, self.devices)
         if self.by != BY_COUNTY and self.within is None:
-            raise RequestError(f"--by {self.by} names a kind of area; choose one area with --in.")
+            raise RequestError(
+                f"--by {self.by} names a kind of area. Choose one such area with --in."
+            )
         if self.candidates < 2 * self.tiles:
             raise RequestError(
                 f"expected {2 * self.tiles} candidates or more for {self.tiles} tiles, found "
-                f"{self.candidates}."
+                f"{self.candidates}. Increase the candidates or choose fewer tiles."
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdQuestion(_Question):
-    """Thresholds to compare the level with; each field carries its description."""
+    """Thresholds to compare the level with; each field has its description."""
 
     threshold: tuple[float, ...] | None = setting(
-        "In Mbps or ms; repeatable. Default: the thresholds of the run's map."
+        "Threshold in Mbps or ms; repeatable. Default: the thresholds of the run's map."
     )
-    by: str | None = setting("Also shares by county, urban, or polygons as FILE or FILE:COLUMN.")
+    by: str | None = setting(
+        "Also give shares by county, urban, or polygons as FILE or FILE:COLUMN."
+    )
     draws: int = setting(
-        "Posterior draws, 200 or more.", default=500, least=MIN_DRAWS, most=MAX_DRAWS
+        "Number of posterior draws, 200 or more.", default=500, least=MIN_DRAWS, most=MAX_DRAWS
     )

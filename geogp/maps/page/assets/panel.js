@@ -7,7 +7,7 @@ const MARKS = [
   {name: 'counties', outline: 'counties', words: 'Counties', shown: true},
 ];
 
-/** Return the marks for which a page has data; a map of numbers of tests has no mark `far`. */
+/** Return the marks for which a page has data; a map of the number of tests has no mark `far`. */
 function marksOf(data, outlines) {
   return MARKS.filter(({name, array, outline}) => (array
     ? array in data.arrays && (name !== 'far' || data.levels) : outlines[outline]));

@@ -1,0 +1,95 @@
+"""Errors of training rows, each predicted without the rows of its group."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geogp.models.core.lowrank import Rows
+from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
+from geogp.models.field.near_rows import Conditional, WeightPosterior, given_rows
+from geogp.models.field.vecchia import NO_ROW, NearSites
+
+if TYPE_CHECKING:
+    from geogp.models.field.field_model import FieldNetwork
+
+MOST_ROWS = 12_000
+"""Most training rows whose errors are estimated; from more rows, these are a random choice."""
+
+FOLDS = 16
+"""Most folds of groups; the groups of a fold are left out together."""
+
+ROWS_AT_ONCE = 256
+
+
+def left_out(model: "FieldNetwork", rng: np.random.Generator) -> tuple[Rows, Conditional]:
+    """Return stored rows, and their predictions without the stored rows of their groups.
+
+    If every group is one row, or all rows are one group, single rows are left out, and the weights
+    of the field keep their posterior, which hardly depends on one row. Otherwise groups are left
+    out in folds, and the weights are those given the rows of the other folds.
+    """
+    n = len(model.rows.y)
+    groups = torch.arange(n) if model.groups is None else model.groups
+    chosen = np.sort(rng.permutation(n)[:MOST_ROWS])
+    _, group = np.unique(groups.cpu().numpy(), return_inverse=True)
+    if group.max() + 1 in {1, n}:
+        parts = _single_rows(model, chosen)
+    else:
+        parts = _folds(model, chosen, (rng.permutation(group.max() + 1) % FOLDS)[group])
+    numbers, found = zip(*parts, strict=True)
+    order = torch.cat(numbers)
+    held = model.rows.as_rows().at(order)._replace(groups=groups.to(order.device)[order])
+    return held, Conditional(*(torch.cat(part) for part in zip(*found, strict=True)))
+
+
+def _single_rows(
+    model: "FieldNetwork", chosen: NDArray[np.int64]
+) -> Iterator[tuple[Tensor, Conditional]]:
+    for rows in torch.from_numpy(chosen).to(model.device).split(ROWS_AT_ONCE):
+        x = model.rows.x[rows]
+        near = model.near_rows(model.points(x), without=rows)
+        yield rows, given_rows(model, x, model.rows.counts[rows], near, model.weights)
+
+
+def _folds(
+    model: "FieldNetwork", chosen: NDArray[np.int64], fold: NDArray[np.int64]
+) -> Iterator[tuple[Tensor, Conditional]]:
+    sites = model.sites.sites
+    fold_of_site = fold[sites.first]
+    earlier = model.earlier.cpu().numpy()
+    known = [
+        _information(model, np.flatnonzero(fold_of_site == number))
+        for number in range(int(fold.max()) + 1)
+    ]
+    for number in np.unique(fold[chosen]):
+        own, other = fold == number, fold_of_site != number
+        parts = [part for at, part in enumerate(known) if at != number]
+        # What is known of other places must not be conditioned on the rows left out.
+        near = np.flatnonzero(other & (own[earlier] & (earlier != NO_ROW)).any(1))
+        without = _information(model, near, torch.from_numpy(own).to(model.device))
+        parts += [without, Information(*(-part for part in _information(model, near)))]
+        precision, pull = (torch.stack(part).sum(0) for part in zip(*parts, strict=True))
+        weights = WeightPosterior(*posterior_of(Information(precision, pull)))
+        near_sites = NearSites.of(sites, other)
+        asked = torch.from_numpy(chosen[own[chosen]]).to(model.device)
+        for rows in asked.split(ROWS_AT_ONCE):
+            x = model.rows.x[rows]
+            found = model.near_rows(model.points(x), among=near_sites)
+            yield rows, given_rows(model, x, model.rows.counts[rows], found, weights)
+
+
+def _information(
+    model: "FieldNetwork", sites: NDArray[np.int64], without: Tensor | None = None
+) -> Information:
+    """Return what the whitened rows of some places say about the weights; see `block`."""
+
+    def chunks() -> Iterator[WeightedRows]:
+        for part in torch.from_numpy(sites).to(model.device).split(ROWS_AT_ONCE):
+            if len(part):
+                yield model.whitened(part, without)
+
+    return information(chunks(), model.posterior.m.detach())

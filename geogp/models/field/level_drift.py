@@ -1,0 +1,26 @@
+"""The change of the level from one quarter to the next."""
+
+import torch
+from torch import Tensor
+
+
+def level_drift(times: Tensor, values: Tensor) -> Tensor:
+    """Return variance per quarter and squared mean of the level's change in a quarter, (2,).
+
+    From the changes between successive times of the mean of the values, less the sampling variance
+    of those means. With two times, the only change counts as variance; with one time, both are 0.
+    `times` are quarters (n,), `values` measurements without their shift, (n,) float64.
+    """
+    times, number = torch.unique(times, return_inverse=True)
+    if len(times) < 2:
+        return torch.zeros(2, dtype=torch.float64)
+    count = torch.bincount(number)
+    level = torch.bincount(number, values) / count
+    sampling = torch.bincount(number, (values - level[number]).square()) / count.square()
+    quarters = times.diff()
+    several = len(times) > 2
+    slope = (level[-1] - level[0]) / quarters.sum() if several else torch.zeros_like(level[0])
+    unexplained = (level.diff() - slope * quarters).square() - sampling[1:] - sampling[:-1]
+    variance = (unexplained / quarters).sum() / (len(quarters) - several)
+    trend = slope.square() - (sampling[-1] + sampling[0]) / quarters.sum().square()
+    return torch.stack([variance, several * trend]).clamp(min=0)

@@ -1,0 +1,127 @@
+"""Prediction from the rows near a place, and what these rows say about the errors there."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from geogp.models.field.field_rows import distinct_rows
+from geogp.models.field.tile_process import SAME_TILE_KM
+from geogp.models.field.vecchia import NO_ROW, whiten
+
+if TYPE_CHECKING:
+    from geogp.models.field.field_process import FieldProcess
+
+
+class WeightPosterior(NamedTuple):
+    """The posterior of the field's weights: mean m (r,) and factor L (r, r)."""
+
+    m: Tensor
+    L: Tensor
+
+
+class Conditional(NamedTuple):
+    """Predictions of some rows given near rows, for a standardised target; each (b,) float64.
+
+    `mean`, `field`, `tile`, `noise`: the mean, and the variances of field, tile process and noise.
+    `history`: covariates from the near rows, (b, 5); see `history_of`.
+    """
+
+    mean: Tensor
+    field: Tensor
+    tile: Tensor
+    noise: Tensor
+    history: Tensor
+
+
+HISTORY = 5
+"""Number of covariates from the near rows."""
+
+
+def given_rows(
+    model: "FieldProcess", x: Tensor, counts: Tensor, near: Tensor, weights: WeightPosterior
+) -> Conditional:
+    """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m)."""
+    at = model.points(x)
+    known = near != NO_ROW
+    distinct, back = distinct_rows(near, known)
+    held = model.rows.x[distinct]
+    seen = model.row_terms(held, model.rows.counts[distinct], weights.m)
+    asked = model.row_terms(x, counts, weights.m)
+    points = torch.cat([model.points(held), at])
+    here = torch.arange(len(x), device=model.device)[:, None] + len(held)
+    # In units of the amplitude at the rows, which saves the product D K D.
+    prior = model.tiles(points[back], points[back])
+    correlation = model.tiles(points[back], points[here])
+    cross = correlation * asked.amplitude[:, None, None]
+    deviations = (model.rows.y[distinct] - seen.mean)[:, None]
+    spread = (torch.cat([seen.phi, asked.phi]) @ weights.L.to(seen.phi.dtype)).double()
+    noise = (seen.noise / seen.amplitude.square())[back]
+    factor, white = whiten(prior, noise, known, cross)
+    tile = asked.amplitude.square() * model.tiles.variance() - white.square().sum((1, 2))
+    # One column to solve for, for any rank; the padding has the weight 0.
+    shares = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]
+    shares = shares / seen.amplitude[back]
+    told = torch.cat([deviations, spread[: len(held)]], 1)
+    shared = embedding_bag(back, told, mode="sum", per_sample_weights=shares)
+    field = (spread[here[:, 0]] - shared[:, 1:]).square().sum(-1) + model.beyond(x)
+    errors = (deviations[:, 0] / seen.amplitude)[back].masked_fill(~known, 0.0)
+    same = (points[back] - at[:, None])[..., :2].square().sum(-1) < SAME_TILE_KM**2
+    history = history_of(
+        left_out_errors(factor, errors),
+        (correlation[..., 0] / model.tiles.variance()).masked_fill(~known, 0.0),
+        same & known,
+        model.rows.counts[distinct, 0].log()[back],
+    )
+    mean = asked.mean + shared[:, 0]
+    return Conditional(mean, field, tile.clamp(min=0), asked.noise, history)
+
+
+def left_out_errors(factor: Tensor, errors: Tensor) -> Tensor:
+    """Return standardised errors of rows, each predicted from the other rows of its block, (b, m).
+
+    For errors e ~ N(0, K) and Q = K^(-1) they are (Q e)_j / sqrt(Q_jj) (Dubrule 1983). `factor`
+    (b, m, m) is the Cholesky factor of K, `errors` (b, m) is e.
+    """
+    eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+    inverse = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+    solved = (inverse.mT @ (inverse @ errors[..., None]))[..., 0]
+    found: Tensor = solved / inverse.square().sum(-2).sqrt()
+    return found
+
+
+def history_of(errors: Tensor, correlation: Tensor, same: Tensor, log_tests: Tensor) -> Tensor:
+    """Return covariates of the errors at a place from the near rows, (b, 5).
+
+    With z the standardised left-out errors of the near rows, n the number of those on the tile
+    itself, and w the prior correlations of the others with the tile: log((1 + Σ_own z²) / (1 + n)),
+    log((1 + Σ w z²) / (1 + Σ w)), log(1 + n), Σ_own z / (1 + n), and the mean of log tests with the
+    weights w and one prior row of one test. All are 0 without near rows. The inputs are (b, m).
+    """
+    own = same.to(errors.dtype)
+    n = 1 + own.sum(1)
+    others = correlation * (1 - own)
+    support = 1 + others.sum(1)
+    square = errors.square()
+    return torch.stack(
+        [
+            ((1 + (own * square).sum(1)) / n).log(),
+            ((1 + (others * square).sum(1)) / support).log(),
+            n.log(),
+            (own * errors).sum(1) / n,
+            (correlation * log_tests).sum(1) / (1 + correlation.sum(1)),
+        ],
+        1,
+    )
+
+
+def without_rows(
+    model: "FieldProcess", x: Tensor, counts: Tensor, weights: WeightPosterior
+) -> Conditional:
+    """Predict scaled inputs as `given_rows` would without near rows."""
+    asked = model.row_terms(x, counts, weights.m)
+    field = (asked.phi @ weights.L.to(asked.phi.dtype)).square().sum(-1).double()
+    tile = asked.amplitude.square() * model.tiles.variance()
+    nothing = torch.zeros(len(x), HISTORY, dtype=torch.float64, device=x.device)
+    return Conditional(asked.mean, field, tile, asked.noise, nothing)

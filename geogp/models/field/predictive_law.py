@@ -1,0 +1,200 @@
+"""The law of prediction errors: location, scale and shape by covariates of a prediction."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from geogp.distributions.shapes import Floats, Shape
+from geogp.distributions.sinh_arcsinh import (
+    MAX_SKEWNESS,
+    MAX_TAILWEIGHT,
+    MIN_TAILWEIGHT,
+    moments,
+    shape_of,
+)
+from geogp.errors import NumericalError
+
+COVARIATES = (
+    "log tests",
+    "log devices",
+    "log distance",
+    "log noise share",
+    "log sd",
+    "mean",
+    "own scatter",
+    "near scatter",
+    "own rows",
+    "own mean",
+    "popularity",
+)
+"""Covariates of a prediction; see `PredictiveLaw`."""
+
+PARAMETERS = 4
+"""Location a, log scale log b, skewness ε, log tail weight log δ."""
+
+PRIOR_ROWS = 30.0
+"""Weight of the prior around the standard normal, in rows."""
+
+PRIOR_GROUPS = 2.0
+"""Least weight of the prior, in groups of rows."""
+
+ROWS_OF_LIGHT_TAILS = 5000
+"""Fewer errors give tails that are at least as heavy as the normal's."""
+
+SHAPE_STEP = 0.04
+"""ε and log δ are rounded to multiples of this, so that a map has few different shapes."""
+
+MAX_LOG_SCALE = 30.0
+"""Bound of |log b| in the fit, so that a long step of the optimiser does not overflow."""
+
+MIN_SPREAD, NO_EFFECT = 1e-6, 1e300
+"""A covariate with a smaller standard deviation is divided by `NO_EFFECT`."""
+
+
+@dataclass(frozen=True)
+class PredictiveLaw:
+    """Location, scale and shape of standardised errors, by covariates of the prediction.
+
+    A prediction of mean m and standard deviation s gives the distribution m + s (a + b W),
+    W = sinh((asinh(Z) + ε) / δ), Z standard normal (Jones and Pewsey 2009). Each of a, log b, ε and
+    log δ is linear in the covariates, log b also in their squares. Covariates are clamped to their
+    range in the fit, and then standardised. ε and log δ bend smoothly into their bounds, B
+    tanh(value / B) with B the bound on the value's side, and are rounded to `SHAPE_STEP`.
+
+    `coefficients`: of a, log b, ε, log δ on 1, the covariates and their squares, (4, 1 + 2 c).
+    `ranges`: least and largest value, mean and standard deviation of each covariate, (4, c).
+    `most_tail`: upper bound of log δ.
+    """
+
+    coefficients: Floats
+    ranges: Floats
+    most_tail: float = 0.0
+
+    def at(self, covariates: Floats) -> tuple[Floats, Floats, Shape]:
+        """Return mean and sd of the errors, each (n,), and their shape, for covariates (n, c)."""
+        a, log_b, skewness, log_tail = self.coefficients @ _design(covariates, self.ranges)
+        bent = _bounded(torch.from_numpy(skewness), torch.from_numpy(log_tail), self.most_tail)
+        steps = np.column_stack([np.round(part.numpy() / SHAPE_STEP) for part in bent])
+        distinct, number = np.unique(steps, axis=0, return_inverse=True)
+        number = number.reshape(-1)
+        skewness, tailweight = (distinct * SHAPE_STEP).T
+        # A rounded value may lie just outside the bounds.
+        tailweight = np.exp(tailweight).clip(MIN_TAILWEIGHT, MAX_TAILWEIGHT)
+        skewness = skewness.clip(-MAX_SKEWNESS, MAX_SKEWNESS)
+        found = np.array(
+            [moments(*pair) for pair in zip(skewness, tailweight, strict=True)]
+        ).reshape(-1, 2)[number]
+        b = np.exp(log_b)
+        return a + b * found[:, 0], b * found[:, 1], shape_of(skewness[number], tailweight[number])
+
+
+def no_law(covariates: int = len(COVARIATES)) -> PredictiveLaw:
+    """Return the standard normal for all covariates."""
+    ranges = np.zeros((4, covariates))
+    ranges[3] = NO_EFFECT
+    return PredictiveLaw(np.zeros((PARAMETERS, 1 + 2 * covariates)), ranges)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Standardised prediction errors of rows that the prediction did not use.
+
+    `errors` (n,) are the errors, `covariates` (n, c) those of their predictions. `held_out` (n,)
+    marks rows outside the fit; the other errors are of training rows, each predicted without its
+    group. `group_rows` are the rows of a group, on average over rows.
+    """
+
+    errors: Floats
+    covariates: Floats
+    held_out: NDArray[np.bool_]
+    group_rows: float = 1.0
+
+    def joined(self, other: "Errors") -> "Errors":
+        """Return these errors followed by others; groups are as large as the larger ones."""
+        return Errors(
+            np.concatenate([self.errors, other.errors]),
+            np.concatenate([self.covariates, other.covariates]),
+            np.concatenate([self.held_out, other.held_out]),
+            max(self.group_rows, other.group_rows),
+        )
+
+
+def fit_law(seen: Errors) -> PredictiveLaw:
+    """Fit the law to standardised errors by maximum a posteriori.
+
+    It maximises the sum of the log densities less the prior weight times half the sum of the
+    squared coefficients of standardised covariates, so that few rows stay near the standard normal.
+    The weight is `PRIOR_ROWS`, or `PRIOR_GROUPS` times the rows of a group if that is more: the
+    errors of a group depend on each other. Covariates are clamped to their 1 % and 99 % quantiles.
+    The law of training rows differs from that of held-out rows, which the features have not seen,
+    by a constant in each parameter, with the same prior; the result is the law of held-out rows.
+    Tails lighter than the normal's need `ROWS_OF_LIGHT_TAILS` rows. By L-BFGS in float64. Raises
+    NumericalError if a value is not finite, or the fit does not end at finite values.
+    """
+    r = torch.from_numpy(np.ascontiguousarray(seen.errors, np.float64))
+    if not len(r) or not all(np.isfinite(v).all() for v in (seen.errors, seen.covariates)):
+        raise NumericalError("expected finite errors and covariates to fit a predictive law to.")
+    low, high = np.quantile(seen.covariates, [0.01, 0.99], axis=0)
+    clamped = np.clip(seen.covariates, low, high)
+    spread = clamped.std(0)
+    spread[spread < MIN_SPREAD] = NO_EFFECT
+    ranges = np.array([low, high, clamped.mean(0), spread])
+    constant = (~seen.held_out).astype(np.float64)
+    design = torch.from_numpy(np.vstack([_design(seen.covariates, ranges), constant]))
+    used = torch.ones(PARAMETERS, len(design), dtype=torch.float64)
+    used[[0, 2, 3], 1 + seen.covariates.shape[1] : -1] = 0.0  # squares are for the scale
+    theta = torch.zeros(PARAMETERS, len(design), dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS(
+        [theta], max_iter=200, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
+    )
+    weight = max(PRIOR_ROWS, PRIOR_GROUPS * seen.group_rows)
+    most_tail = math.log(MAX_TAILWEIGHT) if len(r) >= ROWS_OF_LIGHT_TAILS else 0.0
+
+    def closure() -> torch.Tensor:
+        optimiser.zero_grad()
+        a, log_b, skewness, log_tail = ((theta * used) @ design).unbind()
+        density = _log_density(r, a, log_b, *_bounded(skewness, log_tail, most_tail))
+        loss = (weight / 2 * theta.square().sum() - density.sum()) / len(r)
+        loss.backward()
+        return loss
+
+    optimiser.step(closure)
+    found: Floats = (theta * used).detach().numpy()[:, :-1].copy()
+    if not np.isfinite(found).all():
+        raise NumericalError("the fit of the predictive law diverged.")
+    return PredictiveLaw(found, ranges, most_tail)
+
+
+def _log_density(
+    r: torch.Tensor,
+    a: torch.Tensor,
+    log_b: torch.Tensor,
+    skewness: torch.Tensor,
+    log_tail: torch.Tensor,
+) -> torch.Tensor:
+    """Return log densities of errors, (n,), without the constant of the normal density."""
+    log_b = log_b.clamp(-MAX_LOG_SCALE, MAX_LOG_SCALE)
+    w = (r - a) * torch.exp(-log_b)
+    z = torch.sinh(log_tail.exp() * torch.asinh(w) - skewness)
+    slope = log_tail - log_b + 0.5 * (torch.log1p(z.square()) - torch.log1p(w.square()))
+    return slope - 0.5 * z.square()
+
+
+def _design(covariates: Floats, ranges: Floats) -> Floats:
+    """Return 1, the standardised covariates and their squares, (1 + 2 c, n)."""
+    low, high, mean, spread = ranges
+    u = (np.clip(covariates, low, high) - mean) / spread
+    return np.vstack([np.ones(len(u)), u.T, np.square(u).T])
+
+
+def _bounded(
+    skewness: torch.Tensor, log_tail: torch.Tensor, most_tail: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ε and log δ within their bounds; near 0 they hardly change."""
+    low = math.log(MIN_TAILWEIGHT)
+    lighter = most_tail * torch.tanh(log_tail / most_tail) if most_tail else log_tail.clamp(max=0)
+    bent = torch.where(log_tail < 0, low * torch.tanh(log_tail / low), lighter)
+    return MAX_SKEWNESS * torch.tanh(skewness / MAX_SKEWNESS), bent

@@ -1,0 +1,246 @@
+"""Predictions from near rows, with and without rows left out, against dense conditioning."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from test_joint_level import exact, grid, make_field
+
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.field import left_out as leaving
+from geogp.models.field import vecchia
+from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.left_out import left_out
+from geogp.models.field.near_rows import (
+    Conditional,
+    given_rows,
+    history_of,
+    left_out_errors,
+    without_rows,
+)
+from geogp.models.field.vecchia import NO_ROW, NearSites, whiten
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
+
+__all__ = ["exact"]
+
+Floats = np.ndarray
+
+
+class World(NamedTuple):
+    """Stored rows in plain arrays, for a standardised target; `K` is the tile process's."""
+
+    K: Floats
+    phi: Floats
+    noise: Floats
+    base: Floats
+    y: Floats
+
+
+@pytest.fixture
+def model() -> FieldNetwork:
+    """Several rows of each of 25 tiles, at five times."""
+    made = make_field(5, 60)
+    with torch.no_grad():
+        made.law.heads.add_(0.2)  # the noise differs between places
+    return made
+
+
+def _world(model: FieldNetwork) -> World:
+    x, sd = model.rows.x.numpy(), model.y_sd.item()
+    with torch.no_grad():
+        found = model.row_terms(model.rows.x, model.rows.counts, torch.zeros(5).double())
+    K = model.tile_kernel(x, x) / sd**2
+    phi, noise, base = (part.numpy() for part in (found.phi, found.noise, found.mean))
+    return World(K, phi, noise, base, model.rows.y.numpy())
+
+
+def _given(world: World, row: int, rows: np.ndarray, m: Floats, L: Floats) -> list[float]:
+    """Mean, and variances of field, tile process and noise, of a stored row given others."""
+    K, phi, noise, base, y = world
+    gain = np.linalg.solve(K[np.ix_(rows, rows)] + np.diag(noise[rows]), K[rows, row])
+    mean = base[row] + phi[row] @ m + gain @ (y - base - phi @ m)[rows]
+    field = np.square((phi[row] - gain @ phi[rows]) @ L).sum()
+    return [mean, field, K[row, row] - gain @ K[rows, row], noise[row]]
+
+
+def _laws(found: Conditional) -> Floats:
+    return torch.stack(found[:4], 1).detach().numpy()
+
+
+def _weights(model: FieldNetwork) -> tuple[Floats, Floats]:
+    return model.posterior.m.detach().numpy(), model.factor.detach().numpy()
+
+
+def _refitted(K: Floats, errors: Floats) -> Floats:
+    """Return the standardised error of each row, kriged from all other rows."""
+    found = []
+    for j in range(len(errors)):
+        others = np.arange(len(errors)) != j
+        gain = np.linalg.solve(K[np.ix_(others, others)], K[others, j])
+        found.append((errors[j] - gain @ errors[others]) / np.sqrt(K[j, j] - gain @ K[others, j]))
+    return np.array(found)
+
+
+def _covariances(blocks: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    random = torch.Generator().manual_seed(0)
+    root = torch.randn(blocks, n, n + 3, generator=random, dtype=torch.float64)
+    return root @ root.mT, torch.randn(blocks, n, generator=random, dtype=torch.float64)
+
+
+def test_left_out_errors_are_those_of_kriging_without_each_row():
+    K, errors = _covariances(3, 7)
+    found = left_out_errors(torch.linalg.cholesky(K), errors)
+    expected = [_refitted(*pair) for pair in zip(K.numpy(), errors.numpy(), strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_padding_has_no_error_and_changes_none():
+    K, errors = _covariances(1, 7)
+    known = torch.tensor([[True, True, False, True, True, False, True]])
+    factor, _ = whiten(K, torch.zeros(1, 7).double(), known, errors[..., None])
+    found = left_out_errors(factor, errors.masked_fill(~known, 0.0))[0]
+    rows = known[0].numpy()
+    expected = _refitted(K[0].numpy()[np.ix_(rows, rows)], errors[0].numpy()[rows])
+    np.testing.assert_allclose(found[rows], expected, rtol=1e-9)
+    assert not found[~rows].any()
+
+
+def test_history_against_a_plain_loop():
+    random = np.random.default_rng(0)
+    z, w = random.standard_normal((4, 6)), random.uniform(0, 1, (4, 6))
+    same, log_tests = random.random((4, 6)) < 0.4, np.log(random.integers(1, 30, (4, 6)))
+    expected = []
+    for k in range(4):
+        own, near = [1.0, 1.0, 0.0], [1.0, 1.0]
+        tests = [0.0, 1.0]
+        for j in range(6):
+            if same[k, j]:
+                own = [own[0] + z[k, j] ** 2, own[1] + 1, own[2] + z[k, j]]
+            else:
+                near = [near[0] + w[k, j] * z[k, j] ** 2, near[1] + w[k, j]]
+            tests = [tests[0] + w[k, j] * log_tests[k, j], tests[1] + w[k, j]]
+        scatter = np.log(own[0] / own[1]), np.log(near[0] / near[1])
+        expected.append([*scatter, np.log(own[1]), own[2] / own[1], tests[0] / tests[1]])
+    found = history_of(*(torch.from_numpy(part) for part in (z, w, same, log_tests)))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_one_prediction_is_the_dense_formula(model):
+    world, row, rows = _world(model), 7, np.array([3, 8, 9, 20, 41, 44])
+    at = slice(row, row + 1)
+    near = torch.tensor([[*rows[:3], NO_ROW, *rows[3:]]])
+    x, counts = model.rows.x[at], model.rows.counts[at]
+    with torch.no_grad():
+        found = given_rows(model, x, counts, near, model.weights)
+    m, L = _weights(model)
+    np.testing.assert_allclose(_laws(found)[0], _given(world, row, rows, m, L), rtol=1e-9)
+    errors = (world.y - world.base - world.phi @ m)[rows]
+    z = _refitted(world.K[np.ix_(rows, rows)] + np.diag(world.noise[rows]), errors)
+    points = model.points(model.rows.x)
+    with torch.no_grad():
+        w = (model.tiles(points[rows], points[at]) / model.tiles.variance())[:, 0].numpy()
+    same = (points[rows, :2] == points[row, :2]).all(1).numpy()
+    assert 0 < same.sum() < len(rows)
+    given = (z, w, same, np.log(model.rows.counts[rows, 0].numpy()))
+    expected = history_of(*(torch.from_numpy(part)[None] for part in given))
+    np.testing.assert_allclose(found.history, expected, rtol=1e-8)
+
+
+def test_without_near_rows_there_is_the_prior_and_no_history(model):
+    x, counts = model.rows.x[:9], model.rows.counts[:9]
+    nothing = torch.full((9, 4), NO_ROW)
+    with torch.no_grad():
+        found = given_rows(model, x, counts, nothing, model.weights)
+        alone = without_rows(model, x, counts, model.weights)
+    assert not found.history.any()
+    for one, other in zip(found, alone, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    prior = model.tile_kernel(x.numpy(), x.numpy()).diagonal() / model.y_sd.item() ** 2
+    np.testing.assert_allclose(alone.tile, prior, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("exact")
+class TestLeftOut:
+    def test_a_single_row_is_predicted_from_all_others(self, model):
+        rows, found = left_out(model, np.random.default_rng(0))
+        world, every = _world(model), np.arange(60)
+        expected = [_given(world, j, every[every != j], *_weights(model)) for j in every]
+        np.testing.assert_allclose(_laws(found), expected, rtol=1e-8)
+        np.testing.assert_array_equal(rows.y, model.rows.y)
+
+    def test_a_group_is_predicted_from_all_others(self, model):
+        """The weights have the posterior given the other groups' rows alone, in closed form."""
+        group = self._group(model, lambda place: (2 * place[:, 0]).round() + 9 * (place[:, 1] > 0))
+        rows, found = left_out(model, np.random.default_rng(0))
+        world, at = _world(model), [model.rows.y.tolist().index(y) for y in rows.y]
+        assert sorted(at) == list(range(60))
+        assert rows.groups.tolist() == group[at].tolist()
+        expected = np.empty((60, 4))
+        for one in np.unique(group):
+            others = np.flatnonzero(group != one)
+            phi, own = world.phi[others], world.K[np.ix_(others, others)]
+            weight = np.linalg.inv(own + np.diag(world.noise[others]))
+            S = np.linalg.inv(np.eye(5) + phi.T @ weight @ phi)
+            m = S @ phi.T @ weight @ (world.y - world.base)[others]
+            L = np.linalg.cholesky(S)
+            for j in np.flatnonzero(group == one):
+                expected[j] = _given(world, j, others, m, L)
+        np.testing.assert_allclose(_laws(found), expected[at], rtol=1e-7)
+        assert len(np.unique(group)) > 4
+
+    def test_all_rows_as_one_group_are_left_out_one_by_one(self, model):
+        expected = left_out(model, np.random.default_rng(0))[1]
+        self._group(model, lambda place: 0 * place[:, 0])
+        found = left_out(model, np.random.default_rng(0))[1]
+        np.testing.assert_array_equal(_laws(found), _laws(expected))
+
+    def test_of_more_rows_some_are_chosen(self, model, monkeypatch):
+        every = _laws(left_out(model, np.random.default_rng(0))[1])
+        monkeypatch.setattr(leaving, "MOST_ROWS", 20)
+        rows, found = left_out(model, np.random.default_rng(0))
+        at = [model.rows.y.tolist().index(y) for y in rows.y]
+        assert len(set(at)) == 20
+        np.testing.assert_allclose(_laws(found), every[at], rtol=1e-9)
+
+    @staticmethod
+    def _group(model: FieldNetwork, rule: Callable[[Floats], Floats]) -> Floats:
+        group = rule(model.rows.x[:, :2].numpy()).astype(np.int64)
+        model.keep_rows(model.rows.as_rows()._replace(groups=torch.from_numpy(group)), 0)
+        return group
+
+
+def test_places_that_are_not_searched_give_no_rows(model, monkeypatch):
+    """Farther places take their room; a row that is left out has none."""
+    monkeypatch.setattr(vecchia, "PREDICTION_PLACES", 4)
+    sites, points = model.sites.sites, model.points(model.rows.x)
+    searched = sites.centre[:, 0] > 0
+    near = model.near_rows(points, among=NearSites.of(sites, searched))
+    for place, rows in zip(points[:, :2].numpy(), near.numpy(), strict=True):
+        distance = np.where(searched, np.hypot(*(sites.centre - place).T), np.inf)
+        chosen = np.unique(points[rows[rows != NO_ROW], :2], axis=0)
+        assert len(chosen) == 4
+        assert np.hypot(*(chosen - place).T).max() == pytest.approx(np.sort(distance)[3])
+    own = torch.arange(60)
+    every, others = model.near_rows(points), model.near_rows(points, without=own)
+    assert (every == own[:, None]).sum(1).tolist() == [1] * 60
+    assert torch.equal(others, every.masked_fill(every == own[:, None], NO_ROW))
+
+
+def test_a_fit_hands_the_groups_of_its_rows_to_the_model():
+    random = np.random.default_rng(0)
+    x = random.permutation(np.vstack([grid(8), grid(8, 0.0)]))
+    data = Data(x, random.standard_normal(128), groups=(7 + (x[:, 0] > 0)).astype(np.int64))
+    sizes = Architecture(d=3, h=4, r=3, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))
+    laws = []
+    for train in (data, Data(data.x, data.y)):
+        model = build("field", sizes, x, seed=0)
+        fit(model, train, data.at(np.arange(9)), FitSettings(epochs=1, batch=32))
+        laws.append(model.law_coefficients)
+        if train is data:
+            assert model.groups.tolist() == (7 + (model.rows.x[:, 0] > 0)).tolist()
+    assert not torch.equal(*laws)

@@ -1,0 +1,382 @@
+"""The law of prediction errors: a known law is found again, and what the field model does with it.
+
+Errors are drawn by the formulas of `PredictiveLaw`, written out here.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from geogp.distributions.shapes import GAUSSIAN
+from geogp.distributions.sinh_arcsinh import MAX_SKEWNESS, MAX_TAILWEIGHT, MIN_TAILWEIGHT
+from geogp.errors import NumericalError
+from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import Rows
+from geogp.models.field import left_out
+from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.predictive_law import (
+    ROWS_OF_LIGHT_TAILS,
+    SHAPE_STEP,
+    Errors,
+    PredictiveLaw,
+    fit_law,
+    no_law,
+)
+
+# By 1, two covariates and their squares: location, log scale, skewness and log tail weight.
+BY_BOTH = np.array(
+    [
+        [0.2, -0.1, 0.1, 0.0, 0.0],
+        [0.3, -0.1, 0.2, 0.05, -0.1],
+        [-0.4, 0.2, 0.1, 0.0, 0.0],
+        [-0.1, 0.1, -0.15, 0.0, 0.0],
+    ]
+)
+BY_FIRST = BY_BOTH * np.array([1, 1, 0, 1, 0])
+NOMINAL = np.array([0.5, 0.8, 0.95])
+
+
+def _covariates(n: int, seed: int = 0) -> np.ndarray:
+    """Two covariates in units of their own."""
+    random = np.random.default_rng([seed, 1])
+    return np.column_stack([random.uniform(0, 3, n), 50 + 20 * random.standard_normal(n)])
+
+
+def _ranges(covariates: np.ndarray) -> np.ndarray:
+    low, high = np.quantile(covariates, [0.01, 0.99], axis=0)
+    clamped = np.clip(covariates, low, high)
+    return np.array([low, high, clamped.mean(0), clamped.std(0)])
+
+
+TRUTH_RANGES = _ranges(_covariates(200_000))
+
+
+def _parameters(coefficients: np.ndarray, covariates: np.ndarray) -> np.ndarray:
+    """Location, log scale, skewness and log tail weight, unbent and unrounded, (4, n)."""
+    low, high, mean, sd = TRUTH_RANGES
+    u = (np.clip(covariates, low, high) - mean) / sd
+    return coefficients @ np.vstack([np.ones(len(u)), u.T, u.T**2])
+
+
+def _bent(skewness: np.ndarray, log_tail: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    bound = np.where(log_tail < 0, np.log(MIN_TAILWEIGHT), np.log(MAX_TAILWEIGHT))
+    return MAX_SKEWNESS * np.tanh(skewness / MAX_SKEWNESS), bound * np.tanh(log_tail / bound)
+
+
+def _drawn(coefficients: np.ndarray, n: int, seed: int = 0) -> Errors:
+    """Errors of a law, all of them held out."""
+    covariates = _covariates(n, seed)
+    a, log_b, skewness, log_tail = _parameters(coefficients, covariates)
+    skewness, log_tail = _bent(skewness, log_tail)
+    z = np.random.default_rng([seed, 2]).standard_normal(n)
+    w = np.sinh((np.arcsinh(z) + skewness) / np.exp(log_tail))
+    return Errors(a + np.exp(log_b) * w, covariates, np.ones(n, np.bool_))
+
+
+def _law(coefficients: np.ndarray) -> PredictiveLaw:
+    return PredictiveLaw(coefficients, TRUTH_RANGES, np.log(MAX_TAILWEIGHT))
+
+
+def _pit(law: PredictiveLaw, seen: Errors) -> np.ndarray:
+    mean, sd, shape = law.at(seen.covariates)
+    return shape.cdf((seen.errors - mean) / sd)
+
+
+def _coverage(pit: np.ndarray) -> np.ndarray:
+    return np.array([np.mean(np.abs(pit - 0.5) < level / 2) for level in NOMINAL])
+
+
+def test_a_fit_finds_the_law_again():
+    seen = _drawn(BY_BOTH, 120_000)
+    found = fit_law(seen)
+    np.testing.assert_allclose(found.ranges, _ranges(seen.covariates), rtol=1e-12)
+    np.testing.assert_allclose(found.coefficients, BY_BOTH, atol=0.025)
+    near = np.abs((seen.covariates - [1.0, 60.0]) / [0.1, 2.0]).max(1) < 1
+    (mean,), (sd,), shape = found.at(np.array([[1.0, 60.0]]))
+    same = seen.errors[near]
+    error = same.std() / np.sqrt(len(same))
+    assert mean == pytest.approx(same.mean(), abs=3 * error)
+    assert sd == pytest.approx(same.std(), rel=0.15)
+    assert np.mean(same < mean + sd * shape.quantile(0.1)) == pytest.approx(0.1, abs=0.03)
+
+
+def test_a_law_states_mean_sd_and_distribution_of_its_errors():
+    """Against draws at one place; ε = 0.2 and log δ = -0.28 are multiples of the step."""
+    law = replace(no_law(2), most_tail=0.0)
+    low = np.log(MIN_TAILWEIGHT)
+    law.coefficients[:, 0] = (
+        *(0.3, np.log(1.4)),
+        MAX_SKEWNESS * np.arctanh(0.2 / MAX_SKEWNESS),
+        low * np.arctanh(-0.28 / low),
+    )
+    (mean,), (sd,), shape = law.at(np.zeros((1, 2)))
+    z = stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000)
+    errors = 0.3 + 1.4 * np.sinh((np.arcsinh(z) + 0.2) / np.exp(-0.28))
+    assert mean == pytest.approx(errors.mean(), abs=1e-3)
+    assert sd == pytest.approx(errors.std(), rel=1e-3)
+    p = np.array([0.05, 0.5, 0.9])
+    np.testing.assert_allclose(mean + sd * shape.quantile(p), np.quantile(errors, p), atol=1e-3)
+
+
+def test_each_half_by_a_covariate_is_calibrated_as_it_is_not_without_it():
+    both, seen = fit_law(_drawn(BY_BOTH, 20_000, 1)), _drawn(BY_BOTH, 50_000, 2)
+    without = replace(seen, covariates=seen.covariates[:, :1])
+    alone = fit_law(without)
+    for half in (seen.covariates[:, 1] < 50, seen.covariates[:, 1] >= 50):
+        np.testing.assert_allclose(_coverage(_pit(both, seen)[half]), NOMINAL, atol=0.012)
+        assert np.abs(_coverage(_pit(alone, without)[half]) - NOMINAL).max() > 0.04
+
+
+def test_a_covariate_without_effect_gets_almost_none():
+    seen = _drawn(BY_FIRST, 50_000)
+    found = fit_law(seen)
+    assert np.abs(found.coefficients[:, [2, 4]]).max() < 0.02
+    alone = fit_law(replace(seen, covariates=seen.covariates[:, :1]))
+    np.testing.assert_allclose(found.coefficients[:, [0, 1, 3]], alone.coefficients, atol=0.01)
+
+
+def test_order_and_unit_of_covariates_are_of_no_account():
+    seen = _drawn(BY_BOTH, 5_000)
+    found, other = fit_law(seen), fit_law(replace(seen, covariates=0.62 * seen.covariates - 7))
+    np.testing.assert_allclose(other.coefficients, found.coefficients, atol=2e-4)
+    order = np.random.default_rng(0).permutation(5_000)
+    turned = fit_law(Errors(seen.errors[order], seen.covariates[order], seen.held_out))
+    np.testing.assert_allclose(turned.coefficients, found.coefficients, atol=2e-4)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-14])
+def test_a_constant_covariate_has_no_effect(jitter):
+    seen = _drawn(BY_FIRST, 5_000)
+    constant = 2 + jitter * np.random.default_rng(0).integers(0, 9, 5_000)
+    with_it = np.column_stack([seen.covariates[:, 0], constant])
+    alone = fit_law(replace(seen, covariates=with_it[:, :1]))
+    found = fit_law(replace(seen, covariates=with_it))
+    assert np.abs(found.coefficients[:, [2, 4]]).max() < 1e-300
+    np.testing.assert_allclose(found.coefficients[:, [0, 1, 3]], alone.coefficients, atol=1e-6)
+    with_it[:, 1] = 1e9
+    for one, other in zip(found.at(with_it)[:2], alone.at(with_it[:, :1])[:2], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_the_law_is_that_of_held_out_rows():
+    """Training rows share the effects of covariates and have constants of their own."""
+    training, held = _drawn(BY_FIRST, 30_000), _drawn(BY_FIRST, 3_000, 5)
+    training = replace(training, held_out=~training.held_out)
+    wider = replace(held, errors=0.4 + 1.5 * held.errors)
+    found = fit_law(training.joined(wider))
+    of_both = fit_law(training.joined(held))
+    np.testing.assert_allclose(of_both.coefficients[:, 1:], BY_FIRST[:, 1:], atol=0.02)
+    np.testing.assert_allclose(of_both.coefficients[:, 0], BY_FIRST[:, 0], atol=0.1)
+    mean, sd, _ = found.at(held.covariates)
+    plain_mean, plain_sd, _ = of_both.at(held.covariates)
+    np.testing.assert_allclose(sd.mean(), 1.5 * plain_sd.mean(), rtol=0.04)
+    np.testing.assert_allclose(mean.mean(), 0.4 + 1.5 * plain_mean.mean(), atol=0.08)
+    np.testing.assert_allclose(found.coefficients[1, 1], BY_FIRST[1, 1], atol=0.02)
+
+
+def test_few_errors_stay_near_the_normal():
+    outlier = np.array([0.1, -0.2, 0.3, -5.0])
+    few, many = (
+        fit_law(Errors(np.tile(outlier, n), np.zeros((4 * n, 1)), np.ones(4 * n, np.bool_)))
+        for n in (1, 500)
+    )
+    assert abs(few.coefficients[3, 0]) < 0.2 * abs(many.coefficients[3, 0])
+    one = fit_law(Errors(np.array([2.0]), np.ones((1, 3)), np.ones(1, np.bool_)))
+    assert np.abs(one.coefficients).max() < 0.1
+
+
+def test_errors_of_large_groups_count_for_less():
+    seen = _drawn(BY_BOTH, 500)
+    size = [
+        np.square(fit_law(replace(seen, group_rows=n)).coefficients).sum() for n in (1, 15, 200)
+    ]
+    assert size[1] == size[0]  # two groups of 15 are the 30 rows of the prior
+    assert size[2] < 0.7 * size[0]
+    parts = replace(seen, group_rows=200.0).joined(seen)
+    assert parts.group_rows == seen.joined(replace(seen, group_rows=200.0)).group_rows == 200
+
+
+def test_light_tails_need_many_errors():
+    light = np.zeros((4, 5))
+    light[3, 0] = 0.4
+    few, many = (fit_law(_drawn(light, n)) for n in (ROWS_OF_LIGHT_TAILS - 1, ROWS_OF_LIGHT_TAILS))
+    at = _covariates(1000)
+    tails = [law.at(at)[2].columns["tailweight"] for law in (few, many)]
+    assert np.max(tails[0]) <= 1
+    assert np.mean(tails[1]) == pytest.approx(np.exp(_bent(0.0, np.array(0.4))[1]), rel=0.15)
+
+
+def test_tails_heavier_than_the_bound_keep_their_coverage():
+    values = stats.t(3).rvs(50_000, random_state=0)
+    seen = Errors(values, np.zeros((50_000, 1)), np.ones(50_000, np.bool_))
+    np.testing.assert_allclose(_coverage(_pit(fit_law(seen), seen)), NOMINAL, atol=0.03)
+
+
+def test_a_law_stays_within_what_it_has_seen():
+    low, high = TRUTH_RANGES[:2]
+    law = _law(BY_BOTH)
+    ends, beyond = law.at(np.array([low, high])), law.at(np.array([low - [9, 500], high + 1e6]))
+    for inside, outside in zip(ends[:2], beyond[:2], strict=True):
+        np.testing.assert_array_equal(outside, inside)
+    np.testing.assert_array_equal(list(beyond[2].columns.values()), list(ends[2].columns.values()))
+    inner = law.at(np.array([low, high]) + np.array([[0.1, 2], [-0.1, -2]]))
+    assert (inner[1] != ends[1]).all()
+
+
+def test_a_map_has_few_shapes_near_the_exact_ones():
+    covariates = _covariates(10_000)
+    mean, sd, shape = _law(BY_BOTH).at(covariates)
+    found = np.column_stack([shape.columns["skewness"], np.log(shape.columns["tailweight"])])
+    assert len(np.unique(found, axis=0)) < 500
+    a, log_b, *exact = _parameters(BY_BOTH, covariates)
+    away = np.abs(found - np.column_stack(_bent(*exact)))
+    assert 0.4 * SHAPE_STEP < away.max() < 0.500001 * SHAPE_STEP
+    # Location and scale are not rounded: at Z = 0, W = sinh(ε / δ).
+    median = a + np.exp(log_b) * np.sinh(found[:, 0] / np.exp(found[:, 1]))
+    np.testing.assert_allclose(mean + sd * shape.quantile(np.full(10_000, 0.5)), median, atol=1e-9)
+
+
+def test_a_row_has_the_same_law_whatever_else_is_asked():
+    covariates = _covariates(1000)
+    whole, some = _law(BY_BOTH).at(covariates), _law(BY_BOTH).at(covariates[::7])
+    for all_rows, each in zip(whole[:2], some[:2], strict=True):
+        np.testing.assert_allclose(each, all_rows[::7], rtol=1e-12)
+    np.testing.assert_array_equal(
+        list(some[2].columns.values())[:2], list(whole[2][::7].columns.values())[:2]
+    )
+
+
+def test_no_law_is_the_normal():
+    mean, sd, shape = no_law(3).at(np.array([[1.0, -1e9, 0.0], [np.e, 1e9, 2.0]]))
+    np.testing.assert_allclose(mean, 0, atol=1e-12)
+    np.testing.assert_allclose(sd, 1, rtol=1e-12)
+    assert shape is GAUSSIAN
+
+
+@pytest.mark.parametrize(
+    ("errors", "covariate"), [([], []), ([0.0, np.nan], [1, 2]), ([0.0, 1.0], [1, np.inf])]
+)
+def test_errors_and_covariates_that_are_not_finite_are_refused(errors, covariate):
+    seen = Errors(np.array(errors), np.array(covariate)[:, None], np.ones(len(errors), np.bool_))
+    with pytest.raises(NumericalError, match="expected finite errors and covariates"):
+        fit_law(seen)
+
+
+SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(20.0, 10.0, 4.0))
+
+
+def _model(places: np.ndarray, seed: int = 0) -> tuple[FieldNetwork, np.ndarray]:
+    """A model that holds three quarters of rows at places (s, 2), and their inputs."""
+    x = np.column_stack([np.repeat(places, 3, 0), np.tile([-1.0, 0.0, 1.0], len(places))])
+    model = build("field", SIZES, np.random.default_rng(seed).uniform(-1, 1, (50, 3)), seed=seed)
+    assert isinstance(model, FieldNetwork)
+    random = np.random.default_rng(seed)
+    model.keep_rows(_rows(model, x, random.standard_normal(len(x))), 0)
+    return model, x
+
+
+def _rows(model: FieldNetwork, x: np.ndarray, y: np.ndarray) -> Rows:
+    return Rows(model.scaled(x), torch.from_numpy(y), torch.full((len(x), 2), 3.0).double())
+
+
+class TestFieldModel:
+    """Half the places are dense, half far apart; the errors of the second are wider."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def finished(cls) -> tuple[FieldNetwork, np.ndarray, np.ndarray]:
+        """A finished model, other inputs, and the standard deviations it had before."""
+        random = np.random.default_rng(3)
+        near, far = ((-0.52, -0.48), (0.0, 1.0))
+        places = np.vstack([random.uniform(*near, (100, 2)), random.uniform(*far, (40, 2))])
+        model, _ = _model(places)
+        asked = np.vstack([random.uniform(*near, (600, 2)), random.uniform(*far, (600, 2))])
+        x = np.column_stack([asked, np.zeros(len(asked))])
+        plain = model.predict(x, 3, 3)
+        wider = np.where(x[:, 0] < 0, 0.6, 1.5) * random.standard_normal(len(x))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(left_out, "MOST_ROWS", 50)
+            model.finish(_rows(model, x, plain.mean + plain.sd * wider))
+        return model, x, plain.sd
+
+    def test_the_sparse_half_is_wider(self, finished):
+        model, x, plain = finished
+        scale = model.predict(x, 3, 3).sd / plain
+        dense = x[:, 0] < 0
+        assert scale[dense].mean() == pytest.approx(0.6, rel=0.1)
+        assert scale[~dense].mean() == pytest.approx(1.5, rel=0.1)
+
+    def test_the_level_has_the_scale_of_its_place_and_the_normal_shape(self, finished):
+        model, x, _ = finished
+        level, most = model.predict(x, level=True), model.predict(x, np.inf, np.inf)
+        assert level.shape is GAUSSIAN
+        np.testing.assert_array_equal(level.function_variance, most.function_variance)
+        assert level.function_variance[600:].mean() > 2 * level.function_variance[:600].mean()
+
+    def test_a_row_has_the_same_shape_whatever_else_is_asked(self, finished):
+        model, x, _ = finished
+        whole, some = model.predict(x, 3, 3), model.predict(x[::7], 3, 3)
+        np.testing.assert_allclose(some.sd, whole.sd[::7], rtol=1e-10)
+        for name in ("skewness", "tailweight"):
+            columns = (found.columns[name] for found in (some.shape, whole[::7].shape))
+            np.testing.assert_array_equal(*columns)
+
+    def test_save_and_load(self, finished, tmp_path):
+        model, x, _ = finished
+        save_model(model, tmp_path / "m.safetensors")
+        same, _ = load_model(tmp_path / "m.safetensors")
+        found, expected = same.predictive_law, model.predictive_law
+        assert expected.coefficients.any()
+        np.testing.assert_array_equal(found.coefficients, expected.coefficients)
+        np.testing.assert_array_equal(found.ranges, expected.ranges)
+        assert found.most_tail == expected.most_tail
+        first, second = model.predict(x, 3, 3), same.predict(x, 3, 3)
+        np.testing.assert_array_equal(second.sd, first.sd)
+        np.testing.assert_array_equal(
+            list(second.shape.columns.values()), list(first.shape.columns.values())
+        )
+
+    def test_a_held_place_does_not_count_itself(self):
+        model, x = _model(np.array([[0.0, 0.0], [0.5, 0.0], [0.0, 1.0]]))
+        found = model.distance_to_others(model.scaled(x[::3]))
+        diagonal = np.hypot(10, 10)
+        np.testing.assert_allclose(found, [10, (10 + diagonal) / 2, (10 + diagonal) / 2])
+
+    def test_a_widened_model_forgets_its_law(self, finished):
+        model, x, plain = finished
+        law = model.predictive_law
+        model.widen(1.3)
+        found = model.predict(x, 3, 3)
+        model.set_law(law)
+        np.testing.assert_allclose(found.sd, 1.3 * plain, rtol=1e-10)
+        assert found.shape is GAUSSIAN
+
+    def test_before_it_holds_rows_a_model_has_the_normal_shape(self):
+        x = np.random.default_rng(0).uniform(-1, 1, (9, 3))
+        model = build("field", SIZES, x)
+        assert model.predict(x).shape is GAUSSIAN
+
+
+def test_after_the_data_the_law_is_that_of_the_last_quarter():
+    """The variance grows there, and the law of errors does not change with it."""
+    random = np.random.default_rng(3)
+    sizes = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(20.0, 10.0, 4.0))
+    x = np.column_stack([random.uniform(-1, 1, (300, 2)), random.choice([-1.0, 0, 1], 300)])
+    model = build("field", sizes, x, seed=0)
+    counts = torch.full((200, 2), 3.0).double()
+    y = torch.from_numpy(random.standard_t(4, 300))
+    model.keep_rows(Rows(model.scaled(x[:200]), y[:200], counts), 0)
+    model.finish(Rows(model.scaled(x[200:]), y[200:], counts[:100]))
+    model.drift.copy_(torch.tensor([0.4, 0.0]))
+    # All places far from rows, so that no near row is forgotten as time goes on.
+    away = random.uniform(200, 300, (50, 2))
+    last, later = (model.predict(np.column_stack([away, np.full(50, t)]), 3, 3) for t in (1.0, 3.0))
+    np.testing.assert_array_equal(
+        list(later.shape.columns.values()), list(last.shape.columns.values())
+    )
+    assert (later.variance > last.variance).all()
