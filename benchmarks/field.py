@@ -45,7 +45,7 @@ def measure(job: Job, model: str, how: str) -> tuple[Figures, dict[str, np.ndarr
         units, seed = np.array(job.scale.units), job.request.seed
         answer = peers[model](Case(data["train"], data["validation"], test, units, seed))
     else:
-        estimator, seconds = fitted(job, rows)
+        estimator, seconds = fitted(job, rows, how)
         answer = Answer(seconds, estimator.predict_distribution(job.table[tested]))
     whole = monotonic() - start
     reference = quarter_baseline(seen.quarter[rows["train"]], data["train"].y, quarter)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geogp.estimators.spatial_gp import SpatialGP
-from geogp.evaluation.splits.split_rows import block_split, random_split
+from geogp.evaluation.splits.split_rows import SplitRows, split_groups, split_parts
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.job import prepare as prepare_job
@@ -40,10 +40,7 @@ def prepare(options: argparse.Namespace, out: Path, **settings: Any) -> Job:
 
 def parts_of(job: Job, how: str = "random") -> NDArray[np.str_]:
     """Return the part of each row, one of `PARTS`, under the seed of the request."""
-    seen, seed = job.observations, job.request.seed
-    if how == "random":
-        return random_split(seen.quadkey, seen.quarter, seed)
-    return block_split(seen.longitude, seen.latitude, seed)
+    return split_parts(how, _split_rows(job), job.request.seed)
 
 
 def split(job: Job, how: str = "random") -> dict[str, Rows]:
@@ -52,11 +49,18 @@ def split(job: Job, how: str = "random") -> dict[str, Rows]:
     return {name: parts == name for name in PARTS}
 
 
-def fitted(job: Job, rows: dict[str, Rows]) -> tuple[SpatialGP, float]:
-    """Fit the model of a job; return the model and the seconds of the fit."""
+def fitted(job: Job, rows: dict[str, Rows], how: str = "random") -> tuple[SpatialGP, float]:
+    """Fit the model of a job to the rows of a split; return the model and the seconds of the fit."""
     job.folder.clear()
     start = monotonic()
-    model = fit_model(job, "benchmark", rows["train"], rows["validation"], job.preset.weights)
+    parts = rows["train"], rows["validation"]
+    groups = split_groups(how, _split_rows(job))
+    model = fit_model(job, "benchmark", parts, job.preset.weights, groups)
     seconds = monotonic() - start
     job.folder.clear()
     return model, seconds
+
+
+def _split_rows(job: Job) -> SplitRows:
+    seen = job.observations
+    return SplitRows(seen.quadkey, seen.quarter, seen.longitude, seen.latitude)
