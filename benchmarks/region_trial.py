@@ -50,7 +50,7 @@ def split(job: Job, how: str = "random") -> dict[str, Rows]:
 
 
 def fitted(job: Job, rows: dict[str, Rows], how: str = "random") -> tuple[SpatialGP, float]:
-    """Fit the model of a job to the rows of a split; return the model and the seconds of the fit."""
+    """Fit the model of a job to the rows of a split; return the model and the seconds it took."""
     job.folder.clear()
     start = monotonic()
     parts = rows["train"], rows["validation"]
