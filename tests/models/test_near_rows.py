@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from scipy.spatial import KDTree
 from test_joint_level import exact, grid, make_field
 
 from geogp.models.catalogue.build_model import build
@@ -21,7 +22,7 @@ from geogp.models.field.near_rows import (
     left_out_errors,
     without_rows,
 )
-from geogp.models.field.vecchia import NO_ROW, NearSites, whiten
+from geogp.models.field.vecchia import NO_ROW, NearSites, distance_to_others, whiten
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
 from geogp.models.training.training_loop import fit
@@ -167,7 +168,7 @@ def test_without_near_rows_there_is_the_prior_and_no_history(model):
 @pytest.mark.usefixtures("exact")
 class TestLeftOut:
     def test_a_single_row_is_predicted_from_all_others(self, model):
-        rows, found = left_out(model, np.random.default_rng(0))
+        rows, found, _ = left_out(model, np.random.default_rng(0))
         world, every = _world(model), np.arange(60)
         expected = [_given(world, j, every[every != j], *_weights(model)) for j in every]
         np.testing.assert_allclose(_laws(found), expected, rtol=1e-8)
@@ -176,7 +177,7 @@ class TestLeftOut:
     def test_a_group_is_predicted_from_all_others(self, model):
         """The weights have the posterior given the other groups' rows alone, in closed form."""
         group = self._group(model, lambda place: (2 * place[:, 0]).round() + 9 * (place[:, 1] > 0))
-        rows, found = left_out(model, np.random.default_rng(0))
+        rows, found, distance = left_out(model, np.random.default_rng(0))
         world, at = _world(model), [model.rows.y.tolist().index(y) for y in rows.y]
         assert sorted(at) == list(range(60))
         assert rows.groups.tolist() == group[at].tolist()
@@ -192,6 +193,11 @@ class TestLeftOut:
                 expected[j] = _given(world, j, others, m, L)
         np.testing.assert_allclose(_laws(found), expected[at], rtol=1e-7)
         assert len(np.unique(group)) > 4
+        place = model.points(model.rows.x)[:, :2].numpy()
+        others = [KDTree(np.unique(place[group != group[j]], axis=0)) for j in at]
+        away = [distance_to_others(t, place[[j]])[0] for t, j in zip(others, at, strict=True)]
+        np.testing.assert_allclose(distance, away, rtol=1e-12)
+        assert (distance > model.distance_to_others(rows.x)).any()
 
     def test_all_rows_as_one_group_are_left_out_one_by_one(self, model):
         expected = left_out(model, np.random.default_rng(0))[1]
@@ -202,7 +208,7 @@ class TestLeftOut:
     def test_of_more_rows_some_are_chosen(self, model, monkeypatch):
         every = _laws(left_out(model, np.random.default_rng(0))[1])
         monkeypatch.setattr(leaving, "MOST_ROWS", 20)
-        rows, found = left_out(model, np.random.default_rng(0))
+        rows, found, _ = left_out(model, np.random.default_rng(0))
         at = [model.rows.y.tolist().index(y) for y in rows.y]
         assert len(set(at)) == 20
         np.testing.assert_allclose(_laws(found), every[at], rtol=1e-9)

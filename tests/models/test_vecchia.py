@@ -89,7 +89,9 @@ class TestDistanceToOthers:
     def test_a_crowded_place_counts_once(self):
         sites = Sites.of(np.repeat([[0.0, 0.0], [3.0, 4.0]], [150, 1], axis=0))
         assert len(sites) == 4
-        assert distance_to_others(sites.places, np.array([[3.0, 4.0], [0.0, 0.0]])).tolist() == [
+        assert distance_to_others(
+            NearSites.of(sites).places, np.array([[3.0, 4.0], [0.0, 0.0]])
+        ).tolist() == [
             5,
             5,
         ]

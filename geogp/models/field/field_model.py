@@ -27,7 +27,7 @@ from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import WeightedRows
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
-from geogp.models.field.left_out import left_out
+from geogp.models.field.left_out import LeftOut, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_rows import Conditional, given_rows, without_rows
 from geogp.models.field.predictive_law import Errors, fit_law, no_law
@@ -125,14 +125,15 @@ class FieldNetwork(FieldProcess):
             self.drift.copy_(self._drift())
             self.set_law(no_law())
             rng = np.random.default_rng([int(self.order_seed), 3])
-            rows, without_group = left_out(self, rng)
-            training = self._errors(rows, without_group, held_out=False)
+            training = self._errors(left_out(self, rng), held_out=False)
             found = self._conditional(validation.x, validation.counts)
-            errors = training.joined(self._errors(validation, found, held_out=True))
+            outside = LeftOut(validation, found, self.distance_to_others(validation.x))
+            errors = training.joined(self._errors(outside, held_out=True))
         self.set_law(fit_law(errors))
 
-    def _errors(self, rows: Rows, found: Conditional, *, held_out: bool) -> Errors:
+    def _errors(self, left: LeftOut, *, held_out: bool) -> Errors:
         """Return the standardised errors of predictions of rows."""
+        rows, found, distance = left
         errors = numpy_of(rows.y.double() - found.mean)
         sd = np.sqrt(numpy_of(found.field + found.tile + found.noise))
         sizes = (
@@ -142,19 +143,20 @@ class FieldNetwork(FieldProcess):
         )
         return Errors(
             errors / sd,
-            self._covariates(rows.x, rows.counts, found),
+            self._covariates(rows.counts, found, distance),
             np.full(len(errors), held_out),
             float((sizes @ sizes) / sizes.sum()),
         )
 
-    def _covariates(self, x: Tensor, counts: Tensor, found: Conditional) -> Floats:
+    def _covariates(self, counts: Tensor, found: Conditional, distance: Floats) -> Floats:
         """Return `COVARIATES` of predictions, (n, c)."""
         low, high = self.law.counts_range
         logs = torch.minimum(torch.maximum(counts, low), high).log()
         total = found.field + found.tile + found.noise
         own = torch.stack([(found.noise / total).log(), 0.5 * total.log(), found.mean], 1)
-        distance = np.log(self.distance_to_others(x))
-        return np.column_stack([numpy_of(logs), distance, numpy_of(own), numpy_of(found.history)])
+        return np.column_stack(
+            [numpy_of(logs), np.log(distance), numpy_of(own), numpy_of(found.history)]
+        )
 
     def widen(self, factor: float) -> None:
         """Replace the law of prediction errors by a normal law, `factor` times as wide."""
@@ -250,7 +252,7 @@ class FieldNetwork(FieldProcess):
         # The law is of errors within the times of the stored rows.
         then = self.seen(x)
         known = found if torch.equal(then, x) else self._conditional(then, counts, alone=alone)
-        law = self.predictive_law.at(self._covariates(then, counts, known))
+        law = self.predictive_law.at(self._covariates(counts, known, self.distance_to_others(then)))
         return self._assembled(found, law, level=level)
 
     def _conditional(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditional:

@@ -270,14 +270,15 @@ class FieldProcess(LowRankGP):
             exact = torch.cat([exact, torch.zeros_like(exact[..., :1])], -1)
         return exact * self.units
 
-    def distance_to_others(self, x: Tensor) -> Floats:
+    def distance_to_others(self, x: Tensor, among: NearSites | None = None) -> Floats:
         """Return the mean distance from scaled inputs to the nearest stored places, in km, (n,).
 
-        It is 1 if the model stores fewer than two places; see `distance_to_others`.
+        `among` are the places to search, by default all. It is 1 if there are fewer than two; see
+        `distance_to_others`.
         """
         if not len(self.rows.y):
             return np.ones(len(x))
-        return distance_to_others(self.sites.sites.places, numpy_of(self.points(x)[:, :2]))
+        return distance_to_others((among or self.sites).places, numpy_of(self.points(x)[:, :2]))
 
     def seen(self, x: Tensor) -> Tensor:
         """Return inputs with their times clamped to the times of the stored rows."""

@@ -1,7 +1,7 @@
 """Errors of training rows, each predicted without the rows of its group."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from geogp.models.field.vecchia import NO_ROW, NearSites
 if TYPE_CHECKING:
     from geogp.models.field.field_model import FieldNetwork
 
+Floats = NDArray[np.float64]
+
 MOST_ROWS = 12_000
 """Most training rows whose errors are estimated; from more rows, these are a random choice."""
 
@@ -25,8 +27,16 @@ FOLDS = 16
 ROWS_AT_ONCE = 256
 
 
-def left_out(model: "FieldNetwork", rng: np.random.Generator) -> tuple[Rows, Conditional]:
-    """Return stored rows, and their predictions without the stored rows of their groups.
+class LeftOut(NamedTuple):
+    """Rows, their predictions without the rows of their groups, and km to the remaining places."""
+
+    rows: Rows
+    found: Conditional
+    distance: Floats
+
+
+def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOut:
+    """Predict stored rows without the stored rows of their groups.
 
     If every group is one row, or all rows are one group, single rows are left out, and the weights
     of the field keep their posterior, which hardly depends on one row. Otherwise groups are left
@@ -40,46 +50,47 @@ def left_out(model: "FieldNetwork", rng: np.random.Generator) -> tuple[Rows, Con
         parts = _single_rows(model, chosen)
     else:
         parts = _folds(model, chosen, (rng.permutation(group.max() + 1) % FOLDS)[group])
-    numbers, found = zip(*parts, strict=True)
+    numbers, found, distance = zip(*parts, strict=True)
     order = torch.cat(numbers)
     held = model.rows.as_rows().at(order)._replace(groups=groups.to(order.device)[order])
-    return held, Conditional(*(torch.cat(part) for part in zip(*found, strict=True)))
+    joined = Conditional(*(torch.cat(part) for part in zip(*found, strict=True)))
+    return LeftOut(held, joined, np.concatenate(distance))
 
 
-def _single_rows(
-    model: "FieldNetwork", chosen: NDArray[np.int64]
-) -> Iterator[tuple[Tensor, Conditional]]:
+Part = tuple[Tensor, Conditional, Floats]
+"""Numbers of some stored rows, their predictions, and kilometres to other places."""
+
+
+def _single_rows(model: "FieldNetwork", chosen: NDArray[np.int64]) -> Iterator[Part]:
     for rows in torch.from_numpy(chosen).to(model.device).split(ROWS_AT_ONCE):
         x = model.rows.x[rows]
         near = model.near_rows(model.points(x), without=rows)
-        yield rows, given_rows(model, x, model.rows.counts[rows], near, model.weights)
+        found = given_rows(model, x, model.rows.counts[rows], near, model.weights)
+        yield rows, found, model.distance_to_others(x)
 
 
 def _folds(
     model: "FieldNetwork", chosen: NDArray[np.int64], fold: NDArray[np.int64]
-) -> Iterator[tuple[Tensor, Conditional]]:
+) -> Iterator[Part]:
     sites = model.sites.sites
     fold_of_site = fold[sites.first]
     earlier = model.earlier.cpu().numpy()
-    known = [
-        _information(model, np.flatnonzero(fold_of_site == number))
-        for number in range(int(fold.max()) + 1)
-    ]
+    known = _information(model, np.arange(len(sites)))
     for number in np.unique(fold[chosen]):
-        own, other = fold == number, fold_of_site != number
-        parts = [part for at, part in enumerate(known) if at != number]
+        own, others = fold == number, fold_of_site != number
         # What is known of other places must not be conditioned on the rows left out.
-        near = np.flatnonzero(other & (own[earlier] & (earlier != NO_ROW)).any(1))
-        without = _information(model, near, torch.from_numpy(own).to(model.device))
-        parts += [without, Information(*(-part for part in _information(model, near)))]
-        precision, pull = (torch.stack(part).sum(0) for part in zip(*parts, strict=True))
-        weights = WeightPosterior(*posterior_of(Information(precision, pull)))
-        near_sites = NearSites.of(sites, other)
+        near = others & (own[earlier] & (earlier != NO_ROW)).any(1)
+        changed = _information(model, np.flatnonzero(near | ~others))
+        again = _information(model, np.flatnonzero(near), torch.from_numpy(own).to(model.device))
+        rest = Information(*(a - b + c for a, b, c in zip(known, changed, again, strict=True)))
+        weights = WeightPosterior(*posterior_of(rest))
+        among = NearSites.of(sites, others)
         asked = torch.from_numpy(chosen[own[chosen]]).to(model.device)
         for rows in asked.split(ROWS_AT_ONCE):
             x = model.rows.x[rows]
-            found = model.near_rows(model.points(x), among=near_sites)
-            yield rows, given_rows(model, x, model.rows.counts[rows], found, weights)
+            held = model.near_rows(model.points(x), among=among)
+            found = given_rows(model, x, model.rows.counts[rows], held, weights)
+            yield rows, found, model.distance_to_others(x, among)
 
 
 def _information(

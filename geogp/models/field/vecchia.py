@@ -7,7 +7,6 @@ at one place, and N(t) contains rows of near places that come earlier in a rando
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -71,11 +70,6 @@ class Sites:
         counts = np.diff(np.append(first, len(place)))
         return cls(order, first, counts, np.repeat(sorted_centre, pieces, axis=0))
 
-    @cached_property
-    def places(self) -> KDTree:
-        """A search tree of the distinct places."""
-        return KDTree(np.unique(self.centre, axis=0))
-
     def __len__(self) -> int:
         return len(self.first)
 
@@ -111,7 +105,8 @@ def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
     return sites.rows(chosen, TRAINING_ROWS)
 
 
-class NearSites(NamedTuple):
+@dataclass(frozen=True)
+class NearSites:
     """Places to search: all `sites`, the numbers of those searched, and a tree of these."""
 
     sites: Sites
@@ -133,6 +128,11 @@ class NearSites(NamedTuple):
         _, near = self.tree.query(place, k=min(len(self.numbers), PREDICTION_PLACES))
         sites = self.numbers[near.reshape(len(place), -1)]
         return self.sites.rows(sites, int(self.sites.count[sites].sum(1).max()))
+
+    @cached_property
+    def places(self) -> KDTree:
+        """A tree of the distinct places searched."""
+        return KDTree(np.unique(self.tree.data, axis=0))
 
 
 def distance_to_others(places: KDTree, at: Floats) -> Floats:
