@@ -13,7 +13,7 @@ from geogp.distributions.shape_columns import shape_from
 from geogp.distributions.shapes import SHAPE_COLUMNS
 from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import DataError
-from geogp.evaluation.metrics import row_scores, rows_by_group
+from geogp.evaluation.metrics import mean_scores, row_scores, rows_by_group
 from geogp.evaluation.scores import Scores
 from geogp.evaluation.splits.split_names import MAX_FOLDS
 
@@ -168,18 +168,28 @@ def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
         )
 
 
-def check_scores(name: str, found: dict[str, Scores], on_file: Mapping[str, Scores]) -> None:
+def check_scores(
+    name: str,
+    parts: Mapping[str, pd.DataFrame],
+    on_file: Mapping[str, Scores],
+    *,
+    mae_of_mean: bool = False,
+) -> None:
     """Raise DataError if figures of run.json do not follow from the predictions.
 
-    The message names the first figure that differs by more than 1e-6, and gives the number of such
-    figures.
+    `parts` are the rows of `row_scores` of each stratum. `mae_of_mean` also accepts the mean
+    absolute error of the predictive mean, as geogp 0.1 stored it. The message names the first
+    figure that differs by more than 1e-6, and gives the number of such figures.
     """
     wrong: list[str] = []
-    for group, scores in found.items():
-        for figure, value in vars(scores).items():
+    for group, rows in parts.items():
+        for figure, value in vars(mean_scores(rows)).items():
             other = getattr(on_file.get(group), figure, None)
-            if not _agree(value, other):
-                wrong.append(f"{figure} of {name}/{group} is {other} in run.json, {value} here")
+            if _agree(value, other):
+                continue
+            if mae_of_mean and figure == "mae" and _agree(rows["error"].abs().mean(), other):
+                continue
+            wrong.append(f"{figure} of {name}/{group} is {other} in run.json, {value} here")
     if wrong:
         raise DataError(
             "expected the figures of run.json to follow from test_predictions.parquet, found "

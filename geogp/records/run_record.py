@@ -345,6 +345,11 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
         return f"{name} ({code})" if name and name != code else code
 
     @property
+    def is_of_version_0_1(self) -> bool:
+        """Whether geogp 0.1 made the run."""
+        return self.schema is UNSET
+
+    @property
     def strata(self) -> list[str] | None:
         """Names of the user's own strata; None for urban and rural."""
         return None if self.settings is UNSET else self.settings.strata

@@ -14,7 +14,7 @@ from geogp.evaluation.assessment import (
     prediction_of,
     split_rows,
 )
-from geogp.evaluation.metrics import mean_scores, rows_by_group
+from geogp.evaluation.metrics import rows_by_group
 from geogp.evaluation.score_groups import GroupReport, group_reports
 from geogp.evaluation.splits.fold_spread import Spread, fold_spread
 from geogp.evaluation.splits.split_names import SPLITS
@@ -90,8 +90,8 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     scored = split_rows(name, rows)
     if name in run.metrics:
         parts = rows_by_group(rows["stratum"], len(rows))
-        found = {group: mean_scores(scored[chosen]) for group, chosen in parts.items()}
-        check_scores(name, found, run.metrics[name])
+        found = {group: scored[chosen] for group, chosen in parts.items()}
+        check_scores(name, found, run.metrics[name], mae_of_mean=run.is_of_version_0_1)
     baseline = given(run.baseline, {}).get(name, {})
     groups = group_reports(rows, scored, baseline, counts=counted(rows))
     entries = given(run.folds, {}).get(name, [])
@@ -106,7 +106,7 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
         groups,
         _width_ratio(groups),
         stratum_reports(rows, scored, run.target),
-        fold_spread(name, rows, scored, entries),
+        fold_spread(name, rows, scored, entries, mae_of_mean=run.is_of_version_0_1),
         _exceedances(rows, scored, run),
         to_builtins(given(calibration.splits, {})).get(name, {}),
     )

@@ -11,7 +11,12 @@ import torch
 from scipy import stats
 
 from geogp.distributions.shapes import GAUSSIAN
-from geogp.distributions.sinh_arcsinh import MAX_SKEWNESS, MAX_TAILWEIGHT, MIN_TAILWEIGHT
+from geogp.distributions.sinh_arcsinh import (
+    MAX_SKEWNESS,
+    MAX_TAILWEIGHT,
+    MIN_TAILWEIGHT,
+    moments,
+)
 from geogp.errors import NumericalError
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.storage import load_model, save_model
@@ -121,6 +126,22 @@ def test_a_law_states_mean_sd_and_distribution_of_its_errors():
     assert sd == pytest.approx(errors.std(), rel=1e-3)
     p = np.array([0.05, 0.5, 0.9])
     np.testing.assert_allclose(mean + sd * shape.quantile(p), np.quantile(errors, p), atol=1e-3)
+
+
+def test_each_of_many_rows_has_the_moments_and_shape_of_its_own_parameters():
+    """Rows share the moments of distinct shapes; here each row has its own."""
+    covariates = _covariates(3000)
+    a, log_b, *shape = _parameters(BY_BOTH, covariates)
+    skewness, log_tail = (SHAPE_STEP * np.round(part / SHAPE_STEP) for part in _bent(*shape))
+    tailweight = np.exp(log_tail).clip(MIN_TAILWEIGHT, MAX_TAILWEIGHT)
+    own = np.array([moments(*pair) for pair in zip(skewness, tailweight, strict=True)])
+    assert 10 < len(np.unique(own, axis=0)) < 1000
+    mean, sd, found = _law(BY_BOTH).at(covariates)
+    np.testing.assert_allclose(mean, a + np.exp(log_b) * own[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(sd, np.exp(log_b) * own[:, 1], rtol=1e-12)
+    np.testing.assert_allclose(found.columns["skewness"], skewness, rtol=1e-12)
+    np.testing.assert_allclose(found.columns["tailweight"], tailweight, rtol=1e-12)
+    assert [len(part) for part in _law(BY_BOTH).at(covariates[:0])[:2]] == [0, 0]
 
 
 def test_each_half_by_a_covariate_is_calibrated_as_it_is_not_without_it():

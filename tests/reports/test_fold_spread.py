@@ -8,7 +8,7 @@ from run_worlds import as_record
 
 from geogp.errors import DataError
 from geogp.evaluation.assessment import prediction_of, split_rows
-from geogp.evaluation.metrics import score_by_stratum
+from geogp.evaluation.metrics import rows_by_group, score_by_stratum
 from geogp.reports.run_report import build_report, report_html, report_markdown
 
 NO_ROWS = {"train": 0, "validation": 0, "test": 0}
@@ -84,6 +84,32 @@ def test_contradictions_are_refused(folded, run_of):
     entries[1]["metrics"]["rural"]["crps"] += 1e-3
     with pytest.raises(DataError, match=r"crps of blocks, fold 1/rural"):
         build_report(as_record(run | {"folds": {"blocks": entries}}), folded)
+
+
+def test_a_run_of_version_0_1_may_hold_the_mae_of_the_mean(folded, run_of):
+    """The MAE of later runs is that of the median."""
+    folded["skewness"], folded["tailweight"] = -0.8, 0.9
+    folded["lower_95"], folded["upper_95"] = prediction_of(folded).interval(0.95)
+    scored = split_rows("blocks", folded)
+    of_mean = (folded["y"] - folded["mean"]).abs()
+    assert abs(of_mean.mean() - scored["absolute"].mean()) > 1e-3
+    run, entries = run_of(folded), _entries(folded)
+    held = score_by_stratum(prediction_of(folded), folded["y"], folded["stratum"])
+    run["metrics"]["blocks"] = {name: asdict(each) for name, each in held.items()}
+    run["folds"] = {"blocks": entries}
+    later = run | {"schema": 1, "geogp": "0.2.0"}
+    new = build_report(as_record(later), folded)
+    for group, chosen in rows_by_group(folded["stratum"], len(folded)).items():
+        run["metrics"]["blocks"][group]["mae"] = float(of_mean[chosen].mean())
+        for number, entry in enumerate(entries):
+            part = chosen & (folded["fold"] == number)
+            entry["metrics"][group]["mae"] = float(of_mean[part].mean())
+    assert build_report(as_record(run), folded).splits == new.splits
+    with pytest.raises(DataError, match="found 3 that differ: mae of blocks/all"):
+        build_report(as_record(later), folded)
+    entries[2]["metrics"]["rural"]["mae"] += 1e-3
+    with pytest.raises(DataError, match="found 1 that differ: mae of blocks, fold 2/rural"):
+        build_report(as_record(run), folded)
 
 
 @pytest.mark.parametrize("wrong", [-1, 0.5, np.nan, "a"])

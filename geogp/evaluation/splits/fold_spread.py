@@ -30,12 +30,18 @@ class Spread:
 
 
 def fold_spread(
-    name: str, rows: pd.DataFrame, scored: pd.DataFrame, entries: Sequence[Any]
+    name: str,
+    rows: pd.DataFrame,
+    scored: pd.DataFrame,
+    entries: Sequence[Any],
+    *,
+    mae_of_mean: bool = False,
 ) -> dict[str, dict[str, Spread]]:
     """Return the spread over folds of each figure, by stratum; empty for a single fold.
 
     `entries` are the `FoldRecord` of the folds in order, empty if run.json holds none; the gain
-    needs their baselines. Raises DataError if their number or their figures do not match the rows.
+    needs their baselines. `mae_of_mean` is as in `check_scores`. Raises DataError if their number
+    or their figures do not match the rows.
     """
     numbers = np.unique(scored["fold"])
     if entries and (len(entries) <= numbers[-1] or len(entries) != len(numbers)):
@@ -47,7 +53,12 @@ def fold_spread(
     values: dict[str, dict[str, list[float]]] = {}
     for number in numbers:
         chosen = scored["fold"].to_numpy() == number
-        figures = _figures(f"{name}, fold {number}", rows[chosen], scored[chosen], entries)
+        entry = entries[int(number)] if entries else None
+        groups = rows_by_group(rows["stratum"][chosen], int(chosen.sum()))
+        parts = {group: scored[chosen][of_group] for group, of_group in groups.items()}
+        if entry is not None:
+            check_scores(f"{name}, fold {number}", parts, entry.metrics, mae_of_mean=mae_of_mean)
+        figures = _figures(parts, entry)
         for group, found in figures.items():
             for figure, value in found.items():
                 held = values.setdefault(group, {}).setdefault(figure, [])
@@ -60,22 +71,14 @@ def fold_spread(
     }
 
 
-def _figures(
-    name: str, rows: pd.DataFrame, scored: pd.DataFrame, entries: Sequence[Any]
-) -> dict[str, dict[str, float | None]]:
-    """Return the figures of one fold by stratum, after a check against run.json."""
-    parts = {
-        group: scored[chosen] for group, chosen in rows_by_group(rows["stratum"], len(rows)).items()
-    }
-    scores = {group: mean_scores(part) for group, part in parts.items()}
-    entry = entries[int(scored["fold"].iloc[0])] if entries else None
-    if entry is not None:
-        check_scores(name, scores, entry.metrics)
+def _figures(parts: dict[str, pd.DataFrame], entry: Any) -> dict[str, dict[str, float | None]]:
+    """Return the figures of one fold by stratum; `entry` is its `FoldRecord`, or None."""
     found: dict[str, dict[str, float | None]] = {}
-    for group, each in scores.items():
+    for group, part in parts.items():
+        each = mean_scores(part)
         other = None if entry is None else getattr(entry.baseline.get(group), "nll", None)
         gain = None if other is None or each.nll is None else other - each.nll
-        shares = {f"coverage_{k}": share_of(parts[group][f"coverage_{k}"]) for k in TABLE_LEVELS}
+        shares = {f"coverage_{k}": share_of(part[f"coverage_{k}"]) for k in TABLE_LEVELS}
         found[group] = {**each.figures, **shares, GAIN: gain}
     return found
 

@@ -58,13 +58,15 @@ class MeasurementLaw(Noise):
         self.counts_range.copy_(torch.stack([counts.min(0).values, counts.max(0).values]))
         tests, devices = counts.log().unbind(1)
         square = tests.square().sum()
-        if float(square) > 0:
-            self.devices_power.copy_(((tests * devices).sum() / square).clamp(0, 1))
+        # Single tests do not show how many devices are typical.
+        power = (tests * devices).sum() / square if float(square) > 0 else torch.ones(())
+        self.devices_power.copy_(power.clamp(0, 1))
 
     def typical_devices(self, tests: Tensor) -> Tensor:
         """Return the typical number of devices behind `tests` tests, k^c, (n,).
 
-        c is the least-squares slope of log devices on log tests in the training rows.
+        c is the least-squares slope of log devices on log tests in the training rows, or 1 if all
+        of them are single tests.
         """
         return tests**self.devices_power
 
