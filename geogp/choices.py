@@ -119,10 +119,10 @@ def _shown(found: object) -> str:
     return text if len(text) <= 40 else f"{text[:40]}... ({len(text)} characters)"
 
 
-def check_sample(tests: int | None, devices: int | None) -> None:
+def check_sample(tests: float | None, devices: float | None) -> None:
     """Raise RequestError if there are more devices than tests; None is not checked."""
     if tests is not None and devices is not None and devices > tests:
         raise RequestError(
-            f"expected at most as many devices as tests, found --devices {devices} and --tests "
-            f"{tests}. A test comes from one device."
+            f"expected at most as many devices as tests, because a test comes from one device, "
+            f"found {devices} devices and {tests} tests."
         )

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from geogp.errors import DataError, RequestError
-from geogp.estimators.point_columns import Points
+from geogp.estimators.point_columns import PointColumns, Points
 from geogp.estimators.point_scale import PointScale
 from geogp.evaluation.splits.point_splits import CELL_KM, ValidationPart, validation_part
 from geogp.models.core.arrays import as_floats
@@ -29,6 +29,26 @@ def warn_caller(text: str) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").startswith("geogp."):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, UserWarning, stacklevel=level)
+
+
+def warn_of_absent_counts(columns: PointColumns, points: Points, warn: Tell) -> None:
+    """Warn if the table of a fit lacks a named column of counts."""
+    if columns.tests is not None and points.tests is None:
+        warn(f"the table has no column {columns.tests!r}: every measurement counts as one test.")
+    if columns.devices is not None and points.devices is None:
+        warn(f"the table has no column {columns.devices!r}: every test counts as one device.")
+
+
+def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
+    """Warn if a table to predict has the named tests, but lacks the named devices.
+
+    A table with neither has new places, whose counts nobody knows.
+    """
+    if columns.devices is not None and points.devices is None and points.tests is not None:
+        warn_caller(
+            f"the table has no column {columns.devices!r}: each row has the typical number of "
+            f"devices for its tests."
+        )
 
 
 def data_of(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
 from geogp.estimators.point_times import check_unit, times_of
+from geogp.models.core.arrays import check_devices
 
 Floats = NDArray[np.float64]
 
@@ -188,6 +189,9 @@ class PointColumns:
             values = getattr(points, name)
             if values is not None and values.min() < 1:
                 raise DataError(f"expected {name} of 1 or more, found {values.min():g}.")
+        if points.devices is not None:
+            tests = np.ones(len(points)) if points.tests is None else points.tests
+            check_devices(points.devices, tests)
         if points.exposure is not None and not points.exposure.min() > 0:
             raise DataError(f"expected exposures above 0, found {points.exposure.min():g}.")
         return points

@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.choices import MAX_TESTS, whole_number
+from geogp.choices import MAX_TESTS, check_sample, whole_number
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_rows import (
@@ -19,6 +19,8 @@ from geogp.estimators.fit_rows import (
     target_of,
     validation_rows,
     warn_caller,
+    warn_of_absent_counts,
+    warn_of_absent_devices,
 )
 from geogp.estimators.parameters import SpatialParameters
 from geogp.estimators.point_columns import Points, crs_text, from_degrees
@@ -91,8 +93,9 @@ class SpatialGP(SpatialParameters):
         Warns
         -----
         UserWarning
-            A column has only one value; there are fewer rows than weights; or there are so few rows
-            that the width of intervals is estimated from folds.
+            A named column of tests or devices is missing; a column has only one value; there are
+            fewer rows than weights; or there are so few rows that the width of intervals is
+            estimated from folds.
         """
         return self.fit_watched(X, y)
 
@@ -112,8 +115,8 @@ class SpatialGP(SpatialParameters):
         """
         self.check()
         points = self.columns().read(X)
-        if isinstance(X, pd.DataFrame) and self.tests is not None and points.tests is None:
-            warn(f"the table has no column {self.tests!r}: every measurement counts as one test.")
+        if isinstance(X, pd.DataFrame):
+            warn_of_absent_counts(self.columns(), points, warn)
         target = target_of(y, len(points), warn)
         if scale is None:
             names = self.x, self.y, self.time or "time"
@@ -147,7 +150,8 @@ class SpatialGP(SpatialParameters):
         Parameters
         ----------
         X
-            As for `fit`. The noise depends on the number of tests of each row, 1 if not given.
+            As for `fit`. The noise depends on the number of tests of each row, 1 if not given, and
+            on the number of devices, by default the typical number for the tests.
         level
             Predict the level, without the noise of measurements.
 
@@ -156,10 +160,17 @@ class SpatialGP(SpatialParameters):
         RequestError
             The estimator is not fitted, a column is missing, or the model has no level.
         DataError
-            A value is missing or out of range.
+            A value is missing or out of range, or a row has more devices than tests.
+
+        Warns
+        -----
+        UserWarning
+            The table has the named column of tests but not that of devices.
         """
         network = self._fitted()
         points = self._read(X)
+        if isinstance(X, pd.DataFrame) and not level:
+            warn_of_absent_devices(self.columns(), points)
         tests = 1.0 if points.tests is None else points.tests
         if level and not find_model(self.model).has_spread:
             raise RequestError(f"{self.model} does not state the uncertainty of its level.")
@@ -250,6 +261,7 @@ class SpatialGP(SpatialParameters):
         *,
         time: Any = None,
         tests: float = 1,
+        devices: float | None = None,
         zoom: int = 14,
         resolution: float | None = None,
         level: bool = False,
@@ -266,6 +278,8 @@ class SpatialGP(SpatialParameters):
             fitted to rows at several times.
         tests
             Number of tests that each predicted measurement averages.
+        devices
+            Number of devices behind these tests; by default the typical number for the tests.
         zoom
             Zoom of the tiles of a region: tiles of zoom 14 are about 2.4 km wide at the equator,
             tiles of zoom 16 about 600 m.
@@ -286,7 +300,8 @@ class SpatialGP(SpatialParameters):
         Raises
         ------
         RequestError
-            The estimator is not fitted, a time is needed but not given, or the box is invalid.
+            The estimator is not fitted, a time is needed but not given, there are more devices than
+            tests, or the box is invalid.
         """
         self._fitted()
         when: Times | None = None
@@ -297,6 +312,9 @@ class SpatialGP(SpatialParameters):
                 )
             when = time_at(time, self.time_unit)
         whole_number("tests", tests, 1, MAX_TESTS)
+        if devices is not None:
+            whole_number("devices", devices, 1, MAX_TESTS)
+            check_sample(tests, devices)
 
         def predict(x: Floats, y: Floats) -> Prediction:
             points = Points(x, y)
@@ -304,7 +322,7 @@ class SpatialGP(SpatialParameters):
                 quarters = np.full(len(x), when.quarters[0])
                 points = replace(points, time=quarters, time_kind=when.kind)
             inputs = self.scale_.inputs(self.columns().checked(points))
-            return self.network_.predict(inputs, float(tests), level=level)
+            return self.network_.predict(inputs, tests, devices, level=level)
 
         if not isinstance(region, Region):
             box = Box.of(region, resolution)

@@ -53,6 +53,12 @@ def test_points_of_a_geodataframe_are_brought_to_the_crs():
         (table(a=[1, np.nan]), DataError, "the column a.*1 of 2 rows, the first of them row 1"),
         (table(a=["1", "2"]), DataError, "expected numbers in the column a"),
         (table(tests=[0, 1]), DataError, "tests of 1 or more, found 0"),
+        (
+            table(tests=[2, 3], devices=[2, 4]),
+            DataError,
+            "more devices in 1 of 2 rows, the first of them row 1 with 4 devices and 3 tests",
+        ),
+        (table(devices=[1, 2]), DataError, "2 devices and 1 tests. Without a number of tests"),
         (table()[:0], DataError, "empty table"),
         (np.zeros((3, 6)), DataError, r"found 6 feature\(s\)"),
         (np.zeros((3, 1)), DataError, "minimum of 2"),

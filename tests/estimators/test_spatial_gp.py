@@ -181,6 +181,18 @@ class TestGrids:
         assert float(cell["median"]) == pytest.approx(expected.median[0], abs=1e-5)
         assert float(cell["upper_95"]) == pytest.approx(expected.interval()[1][0], abs=1e-5)
 
+    def test_tests_and_devices_are_as_in_a_prediction(self, fitted):
+        place = pd.DataFrame({"east": [0.5], "north": [0.5], "date": pd.Timestamp("2025-06-01")})
+        inputs, widths = fitted.inputs(place), []
+        for devices in (None, 1, 8):
+            grid = fitted.grid(
+                (0, 0, 1, 1), time="2025-06-01", resolution=1, tests=8, devices=devices
+            )
+            lower, upper = fitted.network_.predict(inputs, 8, devices).interval()
+            widths.append(float((grid["upper_95"] - grid["lower_95"]).item()))
+            assert widths[-1] == pytest.approx((upper - lower)[0], rel=1e-4)
+        assert widths[1] > 1.01 * widths[2]
+
     @pytest.mark.filterwarnings("ignore:Use `@` matmul")  # of rioxarray's
     def test_a_region_is_written_as_a_raster(self, tmp_path):
         region = simple_region()
@@ -206,6 +218,11 @@ class TestGrids:
             ({"region": simple_region(), "time": "2025Q1"}, "plain units"),
             ({"region": "PR", "time": "2025Q1"}, "expected a region"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "tests": 0}, "tests from 1"),
+            ({"region": (0, 0, 1, 1), "time": "2025Q1", "devices": 0}, "devices from 1"),
+            (
+                {"region": (0, 0, 1, 1), "time": "2025Q1", "tests": 4, "devices": 5},
+                "at most as many devices as tests, .* found 5 devices and 4 tests",
+            ),
         ],
     )
     def test_what_is_refused(self, fitted, arguments, match):
@@ -472,6 +489,18 @@ def test_a_subclass_keeps_its_parameters_and_comes_back_as_what_it_derives_from(
 def test_a_column_of_tests_that_is_not_there_is_a_warning(points):
     with pytest.warns(UserWarning, match="no column 'test'"):
         FieldGP(**PLAIN, tests="test", **TINY).fit(points, points.value)
+
+
+def test_a_column_of_devices_that_is_not_there_is_a_warning(points):
+    model = FieldGP(**PLAIN, tests="tests", devices="n_dev", **TINY)
+    with pytest.warns(UserWarning, match="no column 'n_dev': every test counts as one device"):
+        model.fit(points, points.value)
+    model.fit(points.assign(n_dev=1), points.value)
+    with pytest.warns(UserWarning, match="no column 'n_dev': .* typical number of devices"):
+        found = model.predict_distribution(points)
+    typical = points.assign(n_dev=points.tests ** float(model.network_.law.devices_power))
+    assert (found.sd == model.predict_distribution(typical).sd).all()
+    model.predict(points[["east", "north"]])  # a new place has no counts, which is no warning
 
 
 @pytest.mark.parametrize(

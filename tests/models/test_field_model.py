@@ -273,12 +273,12 @@ def test_the_law_is_not_drawn_out_beyond_the_counts_it_has_seen():
         return np.array([found.mean, found.variance])
 
     least, most = at(4, 2), at(9, 5)
-    for few in ((1, 1), (4, 1), (1, 2)):
+    for few in ((1, 1), (4, 1), (2, 2)):
         np.testing.assert_array_equal(at(*few), least)
-    for many in ((30, 5), (9, 30), (np.inf, np.inf)):
+    for many in ((30, 5), (30, 30), (np.inf, 9), (np.inf, np.inf)):
         np.testing.assert_array_equal(at(*many), most)
-    assert (least[1] > at(4, 5)[1]).all()
-    assert (at(4, 5)[1] > most[1]).all()
+    assert (least[1] > at(4, 4)[1]).all()
+    assert (at(4, 4)[1] > most[1]).all()
 
 
 def test_devices_that_are_not_given_are_those_typical_for_the_tests():
@@ -605,6 +605,21 @@ class TestRefusals:
             model.predict(np.zeros((3, 3)), tests)
         with pytest.raises(DataError, match=f"one number of devices for all rows or one .*{found}"):
             model.predict(np.zeros((3, 3)), 1, tests)
+
+    def test_more_devices_than_tests(self, model):
+        told = "at most as many devices as tests, .* in 1 of 3 rows, the first of them row 1 with"
+        for tests, devices in ([2, 2, np.inf], [1, 3, 9]), (2, [1, 3, 2]), ([9, 2, 9], 3):
+            with pytest.raises(DataError, match=f"{told} 3 devices and 2 tests"):
+                model.predict(np.zeros((3, 3)), tests, devices)
+        with pytest.raises(DataError, match="2 devices and 1 tests"):
+            model.predict(np.zeros((3, 3)), None, 2)
+        with pytest.raises(DataError, match=f"{told} inf devices and 3 tests"):
+            model.predict(np.zeros((3, 3)), 3, [1, np.inf, 1])
+        with pytest.raises(DataError, match=f"{told} 3 devices and 2 tests"):
+            Data(np.zeros((3, 3)), np.zeros(3), [4, 2, 4], [1, 3, 1])
+        rounded = 3 * (0.1 + 0.2) / 0.3
+        assert rounded > 3  # by rounding
+        Data(np.zeros((1, 3)), np.zeros(1), [3.0], [rounded])
 
     def test_tests_that_are_not_numbers(self, model):
         with pytest.raises(DataError, match="expected finite tests, found NaN"):

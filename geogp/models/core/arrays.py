@@ -1,10 +1,13 @@
-"""Convert a user's arrays to float64."""
+"""Convert a user's arrays to float64, and check counts."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
+
+ROUNDING = 1e-9
+"""Relative difference between counts that is taken for rounding."""
 
 
 def as_floats(values: object, what: str) -> NDArray[np.float64]:
@@ -33,6 +36,22 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
             f"{floats.size} places."
         )
     return floats
+
+
+def check_devices(devices: NDArray[np.float64], tests: NDArray[np.float64]) -> None:
+    """Raise DataError if a row has more devices than tests; the arrays have one shape.
+
+    Differences from rounding are allowed.
+    """
+    wrong = devices > tests * (1 + ROUNDING)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DataError(
+            f"expected at most as many devices as tests, because a test comes from one device, "
+            f"found more devices in {int(wrong.sum())} of {wrong.size} rows, the first of them row "
+            f"{row} with {devices[row]:g} devices and {tests[row]:g} tests. Without a number of "
+            f"tests, a row has one test."
+        )
 
 
 def _on_cpu(values: torch.Tensor, what: str) -> object:

@@ -226,7 +226,8 @@ class FieldNetwork(FieldProcess):
         Raises
         ------
         DataError
-            If `x` or `tests` has a wrong shape or values out of range.
+            If `x`, `tests` or `devices` has a wrong shape or values out of range, or there are more
+            devices than tests.
         NumericalError
             If a predictive variance is not positive.
         """

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from geogp.errors import DataError, RequestError
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.arrays import as_floats
+from geogp.models.core.arrays import as_floats, check_devices
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field import vecchia
@@ -187,12 +187,15 @@ class FieldProcess(LowRankGP):
     ) -> Tensor:
         """Return tests and devices of n rows, (n, 2); see `FieldNetwork.predict`.
 
-        Raises DataError if there are neither one nor n of them, or a count is below 1.
+        Raises DataError if there are neither one nor n of them, a count is below 1, or a row has
+        more devices than tests.
         """
         behind = self._counts(1.0 if tests is None else tests, n, "tests")
         if devices is None:
             return torch.stack([behind, self.law.typical_devices(behind)], 1)
-        return torch.stack([behind, self._counts(devices, n, "devices")], 1)
+        given = self._counts(devices, n, "devices")
+        check_devices(numpy_of(given), numpy_of(behind))
+        return torch.stack([behind, given], 1)
 
     def _counts(self, given: Floats | float, n: int, name: str) -> Tensor:
         values = np.asarray(given, np.float64)

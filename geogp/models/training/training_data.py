@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
-from geogp.models.core.arrays import as_floats
+from geogp.models.core.arrays import as_floats, check_devices
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ class Data:
         group of its own; otherwise all rows of a place are in one group.
 
     Raises DataError if shapes do not agree, there are no rows, a value is not a finite real number,
-    or a number of tests or devices is below 1.
+    a number of tests or devices is below 1, or a row has more devices than tests.
     """
 
     x: Floats
@@ -46,6 +46,7 @@ class Data:
             )
         self._take_counts("tests", np.ones(n))
         self._take_counts("devices", self.tests)
+        check_devices(self.devices, self.tests)
         groups = np.arange(n) if self.groups is None else np.asarray(self.groups)
         if groups.shape != (n,) or groups.dtype.kind not in "iu":
             raise DataError(
