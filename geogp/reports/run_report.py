@@ -25,7 +25,7 @@ from geogp.evaluation.simultaneous_coverage import (
     TOLERANCE,
 )
 from geogp.evaluation.splits.split_names import BLOCKS, SPLITS
-from geogp.evaluation.strata import MIN_ROWS
+from geogp.evaluation.strata import MIN_ROWS, some_devices_missing
 from geogp.evaluation.threshold_reliability import MIN_EFFECTIVE
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.records.record_names import NOISE_IN_SPREAD, POINT
@@ -110,6 +110,8 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     predictions = with_strata(predictions, run.strata)
     splits = _split_reports(run, predictions)
     unit, plain_unit = UNITS[run.target]
+    by_split = predictions.groupby("split", sort=False)
+    gaps = [splits[str(name)].title for name, rows in by_split if some_devices_missing(rows)]
     return Report(
         geogp=given(run.geogp, None),
         region=run.region_in_words,
@@ -136,7 +138,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         marks={name: say("report", "marks", split, LIMITS) for name, split in splits.items()},
         rules=say_all("report", "rules", LIMITS),
         repairs=_repairs(run) + _variances(run.variance_check),
-        statements=say_all("report", "statements", splits, counted(predictions)),
+        statements=say_all("report", "statements", splits, counted(predictions), gaps),
         splits=splits,
     )
 
