@@ -29,13 +29,8 @@ from geogp.evaluation.strata import MIN_ROWS, some_devices_missing
 from geogp.evaluation.threshold_reliability import MIN_EFFECTIVE
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.records.record_names import NOISE_IN_SPREAD, POINT
-from geogp.records.run_record import (
-    CalibrationRecord,
-    RunRecord,
-    RunSettings,
-    VarianceCheck,
-    given,
-)
+from geogp.records.repair_records import CalibrationRecord
+from geogp.records.run_record import RunRecord, RunSettings, VarianceCheck, given
 from geogp.reports.rendering import environment, html_page, latex_table, say, say_all
 from geogp.reports.report_figures import split_figures, thresholds_figure
 from geogp.reports.split_report import SplitReport, split_report

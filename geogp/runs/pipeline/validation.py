@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from geogp.distributions.prediction import Prediction
@@ -21,20 +22,16 @@ from geogp.evaluation.splits.row_parts import (
     VALIDATION,
     without_empty,
 )
-from geogp.evaluation.splits.split_names import COUNTY, LATEST, RANDOM
-from geogp.evaluation.splits.split_rows import SplitRows, split_groups, split_parts
+from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
+from geogp.evaluation.splits.split_rows import SplitRows, cell_side, split_groups, split_parts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.tiles.parquet_files import MAX_TABLE_BYTES
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.options import Weights
-from geogp.records.run_record import (
-    FoldRecord,
-    PartCounts,
-    RepairedFold,
-    Strata,
-)
+from geogp.records.repair_records import RepairedFold
+from geogp.records.run_record import FoldRecord, PartCounts, Strata
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, timed
 from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
@@ -114,6 +111,14 @@ def _known(job: Job) -> SplitRows:
     if counties is not None and COUNTY.name in job.request.splits:
         county = counties.label(seen.longitude, seen.latitude)
     return SplitRows(seen.quadkey, seen.quarter, seen.longitude, seen.latitude, county)
+
+
+def block_degrees(job: Job) -> float | UnsetType:
+    """Return the side of the blocks of the request's splits; unset if no split has blocks."""
+    if not {BLOCKS.name, BUFFER.name} & set(job.request.splits):
+        return UNSET
+    seen = job.ingested.source_rows
+    return cell_side(seen.longitude, seen.latitude)
 
 
 def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8]:
