@@ -41,6 +41,9 @@ Rows = NDArray[np.bool_]
 OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
 """Upper bounds of the number of columns, without layers, and of the bytes of text in a row."""
 
+FEW_ROWS = 300
+"""A run warns of a part of a split with fewer rows."""
+
 _ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
 
 
@@ -83,6 +86,8 @@ def make_plan(job: Job) -> Plan:
             check_rows(job.request.conformal, int(plan.rows(name, fold, CALIBRATION).sum()))
     _check_tested(job, sum(int(plan.rows(name, fold, TEST).sum()) for name, fold in asked))
     _warn_of(job)
+    for name in request.splits:
+        _warn_of_few_rows(job, name, [plan.sizes(name, fold) for fold in range(request.folds)])
     return plan
 
 
@@ -162,6 +167,18 @@ def _warn_of(job: Job) -> None:
         job.warn(
             "the split latest fits a single quarter, which does not show how much the level "
             "changes between quarters; the coverage of its intervals may be below the stated level."
+        )
+
+
+def _warn_of_few_rows(job: Job, name: str, folds: list[PartCounts]) -> None:
+    """Warn once if parts of a split are small; the test rows of all folds are scored together."""
+    rows = {part: min(getattr(fold, part) for fold in folds) for part in (TRAIN, VALIDATION)}
+    rows[TEST] = sum(fold.test for fold in folds)
+    few = [f"{n} {part} rows" for part, n in rows.items() if n < FEW_ROWS]
+    if few:
+        job.warn(
+            f"the {name} split has only {' and '.join(few)}, fewer than {FEW_ROWS}: its fit and "
+            f"its scores are uncertain. Choose more quarters or a larger region."
         )
 
 
