@@ -156,7 +156,7 @@ MUTANTS = [
             "np.where(quarter < tested, earlier,",
             "np.where(quarter <= tested, earlier,",
         ),
-        cells_of_another_size=("CELL_DEGREES = 0.1", "CELL_DEGREES = 0.2"),
+        cells_of_another_size=("CELL_DEGREES / 2**halvings", "CELL_DEGREES / 3**halvings"),
     ),
     *_of(
         "evaluation",

@@ -73,7 +73,8 @@ class Stratum:
 def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list[Stratum]]:
     """Return the strata of rows of test_predictions.parquet, by kind; small ones are pooled.
 
-    Kinds whose column is absent are left out. Classes of counts depend on the expected count,
+    Kinds whose column is absent are left out, and kinds by devices if some of these numbers are
+    missing. Classes of counts depend on the expected count,
     classes of speed on the predicted `median` (n,) on the scale of the target. They do not depend
     on measured values, because within classes of measured values even right predictions miss their
     levels. `target` chooses the classes of speed. Raises DataError if a distance is negative or not
@@ -93,7 +94,7 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
     else:
         tests = rows["tests"].to_numpy(np.float64)
         found["tests"] = joined(count_groups(tests, "test"))
-        if "devices" in rows:
+        if "devices" in rows and not some_devices_missing(rows):
             devices = rows["devices"].to_numpy(np.float64)
             found["devices"] = joined(count_groups(devices, "device"))
             found["tests_per_device"] = joined(_between(tests / devices, SHARING_CLASSES, ""))
@@ -106,6 +107,11 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
     for name in places:
         found[name] = pooled(_places(rows[name]), _NOUNS.get(name, "areas"))
     return found
+
+
+def some_devices_missing(rows: pd.DataFrame) -> bool:
+    """Return whether predictions have a column of devices with gaps, as other programs write it."""
+    return "devices" in rows and "dispersion" not in rows and bool(rows["devices"].isna().any())
 
 
 def count_groups(counts: Floats, noun: str) -> dict[str, Rows]:

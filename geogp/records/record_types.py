@@ -72,3 +72,6 @@ WeightsAsked = Annotated[
     dict[str, Real] | Literal["validation"], Meta(description="weights by name, or validation")
 ]
 ThresholdValue = Annotated[float, Meta(ge=LEAST, le=MOST)]
+
+BY_SPLIT = Meta(extra_json_schema={"propertyNames": {"enum": list(SPLITS)}})
+"""Allowed keys of mappings by split, because msgspec's JSON Schema does not restrict them."""

@@ -8,10 +8,11 @@ from typing import Annotated, Final, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from geogp.evaluation.scores import Count, Real, Scores, Share, Size
+from geogp.evaluation.scores import Count, Real, Scores, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
-from geogp.evaluation.splits.split_names import SPLITS
+from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.records.record_types import (
+    BY_SPLIT,
     AboveZero,
     Folds,
     Inputs,
@@ -38,14 +39,12 @@ from geogp.records.record_types import (
     WeightsAsked,
     Zoom,
 )
+from geogp.records.repair_records import CalibrationRecord
 
 Given = TypeVar("Given")
 
 RUN_SCHEMA: Final = 1
 """Version of the format of run.json, under the key `schema`. Runs of geogp 0.1 lack this key."""
-
-_BY_SPLIT = Meta(extra_json_schema={"propertyNames": {"enum": list(SPLITS)}})
-"""Allowed keys of mappings by split, because msgspec's JSON Schema does not restrict them."""
 
 
 def given(value: Given | UnsetType, otherwise: Given) -> Given:
@@ -200,58 +199,6 @@ class WeightsRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     trials: list[TrialRecord] | UnsetType = UNSET
 
 
-class RepairedCell(Struct, frozen=True, kw_only=True):
-    """Coverage of one cell at one level, before and after a repair; see `CellCheck`."""
-
-    cell: Text
-    level: Share
-    calibration: Count
-    test: Count
-    observed: Share
-    band: Annotated[list[Share], Meta(min_length=2, max_length=2)]
-    inside: bool
-    before: Share
-
-
-class RepairedFold(Struct, frozen=True, kw_only=True):
-    """The effect of the repair of one fold on its test rows.
-
-    `n` is the number of calibration rows. `cells` contains the coverage of each cell at each level,
-    with the band that chance explains. `cells` is empty if the repair has no cells.
-    """
-
-    n: Count
-    cells: list[RepairedCell]
-
-
-class RepairedSplit(Struct, frozen=True, kw_only=True):
-    """The effect of the repairs of a split, and a statement about their coverage."""
-
-    statement: Text
-    folds: list[RepairedFold]
-
-
-class CellRecord(Struct, frozen=True, kw_only=True):
-    """The repair of one cell; see `Cell`. A knot is null if there are too few rows for it."""
-
-    name: Text
-    stratum: Text
-    tests: Annotated[list[Count | None], Meta(min_length=2, max_length=2)]
-    n: Count
-    knots: list[Real | None]
-
-
-class CalibrationRecord(Struct, frozen=True, kw_only=True):
-    """How intervals were repaired."""
-
-    splits: Annotated[dict[Split, RepairedSplit], _BY_SPLIT] | UnsetType = UNSET
-    method: Method | UnsetType = UNSET
-    n: Count | UnsetType = UNSET
-    ladder: list[Share] | UnsetType = UNSET
-    cells: list[CellRecord] | UnsetType = UNSET
-    statements: list[Text] | UnsetType = UNSET
-
-
 class RankRecord(Struct, frozen=True, kw_only=True):
     """The rank of the fits."""
 
@@ -314,7 +261,10 @@ class RunNote(RunIdentity, frozen=True, kw_only=True):
 
 
 class RunRecord(RunIdentity, frozen=True, kw_only=True):
-    """The content of run.json; keys that early geogp 0.1 versions did not write may be absent."""
+    """The content of run.json; keys that early geogp 0.1 versions did not write may be absent.
+
+    `block_degrees` is the side of the blocks of the splits blocks and buffer.
+    """
 
     region_name: Name | None = None
     quarters_missing: list[Quarter] | UnsetType = UNSET
@@ -322,10 +272,11 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     rows_left_out: list[RowsLeftOut] | UnsetType = UNSET
     weights: WeightsRecord | UnsetType = UNSET
     rank: RankRecord | UnsetType = UNSET
-    n: Annotated[dict[Split, PartCounts], _BY_SPLIT] | UnsetType = UNSET
-    metrics: Annotated[dict[Split, Strata], _BY_SPLIT]
-    baseline: Annotated[dict[Split, Strata], _BY_SPLIT] | UnsetType = UNSET
-    folds: Annotated[dict[Split, Folded], _BY_SPLIT] | UnsetType = UNSET
+    n: Annotated[dict[Split, PartCounts], BY_SPLIT] | UnsetType = UNSET
+    block_degrees: AboveZero | UnsetType = UNSET
+    metrics: Annotated[dict[Split, Strata], BY_SPLIT]
+    baseline: Annotated[dict[Split, Strata], BY_SPLIT] | UnsetType = UNSET
+    folds: Annotated[dict[Split, Folded], BY_SPLIT] | UnsetType = UNSET
     calibration: CalibrationRecord | UnsetType = UNSET
     variance_check: VarianceCheck | None = None
     fit_warnings: list[Text] | UnsetType = UNSET
@@ -348,6 +299,11 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     def is_of_version_0_1(self) -> bool:
         """Whether geogp 0.1 made the run."""
         return self.schema is UNSET
+
+    @property
+    def block_side(self) -> float | None:
+        """Side of the blocks of the splits by blocks in degrees; None if it is not known."""
+        return given(self.block_degrees, CELL_DEGREES if self.is_of_version_0_1 else None)
 
     @property
     def strata(self) -> list[str] | None:
@@ -404,9 +360,9 @@ class FittedRecord(RunRecord, frozen=True, kw_only=True):
 
     weights: WeightsRecord
     rank: FittedRank
-    n: Annotated[dict[Split, PartCounts], _BY_SPLIT]
-    baseline: Annotated[dict[Split, Strata], _BY_SPLIT]
-    folds: Annotated[dict[Split, Folded], _BY_SPLIT]
+    n: Annotated[dict[Split, PartCounts], BY_SPLIT]
+    baseline: Annotated[dict[Split, Strata], BY_SPLIT]
+    folds: Annotated[dict[Split, Folded], BY_SPLIT]
     calibration: CalibrationRecord
     seconds: dict[str, Size]
     fit_warnings: list[Text]

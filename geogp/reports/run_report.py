@@ -25,17 +25,12 @@ from geogp.evaluation.simultaneous_coverage import (
     TOLERANCE,
 )
 from geogp.evaluation.splits.split_names import BLOCKS, SPLITS
-from geogp.evaluation.strata import MIN_ROWS
+from geogp.evaluation.strata import MIN_ROWS, some_devices_missing
 from geogp.evaluation.threshold_reliability import MIN_EFFECTIVE
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.records.record_names import NOISE_IN_SPREAD, POINT
-from geogp.records.run_record import (
-    CalibrationRecord,
-    RunRecord,
-    RunSettings,
-    VarianceCheck,
-    given,
-)
+from geogp.records.repair_records import CalibrationRecord
+from geogp.records.run_record import RunRecord, RunSettings, VarianceCheck, given
 from geogp.reports.rendering import environment, html_page, latex_table, say, say_all
 from geogp.reports.report_figures import split_figures, thresholds_figure
 from geogp.reports.split_report import SplitReport, split_report
@@ -110,6 +105,8 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     predictions = with_strata(predictions, run.strata)
     splits = _split_reports(run, predictions)
     unit, plain_unit = UNITS[run.target]
+    by_split = predictions.groupby("split", sort=False)
+    gaps = [splits[str(name)].title for name, rows in by_split if some_devices_missing(rows)]
     return Report(
         geogp=given(run.geogp, None),
         region=run.region_in_words,
@@ -136,7 +133,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         marks={name: say("report", "marks", split, LIMITS) for name, split in splits.items()},
         rules=say_all("report", "rules", LIMITS),
         repairs=_repairs(run) + _variances(run.variance_check),
-        statements=say_all("report", "statements", splits, counted(predictions)),
+        statements=say_all("report", "statements", splits, counted(predictions), gaps),
         splits=splits,
     )
 

@@ -17,11 +17,12 @@ from geogp.evaluation.assessment import (
 from geogp.evaluation.metrics import rows_by_group
 from geogp.evaluation.score_groups import GroupReport, group_reports
 from geogp.evaluation.splits.fold_spread import Spread, fold_spread
-from geogp.evaluation.splits.split_names import SPLITS
+from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
 from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
 from geogp.geodata.places.stratum_column import ALL, phrase
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
-from geogp.records.run_record import CalibrationRecord, RunDrawing, RunRecord, given
+from geogp.records.repair_records import CalibrationRecord
+from geogp.records.run_record import RunDrawing, RunRecord, given
 from geogp.reports.stratum_reports import StratumReport, stratum_reports
 
 Floats = NDArray[np.float64]
@@ -31,6 +32,7 @@ Floats = NDArray[np.float64]
 class SplitReport:
     """Scores and coverages of one split; `name`, `title` and `question` are as in `splits.Split`.
 
+    `block_degrees` is the side of the blocks of a split by blocks, or None if it is not known.
     `rows` is the number of rows in each part (train, validation, test), empty if run.json does not
     have the numbers; `folds` is 1 without folds. The keys of `groups` are ``all`` and both strata.
     `width_ratio` is the median width of the 95 % intervals in the second stratum divided by the
@@ -44,6 +46,7 @@ class SplitReport:
     name: str
     title: str
     question: str
+    block_degrees: float | None
     rows: dict[str, int]
     folds: int
     groups: dict[str, GroupReport]
@@ -100,7 +103,8 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     return SplitReport(
         name,
         split.title,
-        split.question,
+        split.asked(run.block_side),
+        run.block_side if name in {BLOCKS.name, BUFFER.name} else None,
         to_builtins(given(run.n, {})).get(name, {}),
         scored["fold"].nunique(),
         groups,

@@ -27,7 +27,7 @@ from geogp.evaluation.conformal.coverage_bands import check_coverage, coverage_b
 from geogp.evaluation.conformal.local_quantiles import NEAREST, NearbyScores
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import SPLITS
-from geogp.records.run_record import CalibrationRecord
+from geogp.records.repair_records import CalibrationRecord
 from geogp.reports.rendering import say
 from geogp.runs.pipeline.repair import with_repair
 

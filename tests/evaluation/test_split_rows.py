@@ -132,8 +132,10 @@ def test_empty_parts_are_refused():
         assign_cells(np.array([[0, 0], [0, 0], [1, 0], [1, 0]]), 0, "cells")
     with pytest.raises(DataError, match="train 0, validation 0, test 0"):
         random_split(np.zeros(0, np.uint64), np.zeros(0, np.int64), 0)
-    with pytest.raises(RequestError, match=r"found 0 cells of 0.0125 degrees with 0 rows"):
-        block_split([], [], 0)
+    told = "need 30 cells with rows, found {} cells of 0.0125 degrees with {} rows. Choose more"
+    for n in (0, 29):
+        with pytest.raises(RequestError, match=told.format(n, n)):
+            block_split(np.arange(n), np.zeros(n), 0)
 
 
 def test_wrong_input_is_refused():
@@ -150,6 +152,14 @@ def test_each_split_says_what_it_asks():
     assert all(split.question.endswith("?") for split in SPLITS.values())
     assert SPLITS["random"].flatters
     assert not BLOCKS.flatters
+
+
+@pytest.mark.parametrize("name", ["blocks", "buffer"])
+def test_the_question_of_blocks_says_their_side(name):
+    split = SPLITS[name]
+    assert split.asked(None) == split.question
+    assert "own block of 0.05 by 0.05 degrees (about 5 km)" in split.asked(0.05)
+    assert SPLITS["county"].asked(0.05) == SPLITS["county"].question
 
 
 @pytest.mark.parametrize(("side", "expected"), [(0.1, 0.1), (0.05, 0.05), (0.02, 0.0125)])
@@ -172,5 +182,9 @@ def test_a_small_region_has_smaller_cells(side, expected):
 def test_few_cells_with_most_rows_are_no_cells():
     place = np.append(np.arange(35) * 0.1 + 0.05, np.full(100, 0.05))
     assert cell_side(place[:35], place[:35]) == 0.1
-    with pytest.raises(RequestError, match=r"need 30 cells with rows.*35 cells of 0.0125 degrees"):
+    told = (
+        r"need an effective number of 20 cells, found 1\.78 because few cells have most rows "
+        r"\(35 cells of 0\.0125 degrees with 135 rows\)"
+    )
+    with pytest.raises(RequestError, match=told):
         cell_side(place, place)

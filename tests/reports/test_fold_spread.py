@@ -97,7 +97,7 @@ def test_a_run_of_version_0_1_may_hold_the_mae_of_the_mean(folded, run_of):
     held = score_by_stratum(prediction_of(folded), folded["y"], folded["stratum"])
     run["metrics"]["blocks"] = {name: asdict(each) for name, each in held.items()}
     run["folds"] = {"blocks": entries}
-    later = run | {"schema": 1, "geogp": "0.2.0"}
+    later = run | {"schema": 1, "geogp": "0.2.0", "block_degrees": 0.1}
     new = build_report(as_record(later), folded)
     for group, chosen in rows_by_group(folded["stratum"], len(folded)).items():
         run["metrics"]["blocks"][group]["mae"] = float(of_mean[chosen].mean())

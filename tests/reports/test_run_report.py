@@ -103,6 +103,30 @@ def test_headline_says_whether_the_intervals_hold(predictions_of, run_of, urban,
     assert "2,000 rows" in report.findings[0]
 
 
+@pytest.mark.parametrize(
+    ("facts", "side", "km"),
+    [
+        ({"schema": 1, "block_degrees": 0.025}, "0.025", "2.5"),
+        ({}, "0.1", "10"),  # runs of version 0.1 have no other blocks
+        ({"schema": 1}, None, None),
+    ],
+)
+def test_the_side_of_blocks_is_the_side_of_the_run(both, run_of, facts, side, km):
+    report = build_report(as_record(run_of(both) | facts), both)
+    split, start = report.splits["blocks"], "Where nothing was measured in the same block"
+    if side is None:
+        assert report.headline.startswith(f"{start}, the 95 % intervals")
+        assert split.question.endswith("measured in its own block?")
+    else:
+        assert report.headline.startswith(f"{start} of {side} degrees, the 95 % intervals")
+        told = f"its own block of {side} by {side} degrees (about {km} km)?"
+        assert split.question.endswith(told)
+        for text in (report_html(report, both), report_markdown(report)):
+            assert told in text
+    assert report.splits["random"].block_degrees is None
+    assert split.block_degrees == (None if side is None else float(side))
+
+
 def test_few_rows_are_not_a_proof(predictions_of, run_of):
     rows = predictions_of("blocks", stratum=["urban"] * 20 + ["rural"] * 20, seed=11)
     assert "but rows are few" in build_report(as_record(run_of(rows)), rows).headline

@@ -122,6 +122,26 @@ def test_tables_without_the_new_columns_have_fewer_kinds(both, run_of):
     assert report.splits["blocks"].spread == {}
 
 
+def test_devices_with_gaps_leave_their_strata_out(both, run_of):
+    """As in predictions of another program, some of whose rows have no devices."""
+    whole = both.assign(devices=1.0)
+    by_devices = {"devices", "tests_per_device"}
+    told = "Split by blocks: some test rows have no number of devices, so the strata by devices and"
+    split = build_report(as_record(run_of(both)), whole).splits["blocks"]
+    assert by_devices < set(split.kinds)
+    gaps = whole.copy()
+    gaps.loc[gaps.index[gaps["split"] == "blocks"][3], "devices"] = np.nan
+    report = build_report(as_record(run_of(both)), gaps)
+    assert set(split.kinds) - set(report.splits["blocks"].kinds) == by_devices
+    assert by_devices < set(report.splits["random"].kinds)
+    assert [text.startswith(told) for text in report.statements].count(True) == 1
+    assert told in report_html(report, gaps)
+    assert not any(
+        "no number of devices" in text
+        for text in build_report(as_record(run_of(both)), whole).statements
+    )
+
+
 def test_the_rules_stand_in_every_format(both, run_of):
     both = both[both["split"] == "blocks"]
     report = build_report(as_record(run_of(both)), both)

@@ -16,6 +16,7 @@ from geogp.errors import DataError, OutputError, RequestError
 from geogp.estimators.point_columns import Points
 from geogp.estimators.point_scale import PointScale
 from geogp.evaluation.metrics import score
+from geogp.evaluation.splits.split_rows import cell_side
 from geogp.geodata.places.census import read_region
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import read_observations
@@ -92,6 +93,23 @@ def test_run_json_keeps_its_contract(finished, small):
     used = [file for file in run["inputs"] if file["name"].endswith("_tiles.parquet")]
     assert sum(file["rows"] for file in used) == 1500
     assert all(len(file["sha256"]) == 64 for file in run["inputs"])
+
+
+def test_blocks_and_small_parts_are_as_in_run_json(finished, small):
+    run, (_, seen) = run_json(finished), observations_of(small)
+    assert run["block_degrees"] == cell_side(seen.longitude, seen.latitude)
+    report = json.loads((finished.path / "report.json").read_text())
+    told = f"own block of {run['block_degrees']} by {run['block_degrees']} degrees"
+    assert told in report["splits"]["blocks"]["question"]
+    few = {
+        split: [f"{n} {part} rows" for part, n in run["n"][split].items() if n < 300]
+        for split in ("random", "blocks")
+    }
+    assert [len(parts) for parts in few.values()] in ([2, 1], [2, 2])
+    for split, parts in few.items():
+        said = [text for text in run["warnings"] if f"the {split} split has only" in text]
+        assert len(said) == 1
+        assert f"has only {' and '.join(parts)}, fewer than 300: its fit and its scores" in said[0]
 
 
 def test_the_two_variances_stand_in_run_and_report(finished):

@@ -106,6 +106,17 @@ def test_run_json_tells_of_every_fold(everything):
             assert run[key][split]["all"]["nll"] == pytest.approx(sum(nll))
 
 
+def test_a_small_part_is_a_warning_once_for_all_folds(everything):
+    """Test rows of both folds count together; validation rows are those of the smaller fold."""
+    run = run_json(everything)
+    said = [text for text in run["warnings"] if "split has only" in text]
+    expected = []
+    for split in SPLITS:
+        n = min(fold["n"]["validation"] for fold in run["folds"][split])
+        expected.append(f"the {split} split has only {n} validation rows, fewer than 300")
+    assert [text.split(":")[0] for text in said] == expected
+
+
 def test_pooled_figures_follow_from_the_table(everything):
     table = table_of(everything)
     for split in SPLITS:

@@ -8,14 +8,22 @@ class Split:
     """A way of splitting, and how reports describe it.
 
     `name` is used on the command line and in files, `title` in a heading; `question` is the
-    question that figures of this split answer. `flatters` tells whether test rows have training
-    rows nearby, which makes figures better than they would be for locations without measurements.
+    question that figures of this split answer, for blocks of any size. `flatters` tells whether
+    test rows have training rows nearby, which makes figures better than they would be for locations
+    without measurements.
     """
 
     name: str
     title: str
     question: str
     flatters: bool
+
+    def asked(self, block_degrees: float | None) -> str:
+        """Return the question with the side of the blocks of the split; None if it is not known."""
+        if block_degrees is None:
+            return self.question
+        size = f"own block of {block_degrees:g} by {block_degrees:g} degrees"
+        return self.question.replace("own block", f"{size} (about {100 * block_degrees:.2g} km)")
 
 
 RANDOM = Split(
@@ -28,16 +36,15 @@ RANDOM = Split(
 BLOCKS = Split(
     "blocks",
     "Split by blocks",
-    "How well is a place predicted when nothing was measured in its own block of 0.1 by 0.1 "
-    "degrees, about 10 km across?",
+    "How well is a place predicted when nothing was measured in its own block?",
     flatters=False,
 )
 
 BUFFER = Split(
     "buffer",
     "Split by blocks with a buffer",
-    "How well is a place predicted when nothing was measured in its own block of 0.1 by 0.1 "
-    "degrees, nor within some kilometres of it in the blocks around?",
+    "How well is a place predicted when nothing was measured in its own block, nor within some "
+    "kilometres of it in the blocks around?",
     flatters=False,
 )
 
@@ -57,6 +64,9 @@ LATEST = Split(
 )
 
 SPLITS = {split.name: split for split in (RANDOM, BLOCKS, BUFFER, COUNTY, LATEST)}
+
+CELL_DEGREES = 0.1
+"""Side of a block of dependent rows, in degrees of longitude and of latitude."""
 
 BUFFER_KM = 5.0
 """Default least distance between training and test rows in the split with a buffer.

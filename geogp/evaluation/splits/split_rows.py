@@ -35,15 +35,13 @@ from geogp.evaluation.splits.split_names import (
     BLOCKS,
     BUFFER,
     BUFFER_KM,
+    CELL_DEGREES,
     COUNTY,
     LATEST,
     RANDOM,
 )
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import ELSEWHERE
-
-CELL_DEGREES = 0.1
-"""Side of a block of dependent rows, in degrees of longitude and of latitude."""
 
 HALVINGS = 3
 """A small region has smaller cells in the split by blocks: 0.1 degrees halved at most so often."""
@@ -289,10 +287,18 @@ def cell_side(longitude: ArrayLike, latitude: ArrayLike) -> float:
         rows = np.unique(cells, axis=0, return_counts=True)[1].astype(np.float64)
         if len(rows) >= MIN_CELLS and rows.sum() ** 2 >= MIN_EFFECTIVE_CELLS * (rows @ rows):
             return side
+    found = f"{len(rows)} cells of {side:g} degrees with {len(cells)} rows"
+    if len(rows) < MIN_CELLS:
+        what = f"{MIN_CELLS} cells with rows, found {found}"
+    else:
+        effective = rows.sum() ** 2 / (rows @ rows)
+        what = (
+            f"an effective number of {MIN_EFFECTIVE_CELLS:g} cells, found {effective:.3g} because "
+            f"few cells have most rows ({found})"
+        )
     raise RequestError(
-        f"the splits blocks and buffer need {MIN_CELLS} cells with rows, and no few cells with "
-        f"most of them: found {len(rows)} cells of {side:g} degrees with {len(cells)} rows. Choose "
-        f"more quarters, a larger region, or the split random."
+        f"the splits blocks and buffer need {what}. Choose more quarters, a larger region, or the "
+        f"split random."
     )
 
 

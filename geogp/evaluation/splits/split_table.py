@@ -57,8 +57,9 @@ def split(
         Least distance between training and test rows for ``buffer``.
     cell
         Side of the cells of ``blocks`` in the unit of the coordinates. Defaults to 0.1 degrees for
-        tables with quadkeys; for other tables it starts at 0.1 and is halved or doubled until there
-        are enough cells with several places each; see `point_cells`.
+        tables with quadkeys, halved in a small region; see `cell_side`. For other tables it starts
+        at 0.1 and is halved or doubled until there are enough cells with several places each; see
+        `point_cells`.
 
     Returns
     -------

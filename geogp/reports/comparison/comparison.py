@@ -251,7 +251,8 @@ def _compare_split(
             }
             strata[stratum] = _stratum(part, blocks[chosen], gains, draws=draws, seed=seed)
     strata = _marked(strata)
-    question = SPLITS[split].question
+    sides = {one.run.block_side for one in runs}
+    question = SPLITS[split].asked(sides.pop() if len(sides) == 1 else None)
     return SplitComparison(split, title, question, len(common), beyond, strata), notes
 
 

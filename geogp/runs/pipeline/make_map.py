@@ -24,8 +24,8 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.joint.joint_law import two_variances
 from geogp.records.record_names import FIELD, NOISE_IN_SPREAD, POINT, STEPS
 from geogp.records.record_reading import complete_record
+from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import (
-    CalibrationRecord,
     FittedRecord,
     RowsLeftOut,
     RunIdentity,
@@ -55,6 +55,7 @@ from geogp.runs.pipeline.job import Job, flat_settings, identity_of, prepare, ti
 from geogp.runs.pipeline.repair import repair_of, repaired_splits, with_repair
 from geogp.runs.pipeline.validation import (
     Plan,
+    block_degrees,
     make_plan,
     map_calibration_rows,
     run_split,
@@ -186,6 +187,7 @@ def _fitted(job: Job, plan: Plan) -> tuple[SpatialGP, pd.DataFrame, dict[str, An
         "weights": chosen,
         "rank": rank,
         "n": {name: outcome.folds[0].n for name, outcome in outcomes.items()},
+        "block_degrees": block_degrees(job),
         "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
         "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
         "folds": {name: outcome.folds for name, outcome in outcomes.items()},

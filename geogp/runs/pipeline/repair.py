@@ -12,7 +12,7 @@ from geogp.evaluation.conformal.conformal_cells import RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair, fit_repair, scatter
 from geogp.evaluation.conformal.coverage_bands import check_coverage
 from geogp.geodata.tiles.observations import Observations
-from geogp.records.run_record import (
+from geogp.records.repair_records import (
     CalibrationRecord,
     CellRecord,
     RepairedCell,

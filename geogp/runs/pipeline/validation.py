@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from geogp.distributions.prediction import Prediction
@@ -21,20 +22,16 @@ from geogp.evaluation.splits.row_parts import (
     VALIDATION,
     without_empty,
 )
-from geogp.evaluation.splits.split_names import COUNTY, LATEST, RANDOM
-from geogp.evaluation.splits.split_rows import SplitRows, split_groups, split_parts
+from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
+from geogp.evaluation.splits.split_rows import SplitRows, cell_side, split_groups, split_parts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.tiles.parquet_files import MAX_TABLE_BYTES
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.options import Weights
-from geogp.records.run_record import (
-    FoldRecord,
-    PartCounts,
-    RepairedFold,
-    Strata,
-)
+from geogp.records.repair_records import RepairedFold
+from geogp.records.run_record import FoldRecord, PartCounts, Strata
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, timed
 from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
@@ -43,6 +40,9 @@ Rows = NDArray[np.bool_]
 
 OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
 """Upper bounds of the number of columns, without layers, and of the bytes of text in a row."""
+
+FEW_ROWS = 300
+"""A run warns of a part of a split with fewer rows."""
 
 _ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
 
@@ -86,6 +86,8 @@ def make_plan(job: Job) -> Plan:
             check_rows(job.request.conformal, int(plan.rows(name, fold, CALIBRATION).sum()))
     _check_tested(job, sum(int(plan.rows(name, fold, TEST).sum()) for name, fold in asked))
     _warn_of(job)
+    for name in request.splits:
+        _warn_of_few_rows(job, name, [plan.sizes(name, fold) for fold in range(request.folds)])
     return plan
 
 
@@ -114,6 +116,14 @@ def _known(job: Job) -> SplitRows:
     if counties is not None and COUNTY.name in job.request.splits:
         county = counties.label(seen.longitude, seen.latitude)
     return SplitRows(seen.quadkey, seen.quarter, seen.longitude, seen.latitude, county)
+
+
+def block_degrees(job: Job) -> float | UnsetType:
+    """Return the side of the blocks of the request's splits; unset if no split has blocks."""
+    if not {BLOCKS.name, BUFFER.name} & set(job.request.splits):
+        return UNSET
+    seen = job.ingested.source_rows
+    return cell_side(seen.longitude, seen.latitude)
 
 
 def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8]:
@@ -157,6 +167,18 @@ def _warn_of(job: Job) -> None:
         job.warn(
             "the split latest fits a single quarter, which does not show how much the level "
             "changes between quarters; the coverage of its intervals may be below the stated level."
+        )
+
+
+def _warn_of_few_rows(job: Job, name: str, folds: list[PartCounts]) -> None:
+    """Warn once if parts of a split are small; the test rows of all folds are scored together."""
+    rows = {part: min(getattr(fold, part) for fold in folds) for part in (TRAIN, VALIDATION)}
+    rows[TEST] = sum(fold.test for fold in folds)
+    few = [f"{n} {part} rows" for part, n in rows.items() if n < FEW_ROWS]
+    if few:
+        job.warn(
+            f"the {name} split has only {' and '.join(few)}, fewer than {FEW_ROWS}: its fit and "
+            f"its scores are uncertain. Choose more quarters or a larger region."
         )
 
 
