@@ -138,7 +138,7 @@ def test_the_bound_of_the_page_is_told_alike_everywhere():
 
     assert cautious_level("lower") == 1 / 20
     first = (ROOT / "docs" / "first-map.md").read_text("utf-8")
-    assert re.search(r"bound that 19 of 20 such averages exceed", first)
+    assert re.search(r"bound that 19 of 20 averages exceed", first)
 
 
 def test_a_page_runs_what_others_made(monkeypatch):

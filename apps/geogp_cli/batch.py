@@ -34,7 +34,10 @@ def _batch(
         typer.Option(help="Folder for the runs, or an address such as s3://bucket/batch."),
     ] = None,
     resume: Annotated[
-        str | None, typer.Option(help="Continue the batch at this place; give no other options.")
+        str | None,
+        typer.Option(
+            help="Continue the batch in this folder or at this address; give no other options."
+        ),
     ] = None,
     as_json: Annotated[
         bool,
@@ -46,7 +49,9 @@ def _batch(
     if resume is not None:
         _check_resume(context)
     elif out is None or "states" not in request:
-        raise RequestError("a batch needs --states and --out; --resume PLACE continues a batch.")
+        raise RequestError(
+            "a batch needs --states and --out, or --resume PLACE to continue a batch."
+        )
     else:
         asked = BatchRequest(**request, maps=maps)
 
@@ -63,7 +68,7 @@ def _batch(
 
 
 def batch_command() -> Command:
-    """Return the command with its own options, and the options for workers and for maps."""
+    """Return the command with all options: for the batch, for the workers and for the maps."""
     context, _, _, _, *own = inspect.signature(_batch).parameters.values()
     apart = set(settings_of(MapRequest)) - set(MAP_SETTINGS)
     kinds = [parameters_of(BatchRequest), parameters_of(MapRequest, leave=apart)]
@@ -122,7 +127,7 @@ def _show(result: "BatchResult") -> None:
 
 
 def _cells(row: "BatchRow") -> tuple[str, ...]:
-    """Return a row of the table; figures of several splits share one cell."""
+    """Return a row of the table; the scores of several splits share one cell."""
     return (
         row.state if row.how is None else f"{row.state}, {row.how}",
         ", ".join("-" if one is None else f"{one:.3f}" for one in row.log_score.values()),

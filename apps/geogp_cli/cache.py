@@ -22,7 +22,7 @@ Json = Annotated[
 
 @app.command(name="list")
 def list_command(as_json: Json = False) -> None:
-    """List the files in the cache with source, date and size."""
+    """List the files in the cache, each with source, date and size."""
     from geogp.geodata.store.cache_contents import cache_items
 
     _show(cache_items(), as_json=as_json)
@@ -30,7 +30,7 @@ def list_command(as_json: Json = False) -> None:
 
 @app.command()
 def verify(as_json: Json = False) -> None:
-    """Compare all bytes of every file with its note; exit code 3 if a file is damaged."""
+    """Compare all bytes of every file with its note. If a file is damaged, the exit code is 3."""
     from geogp.geodata.store.cache_contents import DAMAGED, cache_items
 
     items = cache_items(check=True)
@@ -39,15 +39,15 @@ def verify(as_json: Json = False) -> None:
     if damaged:
         if not as_json:
             print(
-                f"{damaged} damaged: geogp does not read them, and downloads them again when "
-                f"they are needed."
+                f"{damaged} damaged: geogp does not read damaged files, and downloads a file again "
+                f"when it needs the file."
             )
         raise typer.Exit(3)
 
 
 @app.command()
 def clear(as_json: Json = False) -> None:
-    """Delete the downloaded files; geogp downloads them again when needed."""
+    """Delete the downloaded files; geogp downloads a file again when it needs the file."""
     from geogp.geodata.store.cache_contents import clear_cache
 
     done = clear_cache()

@@ -27,7 +27,7 @@ def compare(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare finished runs by paired differences with standard errors."""
+    """Compare the scores of finished runs row by row, with standard errors of the differences."""
     from geogp.commands.compare_runs import compare_runs
 
     with console.working() as listener:
@@ -39,8 +39,8 @@ def compare(
         console.tell(
             _runs(found),
             *(_table(found, split) for split in found.splits.values()),
-            "Differences from run 1, standard errors in parentheses; below 0 is better. *: "
-            "beyond chance, allowing for all differences of the split.",
+            "Each difference is from run 1, with the standard error in parentheses; below 0 is "
+            "better. * means more than chance explains, given all differences of the split.",
             *found.notes,
             f"comparison: {out / 'compare.html'}",
         )

@@ -11,7 +11,7 @@ from geogp_cli.setting_options import takes
 
 @takes(ExceedanceRequest)
 def exceedance(request: ExceedanceRequest, as_json: Json = False) -> None:
-    """Compute shares of area below thresholds, and regions where the level meets them."""
+    """Compute the share of area below each threshold, and where the level meets the threshold."""
     from geogp.commands.exceedance import make_exceedance
 
     with console.working() as listener:

@@ -25,7 +25,8 @@ def fetch(
     region_name: place.RegionName = None,
     urban_vintage: place.UrbanVintage = "auto",
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Download files again if they changed at the source.")
+        bool,
+        typer.Option("--refresh", help="Download a file again if it has changed at the source."),
     ] = False,
     as_json: Annotated[
         bool,
@@ -34,8 +35,8 @@ def fetch(
 ) -> None:
     """Download the tiles and boundaries of a region to the cache.
 
-    The same command continues a stopped download. Exit code 4 if the source of a quarter did not
-    answer.
+    The same command continues a stopped download. If the source of a quarter does not answer, the
+    exit code is 4.
     """
     from geogp.commands.data_requests import FetchRequest
     from geogp.errors import NetworkError

@@ -11,7 +11,7 @@ from geogp_cli.setting_options import takes
 
 @takes(FiguresRequest)
 def figures(request: FiguresRequest, as_json: Json = False) -> None:
-    """Draw figures for papers, as PNG and PDF: kernel, basis, widths, spread, reliability."""
+    """Draw figures for papers: kernel, basis, interval widths, spread and reliability."""
     from geogp.runs.run_names import find_run
 
     request = replace(request, run=find_run(str(request.run)))

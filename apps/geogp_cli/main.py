@@ -36,7 +36,7 @@ Out, Seed, Fresh = (option_of(MapRequest, name) for name in ("out", "seed", "fre
 @app.command(name="map")
 @takes(MapRequest)
 def map_command(request: MapRequest, as_json: Json = False) -> None:
-    """Fit a model, predict, draw a map and write a report, in one run folder."""
+    """Fit a model, draw a map and write a report, all in one run folder."""
     _map(request, as_json=as_json)
 
 
@@ -74,7 +74,7 @@ app.command()(compare)
 @app.command()
 @takes(SimulationRequest)
 def simulate(request: SimulationRequest, as_json: Json = False) -> None:
-    """Make tiles in Ookla's schema with a known truth."""
+    """Simulate tiles in Ookla's schema, with a known truth."""
     from geogp.commands.simulate import make_simulation
 
     with console.working() as listener:

@@ -14,7 +14,7 @@ _SHOWN = 10
 
 @takes(NextRequest)
 def next_command(request: NextRequest, as_json: Json = False) -> None:
-    """Choose where to measure next: the tiles that reduce the variance of the map most."""
+    """Choose the tiles whose measurement would reduce the variance of the level most."""
     from geogp.runs.run_names import find_run
 
     request = replace(request, run=find_run(str(request.run)))

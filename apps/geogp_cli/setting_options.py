@@ -24,7 +24,7 @@ def option_of(request: type, name: str) -> Any:
 
 
 def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Parameter]:
-    """Return a parameter for each setting that is not in `leave`, required settings first."""
+    """Return a parameter for each setting except those in `leave`; required settings come first."""
     return [
         inspect.Parameter(
             name,
@@ -41,7 +41,7 @@ def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Pa
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that have a value, from the user or by default."""
+    """Return the options that have a value, which the user gave or which is the default."""
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in options.items()
@@ -50,7 +50,7 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_parameters(command: Command, parameters: Collection[inspect.Parameter]) -> Command:
-    """Return a command after setting its signature, from which typer makes options."""
+    """Set the signature of a command, from which typer makes the options; return the command."""
     command.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command

@@ -1,4 +1,4 @@
-"""The settings of one map, with a description of each setting."""
+"""The settings of one map, each with a description."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,12 @@ SPLIT_CHOICES = {
     "both": ("random", "blocks"),
     "all": tuple(SPLITS),
 }
-"""Splits that each value of ``--split`` runs; commas separate several values."""
+"""Splits that each value of ``--split`` selects; the user may give several values with commas."""
 
 AUTO = "auto"
 
 INPUT_CHOICES = (AUTO, *INPUTS)
-"""Values of ``--inputs``; ``auto`` adds the quarter if there are several."""
+"""Values of ``--inputs``; ``auto`` uses the quarter if the data have several quarters."""
 
 DEFAULT_MODEL = "field"
 
@@ -38,10 +38,10 @@ COUNT_MODEL = "cox-nb"
 DEVICE_CHOICES = (AUTO, "cpu", "cuda")
 
 MAX_TILES = 1_000_000
-"""Largest number of tiles of a map; a map of more tiles uses a coarser zoom."""
+"""Largest number of tiles of a map; a map that would have more tiles uses a coarser zoom."""
 
 MAX_EPOCHS = 100_000
-"""Largest number of epochs; no fit improves with more."""
+"""Largest number of epochs; more epochs improve no fit."""
 
 MAX_BUDGET_S = 1_000_000
 """Largest budget: more than eleven days."""
@@ -49,22 +49,25 @@ MAX_BUDGET_S = 1_000_000
 
 @dataclass(frozen=True)
 class MapRequest:
-    """All settings that determine a map; each field has its description.
+    """All settings that determine a map, each with a description.
 
-    Paths of folders and files become absolute, so that the request does not depend on the working
-    directory. The model ``auto`` becomes the default model of the target. RequestError if a value
-    is not allowed (the message gives similar names), or if two values exclude each other.
+    The request makes paths of folders and files absolute, so that it does not depend on the working
+    directory. It replaces the model ``auto`` by the default model of the target. Raises
+    RequestError if a value is not allowed (the message gives similar names), or if two values
+    exclude each other.
     """
 
     region: str | None = setting(
-        "Postal code, name or FIPS number, such as PR. Or give --region-file.", option=""
+        "Postal code, name or FIPS number of a state, such as PR. Or use --region-file.", option=""
     )
     source: str = setting(
         "Folder or address of Ookla's files. Default: Ookla's bucket.", default=PUBLIC_SOURCE
     )
-    boundaries: str | None = setting("Folder or address of the boundaries. Default: the Census.")
+    boundaries: str | None = setting(
+        "Folder or address of the boundaries. Default: the Census Bureau's site."
+    )
     region_file: str | None = setting(
-        "Your own region: a file of polygons, as FILE or FILE:COLUMN=VALUE."
+        "A file of polygons that are your own region: FILE or FILE:COLUMN=VALUE."
     )
     region_name: str | None = setting("Name of your own region. Default: the name of the file.")
     urban_vintage: str = setting(
@@ -74,30 +77,38 @@ class MapRequest:
         choices=VINTAGE_CHOICES,
     )
     strata: str | None = setting(
-        "Polygons of two strata, to use instead of urban and rural: FILE (inside, outside) or "
-        "FILE:COLUMN."
+        "Two strata to use instead of urban and rural: FILE (inside and outside its polygons) or "
+        "FILE:COLUMN (a column with two names)."
     )
-    service: str = setting("mobile or fixed.", default="mobile", choices=SERVICES)
+    service: str = setting("Service: mobile or fixed.", default="mobile", choices=SERVICES)
     target: str = setting(
-        "download, upload, latency or tests.", default="download", choices=TARGETS
+        "What to map: download, upload, latency or tests.", default="download", choices=TARGETS
     )
-    quarters: str | None = setting("2019Q1..2023Q4, 2021Q3, or several with commas. Default: all.")
+    quarters: str | None = setting(
+        "Quarters: 2019Q1..2023Q4, 2021Q3, or several with commas. Default: all."
+    )
     model: str = setting(
-        "A model's name; `geogp models` lists them. auto: field, or cox-nb for tests.", default=AUTO
+        "Name of a model; `geogp models` lists the names. auto means cox-nb for --target tests, "
+        "and field for other targets.",
+        default=AUTO,
     )
-    preset: str = setting("quick, standard or paper.", default="standard", choices=PRESETS)
+    preset: str = setting(
+        "Size of the model and number of fits: quick, standard or paper.",
+        default="standard",
+        choices=PRESETS,
+    )
     split: str | None = setting(
-        "random, blocks, buffer, county, latest (several with commas), both (the first two) or "
-        "all. Default: the preset's."
+        "How to choose test rows: random, blocks, buffer, county, latest (several with commas), "
+        "both (random and blocks) or all. Default: set by the preset."
     )
     folds: int = setting(
-        "Number of folds of each split (1 to 5). Each fold holds out other rows.",
+        "Number of folds of each split (1 to 5). Each fold holds out different rows.",
         default=1,
         least=1,
         most=MAX_FOLDS,
     )
     buffer_km: float = setting(
-        "Width of the split buffer: training rows nearer than this to test rows are left out.",
+        "For the split buffer: leave out training rows nearer than this to a test row, in km.",
         default=BUFFER_KM,
         noun="a buffer",
         positive=True,
@@ -105,40 +116,51 @@ class MapRequest:
         unit="km",
     )
     layers: tuple[str, ...] = setting(
-        "Polygons by which the report groups test rows, FILE or FILE:COLUMN; repeatable.",
+        "Polygons by which the report groups test rows: FILE or FILE:COLUMN. You can give this "
+        "option several times.",
         default=(),
         option="--layer",
     )
     conformal: str = setting(
-        "Repair of intervals: none, marginal, strata or local.",
+        "Conformal repair of the intervals: none, marginal, strata or local.",
         default=METHODS[0],
         noun="repair",
         choices=METHODS,
     )
-    inputs: str = setting("auto, place or place-quarter.", default=AUTO, choices=INPUT_CHOICES)
-    epochs: int | None = setting("Default: the preset's.", least=1, most=MAX_EPOCHS)
+    inputs: str = setting(
+        "Inputs of the model: auto, place or place-quarter.", default=AUTO, choices=INPUT_CHOICES
+    )
+    epochs: int | None = setting(
+        "Number of epochs. Default: set by the preset.", least=1, most=MAX_EPOCHS
+    )
     budget: float | None = setting(
-        "Time for the fits in seconds. It determines the rank of models with anchors.",
+        "Time for the fits in seconds; it determines the rank of models with anchors.",
         noun="a budget",
         positive=True,
         most=MAX_BUDGET_S,
         unit="seconds",
     )
     noise: str = setting(
-        "gaussian or student-t. With student-t (some models), outliers have less influence.",
+        "Noise: gaussian or student-t (some models only). With student-t, outliers have less "
+        "influence.",
         default=NOISES[0],
         choices=NOISES,
     )
     tune_weights: bool = setting(
-        "Choose alpha and beta by validation (16 short fits).", default=False
+        "Choose the weights alpha and beta of the objective by validation (16 short fits).",
+        default=False,
     )
-    device: str = setting("auto, cpu or cuda.", default=AUTO, choices=DEVICE_CHOICES)
+    device: str = setting(
+        "Device for the fits: auto, cpu or cuda.", default=AUTO, choices=DEVICE_CHOICES
+    )
     seed: int = setting(
         "Random seed of splits and fits.", default=0, noun="a seed", least=0, most=MAX_SEED
     )
-    zoom: int = setting("Zoom of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM)
+    zoom: int = setting(
+        "Zoom level of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM
+    )
     far_km: float = setting(
-        "Mark tiles that are farther than this from any measured tile.",
+        "Mark tiles that are farther than this from any measured tile, in km.",
         default=10.0,
         noun="a distance",
         positive=True,
@@ -152,26 +174,29 @@ class MapRequest:
         option="--for",
     )
     tests: int | None = setting(
-        "Number of tests in a tile mean. Default: the region's median.", least=1, most=MAX_TESTS
-    )
-    devices: int | None = setting(
-        "Number of devices behind the tests of a tile mean. Default: the region's typical number.",
+        "Number of tests in a tile mean. Default: the median in the region.",
         least=1,
         most=MAX_TESTS,
     )
-    at: str | None = setting("Quarter of the map. Default: the latest with data.")
+    devices: int | None = setting(
+        "Number of devices that made the tests of a tile mean. Default: the typical number in the "
+        "region.",
+        least=1,
+        most=MAX_TESTS,
+    )
+    at: str | None = setting("Quarter of the map. Default: the latest quarter with data.")
     threshold: tuple[float, ...] | None = setting(
-        "Map the probability of reaching this speed in Mbps (latency: of at most this many ms); "
-        "repeatable. "
-        "Default: 5, 7, 35; upload 1, 3; latency 50, 100."
+        "Map the probability of at least this many Mbps, or for latency of at most this many ms. "
+        "You can give this option several times. "
+        "Default: download 5, 7, 35; upload 1, 3; latency 50, 100."
     )
     self_contained: bool = setting(
-        "Write a map.html that needs no network; it has no base map.", default=False
+        "Write map.html without the base map, so that the page needs no network.", default=False
     )
     out: Path | None = setting(
-        "The run folder. Default: a name in runs/ made from the region, target and settings."
+        "The run folder. Default: a folder in runs/, named after the region, target and settings."
     )
-    fresh: bool = setting("Start over, even if the folder holds a run.", default=False)
+    fresh: bool = setting("Start over, even if the folder already contains a run.", default=False)
 
     def __post_init__(self) -> None:
         self._check_places()
@@ -190,7 +215,7 @@ class MapRequest:
         self._check_sample()
 
     def _check_sample(self) -> None:
-        """Refuse numbers of tests and devices that the question does not use or that differ."""
+        """Refuse numbers of tests and devices that the question does not use, or that disagree."""
         for name, given in (("tests", self.tests), ("devices", self.devices)):
             if given is not None and self.question != QUESTIONS[0]:
                 raise RequestError(
@@ -200,7 +225,7 @@ class MapRequest:
         check_sample(self.tests, self.devices)
 
     def _check_places(self) -> None:
-        """Make folders and files absolute, because the request is opened again elsewhere."""
+        """Make paths absolute, because the request may be used again from another folder."""
         object.__setattr__(self, "source", absolute_place(self.source))
         object.__setattr__(self, "boundaries", self.place.boundaries)
         object.__setattr__(self, "region_file", self.place.file)
@@ -210,8 +235,8 @@ class MapRequest:
     def _check_validation(self) -> None:
         if self.calibrated and TARGETS[self.target].counted:
             raise RequestError(
-                f"--conformal {self.conformal} repairs intervals of a speed or a latency, not of "
-                f"numbers of tests. Leave --conformal out."
+                f"--conformal {self.conformal} repairs intervals of a speed or a latency, not "
+                f"intervals of numbers of tests. Leave --conformal out."
             )
         if self.buffer_km != BUFFER_KM and BUFFER.name not in self.splits:
             raise RequestError(
@@ -236,7 +261,7 @@ class MapRequest:
         if counted != find_model(self.model).counts:
             fitting = "numbers of tests" if counted else "averages"
             raise RequestError(
-                f"--target {self.target} needs a model of {fitting}, found --model {self.model}. "
+                f"--target {self.target} needs a model for {fitting}, found --model {self.model}. "
                 f"Leave --model out to use {COUNT_MODEL if counted else DEFAULT_MODEL}"
                 f"{'.' if counted else ', or map --target tests.'}"
             )

@@ -339,7 +339,7 @@ def test_the_runs_are_a_product_in_order(states):
         ({"each_quarter": True}, "give --quarters"),
         ({"model": "no-such"}, "no-such"),
         ({"preset": "quikc", "boundaries": "/none"}, "unknown preset 'quikc'"),
-        ({"model": "field", "targets": "tests"}, "needs a model of numbers of tests"),
+        ({"model": "field", "targets": "tests"}, "needs a model for numbers of tests"),
         ({"out": "x"}, "cannot set out"),
     ],
 )

@@ -54,7 +54,7 @@ BATCH = ("batch", "--states", "PR", "--out", "runs")
 REFUSED = {
     (*MAP, "--preset", "quikc"): "unknown preset 'quikc'; choose one of quick, standard, paper.",
     (*MAP, "--model", "dbk-rfb"): "unknown model 'dbk-rfb'. Nearest: dbk-rbf",
-    (*MAP, "--model", "cox"): "--target download needs a model of averages, found --model cox",
+    (*MAP, "--model", "cox"): "--target download needs a model for averages, found --model cox",
     (*MAP, "--noise", "cauchy"): "unknown noise 'cauchy'; choose one of gaussian, student-t",
     (*MAP, "--noise", "student-t"): "field has no student-t noise",
     (*MAP, "--target", "downlaod"): "unknown target 'downlaod'",

@@ -156,7 +156,7 @@ def test_the_poisson_model_can_be_asked_for_and_redrawn(small, tmp_path):
             {"target": "tests", "model": "dbk-rbf"},
             "found --model dbk-rbf. Leave --model out to use cox-nb",
         ),
-        ({"target": "tests", "model": "field"}, "needs a model of numbers of tests"),
+        ({"target": "tests", "model": "field"}, "needs a model for numbers of tests"),
         ({"target": "upload", "model": "cox"}, "use field, or map --target tests"),
         ({"target": "tests", "question": "level"}, "--for, --tests and --devices describe"),
         ({"target": "tests", "tests": 5}, "--for, --tests and --devices describe"),
