@@ -12,7 +12,7 @@ from geogp_cli.setting_options import takes
 
 @takes(AreasRequest)
 def areas(request: AreasRequest, as_json: Json = False) -> None:
-    """Compute mean and median level of counties, urban areas or any polygons, with intervals."""
+    """Compute mean and median levels, with intervals, of counties, urban areas or any polygons."""
     from geogp.commands.areas import make_areas
 
     with console.working() as listener:

@@ -63,7 +63,7 @@ def _batch(
 
 
 def batch_command() -> Command:
-    """Return the command with its own options, and the options for workers and for maps."""
+    """Return the command, with options of its own, options for workers, and options for maps."""
     context, _, _, _, *own = inspect.signature(_batch).parameters.values()
     apart = set(settings_of(MapRequest)) - set(MAP_SETTINGS)
     kinds = [parameters_of(BatchRequest), parameters_of(MapRequest, leave=apart)]
@@ -96,7 +96,7 @@ def _check_resume(context: typer.Context) -> None:
 
 
 def _show(result: "BatchResult") -> None:
-    """Print the table of the runs, the failures, and the joined products."""
+    """Print a table of the runs, then the failures, then the joined products."""
     out = Console(soft_wrap=True)
     table = Table(title=result.place, title_justify="left")
     for heading in ("run", "state", "log score", "95 % coverage", "seconds", "attempts"):
@@ -122,7 +122,7 @@ def _show(result: "BatchResult") -> None:
 
 
 def _cells(row: "BatchRow") -> tuple[str, ...]:
-    """Return a row of the table; figures of several splits share one cell."""
+    """Return the cells of a row; the scores of several splits share one cell."""
     return (
         row.state if row.how is None else f"{row.state}, {row.how}",
         ", ".join("-" if one is None else f"{one:.3f}" for one in row.log_score.values()),

@@ -22,7 +22,7 @@ Json = Annotated[
 
 @app.command(name="list")
 def list_command(as_json: Json = False) -> None:
-    """List the files in the cache with source, date and size."""
+    """List the files in the cache, each with its source, date and size."""
     from geogp.geodata.store.cache_contents import cache_items
 
     _show(cache_items(), as_json=as_json)
@@ -30,7 +30,7 @@ def list_command(as_json: Json = False) -> None:
 
 @app.command()
 def verify(as_json: Json = False) -> None:
-    """Compare all bytes of every file with its note; exit code 3 if a file is damaged."""
+    """Compare every file with its stored size and hash; the exit code is 3 if a file is damaged."""
     from geogp.geodata.store.cache_contents import DAMAGED, cache_items
 
     items = cache_items(check=True)

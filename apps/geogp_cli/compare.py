@@ -27,7 +27,7 @@ def compare(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare finished runs by paired differences with standard errors."""
+    """Compare finished runs by paired differences and their standard errors."""
     from geogp.commands.compare_runs import compare_runs
 
     with console.working() as listener:

@@ -14,7 +14,7 @@ def doctor(
     offline: Annotated[bool, typer.Option("--offline", help="Do not contact any source.")] = False,
     as_json: place.Json = False,
 ) -> None:
-    """Print versions, devices, cache and answers of the sources, for a bug report."""
+    """Print facts for a bug report: versions, devices, the cache, and which sources answer."""
     from geogp.commands.doctor import examine
     from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE
 

@@ -34,8 +34,8 @@ def fetch(
 ) -> None:
     """Download the tiles and boundaries of a region to the cache.
 
-    The same command continues a stopped download. Exit code 4 if the source of a quarter did not
-    answer.
+    The same command continues a stopped download. The exit code is 4 if the source of a quarter did
+    not answer.
     """
     from geogp.commands.data_requests import FetchRequest
     from geogp.errors import NetworkError

@@ -18,7 +18,7 @@ def gallery(
     out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("gallery"),
     as_json: Json = False,
 ) -> None:
-    """Write one page of many runs, with small maps, key numbers and links."""
+    """Write one page about many runs, with small maps, key numbers and links."""
     from geogp.commands.gallery import make_gallery
 
     with console.working() as listener:

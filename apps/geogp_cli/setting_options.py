@@ -1,4 +1,4 @@
-"""Options of a command, made from the settings of its request and their descriptions."""
+"""Options of a command, made from the fields of its request and the description of each field."""
 
 import inspect
 from collections.abc import Callable, Collection
@@ -12,7 +12,7 @@ Command = Callable[..., None]
 
 
 def option_of(request: type, name: str) -> Any:
-    """Return the annotation that makes a setting of a request an option or argument of typer."""
+    """Return the annotation that turns a field of a request into an option or argument of typer."""
     hint, one = get_type_hints(request)[name], settings_of(request)[name]
     many = next((kind for kind in (hint, *get_args(hint)) if get_origin(kind) is tuple), None)
     if many is not None:
@@ -24,7 +24,7 @@ def option_of(request: type, name: str) -> Any:
 
 
 def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Parameter]:
-    """Return a parameter for each setting that is not in `leave`, required settings first."""
+    """Return a parameter for each field that is not in `leave`, required fields first."""
     return [
         inspect.Parameter(
             name,
@@ -50,7 +50,7 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_parameters(command: Command, parameters: Collection[inspect.Parameter]) -> Command:
-    """Return a command after setting its signature, from which typer makes options."""
+    """Set the signature of a command, from which typer makes options, and return the command."""
     command.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
@@ -59,7 +59,8 @@ def with_parameters(command: Command, parameters: Collection[inspect.Parameter])
 def takes(request: type) -> Callable[[Command], Command]:
     """Return a decorator that gives a command the options of a request.
 
-    The command's first argument is the request; its other parameters follow the options.
+    The first parameter of the decorated function is the request; its other parameters become
+    further options.
     """
 
     def decorate(function: Command) -> Command:

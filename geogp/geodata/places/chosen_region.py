@@ -1,4 +1,4 @@
-"""The region that a user chose: a state or the polygons of a file, and its two strata."""
+"""The region that a user chose (a state, or the polygons of a file), and its two strata."""
 
 import re
 import unicodedata
@@ -20,14 +20,14 @@ from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import InputFile
 
 LONGEST_CODE = 60
-"""Most letters in the code of a region, which is part of file names."""
+"""Largest number of letters in the code of a region, because file names contain the code."""
 
 LONGEST_NAME = 40
 
 _TAKEN = {ALL, UNKNOWN}
 
 _SLIVER = 1e-6
-"""Share of a region below which gaps and overlaps are ignored as inaccurate drawing."""
+"""Gaps and overlaps below this share of a region are ignored as inaccurate drawing."""
 
 
 def read_chosen(choice: RegionChoice) -> Boundaries:

@@ -40,7 +40,7 @@ def _distinct(
 ) -> tuple[NDArray[np.complex128], NDArray[np.intp]]:
     """Return the distinct places as complex numbers, and for each row the index of its place.
 
-    Equal points slow a tree down, and a tile has a row in every quarter.
+    Repeated places would slow down the search tree, and a tile has a row in every quarter.
     """
     place = (
         np.asarray(longitude, np.float64).ravel() + 1j * np.asarray(latitude, np.float64).ravel()

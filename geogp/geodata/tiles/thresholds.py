@@ -89,7 +89,7 @@ class Threshold:
 
     def holds(self, y: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which values of log10 meet the threshold; equality counts."""
-        return self.sign * (y - self.log10) >= -1e-12  # log10 of a quotient may round
+        return self.sign * (y - self.log10) >= -1e-12  # log10 of a quotient may be rounded
 
     def probability(self, prediction: Distributions) -> NDArray[np.float64]:
         """Return the probability that each predicted value meets the threshold, (n,)."""
