@@ -31,7 +31,7 @@ class Frame:
 
     @classmethod
     def of_tiles(cls, tiles: Tiles) -> "Frame":
-        """Return the smallest frame around tiles; DataError if there is no tile."""
+        """Return the smallest frame around tiles; raise DataError if there is no tile."""
         if len(tiles) == 0:
             raise DataError("expected at least one tile to map, found none. Is the zoom too low?")
         west, east = int(tiles.column.min()), int(tiles.column.max())

@@ -23,7 +23,7 @@ LARGE_TILES = 100_000
 
 
 def write_netcdf(grid: xr.Dataset, path: Path) -> None:
-    """Write a grid as compressed NetCDF-4; OutputError if it cannot be written.
+    """Write a grid as compressed NetCDF-4; raise OutputError if it cannot be written.
 
     The file is first made in memory, so a full disk leaves no incomplete file.
     """
@@ -75,7 +75,7 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
 
 
 def write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
-    """Write one variable of a grid as in `write_geotiffs`; OutputError if it cannot be written."""
+    """Write one variable of a grid as in `write_geotiffs`; raise OutputError if that fails."""
     write_bytes(path, _geotiff(grid, name))
 
 

@@ -127,13 +127,13 @@ def count_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 
 
 def share_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a linear scale from 0 to 1 for any values; DataError if no value is finite."""
+    """Return a linear scale from 0 to 1 for any values; raise DataError if no value is finite."""
     _range_of(values, label)
     return Scale(label, palette, 0.0, 1.0, logarithmic=False, ticks=(0, 0.2, 0.4, 0.6, 0.8, 1))
 
 
 def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a linear scale with round numbers as ends; DataError if no value is finite."""
+    """Return a linear scale with round numbers as ends; raise DataError if no value is finite."""
     low, high = _range_of(values, label)
     return _linear(low, high, label, palette)
 

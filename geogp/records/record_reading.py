@@ -1,7 +1,7 @@
 """run.json read as typed structs, and the JSON Schema of these structs.
 
-A run.json that geogp cannot have written is refused: if it has another format, an unknown name, a
-value out of the range that `geogp map` allows, or contradictory figures.
+geogp refuses a run.json that it cannot have written: one with another format, an unknown name, a
+value out of the range that `geogp map` allows, or numbers that contradict each other.
 """
 
 import json
@@ -28,7 +28,7 @@ def record_of(run: dict[str, Any]) -> RunRecord:
     """Return a run as typed structs.
 
     Raises DataError, with the place, if a key is missing, a value is wrong or out of range, or
-    figures contradict each other.
+    numbers contradict each other.
     """
     record = checked(run, RunRecord, "the run")
     if TARGETS[record.target].counted != MODELS[record.model].counts:

@@ -45,7 +45,7 @@ RUN_SCHEMA: Final = 1
 """Version of the format of run.json, under the key `schema`. Runs of geogp 0.1 lack this key."""
 
 _BY_SPLIT = Meta(extra_json_schema={"propertyNames": {"enum": list(SPLITS)}})
-"""Allowed keys of mappings by split, because msgspec's JSON Schema does not restrict them."""
+"""Allowed keys of mappings by split; msgspec's JSON Schema would allow any key."""
 
 
 def given(value: Given | UnsetType, otherwise: Given) -> Given:
@@ -174,7 +174,7 @@ class ValueLeftOut(Struct, frozen=True, kw_only=True):
 
 
 class RowsLeftOut(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Number of rows of a file with impossible values, and the first of these values."""
+    """Number of rows with impossible values in a file, and the first of these values."""
 
     file: Text
     quarter: Quarter
@@ -183,7 +183,7 @@ class RowsLeftOut(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TrialRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Weights that were tried, and the validation score of their fit."""
+    """Weights that were tried, and the validation score of the fit with these weights."""
 
     alpha: Real | None = None
     beta: Real | None = None
@@ -191,7 +191,7 @@ class TrialRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WeightsRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Weights of the objective's terms, and how they were chosen."""
+    """Weights of the terms of the objective, and how the weights were chosen."""
 
     alpha: Real | None = None
     beta: Real | None = None
@@ -214,7 +214,7 @@ class RepairedCell(Struct, frozen=True, kw_only=True):
 
 
 class RepairedFold(Struct, frozen=True, kw_only=True):
-    """The effect of the repair of one fold on its test rows.
+    """The effect of the repair of one fold on the test rows of the fold.
 
     `n` is the number of calibration rows. `cells` contains the coverage of each cell at each level,
     with the band that chance explains. `cells` is empty if the repair has no cells.
@@ -225,14 +225,14 @@ class RepairedFold(Struct, frozen=True, kw_only=True):
 
 
 class RepairedSplit(Struct, frozen=True, kw_only=True):
-    """The effect of the repairs of a split, and a statement about their coverage."""
+    """The effect of a split's repairs, and a statement about the coverage of repaired intervals."""
 
     statement: Text
     folds: list[RepairedFold]
 
 
 class CellRecord(Struct, frozen=True, kw_only=True):
-    """The repair of one cell; see `Cell`. A knot is null if there are too few rows for it."""
+    """The repair of one cell; see `Cell`. A knot is null if too few rows determine it."""
 
     name: Text
     stratum: Text
@@ -261,10 +261,10 @@ class RankRecord(Struct, frozen=True, kw_only=True):
 
 
 class VarianceCheck(Struct, frozen=True, kw_only=True):
-    """Median standard deviation of the level by two calculations, and why the two differ.
+    """Median standard deviation of the level from two calculations, and why the two differ.
 
-    Runs of geogp 0.1 have this check only if the function variance contains noise. They do not have
-    the reason `differ_by`.
+    Runs of geogp 0.1 have this check only if the function variance contains noise, and lack the
+    reason `differ_by`.
     """
 
     differ_by: VarianceReason | UnsetType = UNSET
@@ -285,7 +285,7 @@ class FileRecord(Struct, frozen=True, kw_only=True):
 
 
 class RunIdentity(Struct, frozen=True, kw_only=True):
-    """The entries that determine the fits of a run and the map of these fits."""
+    """The entries that determine the fits of a run, and the run's map."""
 
     schema: Literal[1] | UnsetType = UNSET
     geogp: Text | UnsetType = UNSET

@@ -64,7 +64,7 @@ class Question:
 
 
 def sample_words(tests: int, devices: int | None) -> str:
-    """Return how many tests, and from how many devices if that matters, a measurement averages."""
+    """Return how many tests a measurement averages, and from how many devices if that matters."""
     if devices is None:
         return f"{tests} tests"
     return f"{tests} tests from {devices} {'devices' if devices > 1 else 'device'}"

@@ -23,12 +23,12 @@ SPLIT_CHOICES = {
     "both": ("random", "blocks"),
     "all": tuple(SPLITS),
 }
-"""Splits that each value of ``--split`` runs; commas separate several values."""
+"""The splits that each value of ``--split`` stands for; commas separate several values."""
 
 AUTO = "auto"
 
 INPUT_CHOICES = (AUTO, *INPUTS)
-"""Values of ``--inputs``; ``auto`` adds the quarter if there are several."""
+"""Values of ``--inputs``; ``auto`` adds the quarter if there are several quarters."""
 
 DEFAULT_MODEL = "field"
 
@@ -49,11 +49,11 @@ MAX_BUDGET_S = 1_000_000
 
 @dataclass(frozen=True)
 class MapRequest:
-    """All settings that determine a map; each field has its description.
+    """All settings that determine a map; each field has a description.
 
     Paths of folders and files become absolute, so that the request does not depend on the working
-    directory. The model ``auto`` becomes the default model of the target. RequestError if a value
-    is not allowed (the message gives similar names), or if two values exclude each other.
+    directory. The model ``auto`` becomes the default model of the target. Raises RequestError if a
+    value is not allowed (the message gives similar names), or if two values exclude each other.
     """
 
     region: str | None = setting(
@@ -190,7 +190,7 @@ class MapRequest:
         self._check_sample()
 
     def _check_sample(self) -> None:
-        """Refuse numbers of tests and devices that the question does not use or that differ."""
+        """Refuse numbers of tests and devices that the question does not use or that contradict."""
         for name, given in (("tests", self.tests), ("devices", self.devices)):
             if given is not None and self.question != QUESTIONS[0]:
                 raise RequestError(
@@ -200,7 +200,7 @@ class MapRequest:
         check_sample(self.tests, self.devices)
 
     def _check_places(self) -> None:
-        """Make folders and files absolute, because the request is opened again elsewhere."""
+        """Make paths absolute, because the run may be opened again from another folder."""
         object.__setattr__(self, "source", absolute_place(self.source))
         object.__setattr__(self, "boundaries", self.place.boundaries)
         object.__setattr__(self, "region_file", self.place.file)

@@ -242,7 +242,7 @@ class _Batch:
         row.state, row.error, row.kind = DONE, None, None
 
     def _tell(self, name: str, text: str) -> None:
-        """Report and record a change; if the store fails now, the next change may record it."""
+        """Report and record a change; if the store fails now, a later call can record it."""
         self._listener.stage(f"[{self._done}/{len(self._rows)}] {name}: {text}")
         try:
             self._save()

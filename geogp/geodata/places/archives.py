@@ -1,4 +1,4 @@
-"""Checks of a file of polygons before a reader opens it: is it too large, or a harmful archive?"""
+"""Checks of a file of polygons before a reader opens it, for its size and harmful archives."""
 
 import stat
 import zipfile

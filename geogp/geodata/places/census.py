@@ -114,7 +114,8 @@ def _boundaries(
 ) -> Boundaries:
     """Return a region with its counties and the urban areas that touch it.
 
-    UnreachableError if the counties or urban areas are missing and the source does not answer.
+    Raises UnreachableError if the counties or urban areas are missing and the source does not
+    answer.
     """
     if reading.silent is not None and (counties is None or urban is None):
         raise reading.silent

@@ -59,8 +59,8 @@ class PolygonLayer:
         """Return a layer from a table in degrees; polygons with the same label are united.
 
         `column` is the column of the labels. By default it is the first column in `_NAMES` that
-        exists; then the Census number is added to equal names. RequestError if there is no such
-        column; DataError if a polygon has no label.
+        exists; then the Census number is added to equal names. Raises RequestError if there is no
+        such column. Raises DataError if a polygon has no label.
         """
         found = column or next((one for one in _NAMES if one in table), None)
         if found is None or found not in table or found == table.active_geometry_name:
@@ -144,7 +144,7 @@ def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
 def read_layer(text: str) -> PolygonLayer:
     """Return the layer of polygons in ``FILE`` or ``FILE:COLUMN``, named after the file.
 
-    RequestError if the file or column is missing; DataError as in `read_polygons`.
+    Raises RequestError if the file or column is missing. Raises DataError as in `read_polygons`.
     """
     path, column = place_of(text)
     table = read_polygons(path, path.name)
@@ -188,7 +188,7 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
 
 
 def place_of(text: str) -> tuple[Path, str | None]:
-    """Return the path and column of ``FILE`` or ``FILE:COLUMN``; RequestError without a file."""
+    """Return path and column of ``FILE`` or ``FILE:COLUMN``; raise RequestError without a file."""
     path, column = file_and_rest(text)
     if not path.is_file():
         raise RequestError(f"no file {path}: expected a file of polygons, as FILE or FILE:COLUMN.")

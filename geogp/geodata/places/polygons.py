@@ -49,8 +49,8 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
 
     The formats are GeoParquet and the formats of `read_vector`. Polygons across the antimeridian
     are cut there; see `within_one_turn`. Invalid polygons, such as a ring that crosses itself, are
-    made valid. DataError if the file is damaged, has several layers or no CRS, or contains anything
-    but polygons with an area.
+    made valid. Raises DataError if the file is damaged, has several layers or no CRS, or contains
+    anything but polygons with an area.
     """
     if path.is_dir():
         raise DataError(f"{path} is a folder; expected a file. Write all polygons to one file.")

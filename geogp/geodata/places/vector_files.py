@@ -225,7 +225,7 @@ def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
 
 
 def _only_layer(path: Path, source: str) -> str:
-    """Return the name of the only layer with shapes; DataError if there is none or several."""
+    """Return the name of the layer with shapes; raise DataError if there is none or several."""
     # The geometry type of a table without shapes is None.
     names = [str(name) for name, kind in pyogrio.list_layers(source) if kind is not None]
     if not names:

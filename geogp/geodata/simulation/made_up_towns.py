@@ -29,7 +29,8 @@ def made_up_towns(region: Region, seed: int) -> MultiPolygon:
     was urban, in 3,573 urban areas (U.S. Census Bureau, 2010 Census Urban and Rural
     Classification). So there is one town for each 2,500 km² of land, but there are at least five.
     Centres are uniform in the region, and outlines are wavy. Parts beyond the boundary are cut off,
-    and all towns are scaled by one factor to reach the share. RequestError for a negative seed.
+    and all towns are scaled by one factor to reach the share. Raises RequestError for a negative
+    seed.
     """
     if seed < 0:
         raise RequestError(f"expected a seed of 0 or more, found {seed}.")

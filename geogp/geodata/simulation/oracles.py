@@ -39,7 +39,7 @@ class Oracle:
 def column_of(name: str, target: str) -> str:
     """Return the column name of a quantity, such as ``y`` for download or ``y_upload`` for upload.
 
-    RequestError for a target that is not simulated.
+    Raises RequestError for a target that is not simulated.
     """
     one_of("target", target, TARGETS)
     return name if target == "download" else f"{name}_{target}"
@@ -73,8 +73,8 @@ def predictive_oracle(
     conditional distribution. In the demo region, 256 instead of 128 neighbours lower the mean log
     score by 0.0002 to 0.0003.
 
-    `train` marks the training rows (n,); their prediction is NaN. RequestError if `train` has
-    another length or marks no row, `law` is for another target, or `neighbours` is below 1.
+    `train` marks the training rows (n,); their prediction is NaN. Raises RequestError if `train`
+    has another length or marks no row, `law` is for another target, or `neighbours` is below 1.
     """
     train = np.asarray(train)
     _check(truth, train, law, target, neighbours)

@@ -95,9 +95,9 @@ def simulate(
     mobile networks in `plausibility.py`; the limits for fixed networks are higher.
 
     `rows` is the exact number over all `quarters` (increasing indices). The same seed and arguments
-    give the same data. `service` changes only the names of files. RequestError if `rows` is below 1
-    or more than tiles times quarters, `quarters` do not increase, `seed` is negative, `service` is
-    unknown, or the region is too small or too large.
+    give the same data. `service` changes only the names of files. Raises RequestError if `rows` is
+    below 1 or more than tiles times quarters, `quarters` do not increase, `seed` is negative,
+    `service` is unknown, or the region is too small or too large.
     """
     quarters = tuple(int(quarter) for quarter in quarters)
     _check(rows, quarters, seed, service)

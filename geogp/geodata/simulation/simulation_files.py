@@ -55,7 +55,7 @@ def write_simulation(
     ``boundaries/states.parquet``, ``boundaries/urban_areas_<CODE>.parquet``
         GeoParquet in EPSG:4269; without urban areas if the region has no urban and rural strata.
 
-    Other files in the folder are not changed. OutputError if a file cannot be written.
+    Other files in the folder are not changed. Raises OutputError if a file cannot be written.
     """
     contents = dict(_tile_files(simulation))
     contents["truth.parquet"] = compact_table(simulation.truth)

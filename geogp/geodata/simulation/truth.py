@@ -134,7 +134,7 @@ class Grid:
 
     @classmethod
     def of(cls, region: Region) -> "Grid":
-        """Return the grid of a region; RequestError if no tile has its centre in the region."""
+        """Return the grid of a region; raise RequestError if no tile has its centre in it."""
         tiles = region.tiles()
         if not len(tiles):
             raise RequestError(
@@ -285,8 +285,9 @@ def tile_process(
     time, samples follow the stationary autoregression x_q = r x_p + sqrt(1 - r²) z with r =
     memory^(q
     - p) from quarter p to q; their correlation is memory^|lag|. Tiles are `law.tile_km` apart;
-    `quarters` increase and may have gaps. RequestError if the embedding needs more than `MAX_CELLS`
-    cells; NumericalError if the embedding has negative eigenvalues beyond rounding.
+    `quarters` increase and may have gaps. Raises RequestError if the embedding needs more than
+    `MAX_CELLS` cells. Raises NumericalError if the embedding has negative eigenvalues beyond
+    rounding.
     """
     spectrum, torus = _embedding(law, shape)
 

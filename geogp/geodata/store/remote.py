@@ -278,7 +278,7 @@ class RemoteFile:
         return _version(answer, _length(answer))
 
     def _same(self, answer: requests.Response, size: int | None) -> Version:
-        """Return the version in an answer; SourceChangedError if it is not the opened version."""
+        """Return the version in an answer; raise SourceChangedError if it is another version."""
         found = _version(answer, size)
         if found.differs(self.version):
             raise SourceChangedError(f"{self.address} changed while it was read.")

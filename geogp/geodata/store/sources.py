@@ -193,7 +193,7 @@ class Web:
         Raises
         ------
         NetworkError, DataError, OutputError
-            As in `fetch_entry`; UnreachableError if nothing answers and nothing is cached.
+            As in `fetch_entry`. Raises UnreachableError if nothing answers and nothing is cached.
         """
         ranges = np.asarray(ranges, np.int64)
         entries = CacheEntry.of(self.url, name, ranges), CacheEntry.of(self.url, name, None)

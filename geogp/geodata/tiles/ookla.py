@@ -197,7 +197,7 @@ def _read_quarter(
 ) -> tuple[LocalFile, TileRows]:
     """Return a file and its rows; fetch the file again if another process changes it.
 
-    DataError if the file is damaged, disappears, or changes repeatedly.
+    Raises DataError if the file is damaged, disappears, or changes repeatedly.
     """
     for _ in range(HOLDS):
         try:

@@ -306,7 +306,7 @@ class _Process:
 
 
 def _started(program: Path) -> "subprocess.Popen[bytes]":
-    """Start a program with the modules of this process, without signals of the terminal."""
+    """Start a program that finds this process's modules and gets no signals of the terminal."""
     if not sys.executable:
         raise ValueError("the path of this Python is not known")
     paths = [str(path) for path in sys.path if path and isinstance(path, str | os.PathLike)]
@@ -330,7 +330,7 @@ def _started(program: Path) -> "subprocess.Popen[bytes]":
 
 
 def _rows(stream: IO[bytes], most: int) -> pa.Table:
-    """Return the rows of a stream after validating them; DataError above `most` bytes."""
+    """Return the validated rows of a stream; raise DataError if they exceed `most` bytes."""
     batches, size = [], 0
     with pa.ipc.open_stream(stream) as coming:
         for batch in coming:

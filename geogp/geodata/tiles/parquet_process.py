@@ -223,7 +223,7 @@ def _serve(stream: BinaryIO) -> None:
 
 
 def _keep_stacks_small() -> None:
-    """Restart with a small stack if it is large, because stacks of threads count as memory."""
+    """Restart with a small stack if the stack is large, because thread stacks count as memory."""
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)

@@ -59,7 +59,7 @@ NAMED = 3
 """Number of values of a column that a message lists."""
 
 MANY_TESTS, SLOW_KBPS = 1000, 1000
-"""Columns look exchanged if the median of tests is above and the median speed is below these."""
+"""Columns look swapped if more tests than the first, and a slower speed, are the medians."""
 
 JUMP = 5
 """The columns of a quarter look swapped if, compared with the other quarters, its median of tests

@@ -44,8 +44,8 @@ class TileBounds:
 def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
     """Return the codes, uint64 (n,), of quadkey strings (n,) of `zoom` digits 0 to 3.
 
-    DataError if a quadkey has another length (another zoom) or other characters; the message gives
-    the first such quadkey and the number of such quadkeys.
+    Raises DataError if a quadkey has another length (another zoom) or other characters; the message
+    gives the first such quadkey and the number of such quadkeys.
     """
     texts = np.asarray(quadkeys, dtype=np.str_)
     if texts.size == 0:
@@ -124,7 +124,7 @@ def tiles_at(
 
 
 def tile_size_m(zoom: int = ZOOM) -> float:
-    """Return the width of a tile in EPSG:3857 metres; on the ground, multiply by cos(latitude)."""
+    """Return a tile's width in EPSG:3857 metres (on the ground: this times cos(latitude))."""
     return float(2 * HALF_WORLD_M / (1 << zoom))
 
 

@@ -100,8 +100,8 @@ class Threshold:
 def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:
     """Return the thresholds of a target, smallest first: `given`, or `DEFAULTS`.
 
-    The target ``tests`` has no thresholds. RequestError if a threshold is out of range or given
-    twice, or if `given` has thresholds for ``tests``.
+    The target ``tests`` has no thresholds. Raises RequestError if a threshold is out of range or
+    given twice, or if `given` has thresholds for ``tests``.
     """
     find_target(target)
     if given is None:

@@ -147,6 +147,6 @@ def _points(curve: Reliability) -> list[Floats]:
 
 
 def _farthest(curve: Reliability) -> float:
-    """Return the largest distance of a curve's bounds from the stated level, in points."""
+    """Return the largest distance of a curve's bounds from the stated level, in percent."""
     level, _, low, high = _points(curve)
     return float(np.abs([low - level, high - level]).max())

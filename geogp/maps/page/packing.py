@@ -147,7 +147,7 @@ def _inflated(text: str, size: int) -> bytes:
 
 
 def text_bytes(packed: object) -> int:
-    """Return the bytes of base64 of a packed array, or of all arrays in a list or dictionary."""
+    """Return the number of base64 bytes of a packed array, or of all in a list or dictionary."""
     if isinstance(packed, dict):
         if "data" in packed:
             return len(packed["data"])

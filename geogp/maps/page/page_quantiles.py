@@ -209,7 +209,7 @@ def probability_error(
     *,
     at_most: bool,
 ) -> tuple[float, int]:
-    """Return the largest error of probabilities from decoded quantiles, and the tiles compared.
+    """Return the largest error of probabilities from decoded quantiles, and the tile count.
 
     The probabilities from `decoded` (m, n) are compared with `Prediction.cdf` or `exceedance` at
     every threshold, on all tiles or an evenly spaced sample.

@@ -106,8 +106,8 @@ class Job:
     ) -> SpatialGP:
         """Return an unfitted estimator of the run's model.
 
-        `validation` marks the rows of the fit that choose the epoch. `epochs` None means the number
-        of epochs of the run.
+        `validation` marks the validation rows of the fit, which determine the epoch to keep.
+        `epochs` None means the number of epochs of the run.
         """
         request = self.request
         timeless = {"time": None} if self.scale.times is None else {}
@@ -299,7 +299,7 @@ def _check_question(job: Job) -> None:
 def identity_of(job: Job) -> RunIdentity:
     """Return the entries of run.json that determine the fits and the map.
 
-    `drawing` determines only the map.
+    The entry `drawing` determines only the map.
     """
     request, question = job.request, job.question
     files = (*job.boundaries.files, *job.layer_files, *job.ingested.files)

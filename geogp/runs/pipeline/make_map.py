@@ -74,7 +74,7 @@ from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
-"""Largest number of test rows at which two calculations of the function variance are compared."""
+"""Largest number of test rows for which two calculations of the function variance are compared."""
 
 PAGE_FILE = "map.html"
 """The interactive page in a run folder."""
@@ -127,7 +127,7 @@ def run_job(job: Job) -> RunResult:
 
 
 def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
-    """Make missing parts of a finished run again and return the run; None if this needs a fit.
+    """Make missing parts of a finished run again and return the run; None if a fit is needed.
 
     A part is missing if its file is absent or changed, or if the map answers another question.
     """

@@ -32,7 +32,7 @@ class MapPredictor:
     """The data and model that answer the question of a map at any tile and quarter.
 
     `repair` corrects predictions of measurements, but not of the level. Predicted numbers of tests
-    are per tile of the map's `zoom`, also if the tiles have another zoom.
+    are per tile of the map's `zoom`, even for tiles of another zoom.
     """
 
     region: Region

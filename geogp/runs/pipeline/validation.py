@@ -1,4 +1,4 @@
-"""Validation of a run's model on rows outside its fit: splits, folds and scores."""
+"""Validation of a run's model on rows outside the fit: splits, folds and scores."""
 
 from dataclasses import dataclass, replace
 
@@ -42,7 +42,7 @@ from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
 Rows = NDArray[np.bool_]
 
 OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
-"""Upper bounds of the number of columns, without layers, and of the bytes of text in a row."""
+"""Upper bounds: the number of columns, without layers, and the bytes of text in a row."""
 
 _ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
 
@@ -108,7 +108,7 @@ def map_calibration_rows(job: Job) -> Rows:
 
 
 def _known(job: Job) -> SplitRows:
-    """Return the columns of the source's rows that splits may use."""
+    """Return the columns of the source rows that splits may use."""
     seen, counties = job.ingested.source_rows, job.boundaries.counties
     county = None
     if counties is not None and COUNTY.name in job.request.splits:
@@ -161,11 +161,11 @@ def _warn_of(job: Job) -> None:
 
 
 def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
-    """Return the training and the validation rows for the choice of alpha and beta, each (n,).
+    """Return the training and the validation rows for choosing alpha and beta, each (n,).
 
-    They are rows of the first fold of the first split. They contain no test rows of the first fold
-    of any split, and no calibration rows of any fold or the map. Later folds test some of these
-    rows. Raises RequestError if no rows are left for the choice.
+    The rows come from the first fold of the first split. They contain no test rows of the first
+    fold of any split, and no calibration rows of any fold or of the map. Later folds test some of
+    these rows. Raises RequestError if no rows are left for the choice.
     """
     open_rows = np.ones(len(job.observations), np.bool_)
     for name in job.request.splits:
@@ -280,7 +280,7 @@ def _pooled(parts: list[Strata]) -> Strata:
 
 
 def groups_below_baseline(metrics: Strata, baseline: Strata) -> list[str]:
-    """Return the strata in which the log score is worse than the baseline's."""
+    """Return the strata in which the log score is worse than that of the baseline."""
     pairs = {name: (found.nll, baseline[name].nll) for name, found in metrics.items()}
     return [
         name
