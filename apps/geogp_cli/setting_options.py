@@ -59,7 +59,7 @@ def with_parameters(command: Command, parameters: Collection[inspect.Parameter])
 def takes(request: type) -> Callable[[Command], Command]:
     """Return a decorator that gives a command the options of a request.
 
-    The first parameter of the decorated function is the request; its other parameters become
+    The first parameter of the decorated function is the request; the other parameters become
     further options.
     """
 

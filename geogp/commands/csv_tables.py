@@ -25,7 +25,7 @@ only the apostrophe that `shown` adds.
 def write_csv(path: Path, table: pd.DataFrame) -> None:
     """Write a table, without its index, as CSV in which a spreadsheet program runs nothing.
 
-    `shown` changes the texts. They are also quoted, because a spreadsheet program may split lines
+    `shown` changes the texts. Texts are also quoted, because a spreadsheet program may split lines
     at a sign other than the comma. Numbers stay numbers. Raises OutputError if the file cannot be
     written.
     """

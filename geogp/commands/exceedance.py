@@ -38,7 +38,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class ExceedanceResult:
-    """The result: JSON, CSV, GeoTIFF and PNG files, and one excursion per threshold, rising.
+    """The result: JSON, CSV, GeoTIFF and PNG files, and excursions in the order of thresholds.
 
     `described` holds a JSON object for each threshold.
     """

@@ -35,7 +35,7 @@ _LINKS = {"map": "map.html", "report": "report.html"}
 
 @dataclass(frozen=True)
 class Gallery:
-    """The page, the run folders in its order, and each skipped folder with the reason."""
+    """The page, the run folders in the order of the page, and skipped folders with reasons."""
 
     page: Path
     runs: tuple[Path, ...]

@@ -29,7 +29,7 @@ def checked(value: Any, kind: type[Found], whole: str) -> Found:
 
 
 def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
-    """Return the reason why a value is not of type `kind`; None if it is.
+    """Return the reason why a value is not of type `kind`; None if the type is right.
 
     msgspec also checks this, but the places in its messages leave out the keys of mappings.
     """

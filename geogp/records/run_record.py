@@ -1,7 +1,7 @@
 """The content of run.json as typed structs; run.json may also have other keys.
 
-`record_reading` checks each run.json against these structs. It also makes the JSON Schema for other
-programs from these structs.
+`record_reading` checks each run.json against these structs, and makes from them the JSON Schema for
+other programs.
 """
 
 from typing import Annotated, Final, Literal, TypeVar

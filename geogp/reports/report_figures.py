@@ -1,7 +1,7 @@
 """The figures of reports as ``data:`` URLs of SVG files; `figures.txt.j2` has their captions.
 
-All figures have the same style. They are readable without colour and about as wide as the screen of
-a phone.
+All figures have the same style. The figures are readable without colour and about as wide as the
+screen of a phone.
 """
 
 import base64

@@ -166,7 +166,7 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
     """Return the report as one HTML page that needs no other file and no network.
 
     `predictions` are the test predictions from which the report was built, for the violins of
-    interval widths. Raises DataError if their number of rows differs.
+    interval widths. Raises DataError if their number differs from the report's number of rows.
     """
     drawn = {}
     predictions = with_strata(predictions, report.settings.get("strata"))

@@ -37,7 +37,8 @@ class SplitReport:
     median width in the first, or None. `strata` holds strata of all kinds. `spread` is the spread
     over folds, by group and score; it is empty for one fold. `exceedances` judge the probabilities
     of meeting the map's thresholds. `repair` is the entry of run.json about the conformal repair of
-    this split: `statement`, and `folds` with `n` and `cells`. It is empty if there was no repair.
+    this split: `statement`, and `folds` with `n` and `cells`. `repair` is empty if there was no
+    repair.
     """
 
     name: str

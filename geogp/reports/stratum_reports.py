@@ -64,7 +64,7 @@ class StratumReport:
 
     @property
     def bars(self) -> list[float]:
-        """Heights of the bars of the PIT histogram; 10 if all bars are equal, at most 20."""
+        """Heights of the bars of the PIT histogram, at most 20; equal bars have height 10."""
         level = self.n / len(self.pit)
         return [min(10 * count / level, 20.0) for count in self.pit]
 

@@ -82,7 +82,7 @@ class Run:
         at: str | None = None,
         counts: bool = False,
     ) -> Reopened:
-        """Read the data of the run again, and return both.
+        """Return the run together with its data, which are read again.
 
         Parameters
         ----------

@@ -106,8 +106,8 @@ class RunFolder:
     def prepare(self, *, fresh: bool = False) -> None:
         """Complete or remove the files that a stopped call left behind.
 
-        If all files were staged, they are moved into place. Checkpoints without the note of their
-        run are removed, and incomplete files too. Then the folder holds a finished run, a run that
+        If all files were staged, they are moved into place. Incomplete files, and checkpoints
+        without the note of their run, are removed. Then the folder holds a finished run, a run that
         can be continued, both, or nothing. With `fresh`, an unfinished run is removed, too, and a
         damaged list of old files is ignored. Raises DataError if a file that describes the
         remaining work is damaged. Raises OutputError if the folder cannot be written.
@@ -128,10 +128,10 @@ class RunFolder:
     def finished(self, identity: RunIdentity) -> RunRecord | None:
         """Return the record of run.json if the fits of this run are complete, otherwise None.
 
-        The map may differ from the requested map; compare the key `drawing`. `damaged_files`
-        returns the files that are missing or changed. If an unfinished run was begun here, it takes
-        precedence over the finished run. Raises RequestError if the folder holds another run,
-        finished or not. Raises DataError if run.json is damaged.
+        The map may differ from the requested map; to check this, compare the key `drawing`.
+        `damaged_files` returns the files that are missing or changed. If an unfinished run was
+        begun here, it takes precedence over the finished run. Raises RequestError if the folder
+        holds another run, finished or not. Raises DataError if run.json is damaged.
         """
         held = self._latest()
         different = differences(identity_in(held), identity) if held else []
@@ -191,7 +191,7 @@ class RunFolder:
         return note
 
     def clear(self) -> None:
-        """Remove an unfinished run (OutputError if its files cannot be removed)."""
+        """Remove an unfinished run; raise OutputError if its files cannot be removed."""
         try:
             self._unstage()
             self._begun.unlink(missing_ok=True)

@@ -27,7 +27,8 @@ ROWS_KEYS = ("name", "rows_sha256", "rows_used")
 def identity_in(held: Mapping[str, object]) -> RunIdentity:
     """Return the identity that a file holds; a value of the wrong type counts as absent.
 
-    A value with unknown settings also counts as absent, because these may have changed the fits.
+    A value with unknown settings also counts as absent, because such settings may have changed the
+    fits.
     """
     found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
     for name in found.keys() & held.keys():

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class RunPlaces:
     """The user's places of a run's tiles and boundaries; None means the place in run.json.
 
-    Another person may have written run.json. So geogp accepts from run.json a folder or one of its
-    own addresses, but no other address, to which it would send a request.
+    Another person may have written run.json. So geogp accepts from run.json a folder or one of
+    geogp's own addresses. It accepts no other address, because it would send a request there.
     """
 
     source: str | None = None

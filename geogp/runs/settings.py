@@ -190,7 +190,7 @@ class MapRequest:
         self._check_sample()
 
     def _check_sample(self) -> None:
-        """Refuse numbers of tests and devices that the question does not use or that contradict."""
+        """Refuse numbers that the question does not use, and more devices than tests."""
         for name, given in (("tests", self.tests), ("devices", self.devices)):
             if given is not None and self.question != QUESTIONS[0]:
                 raise RequestError(

@@ -68,7 +68,7 @@ class BatchRequest:
 
     @property
     def quarter_sets(self) -> tuple[str | None, ...]:
-        """The quarters of each run for one region, service and target."""
+        """The sets of quarters for which each region, service and target has one run."""
         if not self.each_quarter:
             return (self.quarters,)
         if self.quarters is None:

@@ -30,9 +30,9 @@ _FORMER = ("assets", "region_file", "region_name")
 class BatchRow(Struct, kw_only=True):
     """One run of a batch: the map, and the result of the last call that requested the run.
 
-    `how` is ``made``, or ``kept`` if the run was already complete. Scores are for all test rows, by
-    split; `seconds` are by stage. Both are as in run.json. For a failed run, `error` is the message
-    and `kind` is the result of `kind_of`.
+    `how` is ``made``, or ``kept`` if the run was already complete. Scores are for all test rows,
+    one per split; `seconds` has one number per stage. Both are as in run.json. For a failed run,
+    `error` is the message and `kind` is the result of `kind_of`.
     """
 
     region: str

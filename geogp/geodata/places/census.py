@@ -114,7 +114,7 @@ def _boundaries(
 ) -> Boundaries:
     """Return a region with its counties and the urban areas that touch it.
 
-    Raises UnreachableError if the counties or urban areas are missing and the source does not
+    Raises UnreachableError if counties or urban areas are missing because the source does not
     answer.
     """
     if reading.silent is not None and (counties is None or urban is None):

@@ -206,9 +206,9 @@ def _check_geojson(path: Path) -> None:
 def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
     """Return the types of an object and of the first refused CRS in it; drop the coordinates.
 
-    GDAL ignores the case of a key, and all text after a character 0. It does not look for a CRS
-    below ``properties``, because a column may have this name. It reads a CRS without a type, or of
-    a type not in `_CRS_TYPES`, as an address.
+    GDAL ignores the case of a key, and all text after a character 0. GDAL does not look for a CRS
+    below ``properties``, because a column may have this name. GDAL reads a CRS without a type, or
+    of a type not in `_CRS_TYPES`, as an address.
     """
     wrong: list[tuple[Any, ...]] = []
     named = [(key.partition("\0")[0].lower(), key, value) for key, value in pairs]

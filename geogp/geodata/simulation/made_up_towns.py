@@ -24,7 +24,7 @@ _DEGREE_KM = np.pi / 180 * EARTH_RADIUS_KM
 def made_up_towns(region: Region, seed: int) -> MultiPolygon:
     """Return urban areas inside a region, in degrees, with longitudes unwrapped like the region's.
 
-    The area of the k-th town is proportional to 1 / k (Zipf's law), and the towns together take
+    The area of the k-th town is proportional to 1 / k (Zipf's law), and the towns together cover
     `URBAN_SHARE` of the land. In 2010, the United States had 9.1 million km² of land; 3.0 % of it
     was urban, in 3,573 urban areas (U.S. Census Bureau, 2010 Census Urban and Rural
     Classification). So there is one town for each 2,500 km² of land, but there are at least five.

@@ -86,18 +86,18 @@ def simulate(
     """Return tiles with a known truth inside a region.
 
     The number of tests of a tile in a quarter is a gamma-Poisson variable with the tile's rate as
-    mean; a tile with a test gives a row. Rates are log-normal, far higher in urban areas, and most
-    rural tiles are dormant: their rates are much lower. The level of the rates and the share of
+    mean; a tile with a test gives a row. Rates are log-normal, and far higher in urban areas. Most
+    rural tiles are dormant: they have much lower rates. The level of the rates and the share of
     dormant tiles are chosen such that the expected number of rows is `rows`, and a share
     `SINGLE_SHARE` of them has a single test. Then surplus rows are dropped at random, or missing
     rows added as single tests at random places. Recorded speeds are rounded to whole kbps, and
     recorded latencies to whole ms. Recorded values are at least 1, and at most the limits for
     mobile networks in `plausibility.py`; the limits for fixed networks are higher.
 
-    `rows` is the exact number over all `quarters` (increasing indices). The same seed and arguments
-    give the same data. `service` changes only the names of files. Raises RequestError if `rows` is
-    below 1 or more than tiles times quarters, `quarters` do not increase, `seed` is negative,
-    `service` is unknown, or the region is too small or too large.
+    The tiles have exactly `rows` rows over all `quarters` (increasing indices). The same seed and
+    arguments give the same data. `service` changes only the names of files. Raises RequestError if
+    `rows` is below 1 or more than tiles times quarters, `quarters` do not increase, `seed` is
+    negative, `service` is unknown, or the region is too small or too large.
     """
     quarters = tuple(int(quarter) for quarter in quarters)
     _check(rows, quarters, seed, service)

@@ -101,8 +101,8 @@ class TruthLaw:
     def covariance(self, distance_km: Floats, quarters_apart: Floats) -> Floats:
         """Return the covariance of the tile process at distances d and lags in quarters.
 
-        It is exp(-d / range) * (sill_constant + sill_changing * memory^|lag|). The arrays are
-        broadcast.
+        The covariance is exp(-d / range) * (sill_constant + sill_changing * memory^|lag|). The
+        arrays are broadcast.
         """
         lasting = self.sill_constant + self.sill_changing * self.memory ** np.abs(quarters_apart)
         return np.asarray(np.exp(-distance_km / self.range_km) * lasting, np.float64)
@@ -189,8 +189,9 @@ def places_of(region: Region, grid: Grid, smoothing_km: float) -> PlanePlaces:
     """Return the centres of a region's tiles, in the order of `region.tiles()`.
 
     Urbanity is the Gaussian-weighted share of urban tiles among the region's tiles around a place.
-    It is near 1 in the core of a large town, less in a small town, and smooth at the edge of a
-    town. Urban areas outside the region do not count. A region without urban areas has urbanity 0.
+    Urbanity is near 1 in the core of a large town, lower in a small town, and smooth at the edge of
+    a town. Urban areas outside the region do not count. A region without urban areas has urbanity
+    0.
     """
     urban = region.stratum(*grid.tiles.centres) == URBAN
     inside = np.zeros(grid.shape)

@@ -1,8 +1,8 @@
 """The cache: rows of remote tile files, and small files that were downloaded as a whole.
 
 An entry is a data file with a note, a JSON file next to the data file. The note contains the size
-and the SHA-256 of the data file, and a hash of the note itself. The note is written last, and the
-data file is an entry only if it agrees with the note. Other files in the folder, left by a killed
+and the SHA-256 of the data file, and a hash of the note itself. The note is written last; a data
+file that does not agree with its note is no entry. Other files in the folder, left by a killed
 process, are not entries. geogp never reads these files, except a partial copy, from which a stopped
 download continues; see `partial_copies.py`.
 """
@@ -155,7 +155,7 @@ class CacheEntry:
 
     @classmethod
     def of_file(cls, url: str, name: str) -> "CacheEntry":
-        """Return the entry for a file below a URL that is downloaded as a whole."""
+        """Return the entry for a file that is below a URL and is downloaded as a whole."""
         path = downloads_folder() / readable_folder(url) / name.replace("/", "__")
         return cls(path, f"{url.rstrip('/')}/{name}")
 

@@ -1,9 +1,9 @@
 """Download of files from an HTTP server, whole or in parts, with checks and repeated requests.
 
 The package requests supports proxies, ~/.netrc and REQUESTS_CA_BUNDLE. The package obstore was
-tried and rejected. It ignores these three settings and Retry-After, and Ctrl-C while it waits. If a
-server does not support HEAD, it reports the file as missing. It accepts truncated and compressed
-answers as whole files.
+tried and rejected. obstore ignores these three settings and Retry-After, and Ctrl-C while waiting.
+If a server does not support HEAD, obstore reports the file as missing. obstore accepts truncated
+and compressed answers as whole files.
 """
 
 import secrets

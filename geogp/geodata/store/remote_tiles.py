@@ -163,7 +163,7 @@ def _begin(remote: RemoteFile, copy: PartialCopy) -> bool:
 
 
 def _columns(address: str, schema: pa.Schema) -> list[str]:
-    """Return the columns to read; columns of targets may be missing in the file."""
+    """Return the columns to read; a file may lack columns of targets."""
     needed = (QUADKEY, "tests", "devices")
     names = [name for name in (QUADKEY, *VALUES) if name in schema.names or name in needed]
     faults = schema_faults(schema, names)

@@ -264,7 +264,7 @@ def _medians(
 
 
 def _kept(observations: Observations, parts: Mapping[int, TileRows]) -> NDArray[np.bool_]:
-    """Return which rows are not left out, (n,); tiles without a test are not left out."""
+    """Return which rows are kept, (n,); tiles without a test are kept."""
     kept = np.ones(len(observations), np.bool_)
     for quarter, rows in parts.items():
         if rows.left_out.any():

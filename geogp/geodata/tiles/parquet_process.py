@@ -2,8 +2,9 @@
 
 `parquet_files.py` starts this file as a program. A request is a line of JSON on standard input, and
 the answer is a line of JSON on standard output. Rows follow the answer as an Arrow stream, and a
-last line says whether they are complete. The program imports only pyarrow. On Linux, its memory is
-limited. On all systems, the sizes in the footer and the sizes of rows are checked.
+last line says whether the rows are complete. The program imports only pyarrow. On Linux, the
+program's memory is limited. On all systems, the sizes in the footer and the sizes of rows are
+checked.
 """
 
 import base64

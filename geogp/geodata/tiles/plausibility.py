@@ -18,7 +18,7 @@ from geogp.geodata.tiles.quarters import quarter_label
 
 @dataclass(frozen=True)
 class Limit:
-    """The largest possible value of a column of Ookla's files, its unit, and the reason.
+    """The upper limit for a column of Ookla's files, the unit, and the reason for the limit.
 
     `may_be_zero` marks columns in which Ookla's files have a few zeros, which are impossible.
     """
@@ -59,7 +59,9 @@ NAMED = 3
 """Number of values of a column that a message lists."""
 
 MANY_TESTS, SLOW_KBPS = 1000, 1000
-"""Columns look swapped if more tests than the first, and a slower speed, are the medians."""
+"""Columns look swapped if the median of tests is above the first number, and the median speed is
+below the second.
+"""
 
 JUMP = 5
 """The columns of a quarter look swapped if, compared with the other quarters, its median of tests
@@ -103,8 +105,8 @@ def beyond_limits(
     """Return which of n rows have an impossible value (above its limit, or 0), and the first ones.
 
     `columns` are the values (n,) as the file stores them, because a cast could make wrong values
-    look right. Raises DataError if all rows are beyond a limit, or more than 5 and more than 0.1 %
-    of the rows.
+    look right. Raises DataError if all rows are beyond a limit, or if more than 5 rows and more
+    than 0.1 % of the rows are.
     """
     wrong = {
         name: (values > LIMITS[service][name].most) | (values == 0)

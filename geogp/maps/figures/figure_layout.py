@@ -122,7 +122,7 @@ def map_sheet(
 
 
 def view_of(frame: Frame) -> tuple[float, float, float, float]:
-    """Return west, south, east, north in metres of the drawn view: the frame and a margin."""
+    """Return the bounds of the drawn view, a frame with a margin: west, south, east, north."""
     west, south, east, north = frame.bounds_m
     pad = _MARGIN * max(east - west, north - south)
     return west - pad, south - pad, east + pad, north + pad

@@ -51,12 +51,12 @@ def map_page(
     between the outer edges of the raster. Tiles are square both in EPSG:3857 and on Leaflet's
     screen, so nothing is resampled. Leaflet is part of the page. The policy of the page allows no
     scripts except Leaflet, folium's script of the map and the page's own scripts. From the network,
-    it allows only the tiles of the base map.
+    the policy allows only the tiles of the base map.
 
     `data` comes from `page_data.py`; the page shows texts in `data` literally, never as HTML. The
     page draws outlines of the `counties` in the region. `attribution` names the source of the data
     and the licence; `notes` are sentences. `base_map` shows streets and names below the data;
-    without it the page makes no network requests.
+    without a base map, the page makes no network requests.
     """
     outlines = _outlines(region, counties)
     drawn, variables = _map_script(Frame(**data["frame"]), outlines, base_map=base_map)

@@ -2,9 +2,9 @@
 
 On a grid of G cells with features Phi (G, r), Phi Phi' = U S² U'. The m leading columns c_j of U S
 give the best approximation k(x, x*) ~ sum_j c_j(x) c_j(x*) with m terms (Eckart and Young 1936).
-They are computed as Phi V, where V are the eigenvectors of the r x r Gram matrix Phi' Phi in
-float64; no G x G matrix is made. All components are rounded with the same step. So their rounding
-errors are equally large in the kernel, and small components take few bytes.
+The columns are computed as Phi V, where V are the eigenvectors of the r x r Gram matrix Phi' Phi in
+float64; no G x G matrix is made. All components are rounded with the same step. So the rounding
+errors of all components are equally large in the kernel, and small components take few bytes.
 
 Between the centres of cells, the page interpolates the components bilinearly, and thus the kernel
 in each argument. The grid includes all neighbours of the map's cells. So each place of the map lies
@@ -60,7 +60,7 @@ class KernelBasis:
     width); away from the map they are arbitrary.
 
     `error` compares the decoded and interpolated components with the model's kernel between random
-    places of the map. It is 1.1 times the largest difference found, as a share of the kernel's
+    places of the map. `error` is 1.1 times the largest difference found, as a share of the kernel's
     largest value, rounded up to two digits. `error_in_middles` is the largest difference found
     between centres of cells, as a share of the same value; it shows the effect of dropped and
     rounded components without interpolation. `pairs` is the number of pairs of random places (see
@@ -107,7 +107,7 @@ def finer(tiles: Tiles) -> Tiles:
 
 
 def coarser(tiles: Tiles, zoom: int) -> Tiles:
-    """Return the tiles of a coarser zoom that contain any of the tiles, row by row."""
+    """Return the tiles of a coarser zoom that contain any of the given tiles, row by row."""
     shift = tiles.zoom - zoom
     return _once(tiles.column >> shift, tiles.row >> shift, zoom)
 

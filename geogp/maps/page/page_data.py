@@ -110,7 +110,7 @@ class PageContent:
 
 
 def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
-    """Return the data of a page (see above) from a grid of `build_grid` and other content.
+    """Return the data of a page from a grid of `build_grid` and other content; see this module.
 
     Raises DataError if a slice or a prediction does not fit the tiles, or the grid has no finite
     value.

@@ -1,9 +1,9 @@
 """Predictions in a page as rounded quantiles, and probabilities computed from the quantiles.
 
 Between the quantiles of a tile, the normal score z = Phi^-1(level) is interpolated linearly in
-log10 of the value; beyond them it is extrapolated. This is exact for a normal distribution. For
-other distributions the page contains all levels that it shows, and more levels until the
-probabilities of thresholds are accurate enough.
+log10 of the value; beyond them it is extrapolated. The interpolation is exact for a normal
+distribution. For other distributions the page contains all levels that it shows, and more levels
+until the probabilities of thresholds are accurate enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,11 +61,11 @@ def cautious_level(bound: str) -> float:
 def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
     """Return the rising levels, eleven at most, of the quantiles that a page contains.
 
-    For normal distributions these are 0.025, 0.5, 0.975 and the cautious level; all other quantiles
-    follow exactly. For other distributions these are `SHOWN_LEVELS` and the cautious level, because
-    the page shows them. Then levels are added, one at a time, until the largest error of
-    probabilities is at most half a percent; the added level is the one that reduces this error
-    most. The error is computed at the percentiles of a sample of tiles.
+    For normal distributions, the levels are 0.025, 0.5, 0.975 and the cautious level; all other
+    quantiles follow exactly. For other distributions, the first levels are `SHOWN_LEVELS` and the
+    cautious level, because the page shows their quantiles. More levels are then added, one at a
+    time, until the largest error of probabilities is at most half a percent; the added level is the
+    one that reduces this error most. The error is computed at the percentiles of a sample of tiles.
     """
     linear = prediction.shape.linear_scores
     first = tuple(sorted({*(_NORMAL_LEVELS if linear else SHOWN_LEVELS), cautious_level(bound)}))

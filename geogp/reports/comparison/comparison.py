@@ -62,8 +62,8 @@ class RunFigures:
 
     Lower scores are better. The absolute error is the error of the median. A score that is not
     finite is None. Coverages are shares of rows inside the central intervals; `width_95` is the
-    mean width. `gain` is the log score of the baseline minus the log score of the run. It is None
-    unless the common rows are all test rows of the run, because run.json has the score of the
+    mean width. `gain` is the log score of the baseline minus the log score of the run. `gain` is
+    None unless the common rows are all test rows of the run, because run.json has the score of the
     baseline only for all test rows.
     """
 

@@ -1,4 +1,4 @@
-"""Settings of the processor's arithmetic while geogp computes; the old settings come back later."""
+"""Settings of the processor's arithmetic, changed while geogp computes and restored afterwards."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import torch
 
 @contextmanager
 def arithmetic(threads: int | None = None) -> Iterator[None]:
-    """Flush denormal numbers to zero, which is fast, and set the number of PyTorch's threads.
+    """Flush denormal numbers to zero, which saves time, and set the number of PyTorch's threads.
 
     If `threads` is None, the number of threads, on which sums depend, stays the same.
     """

@@ -40,7 +40,7 @@ def fit_model(
 ) -> SpatialGP:
     """Fit the model of the job and return it; continue from a checkpoint of this `name`.
 
-    `parts` mark the training and the validation rows among the job's observations; `groups` (n,) is
+    `parts` mark the training and the validation rows among the job's observations. `groups` (n,) is
     the group of each row; a split leaves out the rows of a group together. Raises the errors of
     `SpatialGP.fit`.
     """

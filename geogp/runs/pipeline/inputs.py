@@ -24,8 +24,8 @@ def place_table(
 ) -> pd.DataFrame:
     """Return a table of places in quarters, with the area of a tile at each place.
 
-    Each of `counts`, such as `tests` or `devices`, is a column with one number; None adds no
-    column.
+    Each of `counts`, such as `tests` or `devices`, adds a column with this number in all rows; None
+    adds no column.
     """
     table = {
         "longitude": longitude,

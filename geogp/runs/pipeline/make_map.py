@@ -95,9 +95,9 @@ class RunResult:
 def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
     """Make one map with its report: the whole main job.
 
-    If the run folder already has the same fits, they are used. If the question is also the same,
-    only missing or changed files are made again; otherwise only the map is drawn again. The folder
-    is locked during the work.
+    If the run folder already has the same fits, they are not made again. If the question is also
+    the same, only missing or changed files are made again; otherwise only the map is drawn again.
+    The folder is locked during the work.
 
     Raises RequestError if the request cannot be met, the output path is a file, the run folder
     contains another run, or another process has locked it. Raises DataError if data are wrong or

@@ -90,7 +90,7 @@ def make_plan(job: Job) -> Plan:
 
 
 def _check_tested(job: Job, rows: int) -> None:
-    """Raise RequestError before any fit if `read_predictions` could not read the predictions."""
+    """Raise RequestError, before any fit, for more test rows than `read_predictions` can read."""
     columns, text = OWN_COLUMNS + len(job.layers), OWN_TEXT_BYTES
     text += sum(max(len(label.encode()) for label in layer.labels) for layer in job.layers)
     most = MAX_TABLE_BYTES // (8 * columns + text)
@@ -163,9 +163,9 @@ def _warn_of(job: Job) -> None:
 def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
     """Return the training and the validation rows for choosing alpha and beta, each (n,).
 
-    The rows come from the first fold of the first split. They contain no test rows of the first
-    fold of any split, and no calibration rows of any fold or of the map. Later folds test some of
-    these rows. Raises RequestError if no rows are left for the choice.
+    The rows come from the first fold of the first split. None of these rows is a test row of the
+    first fold of any split, or a calibration row of any fold or of the map. Later folds test some
+    of these rows. Raises RequestError if no rows are left for the choice.
     """
     open_rows = np.ones(len(job.observations), np.bool_)
     for name in job.request.splits:

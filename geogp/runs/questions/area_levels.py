@@ -97,9 +97,9 @@ def describe_areas(
 ) -> pd.DataFrame:
     """Return one row for each area with a tile; the index is the number of the area.
 
-    The name of each of the following columns ends in the unit. For each of them, two more columns
-    hold the ends of the 95 % interval. ``level_mean`` is the geometric mean over the tiles: ten to
-    the power of the mean of log10. ``level_median`` is the median over the tiles,
+    The name of each of the following columns ends in the unit. For each of these columns, two more
+    columns hold the ends of the 95 % interval. ``level_mean`` is the geometric mean over the tiles:
+    ten to the power of the mean of log10. ``level_median`` is the median over the tiles,
     ``level_arithmetic`` the arithmetic mean over the tiles. ``tile_mean`` is like ``level_mean``,
     but for averages of tests, one average per tile, noise included. The intervals of ``level_mean``
     and ``tile_mean`` are exact under the model (variance of a sum, `JointLevel`); the other
@@ -167,7 +167,7 @@ def median_sds(level: JointLevel) -> dict[str, float]:
     """Return the median standard deviation of the function at the tiles, computed in two ways.
 
     ``closed_form`` uses the closed-form posterior, ``stated`` the model's own prediction. The two
-    differ most for PPGP and dPPGP, whose function variance also contains noise. They differ less
+    differ most for PPGP and dPPGP, whose function variance also contains noise. The two differ less
     for a posterior learned in training steps.
     """
     # The average of infinitely many tests is the level. Its variance may be 0.

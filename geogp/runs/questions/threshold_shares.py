@@ -27,7 +27,7 @@ _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 class Excursion:
     """The result for one threshold.
 
-    `shares` has one row per area. Its columns are ``layer``, ``area``, ``tiles`` and ``area_km2``.
+    `shares` has one row per area, with the columns ``layer``, ``area``, ``tiles`` and ``area_km2``.
     The other columns describe the share of the area whose level misses the threshold: ``mean``,
     ``lower``, ``upper``, ``error`` (standard error of the mean over draws) and ``closed_form``
     (mean without draws). `met` is the joint region where the level meets the threshold, `short` the
@@ -66,9 +66,9 @@ def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse
     """Return k areas, and the share of each tile in each area's size, (n, k); columns sum to 1.
 
     The size of a tile depends on its latitude. The table has the columns `layer`, `area`, `tiles`
-    and `area_km2`. Its rows are first the region, then its known strata (urban and rural), then the
-    polygons of a layer that contain the centre of a tile. Raises RequestError if there is no such
-    layer, or no tile lies in it.
+    and `area_km2`. The first row is the region. The next rows are the region's known strata (urban
+    and rural), then the polygons of a layer that contain the centre of a tile. Raises RequestError
+    if there is no such layer, or no tile lies in it.
     """
     tiles = opened.tiles
     longitude, latitude = tiles.centres
