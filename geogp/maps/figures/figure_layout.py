@@ -69,7 +69,7 @@ class Canvas:
         self.text(LEFT, bottom, subtitle, fontsize=9.5)
 
     def legend(self, keys: Sequence[Artist], left: float, top: float, **style: Any) -> None:
-        """Draw a legend with its upper left corner at a position in inches, or as in `style`."""
+        """Draw a legend with its upper left corner at a position in inches, or as `style` says."""
         usual: dict[str, Any] = {"loc": "upper left", "frameon": False, "fontsize": 8}
         self.figure.legend(
             handles=keys,
