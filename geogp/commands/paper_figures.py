@@ -48,7 +48,7 @@ _SPLITS_SHOWN = 3
 
 @dataclass(frozen=True)
 class FiguresResult:
-    """The files; and by name of the figure, its caption or the reason why it is omitted."""
+    """The files; and for each figure, by name, the caption or the reason for omitting it."""
 
     files: tuple[Path, ...]
     captions: dict[str, str]

@@ -35,7 +35,7 @@ _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 @cache
 def environment() -> Environment:
-    """Return the template environment for pages. It escapes HTML and refuses unknown names."""
+    """Return the template environment for pages, which escapes HTML and refuses unknown names."""
     found = _environment(escaped=True)
     found.filters |= {"md": markdown_text, "prose": _prose}
     found.globals["say"] = say

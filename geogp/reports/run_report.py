@@ -103,8 +103,8 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     """Build the report on a run from run.json and test_predictions.parquet.
 
     `metrics` and `baseline` of run.json may lack some or all splits. Raises DataError if columns
-    are missing, a split is unknown, or predictions contradict run.json or their own bounds. Raises
-    NumericalError if a mean or variance is out of range.
+    are missing, a split is unknown, or predictions contradict run.json or the bounds in the
+    predictions. Raises NumericalError if a mean or variance is out of range.
     """
     check_columns(predictions)
     predictions = with_strata(predictions, run.strata)

@@ -84,7 +84,7 @@ class SplitReport:
 def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     """Build the report on one split of `splits.SPLITS` from its rows of test_predictions.parquet.
 
-    Raises DataError if rows contradict run.json or their own bounds (see `split_rows`,
+    Raises DataError if rows contradict run.json or the bounds in the rows (see `split_rows`,
     `fold_spread` and `stratum_reports`), and NumericalError if a mean or variance is out of range.
     """
     scored = split_rows(name, rows)

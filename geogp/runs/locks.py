@@ -121,7 +121,7 @@ def _refusal(folder: Path) -> RequestError:
 
 
 def _holder(path: Path) -> str:
-    """Return the holder of a lock in words; it is unknown if its note cannot be read."""
+    """Return the holder of a lock in words; the holder is unknown if the note cannot be read."""
     try:
         note = read_json(path, _MAX_NOTE_BYTES)
         pid, host, since = (note[name] for name in ("pid", "host", "since"))

@@ -142,10 +142,11 @@ def reopen(
 ) -> Reopened:
     """Read the data of a finished run again; refuse data from which the run was not made.
 
-    `loaded` is the model, with the other entries of its file. `tests` None means the median of the
-    region's rows, `devices` None the typical number for these tests, `at` None the quarter of the
-    map. Raises RequestError if run.json names an address that the user has not given, or the model
-    cannot answer the question. Raises DataError if a file has changed or contradicts another file.
+    `loaded` is the model, with the other entries of its file. If `tests` is None, the number is the
+    median of the region's rows; if `devices` is None, it is the typical number for these tests; if
+    `at` is None, the quarter is that of the map. Raises RequestError if run.json names an address
+    that the user has not given, or the model cannot answer the question. Raises DataError if a file
+    has changed or contradicts another file.
     """
     source, boundaries = read_from.places(path / RUN_FILE, record.settings)
     asked = _request_of(record, source, boundaries)

@@ -130,7 +130,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a batch: the name of its folder, and its map.
+    """One run of a batch: the name of the run folder, and the request for the map.
 
     Runs that differ only in the region have the same `group`.
     """

@@ -95,7 +95,7 @@ def _balanced(name: str) -> bool:
 
 
 def _check_tables(path: Path) -> None:
-    """Refuse an SQLite database without the mark ``GP``, unless its tables are a GeoPackage's.
+    """Refuse an SQLite database that lacks both the mark ``GP`` and the table of a GeoPackage.
 
     Old programs wrote GeoPackages without the mark.
     """

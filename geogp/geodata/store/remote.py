@@ -387,6 +387,6 @@ def _version(answer: requests.Response, size: int | None) -> Version:
 
 
 def _length(answer: requests.Response) -> int | None:
-    """Return the length of a body as its header states it; None if the header does not."""
+    """Return the length of a body from the answer's header; None if the header lacks it."""
     header = answer.headers.get("Content-Length", "")
     return int(header) if header.isdecimal() else None

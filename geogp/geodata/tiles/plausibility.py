@@ -64,8 +64,8 @@ below the second.
 """
 
 JUMP = 5
-"""The columns of a quarter look swapped if, compared with the other quarters, its median of tests
-is at least this many times larger, and its median of the target this many times smaller.
+"""The columns of a quarter look swapped if, compared with the other quarters, the median of tests
+is at least this many times as large, and the median of the target this many times smaller.
 """
 
 
