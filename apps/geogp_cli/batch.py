@@ -101,7 +101,7 @@ def _check_resume(context: typer.Context) -> None:
 
 
 def _show(result: "BatchResult") -> None:
-    """Print the table of the runs, the failures, and the joined products."""
+    """Print a table of the runs, then the failures, then the joined products."""
     out = Console(soft_wrap=True)
     table = Table(title=result.place, title_justify="left")
     for heading in ("run", "state", "log score", "95 % coverage", "seconds", "attempts"):

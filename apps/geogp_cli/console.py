@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _LINE_SHARE = 0.1
-"""Share of progress after which another line is printed if there is no terminal."""
+"""Without a terminal, a new line is printed whenever progress has grown by this share."""
 
 
 class _Bars(ProgressListener):
@@ -102,8 +102,8 @@ def table(
 ) -> Table:
     """Return a table that shows all cells as plain text; an empty row is drawn as a line.
 
-    Commas separate the headings. The first column and those in `left` are left-aligned, the others
-    right-aligned.
+    Commas separate the headings. The first column and the columns in `left` are left-aligned; all
+    other columns are right-aligned.
     """
     found = Table(title=escape(title), title_justify="left")
     names = headings.split(", ")

@@ -1,6 +1,6 @@
 """The entry point of the command, which reports every error as one line and an exit code.
 
-Little is imported before the first `try`, so that errors of later imports are reported, too.
+Most modules are imported after the first `try`, so that errors during imports are reported, too.
 """
 
 import errno
@@ -14,7 +14,7 @@ from typing import NoReturn
 from geogp.errors import GeogpError, OutputError, RequestError, word_without_secrets
 
 BROKEN_PIPE = 1
-"""Exit code after the reader of the output, such as ``head``, has ended; Python uses it, too."""
+"""Exit code if the reader of the output, such as ``head``, ended early; Python uses it, too."""
 
 FAULT = 70
 INTERRUPTED = 130
@@ -24,13 +24,13 @@ _SYSTEM = {
     **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP), "Name another path"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Name a path that you may use"),
 }
-"""System errors that any file may cause, and what the user can do."""
+"""System errors that any file can cause, with advice for the user."""
 
 _MEMORY = (
     *("not enough memory", "out of memory", "bad_alloc", "can't allocate memory"),
     "failed to map segment",  # from loading a library
 )
-"""Parts of messages that mean too little memory, in errors other than MemoryError."""
+"""Texts that mean too little memory, in messages of errors that are not MemoryError."""
 
 
 def run() -> NoReturn:
@@ -58,7 +58,7 @@ def _code() -> int | str | None:
 
 
 def _command() -> None:
-    """Run the command; with torchrun, only the leading process runs all of it."""
+    """Run the command; with torchrun, the other processes only help the leading process."""
     from geogp.runs.machine import tune_process
     from geogp_cli.main import app
 
@@ -162,7 +162,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _say(message: str) -> None:
-    """Print an error on one line, if it is possible to print."""
+    """Print an error on one line, if printing is possible."""
     try:
         from geogp_cli.console import fail
 
@@ -173,11 +173,11 @@ def _say(message: str) -> None:
 
 
 def _flushed(code: int | str | None) -> int | str | None:
-    """Write the buffered output; return the exit code, or another one if writing fails."""
+    """Write the buffered output; return the exit code, or the error's code if writing fails."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        # Python would flush again at its end.
+        # Without this, Python would flush again when it exits.
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _told(error)

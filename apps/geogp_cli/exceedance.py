@@ -42,7 +42,7 @@ def exceedance(request: ExceedanceRequest, as_json: Json = False) -> None:
 
 
 def _words(region: dict[str, Any], described: dict[str, Any]) -> str:
-    """Return the size of a joint region and its certainty, in words."""
+    """Return the size and the certainty of a joint region, in words."""
     low, high = region["tiles_interval"]
     if not region["tiles"]:
         return f"{region['is']}: the joint region has no tile (with other draws, up to {high:,})."

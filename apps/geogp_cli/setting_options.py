@@ -1,4 +1,4 @@
-"""Options of a command, made from the settings of its request and their descriptions."""
+"""Options of a command, made from the fields of its request and the description of each field."""
 
 import inspect
 from collections.abc import Callable, Collection
@@ -12,7 +12,7 @@ Command = Callable[..., None]
 
 
 def option_of(request: type, name: str) -> Any:
-    """Return the annotation that makes a setting of a request an option or argument of typer."""
+    """Return the annotation that turns a field of a request into an option or argument of typer."""
     hint, one = get_type_hints(request)[name], settings_of(request)[name]
     many = next((kind for kind in (hint, *get_args(hint)) if get_origin(kind) is tuple), None)
     if many is not None:
@@ -59,7 +59,8 @@ def with_parameters(command: Command, parameters: Collection[inspect.Parameter])
 def takes(request: type) -> Callable[[Command], Command]:
     """Return a decorator that gives a command the options of a request.
 
-    The command's first argument is the request; its other parameters follow the options.
+    The first parameter of the decorated function is the request; the other parameters become
+    further options.
     """
 
     def decorate(function: Command) -> Command:

@@ -1,1 +1,1 @@
-"""The commands, one file for each; `apps/geogp_cli` parses their options and prints results."""
+"""The commands, one file each; `apps/geogp_cli` parses the options and prints the results."""

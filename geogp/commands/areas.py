@@ -1,4 +1,4 @@
-"""Levels of areas from a finished run: counties, urban areas, or any polygons of the user."""
+"""Levels of areas (counties, urban areas, or polygons of the user) from a finished run."""
 
 import io
 from pathlib import Path
@@ -18,11 +18,12 @@ from geogp.runs.run_folder import locked_run
 
 
 def make_areas(request: AreasRequest, listener: ProgressListener | None = None) -> RunAnswer:
-    """Compute levels of areas from a run's model, and write them into the run's folder.
+    """Compute the levels of areas with a run's model, and write them into the run folder.
 
-    Raises RequestError if there is no finished run, no such layer, no tile in an area, or too
-    little memory, the model counts tests, or another process is using the run. Raises DataError if
-    a file is damaged or differs from the run's inputs, and OutputError if a file cannot be written.
+    Raises RequestError if there is no finished run, no such layer, no tile in any area or too
+    little memory, if the model predicts numbers of tests, or if another process is using the run.
+    Raises DataError if a file is damaged or differs from the run's inputs, and OutputError if a
+    file cannot be written.
     """
     started = monotonic()
     with locked_run(request.run), arithmetic():
@@ -41,7 +42,7 @@ def make_areas(request: AreasRequest, listener: ProgressListener | None = None) 
 
 
 def _write(opened: Reopened, request: AreasRequest, found: AreaLevels) -> tuple[Path, ...]:
-    """Write CSV, GeoParquet and figure, and return their paths."""
+    """Write a CSV file, a GeoParquet file and a figure; return their paths."""
     job, frame = opened.job, found.frame
     quantity = quantity_of(job.request.target)
     paths = tuple(request.run / f"areas_{found.tag}.{end}" for end in ("csv", "parquet", "png"))

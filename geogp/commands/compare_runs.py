@@ -29,8 +29,9 @@ def compare_runs(
     """Compare finished runs and write compare.html, .md and .json, and compare.tex on request.
 
     The name of a run is the name of its folder, or its path if several folders have this name.
-    `reference` is such a name or a given path; the default is the first run. `out` is made if
-    absent and must not be a run folder. Without `latex`, an earlier compare.tex is removed.
+    `reference` is such a name, or one of the paths in `runs`; the default is the first run. `out`
+    is made if absent and must not be a run folder. If `latex` is false, an earlier compare.tex is
+    removed.
 
     Raises RequestError if a folder is not a finished run, the runs cannot be compared, or `out` is
     in a run folder. Raises DataError if files are damaged or contradict each other, and OutputError

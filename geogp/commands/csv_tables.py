@@ -1,8 +1,9 @@
-"""CSV tables from which a spreadsheet program shows names but runs no formula.
+"""CSV tables with names that a spreadsheet program shows, but does not run as formulas.
 
 Names of areas come from a file of polygons. A spreadsheet program runs a cell that begins with
-``=``, ``+``, ``-`` or ``@`` as a formula. It removes quotes first, and so does `pandas.read_csv`,
-so quotes do not help. Therefore such a name is written after an apostrophe, which `named` removes.
+``=``, ``+``, ``-`` or ``@`` as a formula. Quotes do not help, because spreadsheet programs and
+`pandas.read_csv` remove them first. So an apostrophe is written before such a name; `named` removes
+this apostrophe.
 """
 
 import csv
@@ -14,17 +15,19 @@ import pandas as pd
 from geogp.files import write_bytes
 
 _RUN = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
-"""Text that a spreadsheet program may run (also in full-width signs) or move to where it runs.
+"""Texts that a spreadsheet program may run as formulas, or move to the start of a cell and run.
 
-Leading apostrophes are included, so that `named` removes only the apostrophe that `shown` adds.
+The signs may be full-width. Texts with leading apostrophes are included, so that `named` removes
+only the apostrophe that `shown` adds.
 """
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
-    """Write a table without its index, so that a spreadsheet runs nothing in it.
+    """Write a table, without its index, as CSV in which a spreadsheet program runs nothing.
 
-    Texts are changed by `shown` and quoted, because a spreadsheet program may split lines at a sign
-    other than the comma. Numbers stay numbers. Raises OutputError if the file cannot be written.
+    `shown` changes the texts. Texts are also quoted, because a spreadsheet program may split lines
+    at a sign other than the comma. Numbers stay numbers. Raises OutputError if the file cannot be
+    written.
     """
     texts = table.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]]
     written = table.assign(**{name: table[name].map(shown) for name in texts})
@@ -33,7 +36,7 @@ def write_csv(path: Path, table: pd.DataFrame) -> None:
 
 
 def shown(value: object) -> object:
-    """Return the value for a cell: a text that a spreadsheet may run gets an apostrophe in front.
+    """Return the value for a cell; put an apostrophe before a text that a spreadsheet may run.
 
     Examples
     --------
@@ -44,7 +47,7 @@ def shown(value: object) -> object:
 
 
 def named(text: str) -> str:
-    """Return the original text of `shown`, for ``pandas.read_csv(path, converters=...)``.
+    """Undo `shown` for a text from a cell, as in ``pandas.read_csv(path, converters=...)``.
 
     Examples
     --------

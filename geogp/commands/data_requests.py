@@ -10,17 +10,17 @@ from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES
 
 MAX_ROWS = 100_000_000
-"""Largest number of rows; a region, which is read later, may allow fewer."""
+"""Largest number of rows; when the region is read, the limit may become smaller."""
 
 
 @dataclass(frozen=True)
 class FetchRequest:
     """The data to bring into the cache.
 
-    `place` is the region with the source of its boundaries; `source` has Ookla's files; `service`
-    and `quarters` are as in `MapRequest`. If `refresh` is true, files that changed at the source
-    are downloaded again. Raises RequestError if the service is unknown, or the quarters cannot be
-    read.
+    `place` is the region, with the source of its boundaries; `source` is the place of Ookla's
+    files; `service` and `quarters` are as in `MapRequest`. If `refresh` is true, files that changed
+    at the source are downloaded again. Raises RequestError if the service is unknown, or the
+    quarters cannot be read.
     """
 
     place: RegionChoice
@@ -37,7 +37,7 @@ class FetchRequest:
 
 @dataclass(frozen=True)
 class SimulationRequest:
-    """The data to simulate; each field has its description.
+    """The data to simulate; each field has a description.
 
     Raises RequestError if a value is not allowed, or the quarters cannot be read.
     """

@@ -44,7 +44,7 @@ VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "OMP_NUM_THREADS",
 )
-"""Variables of the environment that change the behaviour of geogp."""
+"""Environment variables that change the behaviour of geogp."""
 
 OPTIONAL = ("dask", "distributed")
 """Packages that some commands need."""
@@ -57,16 +57,17 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 class DoctorResult:
     """The facts and problems of an installation.
 
-    `facts` are texts by group (``geogp``, ``packages``, ``devices``, ``environment``, ``cache``,
-    ``sources``) and name, free of credentials, with ``~`` for the home folder. `problems` are
-    sentences that state what prevents commands from working, and what to do.
+    `facts` holds texts by group (``geogp``, ``packages``, ``devices``, ``environment``, ``cache``,
+    ``sources``) and by name. The texts contain no credentials, and ``~`` stands for the home
+    folder. `problems` holds sentences: each says what prevents commands from working, and what to
+    do.
     """
 
     facts: dict[str, dict[str, str]]
     problems: tuple[str, ...]
 
     def described(self) -> dict[str, object]:
-        """Return the checkup for JSON."""
+        """Return the result for JSON."""
         return {**self.facts, "problems": list(self.problems)}
 
     def text(self) -> str:
@@ -81,9 +82,9 @@ class DoctorResult:
 
 
 def examine(source: str, boundaries: str, *, ask: bool = True) -> DoctorResult:
-    """Examine this installation; a fault becomes a problem in the result, not an error.
+    """Examine this installation; a fault raises no error, but is listed in the result.
 
-    `source` and `boundaries` are places as for a map; `ask` is whether to contact these sources.
+    `source` and `boundaries` are places as for a map; if `ask` is true, geogp contacts them.
     """
     problems: list[str] = []
     facts = {
@@ -142,7 +143,7 @@ def _version(name: str) -> str:
 
 
 def _devices(problems: list[str]) -> dict[str, str]:
-    """Return a description of each device; test each by a factorisation with a known result."""
+    """Return a description of each device, after a test by a factorisation with a known result."""
     found = {"cpu": f"threads: {torch.get_num_threads()}"}
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         about = torch.cuda.get_device_properties(index)
@@ -165,7 +166,7 @@ def _devices(problems: list[str]) -> dict[str, str]:
 
 
 def _arithmetic_error(device: str) -> float:
-    """Return the largest error of a Cholesky factorisation: L L' with L all ones has factor L."""
+    """Factorise L L' by Cholesky, with L the lower triangle of ones; return the largest error."""
     factor = torch.ones(64, 64, dtype=torch.float64, device=device).tril()
     return float((torch.linalg.cholesky(factor @ factor.T) - factor).abs().max())
 
@@ -194,9 +195,9 @@ def _cache(problems: list[str]) -> dict[str, str]:
 
 
 def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str]:
-    """Return a text for each source, after parallel requests for one file of each source.
+    """Request one file of each source, in parallel; return a text for each source.
 
-    The messages of errors are added to `problems`.
+    If a request fails, the message of the error is added to `problems`.
     """
     tiles = (tile_file(SERVICES[0], FIRST_QUARTER),)
     questions: dict[str, Callable[[], str]] = {
@@ -246,5 +247,5 @@ def _gigabytes(size: float) -> str:
 
 
 def _clean(text: str) -> str:
-    """Remove names, passwords and the home folder from a text."""
+    """Remove user names, passwords and the home folder from a text."""
     return _CREDENTIALS.sub("//***@", text).replace(str(Path.home()), "~")

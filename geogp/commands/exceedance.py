@@ -1,4 +1,4 @@
-"""Where the level of a run meets thresholds: shares of area with intervals, joint regions."""
+"""Where the level of a run meets thresholds: shares of area with intervals, and joint regions."""
 
 import json
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class ExceedanceResult:
-    """The result: JSON, CSV, GeoTIFF and PNG files, and excursions by rising threshold.
+    """The result: JSON, CSV, GeoTIFF and PNG files, and excursions in the order of thresholds.
 
     `described` holds a JSON object for each threshold.
     """
@@ -53,10 +53,10 @@ def make_exceedance(
 ) -> ExceedanceResult:
     """Compare the level of a run with thresholds, and write the result into its folder.
 
-    Raises RequestError if there is no finished run, no such layer or too little memory, the model
-    counts tests, a threshold is out of range, or another process is using the run. Raises DataError
-    if a file is damaged or differs from the run's inputs, and OutputError if a file cannot be
-    written.
+    Raises RequestError if there is no finished run, no such layer or too little memory, if the
+    model predicts numbers of tests, if a threshold is out of range, or if another process is using
+    the run. Raises DataError if a file is damaged or differs from the run's inputs, and OutputError
+    if a file cannot be written.
     """
     started = monotonic()
     with locked_run(request.run), arithmetic():

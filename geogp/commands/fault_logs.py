@@ -1,4 +1,4 @@
-"""Logs of unforeseen faults: the traceback, and what a bug report needs.
+"""Logs of unforeseen faults: the traceback, and the facts that a bug report needs.
 
 geogp keeps the newest `MOST` logs, in the folder ``logs`` of the cache. If the cache cannot be
 written, the logs are in the system's folder for temporary files. `geogp cache` lists and clears
@@ -20,24 +20,25 @@ from geogp import __version__
 from geogp.errors import without_secrets, word_without_secrets
 
 MOST = 50
-"""Number of logs that are not deleted."""
+"""Number of logs that geogp keeps; it deletes older logs."""
 
 _SHORTEST = 4
-"""Least length of a secret that is searched by itself; shorter secrets are parts of other words."""
+"""Least length of a secret that is searched by itself; shorter texts occur in other words."""
 
 _LONGEST = 300
-"""Largest length of an error's text on one line."""
+"""Largest length of the text of an error in `one_line`."""
 
 
 def write_fault_log(error: BaseException, command: Sequence[str]) -> Path | None:
-    """Write the log of an error; return its path, or None if no folder can be written.
+    """Write the log of an error; return the log's path, or None if no folder can be written.
 
-    Secrets in the addresses of `command` are removed from the words of `command` and the traceback.
+    Secrets in the addresses of `command` are removed from the words of `command` and from the
+    traceback.
     """
     content = _content(error, command).encode(errors="backslashreplace")
     start = f"geogp-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-"
     for folder in _folders():
-        with suppress(OSError, ValueError):  # a path with a null character
+        with suppress(OSError, ValueError):  # a path may contain a null character
             folder.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(".log", start, folder)
             with os.fdopen(handle, "wb") as stream:
@@ -66,7 +67,7 @@ def _content(error: BaseException, command: Sequence[str]) -> str:
 
 
 def _cleared(text: str, command: Sequence[str]) -> str:
-    """Return a text without secrets in addresses, and without the command's secrets in any form."""
+    """Remove the secrets in a text's addresses, and the command's secrets in any form."""
     instead: dict[str, str] = {}
     for word in command:
         for part in (word, word.partition("=")[2]):  # option and value, or the value
@@ -91,8 +92,8 @@ def _secrets_in(address: str) -> Iterator[str]:
 
 
 def _folders() -> Iterator[Path]:
-    """Yield the possible folders of a log, the best first."""
-    # The cache's module imports others, and such an import may be what fails.
+    """Yield the folders in which to try to write a log, the best first."""
+    # The cache's module imports others, and the fault may be that such an import fails.
     with suppress(Exception):
         from geogp.geodata.store.cache import cache_folder  # noqa: PLC0415
 

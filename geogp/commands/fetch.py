@@ -16,11 +16,11 @@ from geogp.runs.progress import ProgressListener
 class FetchedQuarter:
     """A quarter in the cache.
 
-    `fresh` is whether the quarter was read just now. `whole` is whether the rows of all regions
-    were read, because the row groups do not separate regions. `rows` of the `rows_in_source` rows
-    and `groups_read` of the `groups_in_source` row groups were read. `bytes_read` were read over
-    the network; `bytes_stored` is the size of the file at the source. `source` and `etag` identify
-    this file; `date` is when the file was read.
+    `fresh` is true if this call read the quarter. `whole` is true if the rows of all regions were
+    read, because the row groups do not separate regions. geogp has read `rows` of the
+    `rows_in_source` rows, `groups_read` of the `groups_in_source` row groups, and `bytes_read`
+    bytes over the network. `bytes_stored` is the size of the file at the source, `source` and
+    `etag` identify this file, and `date` is when geogp read it.
     """
 
     quarter: str
@@ -39,10 +39,10 @@ class FetchedQuarter:
 
 @dataclass(frozen=True)
 class FetchResult:
-    """The cache's content for a region and service.
+    """The content of the cache for a region and service.
 
-    `quarters` are in the cache, `missing` are absent at the source, and `unreached` were not
-    fetched because the source did not answer.
+    The cache has the quarters in `quarters`. The source lacks the quarters in `missing`, and did
+    not answer for the quarters in `unreached`.
     """
 
     region: str
@@ -62,8 +62,8 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> Fe
 
     If the source does not answer, the cached quarters of a range are enough; the other quarters are
     in `unreached`. Raises RequestError if the region or service is unknown, or the source is a
-    local folder, which needs no cache. Raises DataError if a quarter that was named singly is
-    missing, a range has no quarter, or a file is damaged. Raises NetworkError if a remote source
+    local folder, which needs no cache. Raises DataError if a quarter that is listed alone is
+    missing, a range has no data, or a file is damaged. Raises NetworkError if a remote source
     fails; complete quarters stay in the cache. Raises OutputError if the cache cannot be written.
     """
     listener = listener or ProgressListener()

@@ -1,4 +1,4 @@
-"""One index page of many finished runs, with thumbnails and key numbers."""
+"""An index page for many finished runs, with thumbnails and key numbers."""
 
 import base64
 import os
@@ -35,7 +35,7 @@ _LINKS = {"map": "map.html", "report": "report.html"}
 
 @dataclass(frozen=True)
 class Gallery:
-    """The page, its run folders in order, and the folder and reason for each skipped run."""
+    """The page, the run folders in the order of the page, and skipped folders with reasons."""
 
     page: Path
     runs: tuple[Path, ...]
@@ -44,7 +44,7 @@ class Gallery:
 
 @dataclass(frozen=True)
 class _ShownRun:
-    """The facts of a run for the page; the page's template uses words and numbers from run.json."""
+    """The facts of a run that the template of the page uses, with words and numbers of run.json."""
 
     path: Path
     run: RunRecord
@@ -62,7 +62,7 @@ class _ShownRun:
 
     @property
     def kind(self) -> tuple[str, str, str]:
-        """Return the key of the group: pictures of one kind share their colours."""
+        """Return the key of the run's group; the pictures of one group share a colour scale."""
         return self.run.target, self.run.service, self.picture.view.label
 
     @property
@@ -93,8 +93,8 @@ def make_gallery(
     """Write index.html, one page with a thumbnail and the key numbers of each run.
 
     Runs are sorted by target and service, then region, model and name. Pictures of one target and
-    service share their colours. Links to maps and reports are relative to the page: move both
-    together. The date of a run is the date of its run.json.
+    service share a colour scale. Links to maps and reports are relative: if you move the page, move
+    the runs with it. The date of a run is the date of its run.json.
 
     `places` are run folders, and folders that contain run folders. A run folder in `places` must be
     readable. In a folder that contains run folders, unfinished or unreadable runs are skipped and
@@ -134,7 +134,7 @@ def make_gallery(
 
 
 def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[Path, str]]]:
-    """Return each run once with whether it was named itself, and the skipped runs."""
+    """Return each run once, with whether `places` names its folder, and the skipped runs."""
     found: dict[Path, tuple[Path, bool]] = {}
     skipped: list[tuple[Path, str]] = []
     for place in places:
@@ -189,7 +189,7 @@ def _read(path: Path, out: Path) -> _ShownRun:
 def _links(path: Path, out: Path) -> dict[str, str]:
     try:
         way = Path(os.path.relpath(path.resolve(), out.resolve())).as_posix()
-    except ValueError:  # another drive
+    except ValueError:  # the page is on another drive
         way = path.resolve().as_posix()
     return {
         text: quote(f"./{way}/{name}") for text, name in _LINKS.items() if (path / name).is_file()
@@ -197,7 +197,7 @@ def _links(path: Path, out: Path) -> dict[str, str]:
 
 
 def _groups(read: Sequence[_ShownRun]) -> list[dict[str, Any]]:
-    """Return the runs of each kind with their pictures and shared scale."""
+    """Return the runs of each kind, with their pictures and the scale of these pictures."""
     kinds = dict.fromkeys(one.kind for one in read)
     times = Counter(kind[:2] for kind in kinds)
     groups = []
@@ -207,7 +207,7 @@ def _groups(read: Sequence[_ShownRun]) -> list[dict[str, Any]]:
         title = f"{kind[0]}, {kind[1]}".capitalize()
         groups.append(
             {
-                # The view as well, where several groups share target and service.
+                # Add the view to the title if several groups have the same target and service.
                 "title": title if times[kind[:2]] == 1 else f"{title}: {drawn.label}",
                 "label": drawn.label,
                 "bar": _address(drawn.bar),

@@ -1,4 +1,4 @@
-"""Where to measure next: tiles of a finished run's map, as GeoJSON, figure and JSON."""
+"""Where to measure next: tiles of a run's map, written as GeoJSON, JSON and a figure."""
 
 import json
 from pathlib import Path
@@ -22,12 +22,12 @@ STEM = "next_tiles"
 
 
 def choose_tiles(request: NextRequest, listener: ProgressListener | None = None) -> RunAnswer:
-    """Choose where to measure next, and write it into the run's folder; see `next_tiles`.
+    """Choose the tiles to measure next, and write them into the run folder; see `next_tiles`.
 
-    Raises RequestError if there is no finished run, no eligible tile or too little memory, more
-    tiles are requested than exist, the model counts tests, or another process is using the run.
-    Raises DataError if a file is damaged or differs from the run's inputs, and OutputError if a
-    file cannot be written.
+    Raises RequestError if there is no finished run, no eligible tile or too little memory, if more
+    tiles are requested than exist, if the model predicts numbers of tests, or if another process is
+    using the run. Raises DataError if a file is damaged or differs from the run's inputs, and
+    OutputError if a file cannot be written.
     """
     started = monotonic()
     with locked_run(request.run), arithmetic():
@@ -42,7 +42,7 @@ def choose_tiles(request: NextRequest, listener: ProgressListener | None = None)
 
 
 def _write(opened: Reopened, found: NextTiles, described: dict[str, Any]) -> tuple[Path, ...]:
-    """Write GeoJSON, figure and JSON; return their paths."""
+    """Write a GeoJSON file, a figure and a JSON file; return their paths."""
     job, table = opened.job, found.table
     paths = tuple(opened.path / f"{STEM}.{end}" for end in ("geojson", "png", "json"))
     write_text(paths[0], found.frame.to_json(drop_id=True) + "\n")

@@ -1,4 +1,4 @@
-"""Figures of a finished run for papers: kernel, basis, widths, spread and reliability."""
+"""Figures about a finished run, for papers: kernel, basis, widths, spread and reliability."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -41,14 +41,14 @@ FOLDER = "figures"
 """Folder of the figures in the run folder, unless the request names another folder."""
 
 COMPONENTS = 6
-"""Number of drawn components of the basis."""
+"""Number of components of the basis that a figure shows."""
 
 _SPLITS_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class FiguresResult:
-    """The files, and for each figure by its name a caption, or the reason if it is omitted."""
+    """The files; and for each figure, by name, the caption or the reason for omitting it."""
 
     files: tuple[Path, ...]
     captions: dict[str, str]
@@ -61,7 +61,7 @@ def make_figures(
     """Draw the figures of a run, each as PNG and PDF, and write their captions.
 
     ``kernel_slices``, ``interval_widths`` and ``spread_cells`` correspond to figures 7, 8 and 10 of
-    Zhu, Yuchi and Xie; ``basis`` shows the leading components of the basis, ``reliability``
+    Zhu, Yuchi and Xie; ``basis`` shows the leading components of the basis; ``reliability`` shows
     observed against stated coverage. If the target is the number of tests, `interval_widths` and
     `spread_cells` are omitted, and the captions say so.
 
@@ -178,7 +178,7 @@ def _write(
 
 
 def _widths(run: Run, others: list[Run], split: str) -> dict[str, dict[str, Floats]]:
-    """Return the widths of intervals by run and stratum."""
+    """Return the widths of the intervals, by run and stratum."""
     for other in others:
         _check_alike(run, other)
     runs = [run, *others]
@@ -189,7 +189,7 @@ def _widths(run: Run, others: list[Run], split: str) -> dict[str, dict[str, Floa
 
 
 def _split_of(run: Run) -> str:
-    """Return the split of the test rows: the random one, as in the paper, or the first."""
+    """Return the split to draw: the random split, as in the paper; without it, the first split."""
     splits = list(run.record.metrics)
     return RANDOM.name if RANDOM.name in splits else splits[0]
 
@@ -211,7 +211,7 @@ def _check_alike(run: Run, other: Run) -> None:
 
 
 def _names(runs: list[Run]) -> list[str]:
-    """Return a name for each run: its model, or its folder if several runs have this model."""
+    """Return a name for each run: the model, or the folder if several runs have the same model."""
     models = [run.record.model for run in runs]
     alike = len(set(models)) < len(models)
     return run_names([run.path for run in runs]) if alike else models

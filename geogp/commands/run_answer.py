@@ -30,7 +30,7 @@ class RunAnswer:
     described: dict[str, Any]
 
     def described_with(self, rows: str) -> dict[str, Any]:
-        """Return the whole answer for JSON, with the table's rows under a name."""
+        """Return the whole answer for JSON; `rows` becomes the key of the table's rows."""
         return {
             **self.described,
             "files": [str(path) for path in self.files],

@@ -10,14 +10,14 @@ from geogp.runs.run_places import RunPlaces
 from geogp.runs.settings import DEVICE_CHOICES
 
 AREA_QUESTIONS = ("level", "tile-mean")
-"""Values of ``--for``: the quantity of the figure and the printed table."""
+"""Values of ``--for``: the quantity that the figure and the printed table show."""
 
 _BY_REGION = "A finished run folder, or a region with exactly one run in runs/: PR."
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """The finished run of a request; each field has its description.
+    """A request about a finished run; each field has a description.
 
     Raises RequestError if a value is not allowed, or two values exclude each other.
     """
@@ -56,7 +56,7 @@ class AreasRequest(RunRequest, AreaQuestion):
 
 @dataclass(frozen=True)
 class NextRequest(RunRequest, ChoiceQuestion):
-    """Which tiles to choose, from which run."""
+    """Which tiles of which run to choose."""
 
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
 
@@ -66,7 +66,7 @@ class NextRequest(RunRequest, ChoiceQuestion):
 
 @dataclass(frozen=True)
 class ExceedanceRequest(RunRequest, ThresholdQuestion):
-    """Which thresholds to compare with the level, and of which run."""
+    """Which thresholds to compare with the level of which run."""
 
     question: str = setting(
         "level: the value around which measurements scatter.", default="level", option="--for"

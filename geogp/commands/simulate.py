@@ -19,7 +19,7 @@ from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.progress import ProgressListener
 
 ORACLE_TARGET = "download"
-"""Target of the oracles."""
+"""Target that the oracles predict."""
 
 ORACLES = ("known", "predictive")
 """Names of the oracles."""
@@ -34,14 +34,15 @@ def make_simulation(
 ) -> dict[str, Any]:
     """Simulate tiles with a known truth, and score two oracles on the test rows of each split.
 
-    Both oracles predict the download speed. ``known`` uses the true field, tile effect and noise.
-    ``predictive`` uses the true field, noise law and tile covariance, and predicts tile effects
-    from the training rows. Returns rows, region, quarters, whether towns were simulated, and, if
-    requested, under ``oracles`` their mean log scores by split.
+    Both oracles predict the download speed. ``known`` uses the true field, tile effects and noise
+    variance. ``predictive`` uses the true field, noise variance and tile covariance, and predicts
+    tile effects from the training rows. Returns the rows, the region, the quarters, and whether
+    towns were simulated. If requested, the entry ``oracles`` has the oracles' mean log scores by
+    split.
 
-    Raises RequestError if the output path is a file or has other contents, or the request is not
-    possible. Raises DataError or NetworkError if boundaries cannot be read, and OutputError if a
-    file cannot be written.
+    Raises RequestError if the output path is a file or a folder with other contents, or if the
+    request is not possible. Raises DataError or NetworkError if boundaries cannot be read, and
+    OutputError if a file cannot be written.
     """
     listener = listener or ProgressListener()
     out = request.out
@@ -106,7 +107,7 @@ def _check_folder(
         same = (
             (held["seed"], held["rows"], held["service"]),
             (held["quarters"], held["region"]["code"]),
-            held["region"].get("made_up_towns", False),  # older simulations had none
+            held["region"].get("made_up_towns", False),  # older simulations lack this key
         ) == (
             (request.seed, request.rows, request.service),
             ([quarter_label(q) for q in quarters], region.code),

@@ -93,7 +93,8 @@ def read_tiles(
     service
         ``mobile`` or ``fixed``.
     quarters
-        ``2022Q1..2023Q4``, ``2021Q3``, or several with commas; by default all quarters of `source`.
+        ``2022Q1..2023Q4``, ``2021Q3``, or several of these with commas; by default all quarters of
+        `source`.
     source
         Ookla's bucket, or a folder or address with the same layout. Data from an address are stored
         in the cache.
@@ -104,7 +105,8 @@ def read_tiles(
         A table in EPSG:4326 with a row for each tile and quarter. The columns are ``longitude`` and
         ``latitude`` of the centroid, ``quarter`` (``Period[Q]``), ``y`` (the target), ``tests``,
         ``devices``, ``stratum`` and ``quadkey``; for the target ``tests`` also ``area_km2``, the
-        area of the tile. `attrs` contains the target, service, attribution and rows left out.
+        area of the tile. `attrs` contains the target, the service, the attribution, and the rows
+        that were left out.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Grids, rasters, figures and an interactive page from the predictions of tiles."""
+"""Grids, rasters, figures and an interactive page from the predictions for tiles."""

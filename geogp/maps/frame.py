@@ -1,4 +1,4 @@
-"""The frame of a raster of tiles, with the pixel of each tile and the outer edges."""
+"""The frame of a raster of tiles: the outer edges, and the pixel of each tile."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 class Frame:
     """A rectangle of tiles of one zoom; pixel (0, 0) is the tile in the north-west corner.
 
-    `column` and `row` belong to that tile; columns may lie beyond the world's edge. `width` and
+    `column` and `row` are those of this tile; columns may lie beyond the world's edge. `width` and
     `height` are numbers of tiles; each tile is a pixel.
     """
 
@@ -31,7 +31,7 @@ class Frame:
 
     @classmethod
     def of_tiles(cls, tiles: Tiles) -> "Frame":
-        """Return the smallest frame around tiles; DataError if there is no tile."""
+        """Return the smallest frame around tiles; raise DataError if there is no tile."""
         if len(tiles) == 0:
             raise DataError("expected at least one tile to map, found none. Is the zoom too low?")
         west, east = int(tiles.column.min()), int(tiles.column.max())

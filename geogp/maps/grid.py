@@ -75,17 +75,17 @@ def build_grid(
     Let mu be the mean of log10 of the value, and v = function variance + noise variance. A Gaussian
     prediction has median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)), mean = 10^mu exp((ln
     10)² v / 2), width_log10 = 2 · 1.96 sqrt(v). Other shapes have their own quantiles and their own
-    mean of 10^y; the mean is NaN if heavy tails have no mean, or it is beyond float32. The function
-    variance includes the variance of single tiles, which is also a separate variable. Each
-    threshold adds the probability that the predicted value meets it, such as p_at_least_7_mbps.
-    Numbers of tests have other variables; see `CountPrediction.variables`.
+    mean of 10^y; the mean is NaN if it does not exist (heavy tails) or is beyond float32. The
+    function variance includes the variance of single tiles, which is also a separate variable. Each
+    threshold adds a variable, such as p_at_least_7_mbps: the probability that the predicted value
+    meets the threshold. Numbers of tests have other variables; see `CountPrediction.variables`.
 
     `prediction` is for log10(Mbps), log10(ms) or the number of tests, depending on `target`
-    (``download``, ``upload``, ``latency`` or ``tests``), in the order of the n `tiles`. The next
-    arrays have shape (n,). `distance_km` is the distance to the nearest measured tile; distances
-    above `far_km` are flagged. `measured` is the number of tests in all quarters. `stratum` is
-    ``unknown`` outside both strata. If no stratum is known, there is no flag of `strata_flag`.
-    `settings` become attributes.
+    (``download``, ``upload``, ``latency`` or ``tests``), in the order of the n `tiles`. The
+    following arrays have shape (n,). `distance_km` is the distance to the nearest measured tile;
+    distances above `far_km` are flagged. `measured` is the number of tests in all quarters.
+    `stratum` is ``unknown`` outside both strata. If no stratum is known, the grid has no variable
+    for strata (see `strata_flag`). `settings` become attributes of the grid.
 
     Dimensions (y, x) are tile centres in metres, with y falling. Outside the region float32
     variables are NaN, flags 255 and tests -1. Raises DataError if an input has another length, a

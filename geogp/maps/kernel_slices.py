@@ -1,4 +1,4 @@
-"""Slices of a learned kernel: how much one location informs the others."""
+"""Slices of a learned kernel: how much one location says about all others."""
 
 from dataclasses import dataclass
 

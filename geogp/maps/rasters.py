@@ -23,7 +23,7 @@ LARGE_TILES = 100_000
 
 
 def write_netcdf(grid: xr.Dataset, path: Path) -> None:
-    """Write a grid as compressed NetCDF-4; OutputError if it cannot be written.
+    """Write a grid as compressed NetCDF-4; raise OutputError if it cannot be written.
 
     The file is first made in memory, so a full disk leaves no incomplete file.
     """
@@ -60,7 +60,7 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
 
     A file has the name and the type of its variable (such as ``median_mbps.tif``), EPSG:3857,
     lossless compression, and the no-data value of its variable (NaN for values, 255 for flags, -1
-    for tests). It has at least one overview, by means, or for flags by the most frequent value. The
+    for tests). Its overviews (at least one) show means, or for flags the most frequent value. The
     band has the variable's description, unit, scale 1 and offset 0, the meanings of a flag, and the
     statistics of its values (``STATISTICS_MINIMUM``, ``_MAXIMUM``, ``_MEAN``, ``_STDDEV``,
     ``_VALID_PERCENT``; only the last one if there is no value). The file has the attributes of the
@@ -75,7 +75,7 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
 
 
 def write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
-    """Write one variable of a grid as in `write_geotiffs`; OutputError if it cannot be written."""
+    """Write one variable of a grid as in `write_geotiffs`; raise OutputError if that fails."""
     write_bytes(path, _geotiff(grid, name))
 
 
@@ -108,7 +108,7 @@ def _geotiff(grid: xr.Dataset, name: str) -> bytes:
 
 
 def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:
-    """Return the options for overviews: one for a single block, for which GDAL would make none."""
+    """Return the options for overviews; a single block gets one, although GDAL would make none."""
     chosen: dict[str, Any] = {"overview_resampling": "MODE" if flag else "AVERAGE"}
     if 1 < max(frame.width, frame.height) <= BLOCK:
         chosen["overview_count"] = 1
@@ -116,7 +116,7 @@ def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:
 
 
 def _statistics(values: NDArray[Any], nodata: float) -> dict[str, str]:
-    """Return statistics of all values of a band, in float64, under GDAL's names.
+    """Return statistics of all values of a band, computed in float64, under GDAL's names.
 
     GDAL 3.10 itself computes a wrong share of valid pixels.
     """

@@ -30,7 +30,7 @@ _LADDERS = (
     (1,),
 )
 _MAX_TICKS = 7
-_TICK_ROOM = 0.08  # share of the scale that two labels need between them
+_TICK_ROOM = 0.08  # least distance between two labels, as a share of the scale
 _CLIPPED_PERCENT = 1.0
 
 Bytes = NDArray[np.uint8]
@@ -40,10 +40,10 @@ Bytes = NDArray[np.uint8]
 class Scale:
     """A map from values to colours.
 
-    `label` names the values with their unit; `palette` is a matplotlib colour map that is suitable
-    for colour-blind readers and for print. `low`, `high` and `ticks` are round numbers; values
-    beyond an end have the colour of the end. If `logarithmic`, equal steps of colour are equal
-    factors; `shift` is added before the logarithm, because counts may be 0.
+    `label` names the values and the unit; `palette` is a matplotlib colour map that is suitable for
+    colour-blind readers and for print. `low`, `high` and `ticks` are round numbers; values beyond
+    an end have the colour of the end. If `logarithmic`, equal steps of colour are equal factors;
+    `shift` is added before the logarithm, because counts may be 0.
     """
 
     label: str
@@ -88,8 +88,8 @@ class Scale:
 def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
     """Return a logarithmic scale for positive values, with round numbers as ends.
 
-    The ends are the 1st and 99th percentile, moved outward to round numbers. If they differ by less
-    than a factor of 1.5, the scale is linear, because a logarithmic scale would not have round
+    The ends are the 1st and 99th percentile, moved outward to round numbers. If the ends differ by
+    less than a factor of 1.5, the scale is linear, because a logarithmic scale would not have round
     ticks. Raises DataError if no value is finite, or a value is not positive.
     """
     low, high = _range_of(values, label)
@@ -127,13 +127,13 @@ def count_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 
 
 def share_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a linear scale from 0 to 1 for any values; DataError if no value is finite."""
+    """Return a linear scale from 0 to 1 for any values; raise DataError if no value is finite."""
     _range_of(values, label)
     return Scale(label, palette, 0.0, 1.0, logarithmic=False, ticks=(0, 0.2, 0.4, 0.6, 0.8, 1))
 
 
 def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a linear scale with round numbers as ends; DataError if no value is finite."""
+    """Return a linear scale with round numbers as ends; raise DataError if no value is finite."""
     low, high = _range_of(values, label)
     return _linear(low, high, label, palette)
 
@@ -155,7 +155,7 @@ def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
 
 
 def round_ladder(ladder: tuple[float, ...], low: float, high: float) -> list[float]:
-    """Return the round numbers (element of `ladder` times 10^k) that cover `low` to `high`.
+    """Return the round numbers (an element of `ladder` times 10^k) that cover `low` to `high`.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from geogp.geodata.places.region import STRATA, UNKNOWN, Strata
 URBAN_FLAG, OWN_FLAG = "urban", "stratum"
 """Names of the variable for urban and rural tiles, and for strata that the user defines.
 
-Its value is 1 in the first stratum and 0 in the second.
+The value is 1 in the first stratum and 0 in the second.
 """
 
 _FIRST, _SECOND = "first_stratum", "second_stratum"
@@ -30,7 +30,7 @@ def strata_flag(strata: Strata) -> tuple[str, dict[str, str]]:
 
 
 def strata_in(grid: xr.Dataset) -> tuple[NDArray[np.uint8], tuple[str, str]] | None:
-    """Return the flags of a grid and the names of its strata; None if it has no strata."""
+    """Return the flags of a grid and the names of its strata; None if there are no strata."""
     if URBAN_FLAG in grid:
         return grid[URBAN_FLAG].to_numpy(), STRATA
     if OWN_FLAG in grid:

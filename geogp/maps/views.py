@@ -44,7 +44,7 @@ class View:
     unit: str
 
     def scale(self, grid: xr.Dataset) -> Scale:
-        """Return the colour scale for the values of a grid; DataError if no value is finite."""
+        """Return the colour scale for a grid's values; raise DataError if no value is finite."""
         return self.make_scale(grid[self.variable].values, label=self.label, palette=self.palette)
 
 
@@ -63,7 +63,7 @@ def views_of(grid: xr.Dataset) -> tuple[View, ...]:
 
 
 def find_view(grid: xr.Dataset, name: str) -> View:
-    """Return a view of a grid by its name; RequestError if the name is unknown."""
+    """Return a view of a grid by its name; raise RequestError if the name is unknown."""
     views = {view.name: view for view in views_of(grid)}
     one_of("view", name, views)
     return views[name]

@@ -19,7 +19,7 @@ _SHOWN = 60
 def checked(value: Any, kind: type[Found], whole: str) -> Found:
     """Return a value of `parse_json` as a struct of type `kind`; messages call the value `whole`.
 
-    Raises DataError if a key is missing, a type is wrong, or a value is out of range. Its message
+    Raises DataError if a key is missing, a type is wrong, or a value is out of range. The message
     gives the place, the expected value and the found value.
     """
     try:
@@ -29,7 +29,7 @@ def checked(value: Any, kind: type[Found], whole: str) -> Found:
 
 
 def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
-    """Return why a value is not of type `kind`; None if it is of this type.
+    """Return the reason why a value is not of type `kind`; None if the type is right.
 
     msgspec also checks this, but the places in its messages leave out the keys of mappings.
     """
@@ -53,7 +53,7 @@ def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
 
 
 def _parts(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]] | None:
-    """Return path, value and type of each part of a value.
+    """Return the path, the value and the type of each part of a value.
 
     Returns None if the value is of another type, or has no parts.
     """
@@ -93,7 +93,7 @@ def _bare(kind: Any) -> tuple[Any, list[Meta]]:
 
 
 def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
-    """Return key, type and whether the key is required, for each field of a struct.
+    """For each field of a struct, return the key, the type, and whether the key is required.
 
     The list is empty if the type is not a struct.
     """

@@ -1,4 +1,4 @@
-"""Names in run.json for predicted quantities, inputs, and reasons why variances differ."""
+"""Names in run.json: predicted quantities, inputs, and reasons why variances differ."""
 
 QUESTIONS = ("tile-mean", "single-test", "level")
 """Values of ``--for``: the quantity that a map predicts."""

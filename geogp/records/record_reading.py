@@ -1,7 +1,7 @@
 """run.json read as typed structs, and the JSON Schema of these structs.
 
-A run.json that geogp cannot have written is refused: if it has another format, an unknown name, a
-value out of the range that `geogp map` allows, or contradictory figures.
+geogp refuses a run.json that it cannot have written: one with another format, an unknown name, a
+value out of the range that `geogp map` allows, or numbers that contradict each other.
 """
 
 import json
@@ -28,7 +28,7 @@ def record_of(run: dict[str, Any]) -> RunRecord:
     """Return a run as typed structs.
 
     Raises DataError, with the place, if a key is missing, a value is wrong or out of range, or
-    figures contradict each other.
+    numbers contradict each other.
     """
     record = checked(run, RunRecord, "the run")
     if TARGETS[record.target].counted != MODELS[record.model].counts:
@@ -47,7 +47,7 @@ def run_text(content: object) -> str:
 def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
     """Return a run with all keys that `kind` needs: `OpenedRecord` or `FittedRecord`.
 
-    Raises DataError if a key is missing. Its message names the key and says what to do.
+    Raises DataError if a key is missing. The message names the key and says what to do.
     """
     try:
         return checked(msgspec.to_builtins(run), kind, "the run")
@@ -60,7 +60,7 @@ def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
 def read_record(path: Path, run: dict[str, Any]) -> RunRecord:
     """Return a parsed run.json as typed structs (see `record_of`).
 
-    Raises DataError if the file is damaged or from a later version of geogp. Its message names the
+    Raises DataError if the file is damaged or from a later version of geogp. The message names the
     file and says what to do.
     """
     schema = run.get("schema")
@@ -91,7 +91,7 @@ def run_schema() -> str:
 def _check_places(settings: RunSettings) -> None:
     """Raise DataError if a name in a path is longer than operating systems allow.
 
-    A pattern in the types cannot check this, because it counts characters and not bytes.
+    A pattern in the types cannot check this, because patterns count characters, not bytes.
     """
     layers = [] if settings.layers is UNSET else settings.layers
     places = {f"layers[{number}]": text for number, text in enumerate(layers)}

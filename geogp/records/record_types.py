@@ -1,4 +1,4 @@
-"""Names, texts and numbers of run.json, with their ranges."""
+"""Types of the names, texts and numbers in run.json, with the allowed ranges."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 

@@ -1,7 +1,7 @@
 """The content of run.json as typed structs; run.json may also have other keys.
 
-`record_reading` checks each run.json against these structs. It also makes the JSON Schema for other
-programs from these structs.
+`record_reading` checks each run.json against these structs, and makes from them the JSON Schema for
+other programs.
 """
 
 from typing import Annotated, Final, Literal, TypeVar
@@ -173,7 +173,7 @@ class ValueLeftOut(Struct, frozen=True, kw_only=True):
 
 
 class RowsLeftOut(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Number of rows of a file with impossible values, and the first of these values."""
+    """Number of rows with impossible values in a file, and the first of these values."""
 
     file: Text
     quarter: Quarter
@@ -182,7 +182,7 @@ class RowsLeftOut(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TrialRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Weights that were tried, and the validation score of their fit."""
+    """Weights that were tried, and the validation score of the fit with these weights."""
 
     alpha: Real | None = None
     beta: Real | None = None
@@ -190,7 +190,7 @@ class TrialRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WeightsRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Weights of the objective's terms, and how they were chosen."""
+    """Weights of the terms of the objective, and how the weights were chosen."""
 
     alpha: Real | None = None
     beta: Real | None = None
@@ -208,10 +208,10 @@ class RankRecord(Struct, frozen=True, kw_only=True):
 
 
 class VarianceCheck(Struct, frozen=True, kw_only=True):
-    """Median standard deviation of the level by two calculations, and why the two differ.
+    """Median standard deviation of the level from two calculations, and why the two differ.
 
-    Runs of geogp 0.1 have this check only if the function variance contains noise. They do not have
-    the reason `differ_by`.
+    Runs of geogp 0.1 have this check only if the function variance contains noise, and lack the
+    reason `differ_by`.
     """
 
     differ_by: VarianceReason | UnsetType = UNSET
@@ -232,7 +232,7 @@ class FileRecord(Struct, frozen=True, kw_only=True):
 
 
 class RunIdentity(Struct, frozen=True, kw_only=True):
-    """The entries that determine the fits of a run and the map of these fits."""
+    """The entries that determine the fits of a run, and the run's map."""
 
     schema: Literal[1] | UnsetType = UNSET
     geogp: Text | UnsetType = UNSET

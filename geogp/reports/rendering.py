@@ -35,7 +35,7 @@ _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 @cache
 def environment() -> Environment:
-    """Return the template environment for pages. It escapes HTML and refuses unknown names."""
+    """Return the template environment for pages, which escapes HTML and refuses unknown names."""
     found = _environment(escaped=True)
     found.filters |= {"md": markdown_text, "prose": _prose}
     found.globals["say"] = say
@@ -62,12 +62,12 @@ def _environment(*, escaped: bool) -> Environment:
 
 
 def _on_one_line(value: Any) -> Any:
-    """Return a value as one line of text, to be put into a sentence; such as a name in the data."""
+    """Return a value for a sentence; a text, such as a name in the data, becomes one line."""
     return _joined(value) if isinstance(value, str) and _BREAK.search(value) else value
 
 
 def _joined(text: str) -> str:
-    """Return text on one line, with all spaces within its lines, such as those in a name."""
+    """Return text on one line, keeping all spaces within a line, such as those in a name."""
     return _BREAK.sub(" ", text.strip())
 
 
@@ -99,7 +99,8 @@ def html_page(name: str, context: dict[str, Any]) -> str:
     """Return a page from the template ``<name>.html.j2``; the page needs no other file.
 
     The style of the page is ``<name>.css``, and its script, if any, is ``<name>.js``, next to the
-    template. Both are used as they are, so the policy allows no text from the data.
+    template. Both files are used unchanged, so what the policy allows contains no text from the
+    data.
     """
     style, script = _asset(f"{name}.css"), _asset(f"{name}.js")
     template = environment().get_template(f"{name}.html.j2")
@@ -118,7 +119,7 @@ def _asset(name: str) -> str:
 
 
 def latex_text(value: Any) -> str:
-    """Return text without LaTeX commands, on one line."""
+    """Return text on one line, with LaTeX's special characters escaped."""
     return " ".join(str(value).split()).translate(_LATEX_MARKS)
 
 
@@ -130,7 +131,7 @@ def _latex_number(value: float | None, digits: int = 3, times: int = 1) -> str:
 
 
 def markdown_text(value: Any) -> Markup:
-    """Return text for Markdown on one line, with HTML as entities and backslashes before marks."""
+    """Return text on one line for Markdown, with HTML escaped and backslashes before marks."""
     text = " ".join(str(value).split())
     return Markup(str(escape(text)).translate(_MARKDOWN_MARKS).replace("&\\#", "&#"))  # noqa: S704
 

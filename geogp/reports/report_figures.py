@@ -1,7 +1,7 @@
 """The figures of reports as ``data:`` URLs of SVG files; `figures.txt.j2` has their captions.
 
-All figures have the same style. They are readable without colour and about as wide as the screen of
-a phone.
+All figures have the same style. The figures are readable without colour and about as wide as the
+screen of a phone.
 """
 
 import base64
@@ -28,7 +28,7 @@ from geogp.reports.words import count
 COLOURS = ("#0072B2", "#D55E00", "#4d4d4d")
 """Colours of the first stratum, the second, and all.
 
-Okabe and Ito's blue and vermilion, which colour-blind readers can distinguish.
+The first two are Okabe and Ito's blue and vermilion, which colour-blind readers can distinguish.
 """
 
 _SMALL = (4.0, 3.4)
@@ -55,9 +55,9 @@ Floats = NDArray[np.float64]
 
 
 def drawn(draw: Callable[[Figure], None], size: tuple[float, float], font: int = 10) -> str:
-    """Return the ``data:`` URL of a figure with a size in inches, drawn by a function."""
+    """Draw a figure of a size in inches by calling `draw`, and return its ``data:`` URL."""
     with mpl.rc_context(_STYLE | {"font.size": font}), warnings.catch_warnings():
-        # The browser of the reader may have characters that are missing here.
+        # A reader's browser may have characters that the fonts here lack.
         warnings.filterwarnings("ignore", message="Glyph")
         figure, stream = Figure(figsize=size, layout="constrained"), io.BytesIO()
         FigureCanvasSVG(figure)
@@ -90,7 +90,7 @@ def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> di
 
 
 def thresholds_figure(reports: list[ExceedanceReport]) -> str:
-    """Draw observed shares against stated probabilities of all rows, one curve per threshold."""
+    """Draw observed shares of all rows against stated probabilities, one curve per threshold."""
 
     def draw(figure: Figure) -> None:
         axes = _diagonal(figure.add_subplot())
@@ -201,7 +201,7 @@ def _reliability(axes: Axes, split: SplitReport) -> None:
 
 
 def _pit(axes: Axes, split: SplitReport) -> None:
-    """Draw the histogram of probability integral transforms; 1 is the height of a flat one."""
+    """Draw the histogram of probability integral transforms; a flat histogram has height 1."""
     axes.axhline(1, color="#333333", linewidth=0.8, linestyle=":")
     colours, dashes, _ = _looks(split.shown)
     highest = 1.2
@@ -240,7 +240,8 @@ def _looks(names: Iterable[str]) -> list[dict[str, str]]:
 
 
 def _violin(axes: Axes, place: int, values: Floats, colour: str) -> None:
-    # Evenly spaced quantiles give the same shape with fewer points and without a random draw.
+    # Evenly spaced quantiles give the same shape as all values, with fewer points and no random
+    # draw.
     kept = np.quantile(values, np.linspace(0, 1, min(len(values), _MAX_POINTS)))
     if np.ptp(kept) > 1e-6 * float(kept.mean()):
         height = np.linspace(kept[0], kept[-1], 120)

@@ -1,7 +1,7 @@
 """The report on one run, with its scores and the coverage of its intervals.
 
 `build_report` computes every number again from the test predictions, and refuses a run whose files
-contradict each other. The other functions only lay out its result.
+contradict each other. The other functions only lay out the report.
 """
 
 import json
@@ -44,7 +44,7 @@ LIMITS = {
     "points": round(100 * TOLERANCE),
     "effective": MIN_EFFECTIVE,
 }
-"""Limits for judging and marking strata and probabilities, for the sentences."""
+"""Limits for judging and marking strata and probabilities; the sentences quote these limits."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class Report:
     warnings name the rows. Each input has `name`, `sha256` and `rows`. `attribution` names the
     source of the data.
 
-    The following are sentences. `headline` states whether the 95 % intervals have the stated
-    coverage. `findings` has one sentence for each split. `marks` names the marked strata of each
-    split. `rules` explains how strata are pooled and marked, `repairs` explains how the intervals
-    were repaired, and `statements` explains the limits of the numbers. The keys of `splits` are
-    names: ``blocks`` comes first; splits with training rows near test rows
+    The following fields hold sentences. `headline` states whether the 95 % intervals have the
+    stated coverage. `findings` has one sentence for each split. `marks` names the marked strata of
+    each split. `rules` explains how strata are pooled and marked, `repairs` explains how the
+    intervals were repaired, and `statements` explains the limits of the numbers. The keys of
+    `splits` are names: ``blocks`` comes first; splits with training rows near test rows
     (`splits.Split.flatters`) come last.
     """
 
@@ -98,8 +98,8 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     """Build the report on a run from run.json and test_predictions.parquet.
 
     `metrics` and `baseline` of run.json may lack some or all splits. Raises DataError if columns
-    are missing, a split is unknown, or predictions contradict run.json or their own bounds. Raises
-    NumericalError if a mean or variance is out of range.
+    are missing, a split is unknown, or predictions contradict run.json or the bounds in the
+    predictions. Raises NumericalError if a mean or variance is out of range.
     """
     check_columns(predictions)
     predictions = with_strata(predictions, run.strata)
@@ -151,9 +151,10 @@ def report_markdown(report: Report) -> str:
 def report_latex(report: Report) -> str:
     r"""Return a booktabs table of splits and strata, for ``\input`` in a document.
 
-    The columns are the coverage at four levels in percent, the median width of the 95 % intervals
-    and the CRPS on the scale of the target, the log score, and its gain over the baseline. The
-    table needs the package booktabs and a line of 12 cm, as in LaTeX's class article on A4 paper.
+    The columns are: coverage at four levels, in percent; median width of the 95 % intervals, and
+    CRPS, both on the scale of the target; log score; and the gain in log score over the baseline.
+    The table needs the package booktabs and a line of 12 cm, as in LaTeX's class article on A4
+    paper.
     """
     return latex_table("report", {**_context(report), "splits": report.splits})
 
@@ -162,7 +163,7 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
     """Return the report as one HTML page that needs no other file and no network.
 
     `predictions` are the test predictions from which the report was built, for the violins of
-    interval widths. Raises DataError if they have another number of rows.
+    interval widths. Raises DataError if their number differs from the report's number of rows.
     """
     drawn = {}
     predictions = with_strata(predictions, report.settings.get("strata"))
@@ -220,14 +221,14 @@ def _repairs(run: RunRecord) -> list[str]:
 
 
 def _variances(check: VarianceCheck | None) -> list[str]:
-    """Return variance_check of run.json as sentences; none if the two variances are the same.
+    """Return variance_check of run.json as sentences; none if the two variances are equal.
 
     Raises DataError if the stated variance is 0 for a model with a function variance, or above 0
     for a network without a function variance.
     """
     if check is None:
         return []
-    # Earlier versions compared the variances only if the spread includes noise.
+    # Earlier versions compared the variances only if the function variance includes noise.
     why = given(check.differ_by, NOISE_IN_SPREAD)
     if (check.stated == 0) != (why == POINT):
         raise DataError(

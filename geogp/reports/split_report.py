@@ -36,11 +36,11 @@ class SplitReport:
     `rows` is the number of rows in each part (train, validation, test), empty if run.json does not
     have the numbers; `folds` is 1 without folds. The keys of `groups` are ``all`` and both strata.
     `width_ratio` is the median width of the 95 % intervals in the second stratum divided by the
-    median width in the first, or None. `strata` are strata of all kinds. `spread` is the spread
-    over folds, by group and score, empty for one fold. `exceedances` are judgements of the
-    probabilities of the map's thresholds. `repair` is the conformal repair of this split from
-    run.json, with `statement` and with `folds`, which have `n` and `cells`; it is empty if there
-    was no repair.
+    median width in the first, or None. `strata` holds strata of all kinds. `spread` is the spread
+    over folds, by group and score; it is empty for one fold. `exceedances` judge the probabilities
+    of meeting the map's thresholds. `repair` is the entry of run.json about the conformal repair of
+    this split: `statement`, and `folds` with `n` and `cells`. `repair` is empty if there was no
+    repair.
     """
 
     name: str
@@ -87,7 +87,7 @@ class SplitReport:
 def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     """Build the report on one split of `splits.SPLITS` from its rows of test_predictions.parquet.
 
-    Raises DataError if rows contradict run.json or their own bounds (see `split_rows`,
+    Raises DataError if rows contradict run.json or the bounds in the rows (see `split_rows`,
     `fold_spread` and `stratum_reports`), and NumericalError if a mean or variance is out of range.
     """
     scored = split_rows(name, rows)
@@ -119,7 +119,7 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
 def _exceedances(
     rows: pd.DataFrame, scored: pd.DataFrame, run: RunRecord
 ) -> list[ExceedanceReport]:
-    """Judge the probabilities of the map's thresholds, using the prediction of each row's fold."""
+    """Judge the probabilities of meeting the map's thresholds; each fold predicts its test rows."""
     values = given(given(run.drawing, RunDrawing()).thresholds, [])
     thresholds = thresholds_of(run.target, values) if values else ()
     if not thresholds:

@@ -15,9 +15,9 @@ class Coverage:
     """Coverage of one stratum at one level.
 
     `observed` is the share of rows inside the central interval of the level, by their probability
-    integral transforms; `exact` are its exact binomial 95 % bounds. `band` is valid for all
-    coverages of the split together, or None if the stratum is not judged. `off` is whether the
-    coverage is marked (see `simultaneous_coverage.Check`).
+    integral transforms; `exact` holds the exact binomial 95 % bounds of this share. `band` is valid
+    for all coverages of the split together; it is None if the stratum is not judged. `off` is true
+    if the coverage is marked (see `simultaneous_coverage.Check`).
     """
 
     level: float
@@ -33,10 +33,10 @@ class StratumReport:
 
     `kind` is ``all``, ``stratum``, ``tests``, ``expected``, ``distance``, ``speed``, ``quarter``,
     ``county``, or ``layer_`` and a name; `name` and `members` are as in `strata.Stratum`. `n` is
-    the number of test rows, `blocks` the number of their blocks of 0.1 degrees. Scores and errors
-    are means over the rows; `mean_error` is measurement minus predictive mean, so it is above 0 if
-    predictions are too low. `pit` are the numbers of rows by their probability integral transform,
-    in ten equal bins.
+    the number of test rows, and `blocks` the number of blocks of 0.1 degrees with such rows. Scores
+    and errors are means over the rows; `mean_error` is measurement minus predictive mean, so it is
+    above 0 if predictions are too low. `pit` counts the rows by their probability integral
+    transform, in ten equal bins.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class StratumReport:
 
     @property
     def bars(self) -> list[float]:
-        """Heights of the bars of the PIT histogram; 10 if all bars are equal, at most 20."""
+        """Heights of the bars of the PIT histogram, at most 20; equal bars have height 10."""
         level = self.n / len(self.pit)
         return [min(10 * count / level, 20.0) for count in self.pit]
 

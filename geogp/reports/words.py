@@ -16,7 +16,7 @@ UNITS = {
     "latency": ("log10 ms", "ms"),
     "tests": ("tests per tile and quarter", ""),
 }
-"""Unit of the modelled target, and of the quantity if the target is its logarithm."""
+"""Unit of each modelled target, and the unit without the logarithm if the target is one."""
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -50,7 +50,7 @@ def count(n: int | None) -> str:
 
 
 def plain(value: Any) -> str:
-    """Write a setting, as it is if it is text, else as JSON; a dash if it is empty."""
+    """Write a setting: text unchanged, another value as JSON, an empty value as a dash."""
     if value is None or value in ([], {}):
         return MISSING
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)

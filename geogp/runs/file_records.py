@@ -1,4 +1,4 @@
-"""Sizes and hashes of a run's files, as run.json stores them, and the check against them."""
+"""Sizes and hashes of a run's files, as run.json stores them, and the check of these files."""
 
 import hashlib
 from collections.abc import Iterable
@@ -27,10 +27,10 @@ def records_of(folder: Path, names: Iterable[str]) -> dict[str, FileRecord]:
 def damaged_files(folder: Path, run: RunRecord) -> list[str]:
     """Return the names of files of a run that are missing or changed.
 
-    A file with the recorded size and time counts as unchanged. If only its time differs, as in a
-    copy of the run folder, its hash is compared. For a folder, the hash is always compared. An
-    older run.json has no records: then each file that exists counts as unchanged. DataError if a
-    file cannot be read, or run.json names files outside its folder.
+    A file with the recorded size and time counts as unchanged. If only the time differs, as in a
+    copy of the run folder, the hash is compared. For a folder, the hash is always compared. An
+    older run.json has no records: then each file that exists counts as unchanged. Raises DataError
+    if a file cannot be read, or run.json names files outside its folder.
     """
     try:
         return [name for name in _files(run) if not _agrees(folder / name, run)]
@@ -41,7 +41,7 @@ def damaged_files(folder: Path, run: RunRecord) -> list[str]:
 def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
     """Return the names of a run's files that are missing or whose size differs from run.json.
 
-    `sizes` is the list of a store: the bytes of each file, by its path in the run folder. If an
+    `sizes` comes from a store: the size of each file in bytes, by path in the run folder. If an
     older run.json has no records, only missing files are returned.
     """
     held: dict[str, int] = {}
@@ -56,11 +56,11 @@ def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
 
 
 def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:
-    """Return the updated record of a finished run whose files `names` were written again.
+    """Return the updated record of a finished run, after the files `names` were written again.
 
     The new file records are also written to run.json; its other keys stay. An older run.json
-    without records stays unchanged. Names that are not under `files` are ignored. OutputError if a
-    file cannot be read or written.
+    without records stays unchanged. Names that are not under `files` are ignored. Raises
+    OutputError if a file cannot be read or written.
     """
     before = run.file_records
     if before is UNSET:
@@ -104,7 +104,7 @@ def _record(path: Path) -> FileRecord:
 
 
 def _folder_record(folder: Path) -> FileRecord:
-    """Return the bytes of all files in a folder, and a hash of their names and contents."""
+    """Return the total size of the files in a folder, and a hash of all names and contents."""
     digest, size = hashlib.sha256(), 0
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
     for name, path in sorted(files.items()):

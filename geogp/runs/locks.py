@@ -1,4 +1,4 @@
-"""A lock that lets one process at a time use a folder, and a note that names its holder."""
+"""A lock that lets one process at a time use a folder, and a note that names this process."""
 
 import errno
 import json
@@ -19,21 +19,21 @@ from geogp.files import ELSEWHERE, output_error, read_json
 LOCK_FILE = ".geogp.lock"
 """The locked file.
 
-It stays when the lock is freed: if it were removed, two processes could get the lock.
+The file stays when the lock is freed, because two processes could get the lock if it did not.
 """
 
 NOTE_FILE = ".geogp.lock.json"
-"""Note of the process, host and start time of the holder.
+"""The note with the process, the host and the start time of the lock's holder.
 
 It is a separate file: on Windows, other processes cannot read a locked file, and some versions of
 filelock empty the file that they try to lock.
 """
 
 LOCK_FILES = frozenset({LOCK_FILE, NOTE_FILE})
-"""Names of the lock's files; they do not count as content of the folder."""
+"""Names of the lock's files, which do not count as content of the folder."""
 
 _NOTED_S = 0.2
-"""Seconds to wait for the note of a new holder; before, the note may name an earlier holder."""
+"""Seconds to wait for the note of a new holder; until then, it may name an earlier holder."""
 
 _MAX_TRIES = 100
 """Largest number of attempts to make a folder that other processes keep removing."""
@@ -49,11 +49,12 @@ def lock_folder(folder: Path, *, wait: bool = False, cure: str = ELSEWHERE) -> I
     """Hold the lock of a folder against all other processes; make the folder if it is absent.
 
     The operating system frees the lock when the process ends, even if it is killed. The lock also
-    excludes other threads of the same process, and its holder cannot take it twice. If the folder
-    holds only the lock at the end, the folder is left as it was, or removed if it was absent. With
-    `wait`, wait until the lock is free. RequestError if another process holds the lock; the message
-    gives its id, host and start time. OutputError, with the advice `cure`, if the folder cannot be
-    written or its file system has no locks.
+    excludes other threads of the same process, and the holder cannot take it twice. If the folder
+    holds only the lock at the end, the lock's files are removed, and so is the folder if it was
+    absent before. With `wait`, wait until the lock is free. Raises RequestError if another process
+    holds the lock; the message gives the id, host and start time of that process. Raises
+    OutputError, with the advice `cure`, if the folder cannot be written or its file system has no
+    locks.
     """
     absent = [place for place in (folder, *folder.parents) if not place.exists()]
     lock = _locked(folder, cure, wait=wait)
@@ -71,7 +72,7 @@ def is_vacant(folder: Path) -> bool:
 
 
 def _locked(folder: Path, cure: str, *, wait: bool) -> FileLock:
-    """Return the lock of a folder, taken."""
+    """Take the lock of a folder, and return it."""
     path, tries = folder / LOCK_FILE, 0
     while True:
         tries += 1
@@ -94,7 +95,7 @@ def _locked(folder: Path, cure: str, *, wait: bool) -> FileLock:
 
 
 def _release(folder: Path, lock: FileLock, absent: list[Path]) -> None:
-    """Free a lock; if its folder holds nothing else, remove the folders that were made for it."""
+    """Free a lock; if the folder holds nothing else, remove the folders made for the lock."""
     try:
         with suppress(OSError):
             (folder / NOTE_FILE).unlink(missing_ok=True)
@@ -120,7 +121,7 @@ def _refusal(folder: Path) -> RequestError:
 
 
 def _holder(path: Path) -> str:
-    """Return the holder of a lock in words; it is unknown if its note cannot be read."""
+    """Return the holder of a lock in words; the holder is unknown if the note cannot be read."""
     try:
         note = read_json(path, _MAX_NOTE_BYTES)
         pid, host, since = (note[name] for name in ("pid", "host", "since"))

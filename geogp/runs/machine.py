@@ -5,7 +5,7 @@ import os
 import platform
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
-"""Numbers of parameters of glibc's mallopt, from its malloc.h."""
+"""Codes of parameters for glibc's mallopt, from malloc.h."""
 
 LARGEST_MMAP_THRESHOLD = 32 * 2**20
 LARGEST_INT = 2**31 - 1

@@ -11,7 +11,7 @@ from geogp.runs.settings import MapRequest
 
 
 class MapSettings(TypedDict, total=False):
-    """The fields of `MapRequest`, except the region and the folder; descriptions are there."""
+    """The fields of `MapRequest`, which describes them, except the region and the folder."""
 
     source: str
     boundaries: str | None

@@ -1,4 +1,4 @@
-"""A finished run: its record, and the questions that it answers."""
+"""A finished run: the record, and the questions that the run answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,12 +34,12 @@ from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished run. Its run.json is read first; other files are read when they are needed.
+    """A finished run. geogp reads run.json first, and other files only when they are needed.
 
     Attributes
     ----------
     path
-        Its folder.
+        The run folder.
     content
         Content of run.json, including keys that geogp does not know.
     record
@@ -47,7 +47,7 @@ class Run:
     device
         ``auto``, ``cpu`` or ``cuda``.
     read_from
-        Places from which its tiles and boundaries are read.
+        Places from which the run's tiles and boundaries are read.
     listener
         Called with stages and warnings.
     """
@@ -82,7 +82,7 @@ class Run:
         at: str | None = None,
         counts: bool = False,
     ) -> Reopened:
-        """Return the run with its data read again.
+        """Return the run together with its data, which are read again.
 
         Parameters
         ----------
@@ -148,9 +148,9 @@ class Run:
         draws: int = 500,
         seed: int = 0,
     ) -> pd.DataFrame:
-        """Return the share of each area whose level misses each threshold, one row per pair.
+        """Return, for each area and threshold, the share of the area that misses the threshold.
 
-        The column `threshold` holds the threshold; see `ThresholdQuestion` and `threshold_shares`.
+        The threshold is in the column `threshold`; see `ThresholdQuestion` and `threshold_shares`.
         """
         values = None if threshold is None else tuple(threshold)
         asked = ThresholdQuestion(threshold=values, by=by, at=at, draws=draws, seed=seed)
@@ -204,7 +204,7 @@ def open_run(
     device
         ``auto``, ``cpu`` or ``cuda``.
     read_from
-        Places of its tiles and boundaries, if they differ from run.json.
+        Places of the run's tiles and boundaries, if they differ from run.json.
     listener
         Called with stages and warnings.
 

@@ -13,7 +13,7 @@ class Question:
 
     `name` is ``tile-mean``, ``single-test``, ``level`` or ``count``. `quarter` is the index of the
     quarter shown, `latest` the index of the latest quarter with data. The predicted value is an
-    average of `tests` tests. `tests` is None for the level and for counts. It is also None if
+    average of `tests` tests. `tests` is None for the level and for counts. `tests` is also None if
     neither the model's noise nor the repair of intervals depends on the number of tests. `devices`
     is the number of devices behind these tests, or None if the noise does not depend on it.
     """
@@ -53,7 +53,7 @@ class Question:
         return f"tile averages over {sample_words(self.tests, self.devices)}"
 
     def label(self) -> str:
-        """Return the quarter; if it lies after the data, also the last quarter with data."""
+        """Return the quarter; for a quarter after the data, add the last quarter with data."""
         end = f" (data end in {quarter_label(self.latest)})" if self.beyond else ""
         return f"{self.at}{end}"
 
@@ -64,7 +64,7 @@ class Question:
 
 
 def sample_words(tests: int, devices: int | None) -> str:
-    """Return how many tests, and from how many devices if that matters, a measurement averages."""
+    """Return how many tests a measurement averages, and from how many devices if that matters."""
     if devices is None:
         return f"{tests} tests"
     return f"{tests} tests from {devices} {'devices' if devices > 1 else 'device'}"

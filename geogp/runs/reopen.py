@@ -1,4 +1,4 @@
-"""A finished run opened again: its data and its model, for one question."""
+"""A finished run opened again for one question, with its data and its model."""
 
 import re
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ _TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
 class Reopened:
     """A finished run with its data read again.
 
-    `job` has the settings of run.json, without the user's layers. `model` is the model of the map,
+    `job` has the settings of run.json, except the user's layers. `model` is the model of the map,
     on the job's device. `tiles` are the tiles of the map.
     """
 
@@ -55,8 +55,8 @@ class Reopened:
     def level(self, *, seed: int = 0, columns: int = 0) -> JointLevel:
         """Return the joint distribution of the level at the tiles; see `SpatialGP.joint`.
 
-        RequestError if the model predicts numbers of tests or there is too little memory; DataError
-        if the rows that the model was fitted to cannot be found again.
+        Raises RequestError if the model predicts numbers of tests or there is too little memory.
+        Raises DataError if the rows that the model was fitted to cannot be found again.
         """
         self.job.listener.stage(f"joint level of {len(self.tiles):,} tiles")
         places = tile_table(self.tiles, self.job.question.quarter)
@@ -65,8 +65,8 @@ class Reopened:
     def layer(self, by: str) -> PolygonLayer:
         """Return the polygons of ``--by`` (county, urban or a file); warn if polygons overlap.
 
-        RequestError if the boundaries have no such polygons, or the file or its column does not
-        exist; DataError if the file is damaged.
+        Raises RequestError if the boundaries have no such polygons, or the file or its column does
+        not exist. Raises DataError if the file is damaged.
         """
         boundaries = self.job.boundaries
         held = {BY_COUNTY: boundaries.counties, BY_URBAN: boundaries.urban_areas}
@@ -140,12 +140,13 @@ def reopen(
     devices: int | None = None,
     at: str | None = None,
 ) -> Reopened:
-    """Return a finished run with its data read again; refuse data that the run was not made from.
+    """Read the data of a finished run again; refuse data from which the run was not made.
 
-    `loaded` is the model with the entries of its file. `tests` None means the median of the
-    region's rows, `devices` None the typical number for these tests, `at` None the quarter of the
-    map. RequestError if run.json names an address that the user has not given, or the model cannot
-    answer the question; DataError if a file has changed or contradicts another file.
+    `loaded` is the model, with the other entries of its file. If `tests` is None, the number is the
+    median of the region's rows; if `devices` is None, it is the typical number for these tests; if
+    `at` is None, the quarter is that of the map. Raises RequestError if run.json names an address
+    that the user has not given, or the model cannot answer the question. Raises DataError if a file
+    has changed or contradicts another file.
     """
     source, boundaries = read_from.places(path / RUN_FILE, record.settings)
     asked = _request_of(record, source, boundaries)
@@ -171,7 +172,7 @@ def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> Ma
         region=record.region if settings.region_file is None else None,
         region_file=settings.region_file,
         region_name=settings.region_name,
-        urban_vintage=AUTO if vintage is None else str(vintage),  # auto may take a newer one
+        urban_vintage=AUTO if vintage is None else str(vintage),  # auto may mean a newer one
         strata=settings.strata_file,
         source=source,
         boundaries=boundaries,

@@ -1,4 +1,4 @@
-"""The run folder: functions that start, continue, complete and read a run."""
+"""The run folder, and functions that start, continue, complete and read a run."""
 
 import json
 import re
@@ -51,7 +51,7 @@ The run is complete without them. After a new map or fit, they are out of date.
 """
 
 _HALF_WRITTEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
-"""Name of a temporary file of `writing`; a killed process leaves such a file behind."""
+"""Form of the names of temporary files of `writing`; a killed process leaves such files behind."""
 
 _DELETE, _FRESH = "Delete it", "Start over with --fresh"
 
@@ -81,8 +81,9 @@ class RunFolder:
     def check(self) -> None:
         """Raise an error if the path cannot become a run folder, or holds something else.
 
-        RequestError if the path or a folder above it is a file, or the folder holds files but no
-        run; DataError if a file of the run is damaged; OutputError if the folder cannot be read.
+        Raises RequestError if the path or a folder above it is a file, or the folder holds files
+        but no run. Raises DataError if a file of the run is damaged. Raises OutputError if the
+        folder cannot be read.
         """
         check_path(self.path)
         for place in (self.path, *self.path.parents):
@@ -105,11 +106,11 @@ class RunFolder:
     def prepare(self, *, fresh: bool = False) -> None:
         """Complete or remove the files that a stopped call left behind.
 
-        If all files were staged, they are moved into place. Checkpoints without the note of their
-        run are removed, and incomplete files too. Then the folder holds a finished run, a run that
-        can be continued, both, or nothing. `fresh` also removes an unfinished run, and ignores a
-        damaged list of old files. DataError if a file that describes the remaining work is damaged;
-        OutputError if the folder cannot be written.
+        If all files were staged, they are moved into place. Incomplete files, and checkpoints
+        without the note of their run, are removed. Then the folder holds a finished run, a run that
+        can be continued, both, or nothing. With `fresh`, an unfinished run is removed, too, and a
+        damaged list of old files is ignored. Raises DataError if a file that describes the
+        remaining work is damaged. Raises OutputError if the folder cannot be written.
         """
         if (self._staged / RUN_FILE).is_file():
             self._move(any_list=fresh)
@@ -127,10 +128,10 @@ class RunFolder:
     def finished(self, identity: RunIdentity) -> RunRecord | None:
         """Return the record of run.json if the fits of this run are complete, otherwise None.
 
-        The map may differ from the requested map; compare the key `drawing`. `damaged_files`
-        returns the files that are missing or changed. If a run was begun here, it takes precedence
-        over the finished run. RequestError if the folder holds another run, finished or not;
-        DataError if run.json is damaged.
+        The map may differ from the requested map; to check this, compare the key `drawing`.
+        `damaged_files` returns the files that are missing or changed. If an unfinished run was
+        begun here, it takes precedence over the finished run. Raises RequestError if the folder
+        holds another run, finished or not. Raises DataError if run.json is damaged.
         """
         held = self._latest()
         different = differences(identity_in(held), identity) if held else []
@@ -145,7 +146,7 @@ class RunFolder:
 
     @property
     def call(self) -> str | None:
-        """Id of the ``geogp batch --fresh`` that began the run; DataError if a note is damaged."""
+        """Id of the ``geogp batch --fresh`` that began the run (DataError if a note is damaged)."""
         call: str | None = self._latest().get("call")
         return call
 
@@ -178,8 +179,8 @@ class RunFolder:
     def begin(self, note: RunNote) -> RunNote:
         """Return the first note of the run made here; write `note` if there is no note yet.
 
-        With the note, the run can be continued. DataError if the note of a continued run is
-        damaged; OutputError if the folder cannot be written.
+        With the note, the run can be continued. Raises DataError if the note of a continued run is
+        damaged. Raises OutputError if the folder cannot be written.
         """
         if self._begun.is_file():
             try:
@@ -190,7 +191,7 @@ class RunFolder:
         return note
 
     def clear(self) -> None:
-        """Remove an unfinished run (OutputError if its files cannot be removed)."""
+        """Remove an unfinished run; raise OutputError if its files cannot be removed."""
         try:
             self._unstage()
             self._begun.unlink(missing_ok=True)
@@ -201,14 +202,14 @@ class RunFolder:
     def complete(
         self, write: Callable[[Path], RunRecord], *, keep_later: bool = False
     ) -> RunRecord:
-        """Write all files, move them into place, ``run.json`` last, and return its record.
+        """Write all files and move them into place, ``run.json`` last; return the record.
 
         `write` writes all files except run.json into the folder that it is given, and returns the
         record; `complete` adds `files` and `file_records`. As soon as one file has moved, the run
         consists of the staged files only; if the moves are interrupted, the next `prepare`
-        completes them. `keep_later` keeps the files of other commands (`LATER_FILES`). OutputError
-        if a file cannot be written: then no new file is left in the run folder, and the checkpoints
-        stay.
+        completes them. `keep_later` keeps the files of other commands (`LATER_FILES`). Raises
+        OutputError if a file cannot be written: then no new file is left in the run folder, and the
+        checkpoints stay.
         """
         staged = self._staged
         try:
@@ -270,9 +271,9 @@ class RunFolder:
 
 
 def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
-    """Return the test predictions of a finished run, with its strata.
+    """Return the test predictions of a finished run, with the strata of the run.
 
-    DataError if the file is damaged, or larger than `geogp map` writes.
+    Raises DataError if the file is damaged, or larger than `geogp map` writes.
     """
     try:
         predictions: pd.DataFrame = read_table(path / PREDICTIONS_FILE).to_pandas()
@@ -286,10 +287,10 @@ def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
 
 
 def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
-    """Return the content of run.json of a finished run, and its known keys as a typed record.
+    """Return the content of a finished run's run.json, and the known keys as a typed record.
 
-    RequestError if the folder is not a finished run; DataError if the file is damaged, or was
-    written by a later version of geogp.
+    Raises RequestError if the folder is not a finished run. Raises DataError if the file is
+    damaged, or was written by a later version of geogp.
     """
     if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
         raise RequestError(
@@ -303,8 +304,8 @@ def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
 def locked_run(path: Path) -> Iterator[None]:
     """Hold the lock of a finished run, so that no other process changes the run.
 
-    RequestError if the folder is not a finished run, or another process holds it; DataError
-    if run.json is damaged; OutputError if the folder cannot be written.
+    Raises RequestError if the folder is not a finished run, or another process holds the lock.
+    Raises DataError if run.json is damaged. Raises OutputError if the folder cannot be written.
     """
     read_run_record(path)  # checked first: a folder that is no run gets no lock file
     with lock_folder(path):
@@ -312,7 +313,7 @@ def locked_run(path: Path) -> Iterator[None]:
 
 
 def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
-    """Raise RequestError if a folder is a run folder or lies in a run folder.
+    """Raise RequestError if the folder `out` is a run folder or lies in one.
 
     `runs` are the run folders that the result is made from; `made` names the result in the message.
     """

@@ -21,13 +21,14 @@ FILE_KEYS = ("name", "sha256", "rows", "rows_used")
 """Keys of an input file that identify its content."""
 
 ROWS_KEYS = ("name", "rows_sha256", "rows_used")
-"""Keys of a cache entry that identify its rows; its other content depends on earlier fetches."""
+"""Keys of a cache entry that identify its rows; other keys depend on earlier fetches."""
 
 
 def identity_in(held: Mapping[str, object]) -> RunIdentity:
     """Return the identity that a file holds; a value of the wrong type counts as absent.
 
-    A value with unknown settings also counts as absent: these settings may have changed the fits.
+    A value with unknown settings also counts as absent, because such settings may have changed the
+    fits.
     """
     found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
     for name in found.keys() & held.keys():

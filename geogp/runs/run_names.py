@@ -15,7 +15,7 @@ RUNS = Path("runs")
 def find_run(text: str, runs: Path = RUNS) -> Path:
     """Return the run folder that a user names: its path, or the code of a region.
 
-    A code, such as ``PR``, means the only finished run in a folder ``PR-...`` of `runs`.
+    A code, such as ``PR``, means the only finished run in a folder ``PR-...`` of `runs`. Raises
     RequestError if there is no such folder or run, or more than one run.
     """
     if Path(text).is_dir():
@@ -53,5 +53,5 @@ def run_names(runs: Sequence[Path]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Return text in which characters that UTF-8 files or XML cannot hold are replaced."""
+    """Replace the characters of a text that UTF-8 files or XML cannot hold."""
     return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class RunPlaces:
     """The user's places of a run's tiles and boundaries; None means the place in run.json.
 
-    Another person may have written run.json. It may name a folder or one of geogp's own addresses,
-    but no other address, because geogp would send a request to that address.
+    Another person may have written run.json. So geogp accepts from run.json a folder or one of
+    geogp's own addresses. It accepts no other address, because it would send a request there.
     """
 
     source: str | None = None
@@ -25,7 +25,7 @@ class RunPlaces:
     def places(self, file: Path, settings: "OpenedSettings") -> tuple[str, str | None]:
         """Return the source and the boundaries of a run.
 
-        RequestError if run.json (`file`) names another address that the user has not given.
+        Raises RequestError if run.json (`file`) names another address that the user has not given.
         """
         for text in (settings.region_file, settings.strata_file):
             if is_address(text or ""):

@@ -1,7 +1,7 @@
 """The place where the runs of a batch are stored: a folder, or an address that fsspec supports.
 
-Buckets (``s3://``) are written through pyarrow's own client, which geogp needs anyway: s3fs pins a
-version of botocore that conflicts with other packages.
+Buckets (``s3://``) are written with pyarrow's client, because geogp needs pyarrow anyway. s3fs is
+not used, because it pins a version of botocore that conflicts with other packages.
 """
 
 import json
@@ -30,7 +30,7 @@ from geogp.runs.run_identity import same_map
 from geogp.runs.run_names import RUN_FILE
 
 COPYING_FILE = ".copying.json"
-"""Name of run.json while a run is being copied; after a stop, it lists the files of the copy."""
+"""Name of run.json while a run is being copied; after a stop, this file lists the run's files."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Place:
     """A folder, local or remote, that holds the runs of a batch.
 
     `address` is as the user gave it, but absolute if it is a folder. `files` is the file system;
-    `root` is the path in the file system. `local` is whether the place is a local folder; runs are
-    then made in this folder.
+    `root` is the path in the file system. `local` is true if the place is a local folder; runs are
+    then made in that folder.
     """
 
     address: str
@@ -67,7 +67,7 @@ class Place:
             yield stream
 
     def write(self, content: bytes, *parts: str) -> None:
-        """Write a file, which is then either complete or unchanged."""
+        """Write a file completely; leave it unchanged if writing fails."""
         with self._reaching("write", *parts) as path:
             if self.local:
                 write_bytes(Path(path), content)
@@ -80,7 +80,7 @@ class Place:
             self.files.put_file(str(file), path)
 
     def fetch(self, into: Path, *parts: str) -> None:
-        """Copy a file from the place to this machine, with its time of writing."""
+        """Copy a file, with its modification time, from the place to this machine."""
         with self._reaching("read", *parts) as path:
             self.files.get_file(path, str(into))
             written = self.files.modified(path).timestamp()
@@ -93,12 +93,12 @@ class Place:
         return {str(path)[len(root) :].strip("/"): one["size"] for path, one in found.items()}
 
     def put_run(self, folder: Path, name: str) -> None:
-        """Copy a finished run to the place; run.json, which marks it as finished, comes last.
+        """Copy a finished run to the place; run.json is last, because it marks the run as finished.
 
         Files of an earlier run are removed if this run lacks them. If the earlier run has another
-        fit or map, the files that commands wrote into its folder (`LATER_FILES`) are also removed.
-        Other files in the folder stay. Raises NetworkError if the place cannot be written; there is
-        then no run.json.
+        fit or map, the files that other commands added to it (`LATER_FILES`) are also removed.
+        Other files in the folder stay. Raises NetworkError if the place cannot be written; run.json
+        is then absent.
         """
         own = {
             path.relative_to(folder).as_posix(): path
@@ -109,7 +109,7 @@ class Place:
         run, there = record_of(read_json(mark)), set(self.sizes(name))
         for stale in self._stale(name, run, there) - own.keys():
             self._remove(name, *stale.split("/"))
-        self.put(mark, name, COPYING_FILE)  # lists the files in case of a stop
+        self.put(mark, name, COPYING_FILE)  # lists the files if copying stops
         if RUN_FILE in there:
             self._remove(name, RUN_FILE)
         for relative, path in own.items():
@@ -121,9 +121,9 @@ class Place:
         self._remove(name, COPYING_FILE)
 
     def _stale(self, name: str, run: RunRecord, there: set[str]) -> set[str]:
-        """Return the files in a run's folder that an earlier run left or this run outdates."""
+        """Return the files of an earlier run that this run lacks or makes obsolete."""
         patterns: set[str] = set()
-        for file in {RUN_FILE, COPYING_FILE} & there:  # without these, all files belong to the user
+        for file in {RUN_FILE, COPYING_FILE} & there:  # without these two, all files are the user's
             held = self.record(name, file)
             patterns |= set(_files(held))
             if held is None or not same_map(held, run):
@@ -145,7 +145,7 @@ class Place:
 
     @contextmanager
     def _reaching(self, what: str, *parts: str) -> Iterator[str]:
-        """Yield a path in the place; raise errors of the store as errors of geogp."""
+        """Yield a path in the place; turn errors of the store into errors of geogp."""
         if any(part in {"", ".", ".."} or set(part) & set("/\\\0") for part in parts):
             raise DataError(f"expected names of files in {self.address}, found {parts}.")
         try:
@@ -162,11 +162,12 @@ class Place:
 
 
 def open_place(address: str) -> Place:
-    """Return the place of an address: a folder, or one that starts like ``s3://``.
+    """Return the place at an address: a folder, or an address such as ``s3://bucket``.
 
-    A bucket uses the usual settings of AWS: keys and region from the environment or ~/.aws, the
-    server from ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` if set. Raises RequestError if the
-    address contains a password, has an unknown kind, or needs a package that is not installed.
+    A bucket uses the usual settings of AWS. Keys and region come from the environment or ~/.aws;
+    ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``, if set, gives the server. Raises RequestError
+    if the address contains a password, is of an unknown kind, or needs a package that is not
+    installed.
     """
     if "://" not in address:
         return _folder(address)
@@ -191,7 +192,7 @@ def open_place(address: str) -> Place:
 
 
 def run_in(content: bytes | None) -> RunRecord | None:
-    """Return the record in a run.json; None if it cannot be read, or names files elsewhere."""
+    """Return the record in a run.json; None if it is damaged or names files in other folders."""
     try:
         held = None if content is None else record_of(json.loads(content))
         _files(held)

@@ -1,4 +1,4 @@
-"""The request of a batch: regions by services by targets by quarters, and how to run them."""
+"""The request for a batch: its regions, services, targets and quarters, and how to run them."""
 
 import hashlib
 import re
@@ -36,7 +36,7 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """The maps of a batch: every state, service and target, all with the same settings.
+    """The maps of a batch: every combination of state, service and target, with equal settings.
 
     Raises RequestError if there is nothing to map, or a setting is not allowed in a batch.
     """
@@ -56,10 +56,10 @@ class BatchRequest:
         odd = sorted(set(self.maps) - set(MAP_SETTINGS))
         if odd:
             raise RequestError(f"a batch cannot set {', '.join(odd)} for all its runs.")
-        self.runs_in(self.listed("states")[:1])  # errors come before boundaries are read
+        self.runs_in(self.listed("states")[:1])  # raises errors before boundaries are read
 
     def listed(self, name: str) -> tuple[str, ...]:
-        """Return the values of states, services or targets, each once."""
+        """Return the states, services or targets, each once."""
         text = str(getattr(self, name) or "")
         found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
         if not found:
@@ -68,7 +68,7 @@ class BatchRequest:
 
     @property
     def quarter_sets(self) -> tuple[str | None, ...]:
-        """The quarters of each run of a region, service and target."""
+        """The sets of quarters for which each region, service and target has one run."""
         if not self.each_quarter:
             return (self.quarters,)
         if self.quarters is None:
@@ -78,7 +78,7 @@ class BatchRequest:
         return tuple(quarter_label(quarter) for quarter in parse_quarters(self.quarters).all)
 
     def runs_in(self, regions: Sequence[str]) -> list["PlannedRun"]:
-        """Return the runs of some regions, region by region."""
+        """Return the runs for some regions, region by region."""
         many = product(regions, self.listed("services"), self.listed("targets"), self.quarter_sets)
         return [
             run_of(MapRequest(**{**self.maps, **dict(zip(VARIED, one, strict=True))}))
@@ -88,10 +88,10 @@ class BatchRequest:
 
 @dataclass(frozen=True)
 class Execution:
-    """The settings for carrying out a batch, which do not change its results.
+    """How to carry out a batch; the results do not depend on these settings.
 
-    `scratch` is a folder on the workers' machines; it is made absolute. Raises RequestError if a
-    value is out of range, or not allowed with a remote scheduler.
+    `scratch` is a folder on the workers' machines; its path is made absolute. Raises RequestError
+    if a value is out of range, or not allowed with a remote scheduler.
     """
 
     workers: int | None = setting(
@@ -130,7 +130,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a batch: the name of its folder, and its map.
+    """One run of a batch: the name of the run folder, and the request for the map.
 
     Runs that differ only in the region have the same `group`.
     """
@@ -159,7 +159,7 @@ def runs_of(batch: BatchRequest) -> list[PlannedRun]:
 
 
 def run_of(request: MapRequest) -> PlannedRun:
-    """Return the run of a request."""
+    """Return the run that a request describes."""
     group = [request.service, request.target]
     if request.quarters is not None:
         group.append(re.sub(r"[^A-Za-z0-9]+", "-", request.quarters).strip("-"))
@@ -171,7 +171,7 @@ def run_of(request: MapRequest) -> PlannedRun:
 def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
     """Return the settings that the runs of a batch share, as in JSON.
 
-    The model is the requested one: the meaning of ``auto`` depends on the target.
+    The model stays as requested, because ``auto`` means different models for different targets.
     """
     plain = msgspec.json.decode(msgspec.json.encode(run.request, enc_hook=str))
     settings = {**plain, "model": batch.maps.get("model", AUTO)}
@@ -191,7 +191,7 @@ def check_apart(runs: Sequence[PlannedRun]) -> None:
 
 
 def safe_name(text: str) -> str:
-    """Return a name of one file or folder that cannot lead to another folder.
+    """Return a name for a file or folder that cannot lead into another folder.
 
     A name that is not plain (at most a hundred letters, digits, points and dashes) is replaced by a
     plain name with a digest, which makes it unique.

@@ -1,7 +1,7 @@
 """batch.json at the place of a batch: the request, and a table of results.
 
-The run.json files, not this table, decide which runs are done. The table adds the requested runs
-and their settings, so that a batch can be continued and extended.
+The run.json files, not this table, decide which runs are done. The table also has the requested
+runs and the settings, so that a batch can be continued and extended.
 """
 
 from typing import Any, Final, Literal
@@ -24,15 +24,15 @@ DONE: Final = "done"
 FAILED: Final = "failed"
 
 _FORMER = ("assets", "region_file", "region_name")
-"""Settings of earlier versions that no run of a batch has."""
+"""Settings that tables of earlier versions have, but that no run of a batch has."""
 
 
 class BatchRow(Struct, kw_only=True):
-    """One run of a batch: its map, and its result in the last call that requested it.
+    """One run of a batch: the map, and the result of the last call that requested the run.
 
-    `how` is ``made``, or ``kept`` if the run was already complete. Scores are for all test rows, by
-    split; `seconds` are by stage. Scores and seconds are as in run.json. For a failed run `error`
-    is the message, and `kind` comes from `kind_of`.
+    `how` is ``made``, or ``kept`` if the run was already complete. Scores are for all test rows,
+    one per split; `seconds` has one number per stage. Both are as in run.json. For a failed run,
+    `error` is the message and `kind` is the result of `kind_of`.
     """
 
     region: str
@@ -53,7 +53,7 @@ class BatchRow(Struct, kw_only=True):
     warnings: list[str] = []
 
     def take(self, run: RunRecord) -> None:
-        """Copy the facts from run.json of the finished run."""
+        """Copy the facts from the finished run's run.json."""
         scores = {split: strata["all"] for split, strata in run.metrics.items()}
         self.log_score = {split: one.nll for split, one in scores.items()}
         self.coverage_95 = {split: one.coverage_95 for split, one in scores.items()}
@@ -64,7 +64,7 @@ class BatchRow(Struct, kw_only=True):
 class NationalRow(Struct, kw_only=True):
     """The joined products of the runs of one service, target and set of quarters.
 
-    `missing` names the batch's runs that are not done; `tiles` counts the rows of the table.
+    `missing` names the runs that are not done; `tiles` is the number of rows of the joined table.
     """
 
     runs: list[str]
@@ -77,7 +77,7 @@ class NationalRow(Struct, kw_only=True):
 
 
 class BatchTable(Struct, kw_only=True):
-    """The settings of all runs, the runs by name, and their joined products by group."""
+    """The settings of all runs, the runs by name, and the joined products by group of runs."""
 
     format: Literal["geogp-batch-1"] = "geogp-batch-1"
     geogp: str = __version__
@@ -91,7 +91,7 @@ class BatchTable(Struct, kw_only=True):
         self.runs[run.name] = BatchRow(**values)
 
     def planned(self) -> dict[str, PlannedRun]:
-        """Return the runs by the name of their folder, which follows from their maps.
+        """Return the runs by folder name; the name of a folder follows from the run's map.
 
         Raises GeogpError or msgspec.ValidationError if a run is not possible, or two runs have the
         same folder.
@@ -104,12 +104,12 @@ class BatchTable(Struct, kw_only=True):
         return {run.name: run for run in runs}
 
     def write(self, place: Place) -> None:
-        """Write batch.json; OutputError or NetworkError if it cannot be written."""
+        """Write batch.json; raise OutputError or NetworkError if it cannot be written."""
         place.write(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n", BATCH_FILE)
 
 
 def read_table(place: Place) -> BatchTable | None:
-    """Return the table in a place's batch.json; None if there is none.
+    """Return the table in the batch.json of a place; None if there is no such file.
 
     Raises DataError if the file is damaged or is not a batch.json, and NetworkError or OutputError
     if the place cannot be read.

@@ -1,4 +1,4 @@
-"""How a worker makes one run: in its folder at the place, or in a local folder that is copied."""
+"""How a worker makes one run: directly at the place, or in a local folder that is then copied."""
 
 import os
 import socket
@@ -37,7 +37,7 @@ class WorkOrder:
     """A task for a worker: a run, and the address of the place.
 
     `scratch` is a folder on the worker's machine; None means a folder in the cache. `fresh` is the
-    id of a call that starts over and does not use the runs that other calls made or began. Run
+    id of a call of ``geogp batch --fresh``, which ignores runs that other calls made or began. Run
     folders store this id.
     """
 
@@ -51,8 +51,8 @@ class WorkOrder:
 class WorkOutcome:
     """The result of a worker: ``made``, or ``kept`` if the place already had the same run.
 
-    `mark` is the digest of its run.json (`digest_of`). `peak_bytes` is the largest resident memory
-    of the worker's process; None on Windows.
+    `mark` is the digest of the run's run.json (see `digest_of`). `peak_bytes` is the largest
+    resident memory of the worker's process; None on Windows.
     """
 
     how: str
@@ -81,9 +81,9 @@ def check_scratch(scratch: Path | None, place: Place) -> None:
 def make_run(order: WorkOrder) -> WorkOutcome:
     """Make one run of a batch, or find it at the place.
 
-    The folder of an unfinished run stays, and another attempt continues from its checkpoints. If
-    two workers have the same run, because the first worker seemed lost, the second worker waits.
-    Raises the GeogpErrors of `make_map` and of the place.
+    The folder of an unfinished run stays, and the next attempt continues from the checkpoints in
+    it. If the first worker seemed lost and a second worker gets the same run, the second worker
+    waits for the first. Raises the GeogpErrors of `make_map` and of the place.
     """
     start, name, place = time.process_time(), order.run.name, open_place(order.place)
     base = Path(place.root) if place.local else scratch_folder(order.place, order.scratch)
@@ -133,7 +133,7 @@ def _make_and_copy(job: Job, place: Place, name: str) -> str:
 
 
 def _process() -> str:
-    """Return host and process of this worker."""
+    """Return the host and the process id of this worker."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -144,7 +144,7 @@ def tell(name: str, text: str) -> None:
         return
     try:
         worker = distributed.get_worker()
-    except ValueError:  # not in a task
+    except ValueError:  # this is no task of Dask
         return
     worker.log_event(TOPIC, {"name": name, "text": text, "process": _process()})
 
@@ -161,7 +161,7 @@ def peak_bytes() -> int | None:
 
 @contextmanager
 def _apart_from_dask() -> Iterator[None]:
-    """Compute in this process; in a task of Dask, xarray would use locks of the cluster."""
+    """Compute in this process, because xarray would use the cluster's locks in a task of Dask."""
     dask = sys.modules.get("dask")
     if dask is None:
         yield
@@ -186,7 +186,7 @@ class _WorkerProgress(ProgressListener):
 
 
 def _can_continue(job: Job) -> bool:
-    """Return whether a folder contains the run of this job; its inputs may have changed."""
+    """Return whether the folder of a job can continue the job; its inputs may have changed."""
     try:
         job.folder.prepare()
         job.folder.finished(identity_of(job))
@@ -197,7 +197,7 @@ def _can_continue(job: Job) -> bool:
 
 
 def _clean_up(folder: Path) -> None:
-    """Empty a folder of this module if it has no record because of an interruption."""
+    """Empty a scratch folder that has no valid record because its run was interrupted."""
     try:
         RunFolder(folder).check()
     except (RequestError, DataError):
@@ -205,7 +205,7 @@ def _clean_up(folder: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Remove all files in a folder except its lock; run.json is last, because it names the run."""
+    """Remove all files in a folder except the lock; run.json is last, because it names the run."""
     RunFolder(folder).clear()
     try:
         for path in sorted(folder.iterdir(), key=lambda path: path.name == RUN_FILE):

@@ -1,4 +1,4 @@
-"""The workers: local processes, one for each GPU, or the workers of a remote scheduler.
+"""The workers: local processes (one per GPU, if GPUs are used), or workers of a remote scheduler.
 
 Only this module imports Dask, and only when needed, because Dask is optional.
 """
@@ -35,9 +35,10 @@ MEMORY = {
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """The workers; `size` is their number now.
+    """The workers; `size` is the current number of workers.
 
-    `last_messages` holds the last message of each run by its name: `text` and `process`.
+    `last_messages` holds the last message of each run, by the name of the run. A message has the
+    entries `text` and `process`.
     """
 
     executor: Executor
@@ -46,7 +47,7 @@ class WorkerPool:
 
 
 def gpus(visible: str | None, count: int) -> list[str]:
-    """Return the names of the GPUs in ``CUDA_VISIBLE_DEVICES``, whose value here is `visible`."""
+    """Return the names of the GPUs; `visible` is the value of ``CUDA_VISIBLE_DEVICES``."""
     names = map(str, range(count)) if visible is None else map(str.strip, visible.split(","))
     return [name for name in names if name][:count]
 
@@ -124,7 +125,7 @@ def _pool(client: Any) -> WorkerPool:
 
 @contextmanager
 def _own_environment() -> Iterator[None]:
-    """Undo Dask's changes of the environment, so that the next processes start without them."""
+    """Undo Dask's changes of the environment, so that later processes start without the changes."""
     before = dict(os.environ)
     try:
         yield
@@ -137,10 +138,10 @@ def _own_environment() -> Iterator[None]:
 def _cluster(
     distributed: Any, environments: Sequence[dict[str, str]], memory_gb: float | None, scratch: Path
 ) -> Any:
-    """Return a local cluster with one process of one thread for each environment.
+    """Return a local cluster with one single-threaded process for each environment.
 
-    `distributed.LocalCluster` would give all workers one environment. If a worker dies, its run
-    fails at once, because the batch itself counts attempts.
+    `distributed.LocalCluster` would give all workers the same environment. If a worker dies, its
+    run fails at once, because the batch itself counts attempts.
     """
     dask = import_module("dask")
     shared = distributed.system.MEMORY_LIMIT / len(environments)
@@ -160,7 +161,7 @@ def _cluster(
         "cls": distributed.Scheduler,
         "options": {**here, "port": 0, "dashboard": False, "allowed_failures": 0},
     }
-    # Set before a worker's process starts: libraries read them when they are loaded.
+    # Set these before a worker's process starts, because libraries read them when they are loaded.
     early = {name: environments[0][name] for name in THREADS} | MEMORY
     names = {f"distributed.nanny.pre-spawn-environ.{name}": early[name] for name in early}
     with dask.config.set(names):

@@ -1,4 +1,4 @@
-"""The kind of a run's failure, whether it may be temporary, and its message."""
+"""Failures of runs: the kind of a failure, whether it may be temporary, and the message."""
 
 import sys
 
@@ -6,7 +6,7 @@ from geogp.commands.fault_logs import one_line, write_fault_log
 from geogp.errors import GeogpError, NetworkError, OutputError, RequestError
 
 TRANSIENT = frozenset({"worker", "network"})
-"""Kinds of failures that may be temporary; other kinds are request, output, data and other."""
+"""Kinds of failures that may be temporary; the others are request, output, data and other."""
 
 _ENDED = {"KilledWorker", "CommClosedError", "FutureCancelledError", "CancelledError"}
 """Names of Dask's errors for a lost worker or a cancelled run."""
@@ -29,7 +29,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def failure_message(error: BaseException) -> str:
-    """Return the message of a failure; an unforeseen one is logged."""
+    """Return the message of a failure; log an unforeseen failure."""
     if isinstance(error, GeogpError):
         return str(error)
     if _worker_lost(error):

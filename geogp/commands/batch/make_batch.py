@@ -1,4 +1,4 @@
-"""A batch from the request to the joined products: assign runs, retry, record."""
+"""A batch, from the request to the joined products: assign, retry and record runs, then join."""
 
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
@@ -105,7 +105,7 @@ def make_batch(
             f"{where.address} cannot be locked: do not start another batch there "
             f"while this one runs"
         )
-        held = scratch_folder(where.address, execution.scratch)  # to exclude local processes
+        held = scratch_folder(where.address, execution.scratch)  # keeps out other local calls
     with lock_folder(held):
         if request is None:
             table = read_table(where)
@@ -122,7 +122,7 @@ def make_batch(
 
 
 def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchTable:
-    """Return the table of a place, or a new one; refuse a table with other settings."""
+    """Return the table of a place, or a new table; refuse a table whose settings differ."""
     table = None if fresh else read_table(where)
     if table is None:
         return BatchTable(settings=settings)
@@ -136,7 +136,7 @@ def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchT
 
 
 class _Batch:
-    """One call of `make_batch`: its runs are a part of the runs in the table."""
+    """One call of `make_batch`; the table may also contain runs of other calls."""
 
     def __init__(
         self,
@@ -171,10 +171,10 @@ class _Batch:
         return BatchResult(self._place.address, self._rows, national)
 
     def _run(self, pool: WorkerPool) -> None:
-        """Assign the runs, one to each worker, until none is left.
+        """Assign the runs, one at a time to each worker, until no run is left.
 
         Dask's own scheduler would retry permanent failures, and would count the death of a worker
-        as a failure of waiting runs.
+        as a failure of the runs that wait for it.
         """
         queue, flying = deque(self._rows), dict[Future[WorkOutcome], str]()
         try:
@@ -227,7 +227,7 @@ class _Batch:
         return False
 
     def _take(self, name: str, row: BatchRow, outcome: WorkOutcome) -> None:
-        """Record a run that was made, from its run.json at the place."""
+        """Record a finished run, using its run.json at the place."""
         content = self._place.read(name, RUN_FILE)
         run = run_in(content)
         if content is None or run is None or digest_of(content) != outcome.mark:
@@ -242,7 +242,7 @@ class _Batch:
         row.state, row.error, row.kind = DONE, None, None
 
     def _tell(self, name: str, text: str) -> None:
-        """Report and record a change; if the store fails now, the next change may record it."""
+        """Report and record a change; if the store fails now, a later call can record it."""
         self._listener.stage(f"[{self._done}/{len(self._rows)}] {name}: {text}")
         try:
             self._save()
@@ -288,7 +288,7 @@ class _Batch:
 
 
 def _result(future: Future[Any]) -> Any:
-    """Return the result of a worker, or raise its error."""
+    """Return the result of a worker, or raise the worker's error."""
     try:
         return future.result()
     except CancelledError as error:

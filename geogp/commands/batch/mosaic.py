@@ -1,4 +1,4 @@
-"""The rasters of many runs as one raster, which GDAL joins block by block."""
+"""One raster from the rasters of many runs, joined block by block by GDAL."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ CACHE_BYTES = 256 * 2**20
 """Bytes that GDAL may keep in memory."""
 
 _OFF = 1e-6
-"""Largest difference of a number from a whole number."""
+"""Largest difference between a whole number and a number that counts as whole."""
 
 _COG = {
     "driver": "COG",
@@ -52,12 +52,12 @@ _SOURCE = """<ComplexSource><SourceFilename>{path}</SourceFilename><SourceBand>1
 def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
     """Write the rasters of run folders as one cloud-optimised GeoTIFF, float32, EPSG:3857.
 
-    There is a band for each variable in `bands`. The frame is the smallest frame around all runs;
-    columns beyond the edge of the world continue on the other side. Pixels of a coarser zoom are
-    repeated at the finest zoom. A pixel has the value of the first run that has a value there;
-    several runs have one only if two boundaries overlap, because the centre of a tile lies in one
-    region. Blocks without values take no space in the file. GDAL reads only the data that a block
-    needs, with `CACHE_BYTES` in memory at once.
+    There is a band for each variable in `bands`. The raster covers the smallest frame around all
+    runs; columns beyond the edge of the world continue on its other side. Pixels of a coarser zoom
+    are repeated to fill the finest zoom. If several runs have a value for a pixel, the raster has
+    the value of the first of these runs. This happens only if boundaries overlap, because otherwise
+    the centre of a tile lies in one region. Blocks without values take no space in the file. GDAL
+    reads only the data that a block needs, and keeps at most `CACHE_BYTES` in memory.
 
     Raises DataError if a raster is damaged or is not a raster of tiles, and OutputError if a file
     cannot be written.
@@ -104,7 +104,7 @@ def _source(path: Path) -> _Source:
 
 
 def _tiles_of(raster: Any) -> Frame:
-    """Return the frame of a raster of tiles of Web Mercator."""
+    """Return the frame of a raster whose pixels are tiles of Web Mercator."""
     step, world = raster.transform, quadkeys.HALF_WORLD_M
     if raster.crs is not None and raster.crs.to_epsg() == 3857 and step.a > 0:
         found = (
@@ -134,9 +134,10 @@ def _around(sources: Sequence[_Source]) -> Frame:
 
 
 def _spans(part: Frame, fine: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return first column and number of columns in a part, then first and number in the world.
+    """Return spans: first column and number of columns in a part, then the same two in the world.
 
-    The columns of the world are `fine` times as fine. A part across the world's edge has two spans.
+    One column of the part is `fine` columns of the world. A part across the world's edge has two
+    spans.
     """
     world = 1 << part.zoom
     inside = min(part.width, world - part.column % world)
@@ -169,7 +170,7 @@ def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, metadata: dict[
 
 
 def _drawn(source: _Source, frame: Frame) -> str:
-    """Return the sources of a raster in the virtual raster, with the position of its pixels."""
+    """Return the entries for one raster in the virtual raster, with the positions of the pixels."""
     part, fine = source.frame, 1 << (frame.zoom - source.frame.zoom)
     return "".join(
         _SOURCE.format(

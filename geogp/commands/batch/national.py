@@ -1,4 +1,4 @@
-"""One table, one raster and one page of many finished runs."""
+"""One table, one raster and one page from many finished runs."""
 
 import json
 import shutil
@@ -30,24 +30,24 @@ FOLDER = "national"
 TABLE_FILE, RASTER_FILE, PAGE_FILE = "tiles.parquet", "map.tif", "index.html"
 
 NATIONAL_FILES = (RASTER_FILE, PAGE_FILE, TABLE_FILE)
-"""Files in writing order; the table is last, because it records the runs of all files."""
+"""Files in the order of writing; the table is last, because it records which runs were joined."""
 
 REGION = "region"
-"""Column of the table with the region's name."""
+"""Name of the column that holds the name of the region."""
 
 ROWS = 65_536
-"""Rows of a row group of the table, and rows in memory at once."""
+"""Number of rows in a row group of the table, and in memory at once."""
 
 _SHOWN = ("map.html", "report.html", PREDICTIONS_FILE)
-"""Files of a run. The page has a link to each of them that exists."""
+"""Files of a run. If a file exists, the page has a link to it."""
 
 _ODD = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that reading raises if metadata are not as geogp writes them."""
+"""Errors that reading raises if metadata do not have the form that geogp writes."""
 
 
 @dataclass(frozen=True)
 class JoinedRun:
-    """A run that is joined: its region, and the `digest_of` its run.json."""
+    """A run to join: its region, and the digest of its run.json (see `digest_of`)."""
 
     region: str
     mark: str
@@ -76,7 +76,7 @@ def join_runs(
     bands: Sequence[str],
     scratch: Path | None,
 ) -> Joined:
-    """Join the finished runs `found` of one service, target and set of quarters at a place.
+    """Join finished runs (`found`) of one service, target and set of quarters, at a place.
 
     ``tiles.parquet`` holds all tiles of all runs, with a column ``region`` (see `join_tables`);
     ``map.tif`` is one raster of the median and the bounds of the intervals (see `mosaic.py`);
@@ -105,7 +105,7 @@ def join_runs(
 
 
 def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int | None:
-    """Return the number of tiles of the products; None if they are not from exactly these runs.
+    """Return the number of tiles of the products; None unless they come from exactly these runs.
 
     Raises OutputError or NetworkError if the place cannot be read.
     """
@@ -149,11 +149,12 @@ def _runs_here(
 
 
 def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
-    """Write the tiles of runs in a folder as one table, in their order; return its rows.
+    """Write the tiles of runs as one table, in the order of `found`; return the number of rows.
 
-    The first column is ``region``, the others are as in `tile_table.py`; a column that only some
-    runs have (counties) is null for the others. At most `ROWS` rows are in memory. Raises DataError
-    if a table is damaged or types differ between runs, and OutputError if a file cannot be written.
+    The first column is ``region``; the other columns are as in `tile_table.py`. A column that only
+    some runs have (``county``) is null for the other runs. At most `ROWS` rows are in memory.
+    Raises DataError if a table is damaged or types differ between runs, and OutputError if a file
+    cannot be written.
     """
     parts = [_Part.of(base / name / TABLE_FILE) for name in found]
     try:
@@ -197,7 +198,7 @@ def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """The table of a run: its columns, its GeoParquet metadata, and its attribution."""
+    """The table of a run: the columns, the GeoParquet metadata, and the attribution of the data."""
 
     schema: pa.Schema
     geo: dict[str, Any]
@@ -219,7 +220,7 @@ class _Part:
 
 
 def _batches(path: Path, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield a table in chunks, each with all of the columns."""
+    """Yield a table in chunks, each with all columns in `columns`."""
     try:
         source = dataset.dataset(path, schema=columns, format="parquet")
         yield from source.to_batches(batch_size=ROWS, batch_readahead=1, fragment_readahead=1)

@@ -10,7 +10,7 @@ from geogp.errors import DataError
 from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
 
 _PIECES = 100
-"""Edges are cut into pieces of a polygon's width or height, the larger, divided by this number."""
+"""An edge is cut into pieces as long as the larger side of its polygon divided by this number."""
 
 
 def within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSeries:
@@ -19,9 +19,9 @@ def within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSer
     `degrees` is `source` reprojected vertex by vertex. Reprojection wraps longitudes, so the ring
     of a polygon across the antimeridian jumps from one side to the other. A polygon that became
     wider than 180 degrees is reprojected again with its edges in small pieces, and the longitudes
-    along the edges are unwrapped. A polygon that was wider than 180 degrees in a file in degrees is
-    not unwrapped. DataError if a polygon lies beyond 360 degrees east or west or beyond a pole, or
-    encloses a pole.
+    along the edges are unwrapped. If a polygon is already wider than 180 degrees in a file in
+    degrees, it is not unwrapped. Raises DataError if a polygon lies beyond 360 degrees east or west
+    or beyond a pole, or encloses a pole.
     """
     before, row = shapely.get_parts(source.to_numpy(), return_index=True)
     after = shapely.get_parts(degrees.to_numpy())

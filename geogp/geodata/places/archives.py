@@ -1,4 +1,4 @@
-"""Checks of a file of polygons before a reader opens it: its size, and harmful archives."""
+"""Checks of a file of polygons before a reader opens it, for its size and harmful archives."""
 
 import stat
 import zipfile
@@ -8,13 +8,13 @@ from pathlib import Path, PurePosixPath
 from geogp.errors import DataError
 
 MAX_BYTES = 1 << 30
-"""Most bytes of a file of polygons."""
+"""Largest number of bytes of a file of polygons."""
 
 MAX_MEMBERS = 1000
-"""Most files in an archive."""
+"""Largest number of files in an archive."""
 
 MAX_UNPACKED = 4 << 30
-"""Most unpacked bytes of all members of an archive, as the archive declares them."""
+"""Largest number of unpacked bytes of all members of an archive, as the archive declares it."""
 
 MAX_RATIO = 200
 """Largest ratio of unpacked bytes to the bytes of the archive; see `RATIO_FROM`."""
@@ -39,8 +39,8 @@ _ARCHIVES = (".zip", ".shz")
 def check_file(path: Path) -> None:
     """Refuse a file that is too large, and an archive that may do harm.
 
-    DataError if the file is too large, the archive is damaged, its members are too many or too
-    large, or the path of a member leads out of the archive, or a member is a link or encrypted.
+    Raises DataError if the file is too large, the archive is damaged, it has too many or too large
+    members, or a member is encrypted, is a link, or has a path that leads out of the archive.
     """
     if not path.is_file():
         return

@@ -22,7 +22,7 @@ _FOLDERS = {"cb_2018": "GENZ2018/shp/", "cb_2020": "GENZ2020/shp/"}
 """Folders of the Bureau's site, by the first seven characters of file names."""
 
 STATE_FILES = ("states.parquet", "cb_2018_us_state_500k.zip", "cb_2018_us_state_5m.zip")
-"""Names of files of states; the first that exists is read."""
+"""Possible names of the file of states; the first file that exists is read."""
 
 OWN_URBAN_FILE = "urban_areas_{code}.parquet"
 """Name of the file with the urban areas of one state, from any census."""
@@ -36,10 +36,10 @@ URBAN_FILES = {
     2010: ("cb_2018_us_ua10_500k.zip", "tl_2020_us_uac10.zip"),
     2000: ("ua99_d00_shp.zip",),
 }
-"""Names of files of urban areas by census; the first that exists is read."""
+"""Possible names of the file of urban areas, by census; the first file that exists is read."""
 
 COUNTY_FILES = ("counties_{code}.parquet", "cb_2018_us_county_500k.zip")
-"""Names of files of counties; the first that exists is read."""
+"""Possible names of the file of counties; the first file that exists is read."""
 
 COAST_DEGREES = 0.02
 """Largest distance in degrees between the coastlines of a county and its state, about 2 km."""
@@ -52,7 +52,7 @@ URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
 
 @dataclass(frozen=True)
 class Boundaries:
-    """A region with its files and warnings.
+    """A region, with the files that were read and with warnings.
 
     `counties` and `urban_areas` are layers with one polygon for each county or urban area, or None
     if no file has them.
@@ -67,13 +67,14 @@ class Boundaries:
 
 @reading_process()
 def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
-    """Return a state by postal code, name or FIPS number, with its urban areas.
+    """Return a state, given by postal code, name or FIPS number, with its urban areas.
 
     `source` is a folder or address with ``states.parquet``, ``urban_areas_<ST>.parquet`` and
     ``counties_<ST>.parquet``, or with the Census Bureau's zip files. `vintage` is one of
-    `VINTAGE_CHOICES`. RequestError for an unknown state (the nearest names are given) or if
-    there are no urban areas of that census; DataError if a file is missing or damaged, or the
-    census of the urban areas is unknown; NetworkError if the source could not be read.
+    `VINTAGE_CHOICES`. Raises RequestError if the state is unknown (the message gives the nearest
+    names), or if there are no urban areas of that census. Raises DataError if a file is missing or
+    damaged, or the census of the urban areas is unknown, and NetworkError if the source could not
+    be read.
     """
     reading = _Reading(source)
     row = _find_state(_all_states(reading), name)
@@ -113,7 +114,8 @@ def _boundaries(
 ) -> Boundaries:
     """Return a region with its counties and the urban areas that touch it.
 
-    UnreachableError if the counties or urban areas are missing and the source does not answer.
+    Raises UnreachableError if counties or urban areas are missing because the source does not
+    answer.
     """
     if reading.silent is not None and (counties is None or urban is None):
         raise reading.silent
@@ -137,7 +139,7 @@ def _boundaries(
 
 
 def _all_states(reading: "_Reading") -> gpd.GeoDataFrame:
-    """Return the states of a source; DataError if it has none."""
+    """Return the states of a source; raise DataError if there are none."""
     states = _states(reading)
     if states is None and reading.silent is not None:
         raise reading.silent
@@ -172,7 +174,7 @@ def _counties(reading: "_Reading", codes: Sequence[str]) -> gpd.GeoDataFrame | N
 def _urban_areas(
     reading: "_Reading", codes: Sequence[str], vintage: str
 ) -> gpd.GeoDataFrame | None:
-    """Return the urban areas of the given or the newest census; None if the source has none."""
+    """Return the urban areas of a census, or of the newest census; None if the source has none."""
     where, before = reading.source.where, list(reading.files)
     found = reading.of_states(OWN_URBAN_FILE, codes)
     year = None if found is None else _vintage(found, where)
@@ -204,7 +206,7 @@ class _Reading:
 
     @property
     def warnings(self) -> list[str]:
-        """A warning if the source did not answer; otherwise none."""
+        """One warning if the source did not answer; otherwise no warning."""
         if self.silent is None:
             return []
         names = ", ".join(file.name for file in self.files)

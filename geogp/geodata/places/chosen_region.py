@@ -1,4 +1,4 @@
-"""The region that a user chose: a state or the polygons of a file, and its two strata."""
+"""The region that a user chose (a state, or the polygons of a file), and its two strata."""
 
 import re
 import unicodedata
@@ -20,14 +20,14 @@ from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import InputFile
 
 LONGEST_CODE = 60
-"""Most letters in the code of a region, which is part of file names."""
+"""Largest number of letters in the code of a region, because file names contain the code."""
 
 LONGEST_NAME = 40
 
 _TAKEN = {ALL, UNKNOWN}
 
 _SLIVER = 1e-6
-"""Share of a region below which gaps and overlaps are ignored as inaccurate drawing."""
+"""Gaps and overlaps below this share of a region are ignored as inaccurate drawing."""
 
 
 def read_chosen(choice: RegionChoice) -> Boundaries:
@@ -64,8 +64,8 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
 
     `text` is ``FILE``, whose polygons together are the region, or ``FILE:COLUMN=VALUE``, which
     selects rows of the file. `name` is the name of the region; it defaults to the name of the file
-    without the extension. RequestError if there is no such file, column or value; DataError as in
-    `read_polygons`.
+    without the extension. Raises RequestError if there is no such file, column or value. Raises
+    DataError as in `read_polygons`.
     """
     path, rows = file_and_rows(text)
     if not path.is_file():
@@ -95,7 +95,7 @@ def _chosen(table: gpd.GeoDataFrame, column: str, value: str, path: Path) -> pd.
 def code_of(name: str) -> str:
     """Return a short name for files: letters, digits, ``-`` and ``_``.
 
-    RequestError if the name has no letter or digit.
+    Raises RequestError if the name has no letter or digit.
     """
     plain = unicodedata.normalize("NFC", name)
     code = re.sub(r"[^\w-]+", "_", plain).strip("_-")[:LONGEST_CODE]
@@ -114,9 +114,9 @@ def read_own_strata(
 
     If `text` is ``FILE:COLUMN``, the two values of the column name the strata, in the order of the
     file. If `text` is ``FILE``, the polygons are the first stratum, named after the file, and all
-    other places are the second, ``elsewhere``. RequestError if there is no such file or column, or
-    the column does not have two values; DataError if the file is damaged or a stratum has a
-    reserved name.
+    other places are the second, ``elsewhere``. Raises RequestError if there is no such file or
+    column, or the column does not have two values. Raises DataError if the file is damaged or a
+    stratum has a reserved name.
     """
     path, column = place_of(text)
     table = read_polygons(path, path.name)

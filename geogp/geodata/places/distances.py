@@ -15,8 +15,8 @@ def nearest_km(
 ) -> Floats:
     """Return the great-circle distance in km from each of n places to the nearest of m points.
 
-    The distance is d = 2 R arcsin(c / 2), where c is the chord between unit vectors and
-    R = 6371.0088 km. All coordinates are in degrees, and longitudes may be wrapped or not.
+    The distance is d = 2 R arcsin(c / 2), where c is the chord between unit vectors and R =
+    6371.0088 km. All coordinates are in degrees, and longitudes may be wrapped or not. Raises
     DataError if there is no point, or a coordinate is not finite.
     """
     points = _unit_vectors(_distinct(to_longitude, to_latitude)[0])
@@ -40,7 +40,7 @@ def _distinct(
 ) -> tuple[NDArray[np.complex128], NDArray[np.intp]]:
     """Return the distinct places as complex numbers, and for each row the index of its place.
 
-    Equal points slow a tree down, and a tile has a row in every quarter.
+    Repeated places would slow down the search tree, and a tile has a row in every quarter.
     """
     place = (
         np.asarray(longitude, np.float64).ravel() + 1j * np.asarray(latitude, np.float64).ravel()

@@ -28,7 +28,7 @@ _NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
 """Columns that may contain the labels; the first that exists is used."""
 
 _NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
-"""Columns of Census numbers, which are added to equal names to tell them apart."""
+"""Columns of Census numbers; where polygons have equal names, the number is added to the name."""
 
 _BESIDE = (".dbf", ".prj", ".cpg", ".shx")
 """Endings of the other files of a shapefile: labels, CRS, encoding, index of the polygons."""
@@ -38,11 +38,11 @@ _BESIDE = (".dbf", ".prj", ".cpg", ".shx")
 class PolygonLayer:
     """Named polygons in degrees, with longitudes from -180 to 180.
 
-    Because coastlines of two files differ, a point outside all polygons belongs to the nearest
-    polygon within `snap_degrees`. A point in several polygons belongs to the polygon that comes
-    first in the file: `places` gives the position of each label in the file (empty if the labels
-    are in this order). `column` is the column of the labels if a user named it and the file has
-    other columns.
+    Coastlines differ between files. So a point outside all polygons belongs to the nearest polygon
+    within `snap_degrees`, if there is one. A point in several polygons belongs to the polygon that
+    comes first in the file. `places` gives the position of each label in the file; it is empty if
+    the labels have the order of the file. `column` is the column of the labels; it is None unless a
+    user named the column and the file has other columns.
     """
 
     name: str
@@ -58,9 +58,9 @@ class PolygonLayer:
     ) -> "PolygonLayer":
         """Return a layer from a table in degrees; polygons with the same label are united.
 
-        `column` contains the labels. It defaults to the first column in `_NAMES`, with the Census
-        number added to equal names. RequestError if there is no such column; DataError if a polygon
-        has no label.
+        `column` is the column of the labels. By default it is the first column in `_NAMES` that
+        exists; then the Census number is added to equal names. Raises RequestError if there is no
+        such column. Raises DataError if a polygon has no label.
         """
         found = column or next((one for one in _NAMES if one in table), None)
         if found is None or found not in table or found == table.active_geometry_name:
@@ -115,7 +115,7 @@ class PolygonLayer:
         return names[self.index(longitude, latitude)]
 
     def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
-        """Return a warning with the number of points in several polygons, or None without any.
+        """Return a warning with the number of points in several polygons; None if there are none.
 
         `what` names the points in the warning, for example tiles. Points on edges do not count.
         """
@@ -144,7 +144,7 @@ def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
 def read_layer(text: str) -> PolygonLayer:
     """Return the layer of polygons in ``FILE`` or ``FILE:COLUMN``, named after the file.
 
-    RequestError if the file or column is missing; DataError as in `read_polygons`.
+    Raises RequestError if the file or column is missing. Raises DataError as in `read_polygons`.
     """
     path, column = place_of(text)
     table = read_polygons(path, path.name)
@@ -188,7 +188,7 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
 
 
 def place_of(text: str) -> tuple[Path, str | None]:
-    """Return the path and column of ``FILE`` or ``FILE:COLUMN``; RequestError without a file."""
+    """Return path and column of ``FILE`` or ``FILE:COLUMN``; raise RequestError without a file."""
     path, column = file_and_rest(text)
     if not path.is_file():
         raise RequestError(f"no file {path}: expected a file of polygons, as FILE or FILE:COLUMN.")
@@ -196,7 +196,7 @@ def place_of(text: str) -> tuple[Path, str | None]:
 
 
 def column_of(table: gpd.GeoDataFrame, column: str, path: Path) -> pd.Series:
-    """Return a column of a file of polygons as text; RequestError if there is none."""
+    """Return a column of a file of polygons as text; raise RequestError if it does not exist."""
     if column not in table or column == table.active_geometry_name:
         held = ", ".join(str(name) for name in table.columns if name != "geometry")
         raise RequestError(f"expected a column {column} in {path}, found the columns {held}.")
@@ -205,9 +205,9 @@ def column_of(table: gpd.GeoDataFrame, column: str, path: Path) -> pd.Series:
 
 
 def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:
-    """Return the record of a file; for a shapefile, also the records of the files beside it.
+    """Return the record of a file; for a shapefile, also the records of its companion files.
 
-    The labels and the CRS of a shapefile are in separate files.
+    The companion files hold the labels and the CRS.
     """
     files = [path]
     if path.suffix.lower() == ".shp":

@@ -24,10 +24,10 @@ from geogp.geodata.places.vector_files import read_vector
 from geogp.geodata.tiles.parquet_files import read_table
 
 MAX_POLYGONS = 1 << 20
-"""Most polygons in a file."""
+"""Largest number of polygons in a file."""
 
 MAX_VERTICES = 1 << 26
-"""Most vertices of all polygons of a file, 16 bytes each; counted after reading."""
+"""Largest number of vertices in a file, counted after reading; a vertex takes 16 bytes."""
 
 _SWITCH = threading.Lock()
 
@@ -35,7 +35,7 @@ _DAMAGE = (
     ValueError,
     TypeError,
     LookupError,
-    RuntimeError,  # all of pyogrio's and pyproj's errors
+    RuntimeError,  # includes all errors of pyogrio and pyproj
     NameError,  # pyogrio raises it if the name of a CRS is not text
     OSError,
     pa.ArrowException,
@@ -48,9 +48,9 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     """Return the polygons of a file in WGS 84, with longitudes from -180 to 180.
 
     The formats are GeoParquet and the formats of `read_vector`. Polygons across the antimeridian
-    are cut there; see `within_one_turn`. Invalid polygons (a ring that crosses itself) are made
-    valid. DataError if the file is damaged, has several layers or no CRS, or contains anything but
-    polygons with an area.
+    are cut there; see `within_one_turn`. Invalid polygons, such as a ring that crosses itself, are
+    made valid. Raises DataError if the file is damaged, has several layers or no CRS, or contains
+    anything but polygons with an area.
     """
     if path.is_dir():
         raise DataError(f"{path} is a folder; expected a file. Write all polygons to one file.")
@@ -99,9 +99,9 @@ def _geo_table(found: pa.Table) -> gpd.GeoDataFrame:
 
 @contextmanager
 def _without_network() -> Iterator[None]:
-    """Turn PROJ's network access off, because the CRS of a file can name a grid on a server.
+    """Turn PROJ's network access off, because a file's CRS can refer to a grid on a server.
 
-    The setting applies to the whole process, so one thread at a time changes and restores it.
+    The setting applies to the whole process, so a lock lets only one thread at a time change it.
     """
     with _SWITCH:
         before = is_network_enabled()
@@ -113,7 +113,7 @@ def _without_network() -> Iterator[None]:
 
 
 def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
-    """Return the polygons of a table; DataError if it contains anything else."""
+    """Return the polygons of a table; raise DataError if the table contains anything else."""
     if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
         raise DataError(f"{path} contains no geometry. Expected polygons.")
     if table.crs is None:

@@ -76,7 +76,7 @@ class Strata:
         return cls(MultiPolygon(polygonal_parts(area)), words=words, vintage=vintage)
 
     def moved(self, middle: float) -> "Strata":
-        """Return the strata, moved by multiples of 360 degrees to within 180 of a longitude."""
+        """Move each polygon by a multiple of 360 degrees, to within 180 degrees of a longitude."""
 
         def near(shape: MultiPolygon) -> MultiPolygon:
             parts = list(shape.geoms)
@@ -114,8 +114,8 @@ class Region:
     boundary
         The region with all its islands and holes, longitude and latitude in degrees (WGS 84).
     strata
-        Urban and rural, or a user's own two classes. None if they are unknown; a region known to
-        have no urban area has strata.
+        Urban and rural, or a user's own two classes. None if the strata are unknown. A region that
+        is known to have no urban area does have strata.
     """
 
     code: str
@@ -155,7 +155,7 @@ class Region:
         return region.with_strata(Strata.of_urban_areas(urban_areas, urban_vintage))
 
     def with_strata(self, strata: Strata | None) -> "Region":
-        """Return the region with other strata, unwrapped like the longitudes of the region."""
+        """Return the region with other strata, whose longitudes are unwrapped like the region's."""
         west, _, east, _ = self.bounds
         moved = None if strata is None else strata.moved((west + east) / 2)
         return replace(self, strata=moved)
@@ -168,7 +168,7 @@ class Region:
 
     @property
     def urban_vintage(self) -> int | None:
-        """Census year of the urban areas; None with other strata."""
+        """Census year of the urban areas; None if the strata are not urban and rural."""
         return None if self.strata is None else self.strata.vintage
 
     @property
@@ -183,11 +183,11 @@ class Region:
 
     @cached_property
     def code_ranges(self) -> NDArray[np.int64]:
-        """First and last quadkey codes of ranges that cover the boundary's bounding box, (n, 2)."""
+        """First and last quadkey codes of n ranges that cover the boundary's bounds, (n, 2)."""
         return np.asarray(quadkeys.code_ranges(*self.bounds), np.int64)
 
     def unwrap(self, longitude: ArrayLike) -> NDArray[np.float64]:
-        """Shift longitudes by multiples of 360 degrees to within 180 of the region's middle."""
+        """Shift longitudes by multiples of 360 degrees, to within 180 degrees of the middle."""
         middle = (self.bounds[0] + self.bounds[2]) / 2
         return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
 
@@ -196,7 +196,7 @@ class Region:
         return _inside(self.boundary, self.unwrap(longitude), np.asarray(latitude, np.float64))
 
     def stratum(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
-        """Return the stratum of each point, such as ``urban``; ``unknown`` without strata."""
+        """Return the stratum of each point, such as ``urban``; ``unknown`` if there are none."""
         longitude = self.unwrap(longitude)
         if self.strata is None:
             return np.full(longitude.shape, UNKNOWN, dtype=f"<U{len(UNKNOWN)}")
@@ -222,9 +222,9 @@ class Region:
             )
 
     def zoom_within(self, zoom: int, most: int) -> int:
-        """Return the finest zoom, at most `zoom`, at which the region has about `most` tiles.
+        """Return the finest zoom, up to `zoom`, at which the region has at most about `most` tiles.
 
-        The numbers of tiles come from `about_tiles`.
+        The number of tiles comes from `about_tiles`.
         """
         while zoom > 1 and self.about_tiles(zoom, most) > most:
             zoom -= 1
@@ -233,8 +233,8 @@ class Region:
     def about_tiles(self, zoom: int, most: int) -> int:
         """Return the number of tiles of a zoom, exact or approximate.
 
-        It is exact if the bounding box has at most 4 `most` tiles. Otherwise tiles are counted at a
-        coarser zoom, and their number is multiplied by 4 for each finer zoom.
+        The number is exact if the bounding box has at most 4 `most` tiles. Otherwise geogp counts
+        the tiles of a coarser zoom, and multiplies by 4 for each zoom level between the two zooms.
         """
         coarse = zoom
         while coarse > 1 and self._box_tiles(coarse) > 4 * most:
@@ -244,7 +244,7 @@ class Region:
     def _strips(
         self, zoom: int, size: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield columns and rows of the region's tiles, from strips of about `size` tiles."""
+        """Yield the columns and rows of the region's tiles, in strips of about `size` tiles."""
         west, south, east, north = self.bounds
         columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
         across = np.arange(columns[0], columns[1] + 1)
@@ -264,7 +264,7 @@ class Region:
 def _inside(
     shape: MultiPolygon, longitude: NDArray[np.float64], latitude: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Return which points lie in a shape; the shape is prepared, which is fast for many points."""
+    """Return which points lie in a shape; preparing the shape first saves time for many points."""
     shapely.prepare(shape)
     return np.asarray(shapely.contains_xy(shape, longitude, latitude), np.bool_)
 
@@ -298,7 +298,7 @@ def cut_at_antimeridian(part: Polygon) -> list[Polygon]:
 
 
 def _turned(part: Polygon, middle: float) -> Polygon:
-    """Return a polygon moved by a multiple of 360 degrees to within 180 of a longitude."""
+    """Move a polygon by a multiple of 360 degrees, to within 180 degrees of a longitude."""
     west, _, east, _ = part.bounds
     turns = np.ceil(((west + east) / 2 - middle - 180) / 360)
     return shapely.affinity.translate(part, xoff=-360 * turns) if turns else part
@@ -317,7 +317,7 @@ def _antimeridian_cut(parts: list[Polygon]) -> float:
 
 
 def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
-    """Return polygons; the polygons east of the cut are moved 360 degrees to the west.
+    """Join polygons, after moving the polygons east of the cut 360 degrees to the west.
 
     Polygons that a file cuts at 180 degrees are united.
     """

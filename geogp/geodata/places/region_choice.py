@@ -25,11 +25,11 @@ class RegionChoice:
     """A region of the Census, or a region of a user; paths are made absolute.
 
     `region` is a postal code, name or FIPS number of a state. `file` is ``FILE`` or
-    ``FILE:COLUMN=VALUE`` with the user's polygons. `name` is the name of their region, by default
+    ``FILE:COLUMN=VALUE`` with the user's polygons. `name` is the name of that region, by default
     the name of the file. `boundaries` is the folder or address of the Census boundaries; it
     defaults to the Bureau's site for a state, and to no boundaries for a file. `strata` is ``FILE``
-    or ``FILE:COLUMN``; see `read_own_strata`. RequestError if both `region` and `file` or
-    neither are given, or if `name` or `urban_vintage` would have no effect.
+    or ``FILE:COLUMN``; see `read_own_strata`. Raises RequestError if both or neither of `region`
+    and `file` are given, or if `name` or `urban_vintage` would have no effect.
     """
 
     region: str | None = None
@@ -84,10 +84,10 @@ def file_and_rest(text: str) -> tuple[Path, str | None]:
 
 
 def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
-    """Return the file of ``FILE:COLUMN=VALUE``, and its column and value.
+    """Return the file of ``FILE:COLUMN=VALUE``, and the pair of column and value.
 
-    ``FILE`` alone means all rows, and gives None instead of column and value. RequestError if other
-    text than ``COLUMN=VALUE`` follows the file.
+    ``FILE`` alone means all rows, and gives None instead of the pair. Raises RequestError if any
+    text other than ``COLUMN=VALUE`` follows the file.
     """
     path, rest = file_and_rest(text)
     if rest is None:
@@ -104,7 +104,7 @@ def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
 def absolute_name(text: str) -> str:
     """Return ``FILE`` or ``FILE:REST`` with an absolute path.
 
-    The name of a link is not replaced, because layers and regions are named after their files.
+    A link is not replaced by its target, because layers and regions are named after their files.
     """
     path, rest = file_and_rest(text)
     place = path.parent.resolve() / path.name

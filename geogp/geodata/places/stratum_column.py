@@ -20,7 +20,7 @@ def stratum_column(stratum: ArrayLike, names: tuple[str, str]) -> Any:
 
 
 def names_of(stratum: Any) -> tuple[str, str]:
-    """Return the names of the strata in a column; urban and rural if it is plain text."""
+    """Return the names of the strata in a column; urban and rural for a column of plain text."""
     kind = getattr(stratum, "dtype", None)
     if not isinstance(kind, pd.CategoricalDtype):
         return STRATA

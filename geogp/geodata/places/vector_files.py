@@ -1,9 +1,10 @@
 """Reading of vector files in four formats, without network access.
 
 GDAL chooses a driver by the content of a file, and some drivers send requests to servers. pyogrio
-cannot restrict the drivers, and no option of GDAL bars all drivers from the network. So GDAL opens
-a file only if its name and first bytes fit one driver. Of the four drivers only the GeoJSON driver
-can send requests, for a CRS that is a link; this module refuses such a CRS.
+cannot restrict the drivers, and no option of GDAL bars all drivers from the network. So this module
+lets GDAL open a file only if the file's name and first bytes fit one of four drivers. Of these
+drivers, only the GeoJSON driver can send requests, namely for a CRS that is a link; this module
+refuses such a CRS.
 """
 
 import json
@@ -29,7 +30,7 @@ _TEXTS = (".geojson", ".json")
 _ARCHIVES = (".zip", ".shz")
 
 _NOT_IN_ARCHIVES = (*_TEXTS, ".gpkg", ".fgb", ".parquet", ".geoparquet")
-"""Endings of formats that are read, but not inside an archive."""
+"""Endings of the formats that geogp reads, but not inside an archive."""
 
 
 _HEAD = 72
@@ -37,7 +38,7 @@ _HEAD = 72
 _TOP_TYPES = ("FeatureCollection", "Feature", "Polygon", "MultiPolygon", "GeometryCollection")
 
 _CRS_TYPES = ("name", "epsg", "ogc")
-"""Types of a GeoJSON CRS that GDAL looks up in its tables; it downloads ``link`` and ``url``."""
+"""Types of a GeoJSON CRS that GDAL looks up in its tables; other types can cause a download."""
 
 _SPECIAL = "!;?"
 """Characters in a path that pyogrio reads as parts of an address."""
@@ -46,9 +47,9 @@ _SPECIAL = "!;?"
 def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:
     """Return the shapes of the only layer of a file.
 
-    The file has passed `check_file`. DataError if its format is not one of the four, its content
-    does not fit its name, its CRS is an address, it has no or several layers with shapes, or it
-    has more than `most` shapes.
+    The file must have passed `check_file`. Raises DataError if the format is not one of the four,
+    the content does not fit the name, the CRS is an address, the file does not have exactly one
+    layer with shapes, or this layer has more than `most` shapes.
     """
     source = _source(path)
     # Read one more than the limit, because counting first would parse the file twice.
@@ -88,15 +89,15 @@ def _source(path: Path) -> str:
 
 
 def _balanced(name: str) -> bool:
-    """Return whether the braces in a path are balanced; GDAL's ``/vsizip/{...}`` needs it."""
+    """Return whether the braces in a path are balanced; GDAL's ``/vsizip/{...}`` requires this."""
     depths = list(accumulate((sign == "{") - (sign == "}") for sign in name))
     return min(depths) == depths[-1] == 0
 
 
 def _check_tables(path: Path) -> None:
-    """Refuse an SQLite database that is not a GeoPackage, for files without the mark ``GP``.
+    """Refuse an SQLite database that lacks both the mark ``GP`` and the table of a GeoPackage.
 
-    Old programs wrote GeoPackages without this mark.
+    Old programs wrote GeoPackages without the mark.
     """
     # Immutable: SQLite sets no locks and writes no file beside the database.
     address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -114,7 +115,7 @@ def _check_tables(path: Path) -> None:
             f"{path} is an SQLite database without the table gpkg_contents, so it is not a "
             f"GeoPackage. Write its polygons to a file in one of these formats: {_FORMATS}."
         )
-    # GDAL reads a file without the mark, with a warning that is turned off here.
+    # GDAL reads a file without the mark, but warns; this turns the warning off.
     pyogrio.set_gdal_config_options({"GPKG_WARN_UNRECOGNIZED_APPLICATION_ID": False})
 
 
@@ -129,7 +130,7 @@ def _check_head(path: Path, ending: str, head: bytes) -> None:
         ".shp": head[:4] == b"\x00\x00\x27\x0a",
         ".gpkg": head[:16] == b"SQLite format 3\x00"
         and (head[68:70] == b"GP" or head[68:72] == bytes(4)),
-        # The eight bytes of the name are followed by a size in four bytes, at most 10 MB.
+        # Eight bytes name the format; the next four bytes are a size, at most 10 MB.
         ".fgb": head[:7] == b"fgb\x03fgb" and head[11:12] == b"\x00",
     }
     if not fits[ending]:
@@ -203,10 +204,10 @@ def _check_geojson(path: Path) -> None:
 
 
 def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
-    """Return the types of an object and its first refused CRS, without its coordinates.
+    """Return the types of an object and of the first refused CRS in it; drop the coordinates.
 
-    GDAL ignores the case of a key and all that follows a character 0. It does not look for a CRS
-    below ``properties``, because a column may have this name. It reads a CRS without a type, or
+    GDAL ignores the case of a key, and all text after a character 0. GDAL does not look for a CRS
+    below ``properties``, because a column may have this name. GDAL reads a CRS without a type, or
     of a type not in `_CRS_TYPES`, as an address.
     """
     wrong: list[tuple[Any, ...]] = []
@@ -224,7 +225,7 @@ def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
 
 
 def _only_layer(path: Path, source: str) -> str:
-    """Return the name of the only layer with shapes; DataError if there are none or several."""
+    """Return the name of the layer with shapes; raise DataError if there is none or several."""
     # The geometry type of a table without shapes is None.
     names = [str(name) for name, kind in pyogrio.list_layers(source) if kind is not None]
     if not names:

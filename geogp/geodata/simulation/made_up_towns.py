@@ -13,23 +13,24 @@ from geogp.geodata.places.region import EARTH_RADIUS_KM, Region, polygonal_parts
 Floats = NDArray[np.float64]
 
 URBAN_SHARE = 0.03
-"""Share of the land that all towns together take."""
+"""Share of the land that all towns together cover."""
 
 _LAND_OF_A_TOWN = 2500.0  # km² of land, urban or rural, for each urban area
-_FEWEST = 5  # as many towns as the demo region
+_FEWEST = 5  # as many towns as in the demo region
 _STREAM = 2010  # makes random numbers of towns and tiles independent
 _DEGREE_KM = np.pi / 180 * EARTH_RADIUS_KM
 
 
 def made_up_towns(region: Region, seed: int) -> MultiPolygon:
-    """Return urban areas inside a region, in degrees, longitudes unwrapped as in its boundary.
+    """Return urban areas inside a region, in degrees, with longitudes unwrapped like the region's.
 
-    The area of the k-th town is proportional to 1 / k (Zipf's law), and the towns together take
-    `URBAN_SHARE` of the land. In 2010, 3.0 % of the land of the United States was urban, in 3,573
-    urban areas on 9.1 million km² (U.S. Census Bureau, 2010 Census Urban and Rural Classification).
-    So there is one town for each 2,500 km² of land, but there are at least five. Centres are
-    uniform in the region, and outlines are wavy. Parts beyond the boundary are cut off, and all
-    towns are scaled by one factor to reach the share. RequestError for a negative seed.
+    The area of the k-th town is proportional to 1 / k (Zipf's law), and the towns together cover
+    `URBAN_SHARE` of the land. In 2010, the United States had 9.1 million km² of land; 3.0 % of it
+    was urban, in 3,573 urban areas (U.S. Census Bureau, 2010 Census Urban and Rural
+    Classification). So there is one town for each 2,500 km² of land, but there are at least five.
+    Centres are uniform in the region, and outlines are wavy. Parts beyond the boundary are cut off,
+    and all towns are scaled by one factor to reach the share. Raises RequestError for a negative
+    seed.
     """
     if seed < 0:
         raise RequestError(f"expected a seed of 0 or more, found {seed}.")
@@ -87,7 +88,7 @@ def wavy_ellipse(
 ) -> Polygon:
     """Return an ellipse in degrees with a wavy radius.
 
-    `waves` gives the amplitudes and numbers of two waves: amplitude, number, amplitude, number.
+    `waves` has the amplitude and the number of the first waves, then those of the second waves.
     """
     angle = np.linspace(0, 2 * np.pi, 240, endpoint=False)
     radius = 1 + waves[0] * np.sin(waves[1] * angle) + waves[2] * np.cos(waves[3] * angle)
@@ -101,7 +102,7 @@ def wavy_ellipse(
 
 
 def ground_km2(shape: BaseGeometry) -> float:
-    """Return the area in km², on the sphere, of a shape in degrees (equal-area cylinder)."""
+    """Return the area on the sphere, in km², of a shape in degrees (equal-area projection)."""
 
     def flat(points: Floats) -> Floats:
         turned = np.deg2rad(points)
@@ -111,7 +112,7 @@ def ground_km2(shape: BaseGeometry) -> float:
 
 
 def _centres(boundary: MultiPolygon, count: int, rng: np.random.Generator) -> Floats:
-    """Return points uniform on the ground, degrees (count, 2).
+    """Return points drawn uniformly on the ground, in degrees, (count, 2).
 
     A polygon of the boundary is drawn first, then a point in the polygon.
     """

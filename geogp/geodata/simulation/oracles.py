@@ -39,14 +39,14 @@ class Oracle:
 def column_of(name: str, target: str) -> str:
     """Return the column name of a quantity, such as ``y`` for download or ``y_upload`` for upload.
 
-    RequestError for a target that is not simulated.
+    Raises RequestError for a target that is not simulated.
     """
     one_of("target", target, TARGETS)
     return name if target == "download" else f"{name}_{target}"
 
 
 def known_oracle(truth: pd.DataFrame, target: str = "download") -> Oracle:
-    """Return the oracle that uses the true field and tile effects, but not the true noise."""
+    """Return the oracle that knows the field, the tile effects, and the variance of the noise."""
     mean = _values(truth, "field_true", target) + _values(truth, "tile_true", target)
     return Oracle(mean, _values(truth, "sd_measurement_true", target))
 
@@ -59,22 +59,22 @@ def predictive_oracle(
     target: str = "download",
     neighbours: int = 128,
 ) -> Oracle:
-    """Return the oracle with the true model, which predicts tile effects from training rows.
+    """Return the oracle that knows the model, and predicts tile effects from training rows.
 
     For the training rows near a point, let r = y - field, let K be the covariance matrix of their
-    tile effects, D the diagonal matrix of their measurement variances, and k their covariances with
-    the tile effect at the point. Then
+    tile effects, D the diagonal matrix of their measurement variances, and k the covariances of
+    these effects with the tile effect at the point. Then
 
     mean = field + k' (K + D)⁻¹ r,  variance = k(0) - k' (K + D)⁻¹ k + sd_measurement²
 
-    (Rasmussen and Williams 2006, equations 2.25 and 2.26). The rows near a point are the
-    `neighbours` rows of largest prior correlation among the nearest 4 `neighbours` in space-time.
-    If `neighbours` is at least the number of training rows, this is the full conditional
-    distribution. In the demo region, 256 instead of 128 neighbours lower the mean log score by
-    0.0002 to 0.0003.
+    (Rasmussen and Williams 2006, equations 2.25 and 2.26). The rows near a point are chosen from
+    the nearest 4 `neighbours` rows in space-time: the `neighbours` rows with the largest prior
+    correlation. If `neighbours` is at least the number of training rows, this is the full
+    conditional distribution. In the demo region, 256 instead of 128 neighbours lower the mean log
+    score by 0.0002 to 0.0003.
 
-    `train` marks the training rows (n,); their prediction is NaN. RequestError if `train` has
-    another length or marks no row, `law` is of another target, or `neighbours` is below 1.
+    `train` marks the training rows (n,); their prediction is NaN. Raises RequestError if `train`
+    has another length or marks no row, `law` is for another target, or `neighbours` is below 1.
     """
     train = np.asarray(train)
     _check(truth, train, law, target, neighbours)

@@ -50,7 +50,7 @@ _SPREAD = 1.0  # standard deviation of the independent part of each tile
 _LIVELY = 2.5  # increase in the log odds of being active per unit of log rate
 _DORMANT = 8.0  # subtracted from the log rate of a dormant tile
 _BUSTLE = 2.0  # shape of the gamma factor that varies a tile's rate between quarters
-_MAX_EXPECTED = 1000.0  # most expected tests of a tile in a quarter
+_MAX_EXPECTED = 1000.0  # largest expected number of tests of a tile in a quarter
 _DEVICES = 0.42  # probability that each test after the first is from another device
 
 
@@ -66,7 +66,8 @@ class Simulation:
     truth
         The same rows. Columns: quadkey, quarter (label), longitude, latitude (degrees) and tests;
         for download also y (log10 Mbps of the recorded integer), field_true, tile_true and
-        sd_measurement_true; for the other targets the last four with ``_upload`` and ``_latency``.
+        sd_measurement_true; for the other targets, the last four names end in ``_upload`` or
+        ``_latency``.
     laws
         The model of each target.
     """
@@ -84,19 +85,19 @@ def simulate(
 ) -> Simulation:
     """Return tiles with a known truth inside a region.
 
-    The number of tests of a tile in a quarter is gamma-Poisson around the tile's rate; tiles with a
-    test give a row. Rates are log-normal, far higher in urban areas, and most rural tiles are
-    dormant: their rates are much lower. The level of the rates and the share of dormant tiles are
-    chosen such that the expected number of rows is `rows`, and a share `SINGLE_SHARE` of them has a
-    single test. Then surplus rows are dropped at random, or missing rows added as single tests at
-    random places. Recorded speeds are rounded to whole kbps, and recorded latencies to whole ms.
-    They are at least 1 and at most the limits for mobile networks in `plausibility.py`; the limits
-    for fixed networks are higher.
+    The number of tests of a tile in a quarter is a gamma-Poisson variable with the tile's rate as
+    mean; a tile with a test gives a row. Rates are log-normal, and far higher in urban areas. Most
+    rural tiles are dormant: they have much lower rates. The level of the rates and the share of
+    dormant tiles are chosen such that the expected number of rows is `rows`, and a share
+    `SINGLE_SHARE` of them has a single test. Then surplus rows are dropped at random, or missing
+    rows added as single tests at random places. Recorded speeds are rounded to whole kbps, and
+    recorded latencies to whole ms. Recorded values are at least 1, and at most the limits for
+    mobile networks in `plausibility.py`; the limits for fixed networks are higher.
 
-    `rows` is the exact number over all `quarters` (increasing indices). The same seed and arguments
-    give the same data. `service` changes only the names of files. RequestError if `rows` is below 1
-    or more than tiles times quarters, `quarters` do not increase, `seed` is negative, `service` is
-    unknown, or the region is too small or too large.
+    The tiles have exactly `rows` rows over all `quarters` (increasing indices). The same seed and
+    arguments give the same data. `service` changes only the names of files. Raises RequestError if
+    `rows` is below 1 or more than tiles times quarters, `quarters` do not increase, `seed` is
+    negative, `service` is unknown, or the region is too small or too large.
     """
     quarters = tuple(int(quarter) for quarter in quarters)
     _check(rows, quarters, seed, service)
@@ -200,7 +201,7 @@ def _count_tests(
 def _add_single_tests(
     tests: NDArray[np.int32], rate: Floats, missing: int, rng: np.random.Generator
 ) -> None:
-    """Set `missing` zeros to 1, drawn without replacement in proportion to the rates.
+    """Set `missing` zeros to 1; draw them without replacement, in proportion to the rates.
 
     The tiles with the largest Gumbel keys are drawn. Keys are computed quarter by quarter, because
     all keys at once would need far more memory than the tests.
@@ -219,7 +220,7 @@ def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats
     """Return the expected number of tests of each tile in a quarter, shape (tiles,).
 
     All tiles have a log-normal rate. Place and chance decide whether a tile is active or dormant,
-    and the share of active tiles is chosen to give the share of single tests.
+    and the share of active tiles is chosen such that `SINGLE_SHARE` of the rows are single tests.
     """
     smooth = _UNEVEN * random_field(places, lengthscale_km=8.0, seed=int(rng.integers(2**31)))
     base = _URBAN_TILE * places.urban + _URBAN_CORE * places.urbanity + smooth
@@ -236,7 +237,7 @@ def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats
         return float(one.sum() / _present(rate).sum()) - SINGLE_SHARE
 
     # More active tiles mean more single tests. If no share of active tiles gives `SINGLE_SHARE`,
-    # the nearer end of its range is taken.
+    # the end of the range that comes nearer is taken.
     low, high = wanted, 1.0
     if single_excess(high) < 0:
         lively = high
@@ -270,7 +271,7 @@ def _measure(
     rows: _Rows,
     rng: np.random.Generator,
 ) -> tuple[Counts, dict[str, Floats]]:
-    """Return the recorded integers of one target, and its columns of `Simulation.truth`."""
+    """Return the recorded integers of a target, and the target's columns of `Simulation.truth`."""
     here = places.take(rows.where)
     tile = np.empty(len(rows.when))
     for quarter, effect in enumerate(tile_process(law, grid.shape, rows.quarters.tolist(), rng)):

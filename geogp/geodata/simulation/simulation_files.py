@@ -53,9 +53,9 @@ def write_simulation(
     ``simulation.json``
         The request, the region, the models, and whether the urban areas are made up.
     ``boundaries/states.parquet``, ``boundaries/urban_areas_<CODE>.parquet``
-        GeoParquet in EPSG:4269; no urban areas if the region has no urban and rural strata.
+        GeoParquet in EPSG:4269; without urban areas if the region has no urban and rural strata.
 
-    Other files in the folder are not changed. OutputError if a file cannot be written.
+    Other files in the folder are not changed. Raises OutputError if a file cannot be written.
     """
     contents = dict(_tile_files(simulation))
     contents["truth.parquet"] = compact_table(simulation.truth)
@@ -119,7 +119,7 @@ def compact_table(table: pd.DataFrame) -> bytes:
 
 
 def _parquet(table: pa.Table, row_group: int = ROW_GROUP) -> bytes:
-    """Return a table as Parquet, without metadata of the table, which would name the program."""
+    """Return a table as Parquet, without its metadata, because they would name the program."""
     stream = io.BytesIO()
     real = [column.name for column in table.schema if pa.types.is_floating(column.type)]
     pa.parquet.write_table(

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 TARGETS = ("download", "upload", "latency")
 
 MAX_CELLS = 128_000_000
-"""Most cells of the embedding grid of the tile process; sampling them all takes about 4 GB."""
+"""Largest number of cells of the tile process's embedding grid; sampling it takes about 4 GB."""
 
 _FEATURES = 200
 _NEGLIGIBLE_RANGES = 40  # exp(-40) = 4e-18 is below the rounding of float64
@@ -101,15 +101,15 @@ class TruthLaw:
     def covariance(self, distance_km: Floats, quarters_apart: Floats) -> Floats:
         """Return the covariance of the tile process at distances d and lags in quarters.
 
-        It is exp(-d / range) * (sill_constant + sill_changing * memory^|lag|). The arrays are
-        broadcast.
+        The covariance is exp(-d / range) * (sill_constant + sill_changing * memory^|lag|). The
+        arrays are broadcast.
         """
         lasting = self.sill_constant + self.sill_changing * self.memory ** np.abs(quarters_apart)
         return np.asarray(np.exp(-distance_km / self.range_km) * lasting, np.float64)
 
 
-# Values like the values of Puerto Rico's mobile tiles, 2019 to 2023: level, trend, and the
-# variance of single tests in urban and rural places.
+# The level, the trend, and the variance of single tests in urban and rural places are like those of
+# Puerto Rico's mobile tiles, 2019 to 2023.
 _BASE = (
     TruthLaw("download", 1.06, 0.038, 0.15, 0.004, 0.2, 0.06, 0.02, 0.1, 0.03, 0.08, 0.28, 0.42),
     TruthLaw("upload", 0.6, 0.01, 0.2, 0.002, 0.14, 0.04, 0.02, 0.08, 0.04, 0.09, 0.35, 0.5),
@@ -134,7 +134,7 @@ class Grid:
 
     @classmethod
     def of(cls, region: Region) -> "Grid":
-        """Return the grid of a region; RequestError if no tile has its centre in the region."""
+        """Return the grid of a region; raise RequestError if no tile has its centre in it."""
         tiles = region.tiles()
         if not len(tiles):
             raise RequestError(
@@ -189,8 +189,9 @@ def places_of(region: Region, grid: Grid, smoothing_km: float) -> PlanePlaces:
     """Return the centres of a region's tiles, in the order of `region.tiles()`.
 
     Urbanity is the Gaussian-weighted share of urban tiles among the region's tiles around a place.
-    It is near 1 in the core of a large town, less in a small town, and smooth at the edge of a
-    town. Urban areas outside the region do not count. A region without urban areas has urbanity 0.
+    Urbanity is near 1 in the core of a large town, lower in a small town, and smooth at the edge of
+    a town. Urban areas outside the region do not count. A region without urban areas has urbanity
+    0.
     """
     urban = region.stratum(*grid.tiles.centres) == URBAN
     inside = np.zeros(grid.shape)
@@ -281,11 +282,13 @@ def tile_process(
     """Yield exact samples of the tile process on a grid, one array of `shape` per quarter.
 
     In space, samples come from circulant embedding (Dietrich and Newsam 1997): the grid is padded
-    to a torus, with padding so wide that the covariance across it is below rounding. In time, they
-    follow the stationary autoregression x_q = r x_p + sqrt(1 - r²) z with r = memory^(q - p) from
-    quarter p to q, whose correlation is memory^|lag|. Tiles are `law.tile_km` apart; `quarters`
-    increase and may have gaps. RequestError if the embedding needs more than `MAX_CELLS` cells;
-    NumericalError if it has negative eigenvalues beyond rounding.
+    to a torus, with padding so wide that the covariance across the padding is below rounding. In
+    time, samples follow the stationary autoregression x_q = r x_p + sqrt(1 - r²) z with r =
+    memory^(q
+    - p) from quarter p to q; their correlation is memory^|lag|. Tiles are `law.tile_km` apart;
+    `quarters` increase and may have gaps. Raises RequestError if the embedding needs more than
+    `MAX_CELLS` cells. Raises NumericalError if the embedding has negative eigenvalues beyond
+    rounding.
     """
     spectrum, torus = _embedding(law, shape)
 
@@ -304,7 +307,7 @@ def tile_process(
 
 
 def _embedding(law: TruthLaw, shape: tuple[int, int]) -> tuple[Floats, tuple[int, int]]:
-    """Return the square roots of the torus's eigenvalues (half spectrum) and its shape."""
+    """Return the square roots of the torus's eigenvalues (half spectrum), and the torus's shape."""
     padding = int(np.ceil(_NEGLIGIBLE_RANGES * law.range_km / law.tile_km))
     torus = (
         scipy.fft.next_fast_len(shape[0] + padding, real=True),

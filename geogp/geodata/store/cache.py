@@ -1,8 +1,8 @@
 """The cache: rows of remote tile files, and small files that were downloaded as a whole.
 
 An entry is a data file with a note, a JSON file next to the data file. The note contains the size
-and the SHA-256 of the data file, and a hash of the note itself. The note is written last, and the
-data file is an entry only if it agrees with the note. Other files in the folder, left by a killed
+and the SHA-256 of the data file, and a hash of the note itself. The note is written last; a data
+file that does not agree with its note is no entry. Other files in the folder, left by a killed
 process, are not entries. geogp never reads these files, except a partial copy, from which a stopped
 download continues; see `partial_copies.py`.
 """
@@ -39,7 +39,7 @@ OF_ALL = "world"
 _FOLDER = re.compile(r".+-[0-9a-f]{8}")
 _TILES = re.compile(r"(.+)-(?:[0-9a-f]{12}|world)\.(?:parquet|json|parts|ranges)")
 _LEFT = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
-"""The name of an unfinished file, which `writing` creates."""
+"""Form of the names that `writing` gives to unfinished files."""
 
 
 def cache_folder() -> Path:
@@ -76,7 +76,7 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Only for tiles: rows in the entry and in the remote file; row groups that were read, and all
         row groups of the remote file.
     bytes_read
-        Only for tiles: bytes downloaded for the entry, including failed requests.
+        Only for tiles: bytes downloaded for the entry, including those of failed requests.
     ranges, columns, simulated
         Only for tiles: see `CacheEntry`; names of the columns; whether the source declares its
         tiles as simulated.
@@ -135,7 +135,7 @@ def read_note(path: Path) -> Note | None:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """The path in the cache for the file at `source`, or for its rows with some quadkeys.
+    """A path in the cache: for the file at `source`, or for this file's rows with some quadkeys.
 
     `ranges` are the codes of these quadkeys; None means all rows, or a file without tiles.
     """
@@ -155,7 +155,7 @@ class CacheEntry:
 
     @classmethod
     def of_file(cls, url: str, name: str) -> "CacheEntry":
-        """Return the entry for a file below a URL that is downloaded as a whole."""
+        """Return the entry for a file that is below a URL and is downloaded as a whole."""
         path = downloads_folder() / readable_folder(url) / name.replace("/", "__")
         return cls(path, f"{url.rstrip('/')}/{name}")
 
@@ -257,8 +257,8 @@ def note_of(path: Path) -> Path:
 def own_name(path: Path) -> str | None:
     """Return the name that determines a file's lock; None if geogp did not create the file.
 
-    All entries of one remote tile file, and their unfinished files, have the same lock. All files
-    of one address that are downloaded as a whole have the same lock too.
+    All entries of one remote tile file, and the unfinished files of these entries, share a lock.
+    All files that are downloaded as a whole from one address also share a lock.
     """
     left = _LEFT.fullmatch(path.name)
     if is_tiles(path):
@@ -268,7 +268,7 @@ def own_name(path: Path) -> str | None:
 
 
 def lock_of(path: Path, name: str) -> Path:
-    """Return the path of a file's lock; see `own_name`."""
+    """Return the path of the lock of a file; `name` comes from `own_name`."""
     digest = hashlib.sha256(f"{path.parent.name}/{name}".encode()).hexdigest()[:16]
     return tiles_folder() / LOCKS / f"{digest}.lock"
 

@@ -36,8 +36,8 @@ class Item:
     ----------
     kind
         ``region`` or ``world`` for tiles, ``file`` for a file that was downloaded as a whole, and
-        ``none`` for a file of a killed process. geogp never reads files of kind ``none``, except
-        partial copies, from which the next download continues.
+        ``none`` for a file that a killed process left. geogp never reads files of kind ``none``,
+        except partial copies, from which the next download continues.
     state
         ``whole``, ``damaged`` or ``unfinished``; None if the file was not checked. A file is
         damaged if it does not agree with its note, or if the note was changed. geogp does not read
@@ -63,7 +63,7 @@ class Item:
 
 @dataclass(frozen=True)
 class ClearedCache:
-    """The deleted files, without notes, and their bytes.
+    """The number of deleted files, not counting notes, and the size of these files in bytes.
 
     `busy` is the number of files that are kept because another process is downloading them.
     """
@@ -76,8 +76,8 @@ class ClearedCache:
 def cache_items(*, check: bool = False) -> list[Item]:
     """Return the items of the cache; if `check` is true, compare every file with its note.
 
-    The comparison is byte by byte. Files and folders whose names geogp does not create are not part
-    of the cache. Files that another process deletes during the listing are omitted.
+    The comparison reads all bytes. Files and folders with names that geogp never creates are not
+    part of the cache. Files that another process deletes during the listing are omitted.
     """
     items = []
     for path in _files():

@@ -14,7 +14,7 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.tile_files import tile_file
 
 PARALLEL = 4
-"""Number of quarters that are downloaded at once."""
+"""Number of quarters that are downloaded at the same time."""
 
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 """Names of the local machine; requests to these names do not use the network."""
@@ -57,7 +57,7 @@ class QuarterFiles:
             )
 
     def warnings(self, where: str) -> list[str]:
-        """Return warnings about reading without TLS, a silent source, and changed files."""
+        """Return warnings about reading without TLS, a source without answer, and changed files."""
         texts = []
         parts = urlsplit(where)
         if parts.scheme == "http" and parts.hostname not in _HERE and self.files:
@@ -99,13 +99,13 @@ def fetch_quarters(
     refresh: bool = False,
     progress: Progress | None = None,
 ) -> QuarterFiles:
-    """Fetch a region's rows of several quarters, some quarters at a time.
+    """Fetch a region's rows of several quarters, a few quarters at a time.
 
-    If `refresh` is true, files that changed at the source are downloaded again. `progress` is
-    called about every half second from the first byte that arrives over a network.
+    If `refresh` is true, files that changed at the source are downloaded again. After the first
+    byte has arrived over a network, `progress` is called about every half second.
 
     If the download fails or is stopped, complete quarters remain in the cache, and the next call
-    continues from the downloaded parts of the others.
+    continues from the downloaded parts of the other quarters.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """Partial local copies of remote files, from which a stopped download continues.
 
-A copy is a file in which the downloaded parts are filled in, with a list of these parts next to it.
-A copy belongs to one version of the remote file, which has a strong ETag. If the list belongs to
-another version, the copy and the list are deleted. The list contains the SHA-256 of each part; if a
-part has another hash, the part is downloaded again.
+A copy is a local file that holds the downloaded parts; a list of these parts is next to it. A copy
+belongs to one version of the remote file, which has a strong ETag. If the list belongs to another
+version, the copy and the list are deleted. The list contains the SHA-256 of each part; if a part
+has another hash, the part is downloaded again.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from geogp.files import output_error, read_text
 from geogp.geodata.store.remote import CURE, RemoteFile
 
 LARGEST = 8 << 20
-"""Most bytes of a part; a stopped download loses at most this many bytes of each request."""
+"""Largest size of a part; a stopped download loses at most this many bytes of each request."""
 
 _MAX_LIST_BYTES = 64 << 20
 
@@ -91,7 +91,7 @@ class PartialCopy:
             path.unlink(missing_ok=True)
 
     def _resume(self) -> None:
-        """Read the list of an earlier call; delete copy and list of another version."""
+        """Read the list of an earlier call; delete the copy and the list if the version differs."""
         try:
             title, *lines = read_text(self._list, _MAX_LIST_BYTES).splitlines()
         except (DataError, ValueError):
@@ -106,7 +106,7 @@ class PartialCopy:
                 self._came[int(first), int(length)] = digest
 
     def _is_here(self, first: int, length: int) -> bool:
-        """Return whether the copy has a part; the hash of a part of an earlier call is checked."""
+        """Return whether the copy has a part; check the hash of a part from an earlier call."""
         if (first, length) not in self._came:
             return False
         digest = self._came[first, length]

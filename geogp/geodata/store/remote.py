@@ -1,9 +1,9 @@
 """Download of files from an HTTP server, whole or in parts, with checks and repeated requests.
 
 The package requests supports proxies, ~/.netrc and REQUESTS_CA_BUNDLE. The package obstore was
-tried and rejected. It ignores these three settings, Retry-After, and Ctrl-C while it waits. It
-reports a missing file if a server does not support HEAD. It accepts truncated and compressed
-answers as whole files.
+tried and rejected. obstore ignores these three settings and Retry-After, and Ctrl-C while waiting.
+If a server does not support HEAD, obstore reports the file as missing. obstore accepts truncated
+and compressed answers as whole files.
 """
 
 import secrets
@@ -38,13 +38,13 @@ ABSENT = frozenset({404, 410})
 FORBIDDEN = frozenset({401, 403})
 
 CHANGED = frozenset({*ABSENT, 412, 416})
-"""HTTP statuses after which a file that was opened has changed or disappeared."""
+"""HTTP statuses which mean that an opened file has changed or disappeared."""
 
 RESTARTS = 3
-"""How often a download is started at most, if the file changes while it is read."""
+"""Largest number of starts of a download, if the file changes while geogp reads it."""
 
 PIECE = 1 << 18
-"""Most bytes read from a connection at once."""
+"""Largest number of bytes read from a connection at once."""
 
 _Taken = TypeVar("_Taken")
 
@@ -77,7 +77,7 @@ class Patience:
 PATIENCE = Patience()
 
 SHORT_PATIENCE = Patience(attempts=2, timeout_s=10.0)
-"""For requests that may fail without an error."""
+"""Limits for requests that may fail without an error."""
 
 
 @dataclass
@@ -178,7 +178,7 @@ class RemoteFile:
         return True
 
     def begin(self, use: Callable[[], _Taken]) -> _Taken | None:
-        """Open the file and call `use`, again if the file changed; None if there is no file.
+        """Open the file and call `use`; repeat both if the file changed; None if there is no file.
 
         Raises
         ------
@@ -272,13 +272,13 @@ class RemoteFile:
         if answer.status_code in ABSENT:
             return None
         if answer.request.method == "HEAD" and answer.status_code in {400, 405, 501}:
-            return Version(None, None, None)  # no support of HEAD
+            return Version(None, None, None)  # HEAD is not supported
         if answer.status_code != requests.codes.ok:
             raise self._unexpected(answer)
         return _version(answer, _length(answer))
 
     def _same(self, answer: requests.Response, size: int | None) -> Version:
-        """Return the version of an answer; SourceChangedError if it is not the opened version."""
+        """Return the version in an answer; raise SourceChangedError if it is another version."""
         found = _version(answer, size)
         if found.differs(self.version):
             raise SourceChangedError(f"{self.address} changed while it was read.")
@@ -323,7 +323,7 @@ class RemoteFile:
     def _ask(
         self, method: str, headers: dict[str, str], take: Callable[[requests.Response], _Taken]
     ) -> _Taken:
-        """Return the result of a request; repeat a failed request within `Patience`'s limits."""
+        """Return the result of a request; repeat a failed request within the limits."""
         patience, reached, fault = self._patience, False, ""
         for attempt in range(patience.attempts):
             self._transfer.check()
@@ -348,7 +348,7 @@ class RemoteFile:
                 self._check_final(error)
                 fault = str(error)
             if attempt + 1 < patience.attempts:
-                chance = 0.5 + secrets.randbelow(1000) / 1000  # spreads repeated requests
+                chance = 0.5 + secrets.randbelow(1000) / 1000  # spreads repeated requests over time
                 wait = max(patience.first_wait_s * 2**attempt * chance, wait)
                 self._transfer.stopped.wait(min(wait, patience.longest_wait_s))
         raise (NetworkError if reached else UnreachableError)(
@@ -387,6 +387,6 @@ def _version(answer: requests.Response, size: int | None) -> Version:
 
 
 def _length(answer: requests.Response) -> int | None:
-    """Return the length of a body from its header; None if the header does not give it."""
+    """Return the length of a body from the answer's header; None if the header lacks it."""
     header = answer.headers.get("Content-Length", "")
     return int(header) if header.isdecimal() else None

@@ -1,4 +1,4 @@
-"""Download of rows of a remote tile file by row groups, and their storage in the cache."""
+"""Download of rows from a remote tile file, by row groups, into the cache."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ HOLE = 1 << 16
 a request. Text of the geometry is never downloaded."""
 
 TAIL = 1 << 16
-"""Bytes that are read first, from the end of a file: the footer, or the larger part of it."""
+"""Number of bytes that are read first, from the end of a file; they hold most of the footer."""
 
 _WHOLE = threading.Lock()
 """Only one quarter at a time may have the rows of the whole world in memory."""
@@ -146,7 +146,7 @@ def _make(
 
 
 def _begin(remote: RemoteFile, copy: PartialCopy) -> bool:
-    """Return True after a download of the footer, False after a download of the whole file.
+    """Download the footer and return True, or download the whole file and return False.
 
     The whole file is downloaded if the server cannot send a part of the file.
     """
@@ -163,7 +163,7 @@ def _begin(remote: RemoteFile, copy: PartialCopy) -> bool:
 
 
 def _columns(address: str, schema: pa.Schema) -> list[str]:
-    """Return the columns to read; columns of targets may be missing in the file."""
+    """Return the columns to read; a file may lack columns of targets."""
     needed = (QUADKEY, "tests", "devices")
     names = [name for name in (QUADKEY, *VALUES) if name in schema.names or name in needed]
     faults = schema_faults(schema, names)
@@ -173,7 +173,7 @@ def _columns(address: str, schema: pa.Schema) -> list[str]:
 
 
 def _spans(group: RowGroup, names: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the parts (first, length) with the wanted columns; merge parts that are close."""
+    """Return the parts (first, length) with the wanted columns; merge parts with small gaps."""
     spans = [(name, first, first + length) for name, first, length in group.chunks]
     geometry = [(first, end) for name, first, end in spans if name == GEOMETRY]
     merged: list[tuple[int, int]] = []

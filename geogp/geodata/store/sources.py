@@ -27,7 +27,7 @@ from geogp.geodata.store.remote_tiles import fetch_entry
 from geogp.geodata.tiles.tile_files import SIMULATION_FILE, Ranges
 
 MAX_BYTES = 1 << 30
-"""Most bytes of a file that is downloaded as a whole."""
+"""Largest size of a file that is downloaded as a whole, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class LocalFile:
 class FoundFile:
     """A file of a source: its name in the source, and its local path.
 
-    `certain` is true if the source answered for all names before this name.
+    `certain` is true if the source answered about all names that were tried before this name.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Web:
         Raises
         ------
         NetworkError, UnreachableError
-            The server refuses, or fails repeatedly; nothing answers, and no file is in the cache.
+            The server refuses, or fails repeatedly; or nothing answers and no file is in the cache.
         """
         silent: UnreachableError | None = None
         certain = ask
@@ -160,7 +160,7 @@ class Web:
         return entry.path
 
     def _download(self, entry: CacheEntry, known: Note | None) -> None:
-        """Download a whole file into an entry, which may have a note of an earlier download."""
+        """Download a whole file into an entry; `known` is its note from an earlier download."""
         with (
             closing(RemoteFile(entry.source, self.patience)) as remote,
             writing(entry.path, CURE) as stream,
@@ -193,7 +193,7 @@ class Web:
         Raises
         ------
         NetworkError, DataError, OutputError
-            As in `fetch_entry`; UnreachableError if nothing answers and nothing is cached.
+            As in `fetch_entry`. Raises UnreachableError if nothing answers and nothing is cached.
         """
         ranges = np.asarray(ranges, np.int64)
         entries = CacheEntry.of(self.url, name, ranges), CacheEntry.of(self.url, name, None)
@@ -243,7 +243,7 @@ class Web:
         """Return whether the source declares its tiles as simulated."""
         try:
             return self._is_there(SIMULATION_FILE)
-        except RefusedError:  # a bucket that cannot be listed refuses missing files
+        except RefusedError:  # a bucket without public listing refuses requests for missing files
             return False
 
     def _entry(self, name: str) -> CacheEntry:
@@ -251,7 +251,7 @@ class Web:
 
 
 def _require_form(address: str, stream: BinaryIO) -> None:
-    """Refuse a file whose content does not fit the file extension, such as a login page."""
+    """Refuse a file whose content does not fit its name, such as a login page instead of data."""
     form = address.rpartition(".")[2].lower()
     stream.seek(0)
     wrong = form == "zip" and not zipfile.is_zipfile(stream)

@@ -15,14 +15,14 @@ from geogp.geodata.places.region import STRATA, Region
 from geogp.geodata.tiles import quadkeys
 
 MAX_ROWS = 5_000_000
-"""Most tiles times quarters, because a larger table would take over 0.4 GB."""
+"""Largest number of tiles times quarters; a larger table would take over 0.4 GB."""
 
 
 @dataclass(frozen=True)
 class Observations:
     """Measured tiles of one region, service and target, ordered by quarter and quadkey.
 
-    For the target ``tests`` they are all tiles of the region in each quarter, measured or not.
+    For the target ``tests``, these are all tiles of the region in each quarter, measured or not.
 
     Attributes
     ----------
@@ -61,8 +61,8 @@ class Observations:
     def typical_devices(self, tests: int) -> int:
         """Return the typical number of devices behind `tests` tests, from 1 to `tests`.
 
-        It is k^c for k tests, rounded. c is the least-squares slope of log devices on log tests,
-        through 0, because one test comes from one device.
+        The number is k^c for k tests, rounded. The exponent c is the least-squares slope of log
+        devices on log tests; the line goes through 0, because one test comes from one device.
         """
         tested = self.tests > 1
         x, y = np.log(self.tests[tested]), np.log(self.devices[tested])
@@ -79,7 +79,7 @@ class Observations:
 
 
 _OF_1970 = 4 * 1970
-"""Index of the quarter from which pandas counts."""
+"""Index of the quarter from which pandas counts quarters."""
 
 
 def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
@@ -112,8 +112,8 @@ def complete_counts(measured: Observations, region: Region) -> Observations:
     """Return all tiles of a region in each quarter with data, including tiles without a test.
 
     Ookla publishes only tiles with tests. The other tiles of zoom 16 with their centre in the
-    region have 0 tests, and the likelihood of a rate needs these zeros too. RequestError above 5
-    million tiles times quarters.
+    region have 0 tests, and the likelihood of a rate needs these zeros too. Raises RequestError if
+    there are more than 5 million tiles times quarters.
     """
     quarters = measured.quarters
     most = MAX_ROWS // len(quarters)

@@ -38,11 +38,11 @@ SIMULATED = "Simulated tiles, made by geogp; no measurements"
 """Shown instead of the attribution on maps of simulated tiles."""
 
 SPARSE_SHARE = 0.8
-"""A quarter with fewer rows than this share of the other quarters' median gives a warning."""
+"""geogp warns about a quarter with fewer rows than this share of the other quarters' median."""
 
 
 HOLDS = 3
-"""Attempts to read a file that another process replaces during the reading."""
+"""Number of attempts to read a file, if another process replaces the file during the reading."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ def read_observations(
 ) -> Ingested:
     """Return the observations of a region: tiles whose centroid lies in its boundary.
 
-    `service` is ``mobile`` or ``fixed``; `target` ``download``, ``upload``, ``latency`` or
+    `service` is ``mobile`` or ``fixed``; `target` is ``download``, ``upload``, ``latency`` or
     ``tests``; `quarters` defaults to all quarters of the source; `progress` is called during
-    downloads. DataError if a quarter that is listed alone is missing, a range has no data, or a
-    file is damaged or has too many impossible values (one message lists all faults of the region's
-    rows); NetworkError if the source could not be read; RequestError for an unknown target, or for
-    too many tiles and quarters with the target ``tests``.
+    downloads. Raises DataError if a quarter that is listed alone is missing, a range has no data,
+    or a file is damaged or has too many impossible values (one message lists all faults of the
+    region's rows). Raises NetworkError if the source could not be read, and RequestError if the
+    target is unknown, or if it is ``tests`` and there are too many tiles and quarters.
     """
     column = find_target(target)
     wanted = quarters.all if quarters else all_quarters()
@@ -150,7 +150,7 @@ def read_observations(
             f"{tile_file(service, wanted[-1])}."
         )
     found = tuple(parts)
-    # Without a request, quarters before the first and after the last are not reported as missing.
+    # If no quarters were requested, only gaps between the found quarters are reported as missing.
     gaps = [q for q in sorted(missing) if quarters or found[0] < q < found[-1]]
     counts = [len(rows.quadkey) for rows in parts.values()]
     left_out = tuple(
@@ -197,7 +197,7 @@ def _read_quarter(
 ) -> tuple[LocalFile, TileRows]:
     """Return a file and its rows; fetch the file again if another process changes it.
 
-    DataError if the file is damaged, disappears, or changes repeatedly.
+    Raises DataError if the file is damaged, disappears, or changes repeatedly.
     """
     for _ in range(HOLDS):
         try:
@@ -264,7 +264,7 @@ def _medians(
 
 
 def _kept(observations: Observations, parts: Mapping[int, TileRows]) -> NDArray[np.bool_]:
-    """Return which rows are not left out, (n,); tiles without a test are not left out."""
+    """Return which rows are kept, (n,); tiles without a test are kept."""
     kept = np.ones(len(observations), np.bool_)
     for quarter, rows in parts.items():
         if rows.left_out.any():

@@ -1,8 +1,8 @@
-"""Reading of Parquet files in a separate process, so damaged files raise errors and do not crash.
+"""Reading of Parquet files in a separate process, so that a damaged file cannot crash geogp.
 
 Some footers make pyarrow crash its process, and a page of a few bytes can expand to gigabytes of
-rows. So `parquet_process.py` opens all files in another process, even cached files. Its
-answers may be wrong too, so the rows are limited in size when they arrive, and are validated.
+rows. So `parquet_process.py` opens all files in another process, even cached files. The answers of
+this process may be wrong, too. So arriving rows are limited in size and validated.
 """
 
 import base64
@@ -22,12 +22,12 @@ import pyarrow as pa
 from geogp.errors import DataError, ReadingError
 
 MAX_MEMORY = 1 << 30
-"""Most bytes of memory of the reading process, on systems that can limit it (Linux)."""
+"""Largest memory of the reading process in bytes, on systems that can limit it (Linux)."""
 
 LIMITS = {
     # A chunk takes about 170 bytes, so four thousand row groups of eleven columns fit.
     "bytes in a footer": 8 << 20,
-    "rows": 1 << 28,  # Ookla's world-wide file of a quarter has some ten million
+    "rows": 1 << 28,  # Ookla's file of a quarter has about ten million
     "row groups": 1 << 16,
     "columns": 1 << 12,
     "rows in a group": 1 << 25,
@@ -36,7 +36,7 @@ LIMITS = {
 """Largest sizes that the footer of a file may declare."""
 
 MAX_TABLE_BYTES = 4 << 30
-"""Most bytes of a file that is read as a whole, such as polygons and predictions."""
+"""Largest number of bytes of a table that is read as a whole, such as polygons or predictions."""
 
 
 _OF_DAMAGE = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP", "SIGXCPU"})
@@ -46,11 +46,11 @@ READY = b"geogp reads Parquet files\n"
 """The line that the process writes when it is ready."""
 
 _MAX_LINES = 100
-"""Lines that Python or a library may print before the process is ready."""
+"""Number of lines that Python or a library may print before the process is ready."""
 
 
 class DamagedParquetError(ValueError):
-    """A file is not a complete Parquet file; the caller raises a DataError with its name."""
+    """A file is not a complete Parquet file; the caller raises a DataError with the file's name."""
 
 
 class RowGroup(NamedTuple):
@@ -119,7 +119,7 @@ class ParquetReading:
                 self._process.ask("close", number=id(self))
 
     def _ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
-        """Send a request, after opening the file again if the process had to be restarted."""
+        """Send a request; if the process had to be restarted, open the file again first."""
         with self._process.turn:
             self._process.start()
             if do != "open" and self._start != self._process.starts:
@@ -132,7 +132,7 @@ class ParquetReading:
 
 @contextmanager
 def reading_process() -> Iterator[None]:
-    """Use one process for all files opened in a ``with`` block, because starting it takes time."""
+    """Use one process for all files opened in a ``with`` block, because starting one takes time."""
     with _PROCESS.counting:
         _PROCESS.users += 1
     try:
@@ -185,7 +185,7 @@ def read_table(path: Path, most_rows: int | None = None) -> pa.Table:
 
 
 class _Process:
-    """The reading process, which is started for the first file and ended with the last.
+    """The reading process, which starts when the first file opens and ends when the last closes.
 
     A thread holds the lock `turn` during a request; `starts` counts the starts of the process.
     """
@@ -197,7 +197,7 @@ class _Process:
         self._left: subprocess.Popen[bytes] | None = None
 
     def is_of(self, start: int) -> bool:
-        """Return whether the process of the start number `start` is still running."""
+        """Return whether the process with start number `start` is still running."""
         return self._running is not None and start == self.starts
 
     def ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
@@ -281,7 +281,7 @@ class _Process:
             running.communicate()
 
     def forget(self) -> None:
-        """Leave the reading process to the parent after a fork; the next file starts a new one."""
+        """After a fork, leave the reading process to the parent; the next file starts a new one."""
         self._left = self._running  # not closed, because a thread of the parent may use its pipes
         self.turn, self.counting = threading.Lock(), threading.Lock()
         self._running = None
@@ -306,7 +306,7 @@ class _Process:
 
 
 def _started(program: Path) -> "subprocess.Popen[bytes]":
-    """Start a program with the modules of this process, without signals of the terminal."""
+    """Start a program that finds this process's modules and gets no signals of the terminal."""
     if not sys.executable:
         raise ValueError("the path of this Python is not known")
     paths = [str(path) for path in sys.path if path and isinstance(path, str | os.PathLike)]
@@ -330,7 +330,7 @@ def _started(program: Path) -> "subprocess.Popen[bytes]":
 
 
 def _rows(stream: IO[bytes], most: int) -> pa.Table:
-    """Return the rows of a stream after validating them; DataError above `most` bytes."""
+    """Return the validated rows of a stream; raise DataError if they exceed `most` bytes."""
     batches, size = [], 0
     with pa.ipc.open_stream(stream) as coming:
         for batch in coming:

@@ -1,9 +1,10 @@
 """A separate process that reads Parquet files, because a damaged or hostile file may crash it.
 
 `parquet_files.py` starts this file as a program. A request is a line of JSON on standard input, and
-the answer a line of JSON on standard output. Rows follow the answer as an Arrow stream, and a last
-line says whether they are complete. The program imports only pyarrow. Linux limits its memory;
-macOS and Windows do not, but the sizes in the footer and the sizes of rows are checked there too.
+the answer is a line of JSON on standard output. Rows follow the answer as an Arrow stream, and a
+last line says whether the rows are complete. The program imports only pyarrow. On Linux, the
+program's memory is limited. On all systems, the sizes in the footer and the sizes of rows are
+checked.
 """
 
 import base64
@@ -26,17 +27,17 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 _MAX_SECONDS = 600
-"""Most CPU seconds for one request."""
+"""Largest number of CPU seconds for one request."""
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 25
-"""Most rows that are unpacked at once, and most bytes that these rows may be expected to take."""
+"""Largest number of rows that are unpacked at once, and of bytes that they are expected to take."""
 
 _BLOCK = 1 << 20
 
 _STACK_BYTES = 8 << 20
 
 _MAX_ITEMS = 1 << 17
-"""Most items of one list in a footer."""
+"""Largest number of items of one list in a footer."""
 
 
 class _RefusedError(Exception):
@@ -77,7 +78,7 @@ class _OpenFile:
         return {"rows": rows, "sha256": self.sha256, "schema": schema}
 
     def groups(self, names: Sequence[str], key: str, aside: Sequence[str]) -> list[Any]:
-        """Return for each row group the range of the column `key`, and where its columns are."""
+        """Return for each row group the range of the column `key`, and the positions of columns."""
         self._unpacked(self._groups, names)
         found = []
         for group in self._groups:
@@ -190,7 +191,7 @@ def _told(error: Exception) -> dict[str, Any]:
 
 
 def _limit(what: str, most: int) -> None:
-    """Set a limit of this process if the system can, without raising a lower limit."""
+    """Set a limit of this process, if the system has such limits; keep a lower limit."""
     if resource is not None:
         with contextlib.suppress(ValueError, OSError):
             kind = getattr(resource, what)
@@ -223,11 +224,11 @@ def _serve(stream: BinaryIO) -> None:
 
 
 def _keep_stacks_small() -> None:
-    """Restart with a small stack if it is large, because stacks of threads count as memory."""
+    """Restart with a small stack if the stack is large, because thread stacks count as memory."""
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
-    if soft > _STACK_BYTES:  # an unlimited stack is below 0; threads then get a default stack
+    if soft > _STACK_BYTES:  # for an unlimited stack, -1: threads then get a default stack
         resource.setrlimit(resource.RLIMIT_STACK, (_STACK_BYTES, hard))
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - this very program
 
@@ -238,7 +239,7 @@ def _main(memory: int) -> None:
     _limit("RLIMIT_CORE", 0)
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    # Only answers go to the pipe; what a library prints is discarded.
+    # Only answers go to the pipe; anything that a library prints is discarded.
     stream = os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

@@ -1,4 +1,4 @@
-"""Limits of the numbers of a tile, and a check for exchanged columns.
+"""Limits for the numbers of a tile, and a check for swapped columns.
 
 A single wrong cell can widen every interval of a map. The limits lie far above all measurements,
 but below numbers that are typical of damaged or altered files.
@@ -18,7 +18,7 @@ from geogp.geodata.tiles.quarters import quarter_label
 
 @dataclass(frozen=True)
 class Limit:
-    """The largest value of a column of Ookla's files, its unit, and the reason.
+    """The upper limit for a column of Ookla's files, the unit, and the reason for the limit.
 
     `may_be_zero` marks columns in which Ookla's files have a few zeros, which are impossible.
     """
@@ -50,26 +50,28 @@ LIMITS = {
         "devices": _DEVICES,
     },
 }
-"""Limits by service and column. `read_rows` checks that values are above 0, or 0 if they may be."""
+"""Limits by service and column. `read_rows` checks that values are positive, or 0 if allowed."""
 
 MAX_ROWS, MAX_SHARE = 5, 0.001
-"""A quarter with more than 5 rows and more than 0.1 % of its rows beyond a limit is refused."""
+"""A quarter is refused if more than 5 rows, and more than 0.1 % of its rows, are beyond a limit."""
 
 NAMED = 3
 """Number of values of a column that a message lists."""
 
 MANY_TESTS, SLOW_KBPS = 1000, 1000
-"""Columns look exchanged if the median of tests is above and the median speed is below these."""
+"""Columns look swapped if the median of tests is above the first number, and the median speed is
+below the second.
+"""
 
 JUMP = 5
-"""Columns look exchanged if, compared with the other quarters, a quarter's median of tests is at
-least this many times as large, and its median of the target at least this many times smaller.
+"""The columns of a quarter look swapped if, compared with the other quarters, the median of tests
+is at least this many times as large, and the median of the target this many times smaller.
 """
 
 
 @dataclass(frozen=True)
 class Implausible:
-    """A value above its limit, or 0: its column and tile, and the value as text."""
+    """An impossible value (above its limit, or 0): the column, the tile, and the value as text."""
 
     column: str
     quadkey: str
@@ -100,11 +102,11 @@ class LeftOut:
 def beyond_limits(
     service: str, columns: Mapping[str, NDArray[Any]], codes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.bool_], tuple[Implausible, ...]]:
-    """Return which rows have a value above its limit or 0, (n,), and the first such values.
+    """Return which of n rows have an impossible value (above its limit, or 0), and the first ones.
 
     `columns` are the values (n,) as the file stores them, because a cast could make wrong values
-    look right. DataError if the rows beyond a limit are more than 5 and more than 0.1 % of the
-    rows, or all rows.
+    look right. Raises DataError if all rows are beyond a limit, or if more than 5 rows and more
+    than 0.1 % of the rows are.
     """
     wrong = {
         name: (values > LIMITS[service][name].most) | (values == 0)
@@ -144,9 +146,10 @@ def _beyond(one: Implausible, limits: Mapping[str, Limit]) -> str:
 
 
 def exchanged_columns(name: str, medians: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Return a warning for each file whose column `name` looks exchanged with the column of tests.
+    """Return a warning for each file whose column `name` looks swapped with the column of tests.
 
-    `medians` gives for each file the medians of the column `name`, as stored, and of tests.
+    `medians` gives for each file the median of the column `name`, as stored, and the median of
+    tests.
     """
     warnings = []
     for file, (value, tests) in medians.items():

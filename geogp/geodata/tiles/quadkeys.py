@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from geogp.errors import DataError
 
 ZOOM = 16
-"""Zoom of Ookla's tiles: about 611 m wide at the equator."""
+"""Zoom of Ookla's tiles, which are about 611 m wide at the equator."""
 
 EARTH_RADIUS_M = 6378137.0
 """Radius of the sphere of EPSG:3857 in metres."""
@@ -24,7 +24,7 @@ HALF_WORLD_M = np.pi * EARTH_RADIUS_M
 """Half the width of the EPSG:3857 world in metres."""
 
 NORTHMOST = float(np.rad2deg(np.arctan(np.sinh(np.pi))))
-"""Latitude in degrees at which the square of tiles ends, about 85.05."""
+"""Latitude in degrees at which the square world of tiles ends, about 85.05."""
 
 Codes = NDArray[np.uint64]
 Indices = NDArray[np.int64]
@@ -44,8 +44,8 @@ class TileBounds:
 def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
     """Return the codes, uint64 (n,), of quadkey strings (n,) of `zoom` digits 0 to 3.
 
-    DataError if a quadkey has another length (another zoom) or other characters; the message gives
-    the first such quadkey and the number of them.
+    Raises DataError if a quadkey has another length (another zoom) or other characters; the message
+    gives the first such quadkey and the number of such quadkeys.
     """
     texts = np.asarray(quadkeys, dtype=np.str_)
     if texts.size == 0:
@@ -124,14 +124,14 @@ def tiles_at(
 
 
 def tile_size_m(zoom: int = ZOOM) -> float:
-    """Return the width of a tile in EPSG:3857 metres; on the ground, multiply by cos(latitude)."""
+    """Return a tile's width in EPSG:3857 metres (on the ground: this times cos(latitude))."""
     return float(2 * HALF_WORLD_M / (1 << zoom))
 
 
 def tile_areas_km2(latitude: ArrayLike, zoom: int = ZOOM) -> Floats:
     """Return the areas on the ground, in km², of tiles with given centre latitudes in degrees.
 
-    Web Mercator stretches lengths by 1 / cos(latitude), so the area on its sphere is the area in
+    Web Mercator stretches lengths by 1 / cos(latitude), so the area on the sphere is the area in
     EPSG:3857 times cos²(latitude), with the latitude of the tile's centre.
     """
     side_km = tile_size_m(zoom) / 1000
@@ -144,9 +144,9 @@ def code_ranges(
 ) -> list[tuple[int, int]]:
     """Return ranges of codes (first, last) that cover a box in degrees.
 
-    Every tile that touches the box is in one of the ranges. The ranges are disjoint and
-    sorted, and include both ends. Longitudes may lie beyond 180 degrees. The ranges come from at
-    most `most` squares, because squares are divided into four until there would be more.
+    Every tile that touches the box is in one of the ranges. The ranges are disjoint and sorted, and
+    include both ends. Longitudes may lie beyond 180 degrees. The ranges come from squares, which
+    are divided into four as long as there are at most `most` squares.
     """
     columns, rows = tiles_at([west, east], [north, south], zoom)
     box = (int(columns[0]), int(rows[0]), int(columns[1]), int(rows[1]))
@@ -203,7 +203,7 @@ _SPREAD = (
 
 
 def _spread_bits(values: Codes) -> Codes:
-    """Return the lower 32 bits with a zero bit inserted before each."""
+    """Return the lower 32 bits, with a zero bit inserted before each bit."""
     for shift, mask in _SPREAD:
         values = (values | (values << np.uint64(shift))) & np.uint64(mask)
     return values

@@ -9,7 +9,7 @@ _QUARTER = re.compile(r"(\d{4})[Qq]([1-4])")
 
 
 def quarter_index(label: str) -> int:
-    """Return the index of a quarter written like ``2019Q1``; RequestError for any other text.
+    """Return the index of a quarter written like ``2019Q1``; raise RequestError for any other text.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class QuarterRequest:
 def parse_quarters(text: str) -> QuarterRequest:
     """Return the quarters of ``2019Q1..2023Q4``, ``2019Q1``, or several of these with commas.
 
-    RequestError if a part is not a quarter or range, or a range ends before it starts.
+    Raises RequestError if a part is not a quarter or range, or a range ends before it starts.
 
     Examples
     --------

@@ -9,10 +9,10 @@ from geogp.choices import one_of
 class TargetColumn:
     """The column of a target in Ookla's files, and its unit.
 
-    `column` is an average over the tests of a tile, or their number. Dividing the column by
-    `divisor` gives `unit`, such as Mbps from kbps. Models use log10 of Mbps or ms, but the number
-    of tests itself. The names of variables end in `suffix`. A `counted` target is 0 in tiles
-    that Ookla's files omit.
+    `column` is an average over the tests of a tile, or the number of tests. Dividing the column by
+    `divisor` gives `unit`, such as Mbps from kbps. Models use log10 of Mbps or ms, but the plain
+    number of tests. The names of variables end in `suffix`. A `counted` target is 0 in tiles that
+    Ookla's files omit.
     """
 
     column: str
@@ -35,6 +35,6 @@ SERVICES = ("mobile", "fixed")
 
 
 def find_target(name: str) -> TargetColumn:
-    """Return a target by name; RequestError for an unknown one."""
+    """Return a target by name; raise RequestError if the name is unknown."""
     one_of("target", name, TARGETS)
     return TARGETS[name]

@@ -89,7 +89,7 @@ class Threshold:
 
     def holds(self, y: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which values of log10 meet the threshold; equality counts."""
-        return self.sign * (y - self.log10) >= -1e-12  # log10 of a quotient may round
+        return self.sign * (y - self.log10) >= -1e-12  # log10 of a quotient may be rounded
 
     def probability(self, prediction: Distributions) -> NDArray[np.float64]:
         """Return the probability that each predicted value meets the threshold, (n,)."""
@@ -100,8 +100,8 @@ class Threshold:
 def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:
     """Return the thresholds of a target, smallest first: `given`, or `DEFAULTS`.
 
-    The target ``tests`` has no thresholds. RequestError if a threshold is out of range or given
-    twice, or if `given` has thresholds for ``tests``.
+    The target ``tests`` has no thresholds. Raises RequestError if a threshold is out of range or
+    given twice, or if `given` has thresholds for ``tests``.
     """
     find_target(target)
     if given is None:

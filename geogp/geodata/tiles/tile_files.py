@@ -23,7 +23,7 @@ SIMULATION_FILE = "simulation.json"
 """A source with this file contains simulated tiles."""
 
 BATCH = 1 << 17
-"""Quadkeys converted from text to numbers at once; as text they take ten times the memory."""
+"""Number of quadkeys converted from text to numbers at once; text takes ten times the memory."""
 
 IN_PLACE = "Repair the file or leave its quarter out."
 """What the user should do if a local file has faults."""
@@ -48,7 +48,7 @@ def tile_file(service: str, quarter: int) -> str:
 
 
 def groups_touching(groups: Sequence[RowGroup], ranges: Ranges) -> list[int]:
-    """Return the row groups that can touch the ranges, by least and greatest quadkey.
+    """Return the row groups that can touch the ranges, judged by least and greatest quadkey.
 
     A row group without least and greatest quadkey is always returned.
 

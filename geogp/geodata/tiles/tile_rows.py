@@ -57,7 +57,7 @@ class TileRows:
 
     @property
     def sha256(self) -> str:
-        """Hash of the rows, which does not depend on the file."""
+        """Hash of the region's rows, which does not depend on other rows of the file."""
         digest = hashlib.sha256()
         for column in (self.quadkey, self.value, self.tests, self.devices):
             digest.update(column.astype(column.dtype.newbyteorder("<")).tobytes())
@@ -69,7 +69,7 @@ class OtherFileError(Exception):
 
 
 def read_rows(held: LocalFile, region: Region, column: TargetColumn, service: str) -> TileRows:
-    """Read the region's rows of one file, and check the hash of the same bytes.
+    """Read the region's rows from one file, and check the hash of the bytes that were read.
 
     Raises
     ------
@@ -125,10 +125,10 @@ def _faulty(held: LocalFile, faults: list[str]) -> DataError:
 def _read_table(
     held: LocalFile, region: Region, column: TargetColumn
 ) -> tuple[pa.Table, NDArray[np.uint64], int, str]:
-    """Return rows in the region's bounding box, their codes, and the file's row number and hash.
+    """Return rows in the region's bounding box, their codes, and the file's row count and hash.
 
-    All quadkeys are checked in the row groups that can touch the region, not only those near the
-    region, because a damaged quadkey could belong to any tile. Row groups are read one by one.
+    In row groups that can touch the region, all quadkeys are checked, because a damaged quadkey
+    could belong to any tile. Row groups are read one by one.
     """
     names = list(dict.fromkeys([QUADKEY, column.column, "tests", "devices"]))
     try:
@@ -168,7 +168,7 @@ def _read_table(
 
 
 def _group_faults(table: pa.Table, column: TargetColumn, first: DataError) -> list[str]:
-    """List all faults of row groups, after a wrong quadkey was found in one of them."""
+    """List all faults of row groups in which a wrong quadkey was found."""
     try:
         quadkey_codes(table[QUADKEY])
     except DataError as error:

@@ -77,7 +77,7 @@ def _violin(axes: Axes, at: float, values: Floats, mark: Mark) -> None:
 def reliability_panels(
     curves: dict[str, dict[str, Reliability]],
 ) -> Canvas:
-    """Draw observed against stated coverage of central intervals, urban and rural, by split.
+    """Draw observed against stated coverage of central intervals, by split and stratum.
 
     Below each diagram is a diagram of observed minus stated coverage in percentage points, with
     bounds. The keys of `curves` are titles of splits, then strata (``urban``, ``rural``, or
@@ -141,12 +141,12 @@ def _curve(
 
 
 def _points(curve: Reliability) -> list[Floats]:
-    """Return level, observed share and its bounds in percent."""
+    """Return the level, the observed share, and the bounds of this share, in percent."""
     parts = (curve.level, curve.observed, curve.lower, curve.upper)
     return [100 * np.asarray(part) for part in parts]
 
 
 def _farthest(curve: Reliability) -> float:
-    """Return the largest distance of a curve's bounds from the stated level, in points."""
+    """Return the largest distance of a curve's bounds from the stated level, in percent."""
     level, _, low, high = _points(curve)
     return float(np.abs([low - level, high - level]).max())

@@ -1,4 +1,4 @@
-"""A figure of areas in two panels, coloured by a value and by its uncertainty."""
+"""A figure of areas in two panels, coloured by a value and by the value's uncertainty."""
 
 import geopandas as gpd
 import matplotlib as mpl
@@ -34,8 +34,8 @@ def choropleth(
     """Return a PNG file of two maps of areas, coloured by values and by widths of intervals.
 
     `shapes` are in degrees; `values` are positive, in `unit`; `widths` of the 95 % intervals are in
-    log10 of the unit. Raises DataError if there is no area, or an area does not have one value and
-    one width.
+    log10 of the unit. Raises DataError if there is no area, or if areas, values and widths differ
+    in number.
     """
     if not shapes or not len(shapes) == len(values) == len(widths):
         raise DataError(

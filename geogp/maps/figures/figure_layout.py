@@ -69,7 +69,7 @@ class Canvas:
         self.text(LEFT, bottom, subtitle, fontsize=9.5)
 
     def legend(self, keys: Sequence[Artist], left: float, top: float, **style: Any) -> None:
-        """Draw a legend with its upper left corner at a position in inches, or as in `style`."""
+        """Draw a legend with its upper left corner at a position in inches, or as `style` says."""
         usual: dict[str, Any] = {"loc": "upper left", "frameon": False, "fontsize": 8}
         self.figure.legend(
             handles=keys,
@@ -95,7 +95,7 @@ class Canvas:
 
 
 class MapSheet(NamedTuple):
-    """A figure of one map: its axes, their size, and the width of the sheet without its margins."""
+    """A figure of one map: the axes, their size, and the width of the sheet without margins."""
 
     canvas: Canvas
     axes: Axes
@@ -110,7 +110,7 @@ def map_sheet(
     """Lay out a figure of one map with its outlines, and room for a heading.
 
     `below` and `right` are margins in inches. `least` is the smallest width of the sheet without
-    its margins, in inches; the map is centred on the sheet.
+    margins, in inches; the map is centred on the sheet.
     """
     aspect = aspect_of(frame)
     width, height = (8.6, 8.6 / aspect) if aspect >= WIDE else (7.4 * aspect, 7.4)
@@ -122,7 +122,7 @@ def map_sheet(
 
 
 def view_of(frame: Frame) -> tuple[float, float, float, float]:
-    """Return west, south, east, north in metres of the drawn view: the frame and a margin."""
+    """Return the bounds of the drawn view, a frame with a margin: west, south, east, north."""
     west, south, east, north = frame.bounds_m
     pad = _MARGIN * max(east - west, north - south)
     return west - pad, south - pad, east + pad, north + pad
@@ -174,7 +174,7 @@ def draw_veil(axes: Axes, frame: Frame, far: NDArray[np.bool_], colour: tuple[fl
 
 
 def draw_bar(axes: Axes, scale: Scale, extend: str, *, vertical: bool) -> None:
-    """Draw a colour bar with the scale's round numbers and its label with the unit."""
+    """Draw a colour bar with ticks at round numbers, and a label with the unit."""
     mappable = ScalarMappable(_norm(scale), scale.palette)
     assert axes.figure is not None
     bar = axes.figure.colorbar(
@@ -196,7 +196,7 @@ def colours_of(scale: Scale, values: Floats) -> NDArray[np.float64]:
 
 
 def extend_of(values: NDArray[np.floating], scale: Scale) -> str:
-    """Return the ends of a scale beyond which values lie: "neither", "min", "max" or "both"."""
+    """Return which ends of a scale some values lie beyond: "neither", "min", "max" or "both"."""
     below = bool(np.nanmin(values) < scale.low * (1 - 1e-6) - 1e-12)
     above = bool(np.nanmax(values) > scale.high * (1 + 1e-6) + 1e-12)
     return {(0, 0): "neither", (1, 0): "min", (0, 1): "max"}.get((below, above), "both")

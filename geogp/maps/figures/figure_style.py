@@ -13,7 +13,7 @@ WIDTH = 7.2
 """Width of a figure in inches: the width of a page of text."""
 
 SIGNED_PALETTE = "cividis"
-"""Palette for positive and negative values. Its ends differ also in grey; a line marks 0."""
+"""Palette for positive and negative values. The two ends differ even in grey; a line marks 0."""
 
 TEXT, SMALL = 8, 7
 """Font sizes in points."""
@@ -70,7 +70,7 @@ def marks_of(names: Iterable[str]) -> dict[str, Mark]:
 
 
 def paper_style() -> AbstractContextManager[None]:
-    """Return a context in which all figures have this style."""
+    """Return a context in which all figures have the style of this module."""
     return mpl.rc_context(_STYLE)
 
 

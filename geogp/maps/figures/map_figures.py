@@ -1,4 +1,4 @@
-"""Figures of a map for reports and print: median, mean, bound, width and kernel slices."""
+"""Figures of a map, for reports and print: median, mean, bound, width and kernel slices."""
 
 import textwrap
 from pathlib import Path

@@ -25,8 +25,8 @@ def numbered_figure(
 ) -> bytes:
     """Return a PNG map of the values of tiles, with places numbered from 1 in their order.
 
-    `places` are longitudes and latitudes in degrees, (k, 2); `label` names the values with their
-    unit. Raises DataError if the number of values differs from the number of tiles.
+    `places` are longitudes and latitudes in degrees, (k, 2); `label` names the values and the unit.
+    Raises DataError if the number of values differs from the number of tiles.
     """
     frame = Frame.of_tiles(tiles)
     below = 1.05

@@ -107,10 +107,10 @@ def cell_panels(
 ) -> Canvas:
     """Draw values of square cells on a common scale, as in figure 10 of Zhu, Yuchi and Xie.
 
-    The scale runs from the 0.5 to the 99.5 percentile of all values. `west` and `south` are the
-    lower left corners of the m cells and `degrees` is their side, in degrees. The keys of `values`
-    are titles of panels; each has m values in `unit`. Raises DataError if there is no cell, or a
-    panel does not have one value for each cell.
+    The scale runs from the 0.5 to the 99.5 percentile of all values. `west` and `south` (m,) are
+    the lower left corners of the cells, and `degrees` is the side of a cell, all in degrees. The
+    keys of `values` are titles of panels; each has m values in `unit`. Raises DataError if there is
+    no cell, or a panel does not have one value for each cell.
     """
     if not len(west) or any(len(one) != len(west) for one in values.values()):
         lengths = ", ".join(str(len(one)) for one in values.values())
@@ -151,9 +151,9 @@ def map_panels(
 ) -> Canvas:
     """Lay out maps of one region with letters, titles and one colour bar.
 
-    Each of `panels` is a title and a note in smaller text; `paint` draws its map. `extend` states
-    beyond which ends of the scale values lie (see `extend_of`). Raises DataError if there is no
-    panel.
+    Each of `panels` is a title and a note in smaller text; `paint` draws the map of a panel.
+    `extend` states beyond which ends of the scale values lie (see `extend_of`). Raises DataError if
+    there is no panel.
     """
     if not panels:
         raise DataError("expected at least one panel to draw, found none.")

@@ -23,7 +23,7 @@ _DAMAGE = (
     LookupError,
     ValueError,
     TypeError,
-    RuntimeError,  # of HDF5
+    RuntimeError,  # errors of HDF5
     AttributeError,
     RequestError,
 )
@@ -47,9 +47,9 @@ class Picture:
 class Thumbnails:
     """Pictures of one kind on one scale.
 
-    `images` are PNG files in the order of the pictures; `label` names the values with their unit.
-    `bar` is the scale as a PNG one pixel high, with low values on the left. Each tick
-    has a position on the bar, in percent of the bar's length from the left, and a text.
+    `images` are PNG files in the order of the pictures; `label` names the values and the unit.
+    `bar` is the scale as a PNG one pixel high, with low values on the left. Each tick has a
+    position on the bar, in percent of the bar's length from the left, and a text.
     """
 
     images: tuple[bytes, ...]
@@ -64,8 +64,8 @@ def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = Non
     Each block of k by k tiles becomes one pixel with the median of the block. k is the smallest
     number for which neither side has more than `most` pixels. If `sha256` is given, it is compared
     with the hash of the file first, because HDF5 can run for ever on a damaged file. Raises
-    DataError if the hash differs, or the file is missing, damaged, not a map of geogp or without a
-    value.
+    DataError if the hash differs, or if the file is missing, is damaged, is not a map of geogp, or
+    has no value.
     """
     if sha256 is not None and path.is_file() and sha256_of(path) != sha256:
         raise DataError(

@@ -33,7 +33,7 @@ TILE_HOSTS = tuple(_BASE_HOST.replace("{s}", one) for one in _BASE_SERVERS)
 
 _MAX_ZOOM = 20
 _MAX_OUTLINE = 250_000
-"""Limit of the bytes of all lines of one kind."""
+"""Largest number of bytes of all lines of one kind."""
 
 
 def map_page(
@@ -51,12 +51,12 @@ def map_page(
     between the outer edges of the raster. Tiles are square both in EPSG:3857 and on Leaflet's
     screen, so nothing is resampled. Leaflet is part of the page. The policy of the page allows no
     scripts except Leaflet, folium's script of the map and the page's own scripts. From the network,
-    it allows only the tiles of the base map.
+    the policy allows only the tiles of the base map.
 
-    `data` comes from `page_data.py`; the page shows its texts literally, never as HTML. The page
-    outlines `counties` in the region. `attribution` names the source of the data and the licence;
-    `notes` are sentences. `base_map` shows streets and names below the data; without it the page
-    makes no network requests.
+    `data` comes from `page_data.py`; the page shows texts in `data` literally, never as HTML. The
+    page draws outlines of the `counties` in the region. `attribution` names the source of the data
+    and the licence; `notes` are sentences. `base_map` shows streets and names below the data;
+    without a base map, the page makes no network requests.
     """
     outlines = _outlines(region, counties)
     drawn, variables = _map_script(Frame(**data["frame"]), outlines, base_map=base_map)
@@ -65,7 +65,8 @@ def map_page(
         words["urban"] = region.strata.words[:1].upper() + region.strata.words[1:]
     leaflet, own = page_scripts()
     styles, scripts = page_styles(), (leaflet, drawn, own)
-    # The scripts that the policy allows contain only own files and numbers, no text from the data.
+    # The policy allows these scripts, so they contain only geogp's files and numbers, no text from
+    # data.
     return _template().render(
         policy=page_policy(styles, scripts, TILE_HOSTS if base_map else ()),
         title=data["title"],
@@ -98,7 +99,7 @@ def json_text(content: object) -> str:
 def _map_script(
     frame: Frame, outlines: dict[str, folium.PolyLine], *, base_map: bool
 ) -> tuple[str, dict[str, str]]:
-    """Return folium's script of the map, and a dictionary from contents to names of variables."""
+    """Return folium's script of the map, and the variable's name for the map and for each layer."""
     west, south, east, north = frame.bounds
     page = folium.Map(
         location=((south + north) / 2, (west + east) / 2),
@@ -106,7 +107,7 @@ def _map_script(
         zoom_snap=0.25,
         attribution_control=False,
     )
-    page.options["max_zoom"] = _MAX_ZOOM  # the parameter of `Map` would set it only for the tiles
+    page.options["max_zoom"] = _MAX_ZOOM  # the parameter of `Map` applies only to the tiles
     layers: dict[str, folium.TileLayer | folium.PolyLine] = {}
     if base_map:
         # The page shows its own credits, but folium requires a text.

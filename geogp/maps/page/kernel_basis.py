@@ -2,9 +2,9 @@
 
 On a grid of G cells with features Phi (G, r), Phi Phi' = U S² U'. The m leading columns c_j of U S
 give the best approximation k(x, x*) ~ sum_j c_j(x) c_j(x*) with m terms (Eckart and Young 1936).
-They are computed as Phi V, where V are the eigenvectors of the r x r Gram matrix Phi' Phi in
-float64; no G x G matrix is made. All components are rounded with the same step. So their rounding
-errors are equally large in the kernel, and small components take few bytes.
+The columns are computed as Phi V, where V are the eigenvectors of the r x r Gram matrix Phi' Phi in
+float64; no G x G matrix is made. All components are rounded with the same step. So the rounding
+errors of all components are equally large in the kernel, and small components take few bytes.
 
 Between the centres of cells, the page interpolates the components bilinearly, and thus the kernel
 in each argument. The grid includes all neighbours of the map's cells. So each place of the map lies
@@ -49,7 +49,7 @@ _FINE_ENOUGH = 0.001
 _NEARLY = 1.1
 
 _ROOM = 1.1
-"""The stated error is the largest difference found times this; other places may differ more."""
+"""The stated error is the largest difference found times this, as other places may differ more."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class KernelBasis:
     width); away from the map they are arbitrary.
 
     `error` compares the decoded and interpolated components with the model's kernel between random
-    places of the map. It is 1.1 times the largest difference found, as a share of the kernel's
+    places of the map. `error` is 1.1 times the largest difference found, as a share of the kernel's
     largest value, rounded up to two digits. `error_in_middles` is the largest difference found
     between centres of cells, as a share of the same value; it shows the effect of dropped and
     rounded components without interpolation. `pairs` is the number of pairs of random places (see
@@ -100,14 +100,14 @@ def _around(frame: Frame, shift: int) -> Frame:
 
 
 def finer(tiles: Tiles) -> Tiles:
-    """Return the four tiles of the next zoom in each tile."""
+    """Return the four tiles of the next finer zoom in each tile."""
     column = np.concatenate([2 * tiles.column, 2 * tiles.column + 1] * 2)
     row = np.repeat(np.stack([2 * tiles.row, 2 * tiles.row + 1]), 2, axis=0).ravel()
     return Tiles(column, row, tiles.zoom + 1)
 
 
 def coarser(tiles: Tiles, zoom: int) -> Tiles:
-    """Return the tiles of a coarser zoom that contain any of the tiles, row by row."""
+    """Return the tiles of a coarser zoom that contain any of the given tiles, row by row."""
     shift = tiles.zoom - zoom
     return _once(tiles.column >> shift, tiles.row >> shift, zoom)
 
@@ -123,7 +123,7 @@ def with_neighbours(cells: Tiles) -> Tiles:
 
 def _once(column: NDArray[np.int64], row: NDArray[np.int64], zoom: int) -> Tiles:
     """Return each tile once, row by row."""
-    # Columns may lie beyond the world's edge by less than its width.
+    # Columns may lie beyond the world's edge by less than the world's width.
     around = 1 << zoom
     key = np.unique(row * (4 * around) + column + around)
     return Tiles(key % (4 * around) - around, key // (4 * around), zoom)
@@ -133,8 +133,8 @@ def leading_components(features: Callable[[slice], Floats], n: int, most: int) -
     """Return the leading columns of U S of Phi, shape (n, m).
 
     In each column the value with the largest absolute value is positive. `features` returns rows of
-    Phi and is called twice for each of the n rows. m is at most `most`, smaller if the rank of Phi
-    is lower, and 0 if Phi is 0. Raises NumericalError if Phi is not finite.
+    Phi and is called twice for each of the n rows. m is the smaller of `most` and the rank of Phi,
+    and 0 if Phi is 0. Raises NumericalError if Phi is not finite.
     """
     slices = [slice(start, start + _ROWS) for start in range(0, n, _ROWS)]
     gram = sum((phi.T @ phi for phi in map(features, slices)), np.zeros(()))
@@ -154,9 +154,9 @@ def kernel_basis(
 ) -> KernelBasis | None:
     """Reduce a kernel to at most 48 components on at most 160 x 160 cells; None for a kernel of 0.
 
-    Several rounding steps and numbers of components are tried. The result is the smallest one that
-    fits `most_text` bytes of base64 and has nearly the least error. Raises NumericalError if
-    features are not finite, and DataError if no result fits.
+    Several rounding steps and numbers of components are tried. The result is the smallest reduced
+    kernel that fits `most_text` bytes of base64 and has nearly the least error. Raises
+    NumericalError if features are not finite, and DataError if no result fits.
     """
     cells = kernel_cells(tiles)
     frame = Frame.of_tiles(cells)

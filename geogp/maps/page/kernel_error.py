@@ -59,7 +59,7 @@ def interpolated(components: Floats, frame: Frame, places: Tiles) -> Floats:
 def _beside(at: NDArray[Any], count: int) -> list[tuple[Rows, NDArray[Any]]]:
     """Return the two cells with the nearest centres, and weights, for places along a line of cells.
 
-    Places are between the two centres, or beyond the outermost centre.
+    A place is between the two centres, or beyond the outermost centre.
     """
     at = np.clip(np.asarray(at, np.float64) - 0.5, 0, count - 1)
     first = np.minimum(at.astype(np.intp), max(count - 2, 0))
@@ -100,8 +100,8 @@ def differences(
 ) -> Differences:
     """Compare components at n places, (n, m), with the model's kernel between the places.
 
-    First each place is compared with itself, then 4,096 places are compared with 768 of them. In
-    each of these two sets, half of the places have the largest errors; the other half is random.
+    First each place is compared with itself, then 4,096 places are compared with 768 of these. Half
+    of the 4,096 places, and half of the 768, have the largest errors; the other halves are random.
     """
     variance = _variances(places, model)
     off = np.abs((found**2).sum(axis=1) - variance)

@@ -46,11 +46,12 @@ def pack(
 ) -> Packed:
     """Pack an array, each value rounded to the nearest offset + step n.
 
-    `values` have shape (h, w) or (m, h, w); NaN means no data. Unpacked values differ from them by
-    at most step/2. `bits` is 8, 16 or 32. `none` is whether n = 0 means no data, by default whether
-    a value is NaN. `offset` is the least value that can be packed; by default it is the multiple of
-    `step` at or below the least value. Raises DataError if the shape is not one of these, or a
-    value is infinite, NaN although `none` is false, below the offset, or too large for the bits.
+    `values` have shape (h, w) or (m, h, w); NaN means no data. Unpacked values differ from `values`
+    by at most step/2. `bits` is 8, 16 or 32. `none` says whether n = 0 means no data; by default,
+    it does if a value is NaN. `offset` is the least value that can be packed; by default it is the
+    multiple of `step` at or below the least value. Raises DataError if the shape is not one of
+    these, or if a value is infinite, is NaN although `none` is false, is below the offset, or is
+    too large for the bits.
     """
     values = np.asarray(values, np.float64)
     if values.ndim not in {2, 3} or not values.size or bits not in _TYPES or not step > 0:
@@ -146,7 +147,7 @@ def _inflated(text: str, size: int) -> bytes:
 
 
 def text_bytes(packed: object) -> int:
-    """Return the bytes of base64 of a packed array, or of all arrays in a list or dictionary."""
+    """Return the number of base64 bytes of a packed array, or of all in a list or dictionary."""
     if isinstance(packed, dict):
         if "data" in packed:
             return len(packed["data"])
@@ -157,8 +158,9 @@ def text_bytes(packed: object) -> int:
 def filled(values: Floats) -> Floats:
     """Replace each NaN by a value that takes few bytes when packed.
 
-    The value is the nearest one to the left, else the first one of the row. A row without values
-    gets the first value of the nearest filled row above, or 0. Another array must store the mask.
+    The value is that of the nearest cell to the left with a value, else the first value of the row.
+    A row without values gets the first value of the nearest filled row above, or 0. The result does
+    not show where the NaNs were; another array must store this.
     """
     height, width = values.shape
     held = ~np.isnan(values)

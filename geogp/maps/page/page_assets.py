@@ -52,6 +52,6 @@ def page_styles() -> tuple[str, str]:
 
 
 def _text(name: str) -> str:
-    """Return the text of a file with the line ends of a browser, on which hashes depend."""
+    """Return the text of a file with a browser's line ends, because hashes depend on line ends."""
     text = resources.files("geogp.maps.page").joinpath(name).read_bytes().decode("utf-8")
     return text.replace("\r\n", "\n")

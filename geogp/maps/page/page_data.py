@@ -94,7 +94,7 @@ class PageContent:
 
     @cached_property
     def county(self) -> tuple[Floats, list[str]] | None:
-        """Index of each tile's county (NaN if none), and names; None if there are no counties."""
+        """Index of each tile's county (NaN if none), and county names; None without counties."""
         if self.counties is None:
             return None
         return labelled_tiles(self.counties, self.region, self.tiles)
@@ -110,7 +110,7 @@ class PageContent:
 
 
 def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
-    """Return the data of a page (see the module) from a grid of `build_grid` and other content.
+    """Return the data of a page from a grid of `build_grid` and other content; see this module.
 
     Raises DataError if a slice or a prediction does not fit the tiles, or the grid has no finite
     value.
@@ -270,7 +270,7 @@ def _within(values: Floats, step: float) -> Packed:
 def _arrays(
     grid: xr.Dataset, content: PageContent, frame: Frame
 ) -> tuple[dict[str, Packed], dict[str, list[str]]]:
-    """Return the packed arrays that all targets have, and the names for their indices."""
+    """Return the packed arrays that all targets have, and the names that indices stand for."""
     tests = _tests(grid)
     far = np.where(np.isnan(tests), np.nan, veiled(grid))
     arrays = {

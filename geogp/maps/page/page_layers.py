@@ -42,7 +42,7 @@ def speed_layers(
 ) -> list[Layer]:
     """Return the layers of median, width, cautious bound and probability.
 
-    Each layer has one scale for all quarters, so colours are comparable. `predicted` names the
+    Each layer has one scale for all quarters, so that colours are comparable. `predicted` names the
     predicted quantity in the plural. The scales are made from the values of all quarters: `median`,
     `width` (of the 95 % interval of log10) and `bound` (at the level of `cautious_level`).
     """

@@ -25,7 +25,7 @@ def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
 
     def shift(points: NDArray[np.float64]) -> NDArray[np.float64]:
         longitude = points[:, 0]
-        # Add exact multiples of 360 degrees, or a gap would remain at 180 degrees.
+        # Add exact multiples of 360 degrees; otherwise a gap would remain at 180 degrees.
         turns = np.round((region.unwrap(longitude) - longitude) / 360)
         return np.column_stack([longitude + 360 * turns, points[:, 1]])
 
@@ -39,7 +39,7 @@ def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[
     """Return name, kind and bounds [south, west, north, east] of the polygons in a region.
 
     If a polygon extends beyond the region, as an urban area across a border does, the bounds are
-    the bounds of its part within the region's bounds.
+    those of the part within the region's bounds.
     """
     shapely.prepare(region.boundary)
     found = []
@@ -60,7 +60,7 @@ def main_bounds(tests: NDArray[np.float64], frame: Frame) -> list[float]:
     """Return the bounds [south, west, north, east] of the main parts of a region.
 
     A part consists of tiles that touch each other, also at corners. The largest parts are shown
-    until their sum of shares is 99 %; the share of a part is the mean of its share of all tiles and
+    until their shares sum to 99 %; the share of a part is the mean of its share of all tiles and
     its share of measured tiles. So the first view need not include a small, far island without
     tests. `tests` (height, width) has the number of tests on each tile of the frame, and NaN
     outside the region. Raises DataError if no tile is in the region.

@@ -1,9 +1,9 @@
 """Predictions in a page as rounded quantiles, and probabilities computed from the quantiles.
 
 Between the quantiles of a tile, the normal score z = Phi^-1(level) is interpolated linearly in
-log10 of the value; beyond them it is extrapolated. This is exact for a normal distribution. For
-other distributions the page contains all levels that it shows, and more levels until the
-probabilities of thresholds are accurate enough.
+log10 of the value; beyond them it is extrapolated. The interpolation is exact for a normal
+distribution. For other distributions the page contains all levels that it shows, and more levels
+until the probabilities of thresholds are accurate enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from geogp.maps.scales import round_ladder
 Floats = NDArray[np.float64]
 
 SAMPLE = 20_000
-"""Number of tiles, evenly spaced among all, on which errors are computed."""
+"""Number of tiles, evenly spaced among all tiles, on which errors are computed."""
 
 STEPS = (0.002, 0.003, 0.004, 0.005, 0.0075, 0.01)
 """Steps of log10, tried from the smallest; 0.002 is half a percent."""
@@ -61,11 +61,11 @@ def cautious_level(bound: str) -> float:
 def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
     """Return the rising levels, eleven at most, of the quantiles that a page contains.
 
-    For normal distributions these are 0.025, 0.5, 0.975 and the cautious level; all other quantiles
-    follow exactly. For other distributions these are `SHOWN_LEVELS` and the cautious level, because
-    the page shows them. Then levels are added, one at a time, until the largest error of
-    probabilities is half a percent; the added level is the one that reduces this error most. The
-    error is computed at the percentiles of a sample of tiles.
+    For normal distributions, the levels are 0.025, 0.5, 0.975 and the cautious level; all other
+    quantiles follow exactly. For other distributions, the first levels are `SHOWN_LEVELS` and the
+    cautious level, because the page shows their quantiles. More levels are then added, one at a
+    time, until the largest error of probabilities is at most half a percent; the added level is the
+    one that reduces this error most. The error is computed at the percentiles of a sample of tiles.
     """
     linear = prediction.shape.linear_scores
     first = tuple(sorted({*(_NORMAL_LEVELS if linear else SHOWN_LEVELS), cautious_level(bound)}))
@@ -107,7 +107,7 @@ def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Flo
     found = np.empty((len(at), quantiles.shape[1]))
     columns = np.arange(quantiles.shape[1])
     for place, values in enumerate(np.broadcast_to(at, found.shape)):
-        # Values beyond the ends use the first or the last piece.
+        # Values beyond the ends use the first or the last piece of the interpolation.
         piece = np.clip((quantiles <= values).sum(axis=0) - 1, 0, len(z) - 2)
         low, high = quantiles[piece, columns], quantiles[piece + 1, columns]
         share = (values - low) / np.maximum(high - low, _NARROWEST)
@@ -118,13 +118,13 @@ def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Flo
 def probabilities(
     quantiles: Floats, levels: Sequence[float], thresholds: Sequence[float], *, at_most: bool
 ) -> Floats:
-    """Return the probabilities of at least, or at most, t thresholds in the unit, (t, n)."""
+    """Return the probabilities, (t, n), of being at least (or at most) each of t thresholds."""
     scores = normal_scores(quantiles, levels, np.log10(np.asarray(thresholds))[:, None])
     return np.asarray(ndtr(scores if at_most else -scores))
 
 
 def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> list[float]:
-    """Return round numbers that cover `low` to `high`, and the thresholds of the run, in order."""
+    """Return, in order, round numbers that cover `low` to `high`, and the run's thresholds."""
     ladders: tuple[tuple[float, ...], ...] = (
         (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8),
         (1, 1.5, 2, 3, 4, 5, 7),
@@ -141,7 +141,7 @@ def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> l
 
 @dataclass(frozen=True)
 class PackedQuarter:
-    """The packed quantiles of a quarter, and their step of log10."""
+    """The packed quantiles of a quarter, and the rounding step in log10."""
 
     frame: Frame
     planes: list[Packed]
@@ -209,7 +209,7 @@ def probability_error(
     *,
     at_most: bool,
 ) -> tuple[float, int]:
-    """Return the largest error of probabilities from decoded quantiles, and the number of tiles.
+    """Return the largest error of probabilities from decoded quantiles, and the tile count.
 
     The probabilities from `decoded` (m, n) are compared with `Prediction.cdf` or `exceedance` at
     every threshold, on all tiles or an evenly spaced sample.

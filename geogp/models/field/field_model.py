@@ -27,7 +27,7 @@ from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import WeightedRows
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
-from geogp.models.field.left_out import LeftOut, left_out
+from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_rows import Conditional, given_rows, without_rows
 from geogp.models.field.predictive_law import Errors, fit_law, no_law
@@ -127,11 +127,11 @@ class FieldNetwork(FieldProcess):
             rng = np.random.default_rng([int(self.order_seed), 3])
             training = self._errors(left_out(self, rng), held_out=False)
             found = self._conditional(validation.x, validation.counts)
-            outside = LeftOut(validation, found, self.distance_to_others(validation.x))
+            outside = LeftOutRows(validation, found, self.distance_to_others(validation.x))
             errors = training.joined(self._errors(outside, held_out=True))
         self.set_law(fit_law(errors))
 
-    def _errors(self, left: LeftOut, *, held_out: bool) -> Errors:
+    def _errors(self, left: LeftOutRows, *, held_out: bool) -> Errors:
         """Return the standardised errors of predictions of rows."""
         rows, found, distance = left
         errors = numpy_of(rows.y.double() - found.mean)

@@ -27,7 +27,7 @@ FOLDS = 16
 ROWS_AT_ONCE = 256
 
 
-class LeftOut(NamedTuple):
+class LeftOutRows(NamedTuple):
     """Rows, their predictions without the rows of their groups, and km to the remaining places."""
 
     rows: Rows
@@ -35,7 +35,7 @@ class LeftOut(NamedTuple):
     distance: Floats
 
 
-def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOut:
+def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOutRows:
     """Predict stored rows without the stored rows of their groups.
 
     If every group is one row, or all rows are one group, single rows are left out, and the weights
@@ -54,7 +54,7 @@ def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOut:
     order = torch.cat(numbers)
     held = model.rows.as_rows().at(order)._replace(groups=groups.to(order.device)[order])
     joined = Conditional(*(torch.cat(part) for part in zip(*found, strict=True)))
-    return LeftOut(held, joined, np.concatenate(distance))
+    return LeftOutRows(held, joined, np.concatenate(distance))
 
 
 Part = tuple[Tensor, Conditional, Floats]

@@ -1,4 +1,4 @@
-"""The figure of a comparison, with paired differences of two scores and their intervals."""
+"""The figure of a comparison: paired differences in two scores, with intervals."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,15 +17,15 @@ _APART = 0.22
 
 
 def difference_figure(comparison: Comparison) -> str:
-    """Draw differences of log score and CRPS of each run, by split and stratum.
+    """Draw each run's differences in log score and CRPS from the reference, by split and stratum.
 
-    The point of a difference beyond chance is filled.
+    A filled point marks a difference beyond chance.
     """
     splits = list(comparison.splits.values())
     others = [one.name for one in comparison.runs[1:]]
 
     def draw(figure: Figure) -> None:
-        # All splits share one scale for each score, so readers can compare them.
+        # All splits share one scale for each score, so that readers can compare splits.
         panels = figure.subplots(len(splits), 2, sharey=True, sharex="col", squeeze=False)
         for line, split in zip(panels, splits, strict=True):
             for axes, (score, label) in zip(line, _SCORES.items(), strict=True):

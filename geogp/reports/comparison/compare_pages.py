@@ -21,11 +21,12 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def comparison_latex(comparison: Comparison) -> str:
-    r"""Return a booktabs table of scores and their differences, for ``\input`` in a document.
+    r"""Return a booktabs table of scores and differences, for ``\input`` in a document.
 
-    A run has one line in each stratum of each split; the line of the reference has no differences.
-    The table needs the package booktabs and lines of about 15 cm. The lines of the class article
-    are shorter, so set a larger text width, or use table* in a document with two columns.
+    The table has one line for each split, stratum and run; the lines of the reference have no
+    differences. The table needs the package booktabs and lines of about 15 cm. The lines of the
+    class article are shorter, so set a larger text width, or use table* in a document with two
+    columns.
     """
     return latex_table("compare", {**_context(comparison), "splits": comparison.splits})
 

@@ -1,7 +1,7 @@
 """Scores of several runs on their common test rows, and differences between the runs.
 
 Rows are joined by split, quadkey, quarter and fold, never by their order. One run is the reference;
-differences are computed row by row as run minus reference.
+a difference is computed row by row, as run minus reference.
 """
 
 import json
@@ -62,8 +62,8 @@ class RunFigures:
 
     Lower scores are better. The absolute error is the error of the median. A score that is not
     finite is None. Coverages are shares of rows inside the central intervals; `width_95` is the
-    mean width. `gain` is the log score of the baseline minus the log score of the run. It is None
-    unless the common rows are all test rows of the run, because run.json has the score of the
+    mean width. `gain` is the log score of the baseline minus the log score of the run. `gain` is
+    None unless the common rows are all test rows of the run, because run.json has the score of the
     baseline only for all test rows.
     """
 
@@ -82,9 +82,9 @@ class RunFigures:
 class StratumComparison:
     """One stratum of one split.
 
-    `n` is the number of common rows, `blocks` the number of their blocks of 0.1 degrees. The keys
-    of `figures` are runs. The keys of `differences` are runs other than the reference, then scores
-    and coverages; a difference is run minus reference.
+    `n` is the number of common rows, and `blocks` the number of blocks of 0.1 degrees with such
+    rows. The keys of `figures` are runs. The keys of `differences` are runs other than the
+    reference, then scores and coverages; a difference is run minus reference.
     """
 
     n: int
@@ -142,8 +142,8 @@ def compare(
 ) -> Comparison:
     """Compare runs on their common test rows.
 
-    `runs` are two or more runs with different names; `reference` is a name, by default the first.
-    `draws` and `seed` are for the bootstrap; see `paired.paired_estimates`.
+    `runs` are two or more runs with different names; `reference` is the name of one of them, by
+    default of the first. `draws` and `seed` are for the bootstrap; see `paired.paired_estimates`.
 
     Raises RequestError if there are fewer than two runs or no common row, the reference is unknown,
     or runs differ in target, service or region. Raises DataError if keys, columns or values are
@@ -215,7 +215,7 @@ def _compare_split(
     draws: int,
     seed: int,
 ) -> tuple[SplitComparison | None, list[str]]:
-    """Return the comparison of one split, or None if no row is common, and notes."""
+    """Return the comparison of one split (None if no row is common), and notes."""
     title = SPLITS[split].title
     common = reduce(lambda a, b: a[a.isin(b)], (table.index for table in tables.values()))
     beyond = {name: len(table) - len(common) for name, table in tables.items()}
@@ -309,7 +309,7 @@ def _figures(scores: pd.DataFrame, baseline: float | None) -> RunFigures:
 
 
 def _marked(strata: dict[str, StratumComparison]) -> dict[str, StratumComparison]:
-    """Mark differences of scores beyond chance, with all strata of a split as one family."""
+    """Mark differences in scores beyond chance; all strata of a split are one family of tests."""
     places = [
         (stratum, run, score)
         for stratum, found in strata.items()

@@ -14,7 +14,7 @@ from geogp.geodata.places.stratum_column import ALL
 from geogp.records.run_record import RunRecord
 
 SCORES = ("log_score", "crps", "absolute_error")
-"""Scores for which lower is better, and whose differences are marked if beyond chance."""
+"""Scores for which lower is better; their differences are marked if they are beyond chance."""
 
 LEVELS = (50, 80, 90, 95)
 COVERAGES = tuple(f"coverage_{level}" for level in LEVELS)
@@ -65,7 +65,7 @@ def check_comparable(runs: Sequence[RunContent]) -> None:
 
 
 def table_of(one: RunContent) -> pd.DataFrame:
-    """Return the predictions indexed by their keys; fold 0 if an older run has no folds."""
+    """Return the predictions, indexed by their keys; the fold is 0 in older runs without folds."""
     table = one.predictions.copy()
     table["fold"] = table["fold"].astype(np.int64) if "fold" in table else 0
     table["quadkey"], table["quarter"] = table["quadkey"].astype(str), table["quarter"].astype(str)
@@ -85,7 +85,7 @@ def table_of(one: RunContent) -> pd.DataFrame:
 
 
 def shared_splits(runs: Sequence[RunContent]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the splits that all runs have, and the other splits with the runs that lack them."""
+    """Return the splits that all runs have, and each other split with the runs that lack it."""
     held = {one.name: set(one.predictions["split"]) for one in runs}
     known = [split for split in _ORDER if any(split in splits for splits in held.values())]
     lacking = {split: [name for name in held if split not in held[name]] for split in known}
@@ -110,7 +110,7 @@ def check_same_rows(title: str, joined: dict[str, pd.DataFrame]) -> None:
 
 
 def scores_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return all scores of each row, fold by fold because each fold has its own fit."""
+    """Return all scores of each row, computed fold by fold because each fold has its own fit."""
     found = [_scores_of_fold(part) for _, part in table.groupby(level="fold", sort=False)]
     return pd.concat(found).loc[table.index].reset_index(drop=True)
 

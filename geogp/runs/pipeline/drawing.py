@@ -65,7 +65,7 @@ class Drawing:
         return page_data(self.grid, self.content)
 
     def page(self, notes: list[str], attribution: str, *, base_map: bool = True) -> str:
-        """Return map.html; without a base map it sends no requests to the network."""
+        """Return map.html; without a base map, the page sends no requests to the network."""
         return map_page(
             self.data(),
             self.content.region,
@@ -169,7 +169,7 @@ def _kernel(model: SpatialGP, tiles: Tiles, quarter: int) -> KernelBasis | None:
 
 
 def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
-    """Return a warning if some tiles have tails too heavy for a mean that float32 can hold."""
+    """Return a warning if tails are so heavy that some tiles have no mean within float32."""
     name = f"mean_{quantity.suffix}"
     if name not in grid:  # maps of counts show an expected number instead, which every tile has
         return []

@@ -40,8 +40,9 @@ def fit_model(
 ) -> SpatialGP:
     """Fit the model of the job and return it; continue from a checkpoint of this `name`.
 
-    `parts` mark the training and the validation rows among the job's observations; `groups` (n,)
-    are the rows that a split leaves out together. Raises the errors of `SpatialGP.fit`.
+    `parts` mark the training and the validation rows among the job's observations. `groups` (n,) is
+    the group of each row; a split leaves out the rows of a group together. Raises the errors of
+    `SpatialGP.fit`.
     """
     job.listener.stage(f"fitting {job.request.model} ({name})")
 
@@ -72,10 +73,10 @@ def fit_model(
 
 
 def threads_for(job: Job, began: int | None) -> int:
-    """Return the number of threads at the start of the run, if there are enough cores.
+    """Return the number of threads with which the run began, if there are enough cores.
 
-    The last digits of sums depend on the number of threads. `began` is the number at the start of
-    the run. If there are too few cores, warn, and return the current number.
+    The last digits of sums depend on the number of threads. `began` is the number with which the
+    run began. If there are too few cores, warn, and return the current number.
     """
     now = torch.get_num_threads()
     if began is None or began == now:
@@ -94,7 +95,7 @@ def threads_for(job: Job, began: int | None) -> int:
 
 
 def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
-    """Set the rank of the job's preset by the time budget, and return the record of this choice.
+    """Choose the rank of the job's preset by the time budget; return the record of this choice.
 
     All fits of the run share the budget. A rank chosen before an interruption is kept. Raises
     RequestError if the budget is too short for any rank, and DataError if the stored choice is
@@ -124,7 +125,7 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
 
 
 def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, WeightsRecord]:
-    """Return alpha and beta, and the record of their choice: by preset or by validation.
+    """Return alpha and beta, and the record of how they were chosen: by preset or by validation.
 
     A search that was finished before an interruption is not repeated. Raises NumericalError if
     every fit of the search diverged, and DataError if the stored choice is damaged.

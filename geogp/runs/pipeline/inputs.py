@@ -24,7 +24,8 @@ def place_table(
 ) -> pd.DataFrame:
     """Return a table of places in quarters, with the area of a tile at each place.
 
-    `counts` are columns of one number each, such as `tests` and `devices`; None adds no column.
+    Each of `counts`, such as `tests` or `devices`, adds a column with this number in all rows; None
+    adds no column.
     """
     table = {
         "longitude": longitude,
@@ -45,9 +46,9 @@ def tile_table(tiles: Tiles, quarter: int, **counts: int | None) -> pd.DataFrame
 def run_scale(request: MapRequest, region: Region, observations: Observations) -> PointScale:
     """Return the scale of the inputs of all fits of a run.
 
-    All splits and the map share this scale: the box of the region, and the times of all rows. The
-    exposure of a count is the area of its tile divided by the mean area. Raises RequestError if the
-    request asks for quarters as inputs, but all rows are of one quarter.
+    The scale comes from the box of the region and the times of all rows, so all splits and the map
+    share it. The exposure of a count is the area of its tile divided by the mean area. Raises
+    RequestError if the request asks for quarters as inputs, but all rows are of one quarter.
     """
     quarters = observations.quarters
     if request.inputs == "place-quarter" and len(quarters) == 1:

@@ -106,8 +106,8 @@ class Job:
     ) -> SpatialGP:
         """Return an unfitted estimator of the run's model.
 
-        `validation` marks the rows of the fit that choose the epoch. `epochs` None means the number
-        of epochs of the run.
+        `validation` marks the validation rows of the fit, which determine the epoch to keep. If
+        `epochs` is None, the fit has as many epochs as the run's request says.
         """
         request = self.request
         timeless = {"time": None} if self.scale.times is None else {}
@@ -138,7 +138,7 @@ class Job:
         return self.spec.step.rows(self.preset.batch_for(n), n)
 
     def data(self, rows: Rows) -> Data:
-        """Return inputs, targets and tests of the marked observations, as networks need them."""
+        """Return inputs, targets and tests of the marked observations, in the form for networks."""
         points = self.estimator(self.preset.weights).columns().read(self.table[rows])
         return data_of(self.scale, points, self.observations.y[rows])
 
@@ -299,7 +299,7 @@ def _check_question(job: Job) -> None:
 def identity_of(job: Job) -> RunIdentity:
     """Return the entries of run.json that determine the fits and the map.
 
-    `drawing` determines only the map.
+    The entry `drawing` determines only the map.
     """
     request, question = job.request, job.question
     files = (*job.boundaries.files, *job.layer_files, *job.ingested.files)

@@ -75,7 +75,7 @@ from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
-"""Largest number of test rows at which two calculations of the function variance are compared."""
+"""Largest number of test rows for which two calculations of the function variance are compared."""
 
 PAGE_FILE = "map.html"
 """The interactive page in a run folder."""
@@ -96,9 +96,9 @@ class RunResult:
 def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
     """Make one map with its report: the whole main job.
 
-    If the run folder already has the same fits, they are used. If the question is also the same,
-    only missing or changed files are made again; otherwise only the map is drawn again. The folder
-    is locked during the work.
+    If the run folder already has the same fits, they are not made again. If the question is also
+    the same, only missing or changed files are made again; otherwise only the map is drawn again.
+    The folder is locked during the work.
 
     Raises RequestError if the request cannot be met, the output path is a file, the run folder
     contains another run, or another process has locked it. Raises DataError if data are wrong or
@@ -128,7 +128,7 @@ def run_job(job: Job) -> RunResult:
 
 
 def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
-    """Make missing parts of a finished run again and return the run; None if this needs a fit.
+    """Make missing parts of a finished run again and return the run; None if a fit is needed.
 
     A part is missing if its file is absent or changed, or if the map answers another question.
     """

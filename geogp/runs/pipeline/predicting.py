@@ -32,7 +32,7 @@ class MapPredictor:
     """The data and model that answer the question of a map at any tile and quarter.
 
     `repair` corrects predictions of measurements, but not of the level. Predicted numbers of tests
-    are per tile of the map's `zoom`, also if the tiles have another zoom.
+    are per tile of the map's `zoom`, even for tiles of another zoom.
     """
 
     region: Region
@@ -64,7 +64,7 @@ class MapPredictor:
         ]
 
     def _places(self, tiles: Tiles, times: int) -> RepairPlaces:
-        """Return the places of tiles for a repair; an unknown number of tests is the median."""
+        """Return the places of tiles for a repair; if no number of tests is set, use the median."""
         tests = float(self.question.tests or np.median(self.observations.tests))
         longitude, latitude = (np.tile(part, times) for part in tiles.centres)
         stratum = np.tile(self.region.stratum(*tiles.centres), times)
@@ -75,8 +75,8 @@ class MapPredictor:
 def other_zoom(tiles: Tiles, quarters: int) -> int:
     """Return the finest zoom below the map's zoom at which other quarters cost little.
 
-    All other quarters together may have `OTHER_LEAST` tiles, or `OTHER_SHARE` times the number of
-    the map's tiles if that is more.
+    All other quarters together may have `OTHER_LEAST` tiles; or `OTHER_SHARE` times the number of
+    the map's tiles, if this is more.
     """
     most = max(OTHER_LEAST, int(len(tiles) * OTHER_SHARE))
     zoom = tiles.zoom - 1

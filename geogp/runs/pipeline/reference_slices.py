@@ -45,7 +45,7 @@ def distance_to_measured(tiles: Tiles, observations: Observations) -> Floats:
 
 
 def _measured_tiles(observations: Observations) -> Observations:
-    """Return one row for each measured tile, with the sum of its tests in all quarters."""
+    """Return one row for each measured tile, with the tile's number of tests in all quarters."""
     seen = np.flatnonzero(observations.tests)
     _, first, tile = np.unique(observations.quadkey[seen], return_index=True, return_inverse=True)
     tests = np.bincount(tile, observations.tests[seen]).astype(np.int64)

@@ -51,7 +51,7 @@ def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
 def check_repair(
     repair: Repair, before: Prediction, y: NDArray[np.float64], places: RepairPlaces
 ) -> RepairedFold | None:
-    """Return coverage by cell before and after a repair; None without a repair."""
+    """Return the coverage by cell before and after a repair; None if there is no repair."""
     if not repair.n:
         return None
     if not repair.cells:
@@ -80,7 +80,7 @@ def repaired_splits(
 
 
 def with_repair(record: CalibrationRecord, repair: Repair) -> CalibrationRecord:
-    """Return a record of repairs to which the repair of the map is added."""
+    """Return a record of repairs, with the repair of the map added."""
     cells = [
         CellRecord(
             name=cell.name,

@@ -1,4 +1,4 @@
-"""Validation of a run's model on rows outside its fit: splits, folds and scores."""
+"""Validation of a run's model on rows outside the fit: splits, folds and scores."""
 
 from dataclasses import dataclass, replace
 
@@ -39,7 +39,7 @@ from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
 Rows = NDArray[np.bool_]
 
 OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
-"""Upper bounds of the number of columns, without layers, and of the bytes of text in a row."""
+"""Upper bounds: the number of columns, without layers, and the bytes of text in a row."""
 
 FEW_ROWS = 300
 """A run warns of a part of a split with fewer rows."""
@@ -92,7 +92,7 @@ def make_plan(job: Job) -> Plan:
 
 
 def _check_tested(job: Job, rows: int) -> None:
-    """Raise RequestError before any fit if `read_predictions` could not read the predictions."""
+    """Raise RequestError, before any fit, for more test rows than `read_predictions` can read."""
     columns, text = OWN_COLUMNS + len(job.layers), OWN_TEXT_BYTES
     text += sum(max(len(label.encode()) for label in layer.labels) for layer in job.layers)
     most = MAX_TABLE_BYTES // (8 * columns + text)
@@ -110,7 +110,7 @@ def map_calibration_rows(job: Job) -> Rows:
 
 
 def _known(job: Job) -> SplitRows:
-    """Return the columns of the source's rows that splits may use."""
+    """Return the columns of the source rows that splits may use."""
     seen, counties = job.ingested.source_rows, job.boundaries.counties
     county = None
     if counties is not None and COUNTY.name in job.request.splits:
@@ -183,11 +183,11 @@ def _warn_of_few_rows(job: Job, name: str, folds: list[PartCounts]) -> None:
 
 
 def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
-    """Return the training and the validation rows for the choice of alpha and beta, each (n,).
+    """Return the training and the validation rows for choosing alpha and beta, each (n,).
 
-    They are rows of the first fold of the first split. They contain no test rows of the first fold
-    of any split, and no calibration rows of any fold or the map. Later folds test some of these
-    rows. Raises RequestError if no rows are left for the choice.
+    The rows come from the first fold of the first split. None of these rows is a test row of the
+    first fold of any split, or a calibration row of any fold or of the map. Later folds test some
+    of these rows. Raises RequestError if no rows are left for the choice.
     """
     open_rows = np.ones(len(job.observations), np.bool_)
     for name in job.request.splits:
@@ -302,7 +302,7 @@ def _pooled(parts: list[Strata]) -> Strata:
 
 
 def groups_below_baseline(metrics: Strata, baseline: Strata) -> list[str]:
-    """Return the strata in which the log score is worse than the baseline's."""
+    """Return the strata in which the log score is worse than that of the baseline."""
     pairs = {name: (found.nll, baseline[name].nll) for name, found in metrics.items()}
     return [
         name

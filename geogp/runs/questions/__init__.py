@@ -1,1 +1,1 @@
-"""Questions to a finished run: levels of areas, thresholds, where to measure next."""
+"""Questions about a finished run: levels of areas, thresholds, where to measure next."""

@@ -50,8 +50,9 @@ class AreaLevels:
 def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
     """Return the levels of areas from a run's model.
 
-    RequestError if the boundaries have no such layer, no tile lies in an area, the model predicts
-    numbers of tests, or there is too little memory; DataError if the layer's file is damaged.
+    Raises RequestError if the boundaries have no such layer, no tile lies in an area, the model
+    predicts numbers of tests, or there is too little memory. Raises DataError if the layer's file
+    is damaged.
     """
     job, tiles = opened.job, opened.tiles
     layer, number = opened.areas(asked.by)
@@ -96,14 +97,14 @@ def describe_areas(
 ) -> pd.DataFrame:
     """Return one row for each area with a tile; the index is the number of the area.
 
-    The following columns have the unit at the end of their names, and two more columns each hold
-    the ends of the 95 % interval. ``level_mean`` is the geometric mean over the tiles: ten to the
-    power of the mean of log10. ``level_median`` is the median over the tiles, ``level_arithmetic``
-    the arithmetic mean over the tiles. ``tile_mean`` is like ``level_mean``, but for averages of
-    tests, one average per tile, noise included. The intervals of ``level_mean`` and ``tile_mean``
-    are exact under the model (variance of a sum, `JointLevel`); the other intervals are quantiles
-    of draws. ``independent_sd_log10`` is the standard deviation of ``level_mean``, in log10, if
-    the tiles were independent; it is too small.
+    The name of each of the following columns ends in the unit. For each of these columns, two more
+    columns hold the ends of the 95 % interval. ``level_mean`` is the geometric mean over the tiles:
+    ten to the power of the mean of log10. ``level_median`` is the median over the tiles,
+    ``level_arithmetic`` the arithmetic mean over the tiles. ``tile_mean`` is like ``level_mean``,
+    but for averages of tests, one average per tile, noise included. The intervals of ``level_mean``
+    and ``tile_mean`` are exact under the model (variance of a sum, `JointLevel`); the other
+    intervals are quantiles of draws. ``independent_sd_log10`` is what the standard deviation of
+    ``level_mean``, in log10, would be if the tiles were independent; it is too small.
 
     `level` and `measured` are the joint distributions of the level and of tile means. `number` is
     the number of each tile's area, negative if the tile lies in no area.
@@ -166,10 +167,10 @@ def median_sds(level: JointLevel) -> dict[str, float]:
     """Return the median standard deviation of the function at the tiles, computed in two ways.
 
     ``closed_form`` uses the closed-form posterior, ``stated`` the model's own prediction. The two
-    differ most for PPGP and dPPGP, whose function variance also contains noise. They differ less
+    differ most for PPGP and dPPGP, whose function variance also contains noise. The two differ less
     for a posterior learned in training steps.
     """
-    # The average of infinitely many tests is the level; its own variance may be 0.
+    # The average of infinitely many tests is the level. Its variance may be 0.
     stated = level.model.predict(level.x, np.inf)
     return {
         "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),

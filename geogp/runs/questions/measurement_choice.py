@@ -48,10 +48,10 @@ class NextTiles:
 def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     """Return the tiles to measure next.
 
-    The tiles whose variance counts have equal weights, whatever their area on the ground. Any tile
-    of the region may be chosen. RequestError if no tile counts, there are fewer tiles than
-    requested, the model predicts numbers of tests, or there is too little memory; DataError if the
-    layer's file is damaged.
+    All tiles whose variance counts have the same weight, whatever their area on the ground. Any
+    tile of the region may be chosen. Raises RequestError if no tile counts, there are fewer tiles
+    than requested, the model predicts numbers of tests, or there is too little memory. Raises
+    DataError if the layer's file is damaged.
     """
     counted = _counted(opened, asked)
     level = opened.level(seed=asked.seed)
@@ -96,8 +96,8 @@ def describe_tiles(
     ``gain_log10`` is the variance that a measurement of the tile removes after all tiles before it
     are measured: in log10 squared, summed over the tiles that count. ``removed`` is the share of
     the total variance that this tile and all tiles before it remove. The two standard deviations
-    describe the tile's own level: now, and after all chosen tiles are measured. ``tests`` is the
-    number of tests in all quarters.
+    are those of the tile's own level: now, and after all chosen tiles are measured. ``tests`` is
+    the number of tests in all quarters.
     """
     tiles, at = opened.tiles, chosen.tiles
     longitude, latitude = (part[at] for part in tiles.centres)
@@ -125,7 +125,7 @@ def describe_tiles(
 
 
 def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
-    """Return whether the variance of each tile counts."""
+    """Return for each tile whether its variance counts."""
     region, (longitude, latitude) = opened.job.region, opened.tiles.centres
     counted = np.ones(len(opened.tiles), bool)
     if asked.among is not None:

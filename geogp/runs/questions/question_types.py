@@ -1,4 +1,4 @@
-"""Settings of the questions to a finished run, without the code that answers them."""
+"""Settings of questions about a finished run, without the code that answers the questions."""
 
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ class _Question:
 
 @dataclass(frozen=True, kw_only=True)
 class AreaQuestion(_Question):
-    """The areas and the settings of their levels; each field has its description."""
+    """The areas, and the settings of their levels; each field has a description."""
 
     by: str = setting("county, urban, or polygons as FILE or FILE:COLUMN.", default=BY_COUNTY)
     tests: int | None = setting(
@@ -65,7 +65,7 @@ class AreaQuestion(_Question):
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceQuestion(_Question):
-    """The settings of the choice of tiles; each field has its description."""
+    """The settings for choosing tiles; each field has a description."""
 
     tiles: int = setting("Number of tiles to choose.", default=50, least=1, most=MAX_TILES)
     among: str | None = setting(
@@ -115,7 +115,7 @@ class ChoiceQuestion(_Question):
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdQuestion(_Question):
-    """Thresholds to compare the level with; each field has its description."""
+    """Thresholds with which to compare the level; each field has a description."""
 
     threshold: tuple[float, ...] | None = setting(
         "Threshold in Mbps or ms; repeatable. Default: the thresholds of the run's map."

@@ -27,7 +27,7 @@ _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 class Excursion:
     """The result for one threshold.
 
-    `shares` has one row per area. Its columns are ``layer``, ``area``, ``tiles`` and ``area_km2``.
+    `shares` has one row per area, with the columns ``layer``, ``area``, ``tiles`` and ``area_km2``.
     The other columns describe the share of the area whose level misses the threshold: ``mean``,
     ``lower``, ``upper``, ``error`` (standard error of the mean over draws) and ``closed_form``
     (mean without draws). `met` is the joint region where the level meets the threshold, `short` the
@@ -41,10 +41,11 @@ class Excursion:
 
 
 def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excursion, ...]:
-    """Return the comparison of a run's level with each threshold, smallest threshold first.
+    """Compare a run's level with each threshold; return the results, smallest threshold first.
 
-    RequestError if the model predicts numbers of tests, a threshold is out of range, there is no
-    such layer, or there is too little memory; DataError if the layer's file is damaged.
+    Raises RequestError if the model predicts numbers of tests, a threshold is out of range, there
+    is no such layer, or there is too little memory. Raises DataError if the layer's file is
+    damaged.
     """
     job, drawing = opened.job, opened.record.drawing
     stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
@@ -65,9 +66,9 @@ def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse
     """Return k areas, and the share of each tile in each area's size, (n, k); columns sum to 1.
 
     The size of a tile depends on its latitude. The table has the columns `layer`, `area`, `tiles`
-    and `area_km2`. Its rows are first the region, then its known strata (urban and rural), then the
-    polygons of a layer that contain the centre of a tile. RequestError if there is no such layer,
-    or no tile lies in it.
+    and `area_km2`. The first row is the region. The next rows are the region's known strata (urban
+    and rural), then the polygons of a layer that contain the centre of a tile. Raises RequestError
+    if there is no such layer, or no tile lies in it.
     """
     tiles = opened.tiles
     longitude, latitude = tiles.centres
@@ -111,11 +112,11 @@ def excursions(
     draws: int,
     seed: int = 0,
 ) -> tuple[Excursion, ...]:
-    """Return the comparison of draws of the level with each threshold, in one pass over the draws.
+    """Compare draws of the level with each threshold, in one pass over the draws.
 
-    Draws come in batches; only their shares and first misses are stored. The level at the n tiles
-    is in log10 of the unit. The k rows of `areas` get the columns of `Excursion.shares`. `weights`
-    is as in `area_weights`.
+    Draws come in batches. geogp stores only the shares and the first misses (`FirstMisses`) of a
+    draw. The level at the n tiles is in log10 of the unit. The k rows of `areas` get the columns of
+    `Excursion.shares`. `weights` is as in `area_weights`.
     """
     sd = np.sqrt(level.single_variances())
     scores = [one.sign * (level.mean - one.log10) / sd for one in thresholds]

@@ -21,7 +21,7 @@ function colourAt(fraction, count) {
   return Math.min(Math.floor(Math.max(0, fraction) * count), count - 1) + 1;
 }
 
-/** Return the colours of a scale as pixels of a canvas; the first is transparent. */
+/** Return the colours of a scale as pixels of a canvas; the first colour is transparent. */
 function pixelsOf(scale) {
   return new Uint32Array([0, ...scale.colours.map((colour) => pixelOf(colour, 255))]);
 }

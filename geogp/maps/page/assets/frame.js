@@ -1,5 +1,5 @@
 /**
- * A rectangle of tiles of Web Mercator; (column, row) is its tile in the north-west corner.
+ * A rectangle of tiles of Web Mercator; (column, row) is the tile in the north-west corner.
  * @typedef {{zoom: number, column: number, row: number, width: number, height: number}} Frame
  */
 
@@ -16,7 +16,7 @@ function placeOfTile(zoom, column, row) {
   return L.CRS.EPSG3857.pointToLatLng(L.point(column * TILE_PIXELS, row * TILE_PIXELS), zoom);
 }
 
-/** Return the outer corners of a frame, or of one cell of it. */
+/** Return the outer corners of a frame, or of one cell of the frame. */
 function cornersOf(frame, cell = null) {
   const column = frame.column + (cell ? cell.column : 0);
   const row = frame.row + (cell ? cell.row : 0);
@@ -103,7 +103,7 @@ function distanceKm(one, other) {
   return 2 * EARTH_RADIUS_KM * Math.asin(Math.min(1, Math.sqrt(chord)));
 }
 
-/** Add up an array over the cells whose centres lie within some km of a cell's centre. */
+/** Add up an array over the cells whose centres are within a distance in km of a cell's centre. */
 function sumWithin(frame, array, cell, reachKm) {
   const here = centreOf(frame, cell);
   const reach = Math.ceil(reachKm / tileKm(frame, cell.row)) + 1;

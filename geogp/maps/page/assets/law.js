@@ -36,8 +36,8 @@ function normalScore(share) {
 /**
  * The predictive distribution of every cell in one quarter, by quantiles of log10 of the value.
  *
- * The median is stored as it is; each other quantile as its distance from the next one inward.
- * Between the quantiles, and beyond them, the normal score is linear in log10.
+ * The median is stored as it is, and each other quantile as its distance from the next quantile
+ * inward. Between the quantiles, and beyond them, the normal score is linear in log10.
  */
 class Law {
   constructor(levels, arrays) {

@@ -166,7 +166,7 @@ class MapPage {
     return words;
   }
 
-  /** Choose a place, like a click on it. */
+  /** Choose a place, as a click on the map does. */
   choose(place) {
     const {lat, lng} = place;
     return this.update({point: [lat, lng]});

@@ -1,4 +1,4 @@
-/** Marks that can be drawn above any layer, with their outline or array and their label. */
+/** Marks that can be drawn above any layer; each has a label, and an outline or an array. */
 const MARKS = [
   {name: 'far', array: 'far', words: 'Far from any measurement', shown: true},
   {name: 'measured', array: 'tests', words: 'Measured tiles', shown: false},

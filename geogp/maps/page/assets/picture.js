@@ -25,7 +25,7 @@ class Picture {
       this.remove();
       return this.busy;
     }
-    // Paint one picture after the other; of several requests in a row, only the last.
+    // Paint one picture after the other; if several requests wait, paint only the last.
     this.busy = this.busy.catch(() => {}).then(async () => {
       if (key !== this.key) {
         return;
@@ -142,7 +142,7 @@ class Pictures {
   }
 }
 
-/** Zooms of full and least width of each outline, its least relative width, and its opacity. */
+/** For each outline: zooms of full and least width, least relative width, and opacity. */
 const OUTLINES_FROM_AFAR = {
   boundary: {whole: 11, thinnest: 5, least: 0.4, pale: 1},
   counties: {whole: 11, thinnest: 5, least: 0.4, pale: 1},
