@@ -57,7 +57,9 @@ def own_features(features: Features, rows: Rows, groups: Indices, seed: int) -> 
     """Return features of source rows, each row's without its own row or its own group."""
     if is_single(groups):
         return features(rows, rows, np.arange(len(rows)))
-    found = [(own, features(rows.at(others), rows.at(own), None)) for others, own in folds(groups, seed)]
+    found = [
+        (own, features(rows.at(others), rows.at(own), None)) for others, own in folds(groups, seed)
+    ]
     order = np.argsort(np.concatenate([own for own, _ in found]))
     return np.concatenate([part for _, part in found])[order]
 
