@@ -272,8 +272,8 @@ number of trees, and give `lightgbm` location, scale and shape by tests. `lightg
 knows the measurements of the row's own tile and of the 4, 16 and 64 nearest other tiles, and is the
 mean of five members; `lightgbm-devices` also knows the devices, and `lightgbm-kriging` also a local
 kriging in space and time. `gpboost` is a boosted mean plus a Matérn process; the parameters of its
-covariance come from {COVARIANCE_ROWS:,} training rows. For these four and
-the field model, location, scale and shape of the errors depend on covariates of the prediction.
+covariance come from about {COVARIANCE_ROWS:,} training rows. For these four and the field model,
+location, scale and shape of the errors depend on covariates of the prediction.
 `kriging` uses {KRIGED_ROWS:,} random training rows.
 
 Fits ran at the same time on one machine, so the seconds compare models but are longer than those of
