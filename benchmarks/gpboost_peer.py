@@ -24,7 +24,7 @@ SETTINGS = {
     "objective": "regression",
     "metric": "l2",
     "learning_rate": 0.1,
-    "num_leaves": 31,
+    "num_leaves": 8,
     "min_data_in_leaf": 40,
     "lambda_l2": 5.0,
     "verbose": -1,
