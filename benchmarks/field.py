@@ -12,14 +12,15 @@ import hashlib
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from time import monotonic
 
 import numpy as np
 import torch
-from field_peers import PEERS, SCHEDULES, Answer, Case, QuantileLaw
-from region_trial import fitted, parts_of, prepare, split
+from field_case import Answer, Case, QuantileLaw
+from field_peers import PEERS, SCHEDULES
+from region_trial import fitted, groups_of, parts_of, prepare, split
 from trial import Figures, command, parser
 
 import geogp
@@ -36,7 +37,11 @@ SPLITS = ("random", "blocks")
 def measure(job: Job, model: str, how: str) -> tuple[Figures, dict[str, np.ndarray]]:
     """Fit a model on the training rows of a split; return figures and test rows."""
     seen, rows = job.observations, split(job, how)
-    data = {name: job.data(chosen) for name, chosen in rows.items()}
+    groups = groups_of(job, how)
+    data = {
+        name: replace(job.data(chosen), groups=None if groups is None else groups[chosen])
+        for name, chosen in rows.items()
+    }
     test, tested = data["test"], rows["test"]
     stratum, quarter = seen.stratum[tested], seen.quarter[tested]
     start = monotonic()
@@ -55,6 +60,7 @@ def measure(job: Job, model: str, how: str) -> tuple[Figures, dict[str, np.ndarr
         "stratum": stratum,
         "quarter": quarter,
         "tests": seen.tests[tested],
+        "devices": seen.devices[tested],
         "block_x": cells[:, 0],
         "block_y": cells[:, 1],
         "pit": law_of(answer).cdf(test.y),

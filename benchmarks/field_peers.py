@@ -2,20 +2,22 @@
 
 Needs `pip install geogp[bench]`.
 
-Each peer gets the same rows and the same inputs (longitude, latitude, quarter, and the number of
-tests of a row if the method can use it) and returns a `Prediction` or quantiles.
+Each peer gets the same rows (longitude, latitude, quarter, and the tests and devices of a row if
+the method can use them) and returns a `Prediction` or quantiles. The strongest are
+`boosted_peers.py` and `gpboost_peer.py`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any
 
 import numpy as np
 import torch
+from boosted_peers import boosted_with_neighbours
+from field_case import LEVELS, Answer, Case, QuantileLaw
+from gpboost_peer import boosted_process
 from peers import fit_peer, predict_peer
-from scipy import stats
 from sklearn.model_selection import KFold, cross_val_predict
 from trial import Floats
 
@@ -24,9 +26,6 @@ from geogp.models.core.options import Weights
 from geogp.models.field.predictive_law import Errors, fit_law
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
-
-LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
-"""Quantiles of `lightgbm-quantile`; see `QuantileLaw`."""
 
 KRIGED_ROWS = 1_500
 """Number of training rows for kriging; the cost of a prediction grows with its square."""
@@ -37,63 +36,6 @@ RATE = 0.05
 MAX_TREES = 2_000
 PATIENCE = 50
 """Boosting stops when this many trees have not improved the validation score."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """Rows of one split, the kilometres or quarters in a unit of each input, and a seed."""
-
-    train: Data
-    validation: Data
-    test: Data
-    units: Floats
-    seed: int
-
-
-class QuantileLaw:
-    """The distributions whose quantiles at `LEVELS` are given, (n, 7).
-
-    Between two levels, and beyond the last, the quantile is linear in the standard normal quantile.
-    So the exact quantiles of a normal distribution result in that distribution.
-    """
-
-    def __init__(self, quantiles: Floats) -> None:
-        # Quantiles fitted one by one may cross, and between equal quantiles the slope would be 0.
-        spaced = np.sort(quantiles, 1) + 1e-9 * np.arange(len(LEVELS))
-        self.z, self.q = stats.norm.ppf(LEVELS), spaced
-
-    def quantile(self, p: float) -> Floats:
-        """Return the quantiles at one probability, (n,)."""
-        at = stats.norm.ppf(p)
-        k = int(np.clip(np.searchsorted(self.z, at), 1, len(self.z) - 1))
-        share = (at - self.z[k - 1]) / (self.z[k] - self.z[k - 1])
-        return np.asarray(self.q[:, k - 1] + share * (self.q[:, k] - self.q[:, k - 1]))
-
-    def cdf(self, y: Floats) -> Floats:
-        """Return P(Y <= y), (n,)."""
-        k = np.clip((self.q < y[:, None]).sum(1), 1, len(self.z) - 1)
-        row = np.arange(len(y))
-        low, high = self.q[row, k - 1], self.q[row, k]
-        z = self.z[k - 1] + (y - low) / (high - low) * (self.z[k] - self.z[k - 1])
-        return np.asarray(stats.norm.cdf(z))
-
-    def crps(self, y: Floats) -> Floats:
-        """Return twice the mean quantile loss over 1,000 levels, (n,)."""
-        total = np.zeros(len(y))
-        levels = (np.arange(1000) + 0.5) / 1000
-        for level in levels:
-            error = y - self.quantile(level)
-            total += np.where(error >= 0, level * error, (level - 1) * error)
-        return 2 * total / len(levels)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A peer's predictions of the test rows, and the time of its fit."""
-
-    seconds: float
-    prediction: Prediction | None = None
-    quantiles: QuantileLaw | None = None
 
 
 def lightgbm_variance(case: Case, *, rate: float = RATE) -> Answer:
@@ -213,9 +155,13 @@ def kriging(case: Case) -> Answer:
     return Answer(seconds, Prediction(levels(test) + field, function, noise))
 
 
-PEERS = {
+PEERS: dict[str, Callable[[Case], Answer]] = {
     "lightgbm": lightgbm_variance,
     "lightgbm-quantile": lightgbm_quantile,
+    "lightgbm-neighbours": boosted_with_neighbours,
+    "lightgbm-devices": partial(boosted_with_neighbours, devices=True),
+    "lightgbm-kriging": partial(boosted_with_neighbours, devices=True, with_kriging=True),
+    "gpboost": boosted_process,
     "gpytorch-svgp": gpytorch_svgp,
     "kriging": kriging,
 }

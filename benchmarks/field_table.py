@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 from field import SPLITS
 from field_peers import KRIGED_ROWS, PEERS
+from gpboost_peer import COVARIANCE_ROWS
 from trial import Figures, command, mean_and_error, parser, plus_minus, table, write_results
 
 from geogp.errors import DataError
 from geogp.evaluation.simultaneous_coverage import TOLERANCE, Check, ClassReport, class_reports
-from geogp.evaluation.strata import count_groups, merged, value_groups
+from geogp.evaluation.strata import count_groups, merged, sharing_groups, value_groups
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.reports.words import MISSING
@@ -53,7 +54,7 @@ class Line:
     means: dict[str, float | None]
     errors: dict[str, float | None]
     seconds: dict[str, float]
-    classes: list[ClassReport]  # coverage of all seeds' rows, by stratum, quarter and tests
+    classes: list[ClassReport]  # coverage of all seeds' rows, by stratum, quarter, tests, devices
 
 
 def line_of(folder: Path, split: str) -> Line | None:
@@ -149,6 +150,8 @@ def _classes(rows: dict[str, np.ndarray]) -> list[ClassReport]:
         "stratum": merged(value_groups(rows["stratum"]), MIN_ROWS),
         "quarter": merged(value_groups(quarter), MIN_ROWS),
         "tests": merged(count_groups(rows["tests"], "test"), MIN_ROWS),
+        "devices": merged(count_groups(rows["devices"], "device"), MIN_ROWS),
+        "sharing": merged(sharing_groups(rows["tests"], rows["devices"]), MIN_ROWS),
     }
     return class_reports(rows["pit"], groups, blocks.reshape(-1), levels=LEVELS, least=MIN_ROWS)
 
@@ -176,10 +179,10 @@ def _coverage(lines: list[Line]) -> str:
     for line in lines:
         (whole,) = (group for group in line.classes if group.kind == "all")
         levels = " / ".join(f"{100 * check.observed:.1f}" for check in whole.checks)
-        ranges = _range(line, "quarter"), _range(line, "tests")
+        ranges = [_range(line, kind) for kind in _KINDS]
         rows.append((f"`{line.model}`", levels, *ranges, _off(line)))
-    header = ("coverage, %", "overall", "by quarter, 95 %", "by tests, 95 %", "off")
-    return table(header, rows, left=(0, 4))
+    titles = [f"by {title}, 95 %" for title in _KINDS.values()]
+    return table(("coverage, %", "overall", *titles, "off"), rows, left=(0, 2 + len(titles)))
 
 
 def _strata(lines: list[Line]) -> str:
@@ -211,7 +214,8 @@ def _off(line: Line) -> str:
             away = abs(check.observed - check.level)
             missed = away > STRATUM_TOLERANCE if group.kind == "stratum" else check.off
             if missed and group.kind != "all":
-                said.append(f"{group.name} at {check.level:.0%}: {check.observed:.1%}")
+                name = group.name + _NOUNS.get(group.kind, "")
+                said.append(f"{name} at {check.level:.0%}: {check.observed:.1%}")
     if not said:
         return "none"
     return "; ".join(said) if len(said) <= 4 else f"{len(said)} checks"
@@ -236,28 +240,41 @@ def _seed(path: Path) -> int:
 
 _SECONDS = ("fit", "predict")
 
+_KINDS = {
+    "quarter": "quarter",
+    "tests": "tests",
+    "devices": "devices",
+    "sharing": "tests per device",
+}
+_NOUNS = {"tests": " tests", "devices": " devices", "sharing": " tests per device"}
+
 _TITLES = {"random": "Random split", "blocks": "Split by blocks of 0.1°"}
 
 _HEAD = f"""# The field model and its peers
 
 Made by `benchmarks/field_table.py` from the files of `benchmarks/field.py`. All models have the
-same rows and inputs: longitude, latitude, quarter, and, for models that can use it, the number of
-tests of a row. Each test row is scored with its own number of tests. Scores are on the scale of
-log10 Mbps, means over the seeds ± standard error (a seed sets split and initialisation). Lower is
-better; the lowest score among models with all seeds is bold. The gain is the log score of the
-baseline (mean and variance of each quarter) minus the model's, on the same rows.
+same rows: longitude, latitude, quarter, and, for models that can use them, the tests and devices of
+a row. Each test row is scored with its own tests and devices. Scores are on the scale of log10
+Mbps, means over the seeds ± standard error (a seed sets split and initialisation). Lower is better;
+the lowest score among models with all seeds is bold. The gain is the log score of the baseline
+(mean and variance of each quarter) minus the model's, on the same rows.
 
 Coverages are of the central 50, 80 and 95 % intervals, pooled over the seeds. `off` lists strata
-that miss a level by more than {100 * STRATUM_TOLERANCE:g} points, and quarters or classes of tests
-that miss one by more than {100 * TOLERANCE:g} points and beyond a band that holds for all checks
-together (95 %, bootstrap over blocks). By stratum, ± is the standard error of this bootstrap, in
-which a block of 0.1° contains its rows of all seeds; {FAR} is off by more than
-{100 * STRATUM_TOLERANCE:g} points, {BEYOND_CHANCE} by more than the band allows,
+that miss a level by more than {100 * STRATUM_TOLERANCE:g} points, and quarters or classes of tests,
+devices or tests per device that miss one by more than {100 * TOLERANCE:g} points and beyond a band
+that holds for all checks together (95 %, bootstrap over blocks). By stratum, ± is the standard
+error of this bootstrap, in which a block of 0.1° contains its rows of all seeds; {FAR} is off by
+more than {100 * STRATUM_TOLERANCE:g} points, {BEYOND_CHANCE} by more than the band allows,
 {FAR}{BEYOND_CHANCE} by both. Classes that lie in few blocks have no band and no standard error.
-Both LightGBM models choose their number of trees by the validation rows. `lightgbm` also takes
-location, scale and shape by number of tests from the validation rows; the field model takes them by
-number of tests and distance to near places.
-`kriging` uses a random {KRIGED_ROWS:,} training rows.
+
+`lightgbm` and `lightgbm-quantile` know place, quarter and tests; the validation rows choose their
+number of trees, and give `lightgbm` location, scale and shape by tests. `lightgbm-neighbours` also
+knows the measurements of the row's own tile and of the 4, 16 and 64 nearest other tiles, and is the
+mean of five members; `lightgbm-devices` also knows the devices, and `lightgbm-kriging` also a local
+kriging in space and time. `gpboost` is a boosted mean plus a Matérn process; the parameters of its
+covariance come from about {COVARIANCE_ROWS:,} training rows. For these four and the field model,
+location, scale and shape of the errors depend on covariates of the prediction.
+`kriging` uses {KRIGED_ROWS:,} random training rows.
 
 Fits ran at the same time on one machine, so the seconds compare models but are longer than those of
 single fits.

@@ -49,13 +49,17 @@ def split(job: Job, how: str = "random") -> dict[str, Rows]:
     return {name: parts == name for name in PARTS}
 
 
+def groups_of(job: Job, how: str = "random") -> NDArray[np.int64] | None:
+    """Return the group of each row that the split leaves out together; None for single rows."""
+    return split_groups(how, _split_rows(job))
+
+
 def fitted(job: Job, rows: dict[str, Rows], how: str = "random") -> tuple[SpatialGP, float]:
     """Fit the model of a job to the rows of a split; return the model and the seconds it took."""
     job.folder.clear()
     start = monotonic()
     parts = rows["train"], rows["validation"]
-    groups = split_groups(how, _split_rows(job))
-    model = fit_model(job, "benchmark", parts, job.preset.weights, groups)
+    model = fit_model(job, "benchmark", parts, job.preset.weights, groups_of(job, how))
     seconds = monotonic() - start
     job.folder.clear()
     return model, seconds

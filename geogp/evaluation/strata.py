@@ -97,7 +97,7 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
         if "devices" in rows and not some_devices_missing(rows):
             devices = rows["devices"].to_numpy(np.float64)
             found["devices"] = joined(count_groups(devices, "device"))
-            found["tests_per_device"] = joined(_between(tests / devices, SHARING_CLASSES, ""))
+            found["tests_per_device"] = joined(sharing_groups(tests, devices))
     if "distance_km" in rows:
         found["distance"] = joined(distance_groups(rows["distance_km"].to_numpy(np.float64)))
     if target in SPEED_CLASSES and "dispersion" not in rows:
@@ -124,6 +124,11 @@ def count_groups(counts: Floats, noun: str) -> dict[str, Rows]:
         _count_name(least, most): (counts >= least) & (counts <= (np.inf if most is None else most))
         for least, most in COUNT_CLASSES
     }
+
+
+def sharing_groups(tests: Floats, devices: Floats) -> dict[str, Rows]:
+    """Return the rows of each class of tests per device (n,), by name."""
+    return _between(tests / devices, SHARING_CLASSES, "")
 
 
 def expected_groups(mean: Floats) -> dict[str, Rows]:

@@ -1,5 +1,8 @@
 """The peers of the field model: known laws are found, and exact scores come out."""
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pytest
 from benchmark_scripts import load
@@ -8,6 +11,7 @@ from scipy import stats
 from geogp.models.training.training_data import Data
 
 peers = load("field_peers")
+STRONG = ("lightgbm-neighbours", "lightgbm-devices", "lightgbm-kriging")
 LEVELS, QuantileLaw = peers.LEVELS, peers.QuantileLaw
 
 
@@ -18,7 +22,8 @@ def _case(n: int, field: float = 0.0, seed: int = 0) -> "peers.Case":
     tests = np.ceil(random.exponential(4, n))
     noise = np.sqrt(0.2 + 0.8 / tests) * random.standard_normal(n)
     y = field * np.sin(4 * x[:, 0]) * np.cos(3 * x[:, 1]) + noise
-    parts = [Data(x[k::3], y[k::3], tests[k::3]) for k in range(3)]
+    devices = np.ceil(tests * random.uniform(0.3, 1, n))
+    parts = [Data(x[k::3], y[k::3], tests[k::3], devices[k::3]) for k in range(3)]
     return peers.Case(*parts, np.array([20.0, 20.0, 4.0]), seed)
 
 
@@ -62,9 +67,17 @@ def test_kriging_finds_a_field():
     assert answer.log_score(case.test.y).mean() < alone - 0.1
 
 
-def test_boosting_finds_field_and_noise():
+@pytest.mark.parametrize(
+    ("name", "grouped"), [("lightgbm", False), ("gpboost", False), *product(STRONG, (False, True))]
+)
+def test_boosting_finds_field_and_noise(name, grouped):
+    if name == "gpboost":
+        pytest.importorskip("gpboost")
     case = _case(9_000, field=1.0)
-    answer = peers.lightgbm_variance(case).prediction
+    if grouped:
+        blocks = np.floor(2 * case.train.x[:, :2]).astype(int) @ [1, 10]
+        case = replace(case, train=replace(case.train, groups=blocks))
+    answer = peers.PEERS[name](case).prediction
     variance = 0.2 + 0.8 / case.test.tests
     oracle = (0.5 * np.log(2 * np.pi * variance) + 0.5).mean()
     assert answer.log_score(case.test.y).mean() < oracle + 0.25

@@ -59,7 +59,7 @@ def test_every_model_is_judged_on_the_same_rows(made):
     first, second = (
         np.load(out / model / "quick" / "blocks-0.npz") for model in ("field", "lightgbm")
     )
-    for name in ("quarter", "tests", "block_x", "block_y"):
+    for name in ("quarter", "tests", "devices", "block_x", "block_y"):
         np.testing.assert_array_equal(first[name], second[name])
 
 
@@ -68,6 +68,7 @@ def test_the_table_names_models_and_splits(made):
     assert "## DEMO, download" in text
     assert text.count("| `lightgbm` |") == 6
     assert "Split by blocks of 0.1°" in text
+    assert "| by devices, 95 % | by tests per device, 95 % |" in text
 
 
 def _raw(folder: Path, pit: np.ndarray, seeds: int) -> Path:
@@ -85,6 +86,7 @@ def _raw(folder: Path, pit: np.ndarray, seeds: int) -> Path:
             stratum=np.where(np.arange(len(pit)) % 2, "urban", "rural"),
             quarter=np.zeros(len(pit), np.int64),
             tests=np.full(len(pit), 3),
+            devices=np.full(len(pit), 2),
             block_x=block % 10,
             block_y=block // 10,
         )
