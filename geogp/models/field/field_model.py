@@ -119,7 +119,8 @@ class FieldNetwork(FieldProcess):
         """Learn the drift of the level between quarters, and the law of prediction errors.
 
         The law is learned from the errors of training rows, each predicted without the rows of its
-        group, and from the errors of the validation rows.
+        group, and from the errors of the validation rows. Then the validation rows join the stored
+        rows.
         """
         with torch.no_grad():
             self.drift.copy_(self._drift())
@@ -129,7 +130,22 @@ class FieldNetwork(FieldProcess):
             found = self._conditional(validation.x, validation.counts)
             outside = LeftOutRows(validation, found, self.distance_to_others(validation.x))
             errors = training.joined(self._errors(outside, held_out=True))
-        self.set_law(fit_law(errors))
+            law = fit_law(errors)
+            self._condition_on(validation)
+        self.set_law(law)
+
+    def _condition_on(self, others: Rows) -> None:
+        """Store further rows, and give the weights their posterior given all stored rows."""
+        drift, stored = self.drift.clone(), self.rows.as_rows()
+        counts = torch.cat([stored.counts, others.counts])
+        rows = Rows(
+            torch.cat([stored.x, others.x]), torch.cat([stored.y, others.y.double()]), counts
+        )
+        self.keep_rows(rows, int(self.order_seed))
+        self.drift.copy_(drift)
+        m, L = self.conditioned(self.rows.as_rows())
+        self.posterior.m.copy_(m)
+        self.posterior.take_covariance(L)
 
     def _errors(self, left: LeftOutRows, *, held_out: bool) -> Errors:
         """Return the standardised errors of predictions of rows."""
