@@ -66,8 +66,8 @@ class PredictiveLaw:
     then rounded to multiples of `SHAPE_STEP`.
 
     `coefficients`: for a, log b, ε, log δ (rows), on 1, the covariates and their squares (1 + 2 c).
-    `ranges`: minimum, maximum, mean and standard deviation of each covariate, (4, c). `most_tail`:
-    upper bound of log δ.
+    `ranges`: minimum, maximum, mean and standard deviation of each covariate, (4, c).
+    `most_tail`: upper bound of log δ.
     """
 
     coefficients: Floats

@@ -53,9 +53,10 @@ class TileSequence:
 
     `order`: numbers of the tiles, in the order of the sequence, (n,).
     `A`, `B`: sparse matrices (n, rows) and (n, n). The rows of both, and the columns of B, are in
-    the order of the sequence. `s`: conditional standard deviations, in the order of the sequence,
-    (n,). `alone`: the variance of the level (field plus tile process) of each tile given only the
-    rows, as in `FieldNetwork.predict`, in the order of the tile numbers, (n,).
+        the order of the sequence.
+    `s`: conditional standard deviations, in the order of the sequence, (n,).
+    `alone`: the variance of the level (field plus tile process) of each tile given only the rows,
+        as in `FieldNetwork.predict`, in the order of the tile numbers, (n,).
     """
 
     order: Indices

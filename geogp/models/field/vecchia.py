@@ -46,7 +46,8 @@ class Sites:
 
     `order`: the numbers of the rows, grouped by place, (n,).
     `first`, `count`: for each place, the position in `order` of the first row, and the number of
-    rows, (s,). `centre`: coordinates of each place, (s, 2).
+        rows, (s,).
+    `centre`: coordinates of each place, (s, 2).
     """
 
     order: Indices
