@@ -57,8 +57,8 @@ class NetworkKernel(Kernel):
 
     with F'(K) = E[φ'(Z) φ'(Z')]. Each parameter, including those of the readout, is a standard
     deviation times a standard normal variable. The tangent kernel uses the gradients with respect
-    to the normal variables. So it is proportional to the readout's variance (theorem 3.3 of the
-    Scale paper).
+    to the normal variables. So the tangent kernel is proportional to the readout's variance
+    (theorem 3.3 of the Scale paper).
 
     The variances have no prior. A scale mixture (theorem 3.1 of the Scale paper) mixes over the
     readout's variance. Its kernel keeps this variance at 1: `log_readout.requires_grad_(False)`.

@@ -28,7 +28,7 @@ class Architecture:
     `columns`: names of the input columns; by default x0, x1, ...
     `dropped`: columns with the same value in all training rows; the basis does not use these.
     `units`: number of kilometres or quarters in one unit of each column, by default 1; only models
-    that measure distances use it.
+        that measure distances use it.
     `noise`: ``gaussian`` or ``student-t``.
 
     Raises RequestError if the dtype or noise is unknown, a size is not a whole number, a size or

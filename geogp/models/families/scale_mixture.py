@@ -9,10 +9,11 @@ prior of s² (for example the prior in `burr.py`), all results need only n, e'A^
 These three follow from sums over rows.
 
 A random scale helps if the prior scale is far from the true scale and there are few rows. In an
-example with 20 rows, the prior scale was wrong by a factor of ten. The 95 % intervals of a Gaussian
-process had a coverage of 15 %, and the log score was 47; for this model, they were 93 % and 0.85
-(`benchmarks/student.py`). A Gaussian process with a learned scale is equally good. With 100,000
-rows and learned parameters, both models agree to 1e-3. A single bad row harms both models equally.
+example with 20 rows, the prior scale was wrong by a factor of ten. A Gaussian process then had a
+coverage of 15 % for 95 % intervals, and a log score of 47; this model had a coverage of 93 % and a
+log score of 0.85 (`benchmarks/student.py`). A Gaussian process with a learned scale is equally
+good. With 100,000 rows and learned parameters, both models agree to 1e-3. A single bad row harms
+both models equally.
 """
 
 import math
@@ -332,8 +333,7 @@ class VariationalStudentProcess(RandomScale):
     def _kl(self) -> Tensor:
         """Return KL(q(w, s²) || prior) (appendix D, after Soch and Allefeld 2016).
 
-        The result is ½ (||L||_F² + E[1/s²] ||m||² - r) - Σ log L_ii + a log(b'/b) - log Γ(a') /
-        Γ(a)
+        It is ½ (||L||_F² + E[1/s²] ||m||² - r) - Σ log L_ii + a log(b'/b) - log Γ(a') / Γ(a)
         + (a' - a) ψ(a') + (b - b') a' / b', for the prior InvGamma(a, b).
         """
         (a, b), (a0, b0) = self.scale_posterior, self.scale_prior

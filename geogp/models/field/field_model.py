@@ -214,9 +214,10 @@ class FieldNetwork(FieldProcess):
             Devices behind the tests, (n,) or one number for all. The default is the typical number
             of devices for these tests in the training rows.
         level
-            Predict the level that measurements scatter around. The level has no noise, and the mean
-            for the largest numbers of tests and devices in the training rows; `tests` and `devices`
-            are ignored. The shape is normal: skewness and heavy tails belong to measurements.
+            Predict the level that measurements scatter around. The level has no noise. Its mean is
+            that of measurements with the largest numbers of tests and devices in the training rows;
+            `tests` and `devices` are ignored. The shape is normal: skewness and heavy tails belong
+            to measurements.
 
         Returns
         -------

@@ -28,7 +28,7 @@ ROWS_AT_ONCE = 256
 
 
 class LeftOut(NamedTuple):
-    """Rows, predictions of each without the rows of its group, and km to the remaining places."""
+    """Rows, the prediction of each row without its group, and km to the remaining places."""
 
     rows: Rows
     found: Conditional

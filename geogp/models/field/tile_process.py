@@ -1,4 +1,4 @@
-"""The process of single tiles, with correlation at short range in space, and in time."""
+"""The process of single tiles, with correlation over short distances and over time."""
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ MEMORIES = (4.0, 2.0)
 SAME_TILE_KM = 1e-3
 
 LARGEST_EXPONENT = 60.0
-"""Largest absolute exponent of an amplitude. Gradients need a finite fourth power of it."""
+"""Largest absolute exponent of an amplitude; its fourth power, used in gradients, is finite."""
 
 
 class TileProcess(nn.Module):

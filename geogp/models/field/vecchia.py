@@ -27,7 +27,7 @@ TRAINING_ROWS = 40
 
 PREDICTION_PLACES = 16
 PREDICTION_ROWS = 64
-"""Places searched near a prediction; most correlated rows of these that condition it."""
+"""Number of places near a prediction, and number of their rows that condition the prediction."""
 
 DISTANCE_PLACES = 16
 """The mean distance to this number of nearest places measures the density of places."""

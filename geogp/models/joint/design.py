@@ -124,7 +124,7 @@ class Chosen:
     `tiles`: numbers of the measured tiles, in order, (k,).
     `gains`: exact reduction of Σ_j a_j C_jj by each measured tile, given the tiles before it, (k,).
     `before`, `after`: variance of the level at each measured tile, before the first measurement and
-    after the last, (k,).
+        after the last, (k,).
     `removed`: reduction of the variance at every tile by all measurements, (n,).
     `evaluated`: number of tiles whose gain was computed exactly.
     """

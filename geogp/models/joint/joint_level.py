@@ -295,8 +295,8 @@ def joint_level(
     `calibrated`: whether single tiles get the mean and variance of the map, `model.predict(x,
         level=True)`. If so, deviations are multiplied by the standard deviation in the map, divided
         by the standard deviation of the uncalibrated distribution given only the rows. A difference
-        of a few per cent remains, because conditioning on other tiles is approximate. For models
-        without a tile process, the closed form is exact and needs no calibration.
+        of a few per cent remains, because conditioning on other tiles is approximate. Models
+        without a tile process need no calibration, because nothing is approximated.
     `earlier`: largest number of earlier tiles that condition a tile.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws; the check of memory uses it.
