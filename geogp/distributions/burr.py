@@ -1,9 +1,9 @@
 """A Burr XII prior of the scale of a process, and the resulting predictive mixture of normals.
 
-"The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". Its second
-prior of the scale s² is Burr XII(c, d) with density c d s²^(c-1) / (1 + s²^c)^(d+1) (appendices E
-and H). Given n rows, the posterior has no closed form, but it depends on the rows only through n
-and e'A^(-1)e: with u = log s²,
+"The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". The second
+prior of the scale s² in this paper is Burr XII(c, d) with density c d s²^(c-1) / (1 + s²^c)^(d+1)
+(appendices E and H). Given n rows, the posterior has no closed form, but it depends on the rows
+only through n and e'A^(-1)e: with u = log s²,
 
 log p(u | y) = log p(u) - n/2 u - e'A^(-1)e / 2 e^(-u) + constant.
 

@@ -61,11 +61,11 @@ class PointColumns:
     def read(self, X: Any, *, counts: bool = True) -> Points:
         """Return the points of a table or an array.
 
-        A table needs the columns x, y and, if named, time. If the columns of tests, devices and
-        exposure are missing, or `counts` is False, these are 1. A GeoDataFrame of points may omit x
-        and y. An array has the columns x, y and then time, tests, devices. Raises RequestError if a
-        column is missing or the unit of times is not given. Raises DataError if a value is missing
-        or out of range.
+        A table needs the columns x, y and, if named, time and exposure. The columns of tests and
+        devices may be missing; if `counts` is False, they are not read. A GeoDataFrame of points
+        may omit x and y. An array has the columns x, y and then time, tests, devices. Raises
+        RequestError if a column is missing or the unit of times is not given. Raises DataError if a
+        value is missing or out of range.
         """
         check_unit(self.time_unit)
         if isinstance(X, pd.DataFrame):

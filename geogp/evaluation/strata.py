@@ -29,7 +29,7 @@ If 95 of 100 rows lie inside, both bounds of the exact 95 % interval are less th
 """
 
 LAYER = "layer_"
-"""Prefix of the names of the columns of areas; each is for a layer, and has each row's area."""
+"""Prefix of columns of areas; such a column names, for one layer, the area of each row."""
 
 COUNT_CLASSES = ((1, 1), (2, 2), (3, 4), (5, 9), (10, 19), (20, None))
 """Lowest and highest number of tests or devices, per tile and quarter, in each class."""
@@ -76,9 +76,9 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
 
     A kind is left out if the table does not have the column of this kind. Classes of counts depend
     on the expected count; classes of speed depend on the predicted `median` (n,) on the scale of
-    the target. No class depends on measured speeds or counts: within such classes, even right
-    predictions miss their levels. `target` chooses the classes of speed. Raises DataError if a
-    distance is negative or not finite, or a row has fewer than 1 test or device.
+    the target. These classes do not depend on measured values: within classes of measured values,
+    even right predictions miss their levels. `target` chooses the classes of speed. Raises
+    DataError if a distance is negative or not finite, or a row has fewer than 1 test or device.
     """
     stratum = rows["stratum"].to_numpy(str)
     found = {

@@ -3,8 +3,8 @@
 With w ~ N(m, L L') and phi(x) = Lz^(-1) k_Z(x), mean and variance are k_xZ c and ||k_xZ V||². Here
 c = Lz^(-T) m and V = Lz^(-T) L are computed once. If inducing points are close together, c and V
 have large entries of both signs, and a float32 sum of these entries loses all digits. So k_xZ is
-first interpolated, in float64, from p inducing points P. These are chosen to leave small residuals.
-With Kpp = M M', psi = k_xP M^(-T) and B = M^(-1) k_PZ,
+first interpolated, in float64, from p inducing points P. P is chosen to leave small residuals. With
+Kpp = M M', psi = k_xP M^(-T) and B = M^(-1) k_PZ,
 
 k_xZ V = psi (B V) + (k_xZ - psi B) V.
 

@@ -59,10 +59,10 @@ class Mlp(nn.Module):
     def rates(self) -> dict[str, float]:
         """Return each parameter's learning rate as a multiple of the learning rate of the fit.
 
-        Adam's step of a weight times its multiplier must be O(1) for the first layer and all
-        biases, and O(1/h) for the other weights (Yang, Hu et al. 2022, table 3). So the rates are 1
-        and BASE_WIDTH / h, each divided by the multiplier. The result does not include the layer
-        after the network, which has the multiplier 1/√h.
+        Under Adam, the step of a weight, times the multiplier, must be O(1) for the first layer and
+        all biases, and O(1/h) for the other weights (Yang, Hu et al. 2022, table 3). So the rates
+        are 1 and BASE_WIDTH / h, each divided by the multiplier. The result does not include the
+        layer after the network, which has the multiplier 1/√h.
         """
         h = len(self.biases[0])
         found = {f"biases.{layer}": 1 / self.root for layer in range(len(self.biases))}

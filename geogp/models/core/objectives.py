@@ -141,9 +141,10 @@ def whitened_elbo(
 
 
 def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
-    """Return the negative bound with the variance correction of DBK-1 (equation 11).
+    """Return the negative evidence lower bound, corrected as in DBK-1 (equation 11).
 
-    It is the bound `elbo`, with max_b ||phi||² - ||phi||² as the residual.
+    The result is that of `elbo` with the variance correction max_b ||phi||² - ||phi||² as the
+    residual.
     """
     return _expected_nll(terms, y, batch_correction(terms)) + terms.kl / n
 
@@ -174,7 +175,7 @@ def squared_error(terms: BatchTerms, y: Tensor, _n: int, _weights: Weights) -> T
 
 
 def poisson_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
-    """Return the negative bound for counts y ~ Poisson(e^(o + f)) (DBK-1 appendix A.5).
+    """Return the negative evidence lower bound for y ~ Poisson(e^(o + f)) (DBK-1 appendix A.5).
 
     With the offset o = log exposure and E exp(f) = exp(mu + s²/2), the bound has the closed form
     mean_b[exp(o + mu + s²/2) - y (o + mu) + log y!] + KL / n. Float64.
@@ -186,7 +187,7 @@ def poisson_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Ten
 
 
 def negative_binomial_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
-    """Return the negative bound for counts y ~ Poisson(g e^(o + f)) with g ~ Gamma(a, a).
+    """Return the negative evidence lower bound for y ~ Poisson(g e^(o + f)), g ~ Gamma(a, a).
 
     Each row has its own g, with mean 1 and variance 1/a = dispersion. With g integrated out, y is
     negative binomial with mean e^(o + f) and shape a. With t = o + f - log a, the bound is
