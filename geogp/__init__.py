@@ -1,7 +1,7 @@
 """Honest maps of network quality with scalable Gaussian processes.
 
-The public names are readers of regions and tiles, estimators, scores and maps. A module is loaded
-when one of its names is first used, so ``import geogp`` is fast.
+The public names are functions that read regions and tiles, estimators, scores and maps. A module is
+loaded when one of its names is first used, so ``import geogp`` is fast.
 """
 
 from importlib import import_module

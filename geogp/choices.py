@@ -1,10 +1,10 @@
 """Settings of a request: choices, ranges of numbers, and help texts.
 
-A request is a frozen dataclass whose fields carry their own descriptions::
+A request is a frozen dataclass; each field contains a description of the setting::
 
     folds: int = setting("How often each split is run.", default=1, least=1, most=5)
 
-`check_settings` checks its values, and the command makes its options from `settings_of`.
+`check_settings` checks the values of a request, and the command makes options from `settings_of`.
 """
 
 import difflib
@@ -17,23 +17,23 @@ from typing import Any
 from geogp.errors import RequestError
 
 REQUIRED: Any = inspect.Parameter.empty
-"""Default of a setting that must be given."""
+"""Default of a setting that the user must give."""
 
 MAX_SEED = 2**63 - 1
 """Largest seed that PyTorch accepts."""
 
 MIN_DRAWS, MAX_DRAWS = 200, 100_000
-"""Limits of posterior draws; with fewer, at most ten draws determine the edge of a 95 % region."""
+"""Limits of the number of draws; with fewer, ten draws or less give the edge of a 95 % region."""
 
 MAX_TESTS = 1_000_000
-"""Most tests in one average."""
+"""Largest number of tests in one average."""
 
 MAX_KM = 20_000
 """The largest distance on Earth."""
 
 
 def nearest(found: object, names: Iterable[str], most: int) -> list[str]:
-    """Return at most `most` names that are similar to `found`, the most similar first."""
+    """Return up to `most` names that are similar to `found`, the most similar first."""
     return difflib.get_close_matches(str(found), list(names), n=most, cutoff=0.5)
 
 
@@ -64,12 +64,13 @@ def above_zero(what: str, found: float, most: float, unit: str) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """The description of a setting, which `setting` adds to a field of a request.
+    """The description of a setting; `setting` adds it to a field of a request.
 
-    `told` is the help text of the option. `default` is the value if the user gives none, or
-    `REQUIRED`. `noun` is the name in messages, and `option` the name on the command line; by
-    default, both are the name of the field. If `option` is "", the setting is an argument. A
-    `positive` number must be above 0; other ranges include both ends.
+    `told` is the help text of the option. `default` is the value if the user gives no value, or
+    `REQUIRED`. `noun` is the name in messages, and `option` is the name on the command line; by
+    default, both are the name of the field. If `option` is "", the setting is a command-line
+    argument without a name. If `positive` is true, a number must be above 0; other ranges include
+    both ends.
     """
 
     told: str
@@ -94,7 +95,7 @@ class Setting:
 
 
 def setting(help_text: str, *, default: Any = None, **more: Any) -> Any:
-    """Return a field of a request with its description; see `Setting`."""
+    """Return a field of a request, with a description; see `Setting`."""
     about = {"setting": Setting(help_text, default, **more)}
     return field(metadata=about) if default is REQUIRED else field(default=default, metadata=about)
 
@@ -120,7 +121,7 @@ def _shown(found: object) -> str:
 
 
 def check_sample(tests: float | None, devices: float | None) -> None:
-    """Raise RequestError if there are more devices than tests; None is not checked."""
+    """Raise RequestError if there are more devices than tests; if one is None, do not check."""
     if tests is not None and devices is not None and devices > tests:
         raise RequestError(
             f"expected at most as many devices as tests, because a test comes from one device, "

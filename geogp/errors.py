@@ -8,9 +8,9 @@ import re
 
 
 def _secrets(sign: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return patterns of secrets in addresses, with replacements; `sign` matches one character."""
+    """Return patterns of secrets in addresses, and replacements; `sign` matches one character."""
     return (
-        # Either the query contains an @, or the password contains a ?; both look alike.
+        # Either the query contains an @, or the password contains a ?; the two cases look alike.
         (re.compile(f"//{sign}*[?#]{sign}*@{sign}*"), "//..."),
         (re.compile(f"//{sign}*@"), "//...@"),
         (re.compile(f"(?<={sign})[?#]{sign}+"), "?..."),
@@ -26,16 +26,16 @@ _IN_TEXT = (
 
 
 def without_secrets(text: str) -> str:
-    """Return a text in which the addresses have no user names, passwords or queries.
+    """Return the text without the user names, passwords and queries of addresses.
 
-    A query may be a signature or a token. If a query contains a space or a quote, its end in a text
-    is unknown; use `word_without_secrets` for a single address.
+    A query may be a signature or a token. In a text, the end of a query with a space or a quote is
+    unknown; for a single address, use `word_without_secrets`.
     """
     return _replaced(text, _IN_TEXT)
 
 
 def word_without_secrets(word: str) -> str:
-    """Return a word of a command without secrets; the word is at most one address."""
+    """Return a word of a command without secrets; the word contains at most one address."""
     return _replaced(word, _IN_WORDS)
 
 
@@ -52,13 +52,13 @@ class GeogpError(Exception):
 
 
 class RequestError(GeogpError, ValueError):
-    """The request cannot be met: an unknown name, a value out of range."""
+    """The request cannot be met: for example, a name is unknown or a value is out of range."""
 
     exit_code = 2
 
 
 class OutputError(GeogpError, OSError):
-    """A result could not be written: the disk is full, or the path is not a folder."""
+    """A result could not be written: for example, the disk is full or the path is not a folder."""
 
     exit_code = 2
 
@@ -70,13 +70,13 @@ class DataError(GeogpError, ValueError):
 
 
 class ReadingError(GeogpError, RuntimeError):
-    """Files cannot be read now, because the process that reads files does not run."""
+    """Files cannot be read now, because the process that reads files is not running."""
 
     exit_code = 3
 
 
 class NumericalError(GeogpError, RuntimeError):
-    """A computation failed: a matrix has no factorisation, or a variance is not positive."""
+    """A computation failed: for example, a variance is not positive."""
 
     exit_code = 3
 
@@ -85,7 +85,7 @@ class NetworkError(GeogpError, RuntimeError):
     """A remote source could not be reached or answered with an error.
 
     The message contains no user names, passwords or queries of addresses. A query may be a
-    signature or a token, and a server can redirect to an address with such a query.
+    signature or a token; a server can redirect to an address with such a query.
     """
 
     exit_code = 4
@@ -95,7 +95,7 @@ class NetworkError(GeogpError, RuntimeError):
 
 
 class RefusedError(NetworkError):
-    """A remote source refuses anonymous access, or gives this answer for a missing file."""
+    """A remote source refuses anonymous access; some sources also answer so for a missing file."""
 
 
 class UnreachableError(NetworkError):

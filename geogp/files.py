@@ -1,6 +1,6 @@
-"""Writing of files and folders, completely or not at all, and reading of JSON and text.
+"""Writes files and folders, completely or not at all, and reads JSON and text.
 
-A file or folder is first written next to its path and then moved to its path.
+A file or folder is first written next to its path, and then moved to its path.
 """
 
 import errno
@@ -19,16 +19,16 @@ from typing import Any, BinaryIO
 from geogp.errors import DataError, OutputError, RequestError
 
 MAX_JSON_BYTES = 16 << 20
-"""Most bytes of a JSON file that geogp reads; geogp writes JSON files of some kilobytes."""
+"""Largest JSON file, in bytes, that geogp reads; geogp writes JSON files of a few kilobytes."""
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 ELSEWHERE = "choose another folder with --out"
-"""Advice in the message if a result cannot be written."""
+"""Advice in the error message if a result cannot be written."""
 
 
 def check_path(path: Path) -> None:
-    """Refuse a path that no file can have: too long, or with a null character (RequestError)."""
+    """Refuse (RequestError) a path that no file can have: too long, or with a null character."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -44,7 +44,7 @@ def check_path(path: Path) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `content` to `path`, completely or not at all; create the folder if it is missing.
 
-    OutputError if the disk is full or the folder cannot be written; no partial file remains.
+    Raises OutputError if the disk is full or the folder cannot be written; no partial file remains.
     """
     with writing(path) as stream:
         stream.write(content)
@@ -52,10 +52,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextmanager
 def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
-    """Open a file next to `path`; at the end it is flushed to disk and moved to `path`.
+    """Open a file next to `path`; at the end, the file is flushed to disk and moved to `path`.
 
-    The folder is created if it is missing. OutputError as in `write_bytes`, and if the body raises
-    an OSError that is not a GeogpError; the message contains `cure` as advice.
+    The folder is created if it is missing. Raises OutputError as `write_bytes` does, and also if
+    the body raises an OSError that is not a GeogpError. The message contains `cure` as advice.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,9 +87,10 @@ def write_text(path: Path, content: str) -> None:
 
 
 def write_folder(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a folder of files, completely or not at all; replace a folder at `path`.
+    """Write a folder of files, completely or not at all; replace any folder at `path`.
 
-    `write` gets an empty folder and writes the files into it. OutputError as in `write_bytes`.
+    `write` gets an empty folder and writes the files into this folder. Raises OutputError as
+    `write_bytes` does.
     """
     with _folder_beside(path) as beside:
         write(beside)
@@ -102,9 +103,9 @@ def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]
     """Write the files `names` into a folder; keep other files in the folder.
 
     `write` writes the files into an empty folder next to `path`. Then the files are moved one by
-    one. The last file marks all files as complete, so the old version of the last file is deleted
-    first, and the new version is moved last. Files of killed calls are deleted, so the caller must
-    exclude other writers. OutputError as in `write_bytes`.
+    one. The last file marks all files as complete. So before all moves, the old version of the last
+    file is deleted, and the new version is moved last. Files that killed calls left are deleted, so
+    the caller must exclude other writers. Raises OutputError as `write_bytes` does.
     """
     left = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")
     with _folder_beside(path) as beside:
@@ -137,7 +138,7 @@ def _folder_beside(path: Path) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, or a folder with its content, if it exists (OSError if this fails)."""
+    """Delete a file, or a folder with its content, if it exists; raise OSError if this fails."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -153,8 +154,8 @@ def sha256_of(path: Path) -> str:
 def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
     """Return the content of a JSON file in UTF-8.
 
-    DataError if the file is missing, has more than `most` bytes, is nested too deeply, or is not
-    JSON.
+    Raises DataError if the file is missing, has more than `most` bytes, is nested too deeply, or is
+    not JSON.
     """
     return parse_json(read_text(path, most), str(path))
 
@@ -162,7 +163,7 @@ def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
 def read_text(path: Path, most: int = MAX_JSON_BYTES) -> str:
     """Return the text of a file in UTF-8.
 
-    DataError if the file is missing, has more than `most` bytes, or is not text.
+    Raises DataError if the file is missing, has more than `most` bytes, or is not text.
     """
     try:
         with path.open("rb") as stream:
@@ -177,8 +178,8 @@ def read_text(path: Path, most: int = MAX_JSON_BYTES) -> str:
 def parse_json(text: str, where: str) -> Any:
     """Return the content of JSON text; refuse content that cannot be written as JSON again.
 
-    DataError if the text is not JSON, is nested too deeply, or contains a number or text that JSON
-    cannot represent. The message begins with `where`.
+    Raises DataError if the text is not JSON, is nested too deeply, or contains a number or text
+    that JSON cannot represent. The message begins with `where`.
     """
     try:
         found = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
@@ -204,7 +205,8 @@ def _refuse_constant(name: str) -> float:
 def plain_names(found: object) -> list[str]:
     """Return a list of file names; refuse names that lead to another folder.
 
-    DataError if `found` is not a list, or a name is empty, ``..``, or contains a separator.
+    Raises DataError if `found` is not a list, or a name is empty, is ``..``, or contains a
+    separator.
     """
     if not isinstance(found, list):
         raise DataError(f"expected a list of file names, found {str(found)[:80]!r}.")

@@ -1,1 +1,1 @@
-"""Predictive distributions, without torch: their shapes, scores and intervals."""
+"""Predictive distributions and their shapes, scores and intervals; this package needs no torch."""

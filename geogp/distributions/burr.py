@@ -1,23 +1,23 @@
-"""A Burr XII prior of a process's scale, and its predictive mixture of normals.
+"""A Burr XII prior of the scale of a process, and the resulting predictive mixture of normals.
 
-Burr XII(c, d), the second prior of the scale s² in Lee et al., "Scale mixtures of neural network
-Gaussian processes" (called the Scale paper below; appendices E and H), has density c d s²^(c-1) /
-(1 + s²^c)^(d+1). Given n rows, the posterior has no closed form, but it depends on the rows only
-through n and e'A^(-1)e: with u = log s²,
+"The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". The second
+prior of the scale s² in this paper is Burr XII(c, d) with density c d s²^(c-1) / (1 + s²^c)^(d+1)
+(appendices E and H). Given n rows, the posterior has no closed form, but it depends on the rows
+only through n and e'A^(-1)e: with u = log s²,
 
 log p(u | y) = log p(u) - n/2 u - e'A^(-1)e / 2 e^(-u) + constant.
 
 Expectations use self-normalised importance sampling (appendix E of the Scale paper): sums Σ w_i
-h(u_i) / Σ w_i, w_i = p(u_i, y) / q(u_i). Two things differ from the paper, which draws from the
-prior. First, the proposal q is uniform in u over the range where p(u | y) is not negligible,
-because nearly all draws from the prior have no weight if there are many rows, or if the scale is
-far from the prior. Second, the nodes are the midpoints of intervals of equal probability instead of
-random draws. As a function of u, the integrand is smooth and vanishes at both ends, so this is the
-trapezoidal rule, whose error falls exponentially with the number of nodes. With 20 rows and a scale
-s ten times the prior's, 75 nodes gave E[s²] and the density at 8 standard deviations with an error
-of 1e-12; 1,000 midpoints of the proposal InvGamma(n/2, e'A^(-1)e / 2) had errors of 1e-3 and 5e-3,
-1,000 draws from it 2e-2 and 2e-1, and draws from the prior had an effective sample size of 1
-(`tests/models/test_burr_process.py`).
+h(u_i) / Σ w_i with w_i = p(u_i, y) / q(u_i). The paper draws from the prior; here, two things
+differ. First, the proposal q is uniform in u over the range where p(u | y) is not negligible. With
+many rows, or with a scale far from the prior, nearly all draws from the prior would have no weight.
+Second, the nodes are the midpoints of intervals of equal probability instead of random draws. As a
+function of u, the integrand is smooth and vanishes at both ends. So this is the trapezoidal rule,
+and the error falls exponentially with the number of nodes. One test has 20 rows and a scale s ten
+times that of the prior (`tests/models/test_burr_process.py`). There, 75 nodes gave E[s²] and the
+density at 8 standard deviations with errors of 1e-12. With the proposal InvGamma(n/2, e'A^(-1)e /
+2), the two errors were 1e-3 and 5e-3 for 1,000 midpoints, and 2e-2 and 2e-1 for 1,000 draws. Draws
+from the prior had an effective sample size of 1.
 """
 
 import math
@@ -38,15 +38,15 @@ from geogp.distributions.shapes import BURR_COLUMNS, Floats
 from geogp.errors import NumericalError, RequestError
 
 MIN_EFFECTIVE = 4.0
-"""Least effective sample size; integrals of a bell curve over fewer even nodes have errors above
-1e-10.
+"""Smallest effective sample size; with fewer even nodes, integrals of a bell curve have errors
+above 1e-10.
 """
 
 _STEP = 0.25
 """Step between nodes, relative to the standard deviation of u in the likelihood; see `_step`."""
 
 _REACH = 40.0
-"""Nodes end where log p(u | y) and log s² p(u | y) are this far below their maxima."""
+"""Nodes end where log p(u | y) and log(s² p(u | y)) are this far below their maxima."""
 
 _MAX_NODES = 1 << 12
 _FARTHEST = 600.0
@@ -57,7 +57,7 @@ _LARGEST_EXPONENT = 700.0
 class Burr:
     """The prior Burr XII(c, d) of the scale s², with density c d s²^(c-1) / (1 + s²^c)^(d+1).
 
-    log s² has mode -log(d) / c, and both its tails fall exponentially, with rates c and c d.
+    log s² has mode -log(d) / c, and two exponential tails with rates c and c d.
 
     Raises
     ------
@@ -80,9 +80,9 @@ class Burr:
 
 
 BURR_PRIOR = Burr(2.0, 2.0)
-"""The prior of geogp, with median 0.64, mean 0.79 and tails like Student's t with 8 degrees of
-freedom; (c, d) is a point of the grid {0.5, 1, 2, 3, 4}² that the Scale paper searches (appendix
-F).
+"""The prior that geogp uses. It has median 0.64, mean 0.79, and tails like Student's t with 8
+degrees of freedom. (c, d) is a point of the grid {0.5, 1, 2, 3, 4}² that the Scale paper searches
+(appendix F).
 """
 
 
@@ -100,8 +100,8 @@ class BurrScale:
     Raises
     ------
     RequestError
-        n is negative, only one of n and the distance is 0, or s² has no mean (n / 2 + c d is at
-        most 1).
+        n is negative, only one of n and the distance is 0, or s² has no mean because n / 2 + c d is
+        at most 1.
     NumericalError
         The distribution is too wide for its nodes.
     """
@@ -127,7 +127,8 @@ class BurrScale:
     def nodes(self) -> tuple[Floats, float]:
         """Return nodes u_i of log s², (q,), and the step between them.
 
-        Raises NumericalError if nodes exceed floating point, or there are too many.
+        Raises NumericalError if nodes exceed the range of floating point, or there are too many
+        nodes.
         """
         low, _ = self._ends(0.0)
         _, high = self._ends(1.0)
@@ -147,7 +148,7 @@ class BurrScale:
 
     @property
     def effective_size(self) -> float:
-        """(Σ w)² / Σ w², the effective number of nodes, which must reach `MIN_EFFECTIVE`."""
+        """(Σ w)² / Σ w², the effective number of nodes; it must be at least `MIN_EFFECTIVE`."""
         return effective_size(self.weights)
 
     @property
@@ -157,7 +158,7 @@ class BurrScale:
 
     @property
     def shape(self) -> "BurrMixture":
-        """Distribution of a predicted value, in standard form."""
+        """Shape of the distribution of a predicted value, in standard form."""
         return BurrMixture(self)
 
     def log_posterior(self, u: Floats) -> Floats:
@@ -168,8 +169,8 @@ class BurrScale:
 
     @property
     def _step(self) -> float:
-        # The likelihood of u is e^(-n/2 (v + e^(-v))), v = u less its mode, with standard deviation
-        # sqrt(2 / n); the prior is analytic within π / c of the real line.
+        # The likelihood of u is e^(-n/2 (v + e^(-v))) with v = u minus the mode; the standard
+        # deviation is sqrt(2 / n). The prior is analytic within π / c of the real line.
         return _STEP * min(1.0, 1 / math.sqrt(max(self.n / 2, 1.0)), 1 / self.prior.c)
 
     def _slope(self, u: float) -> float:
@@ -179,7 +180,7 @@ class BurrScale:
         return c - (d + 1) * c * float(special.expit(c * u)) + likelihood
 
     def _ends(self, power: float) -> tuple[float, float]:
-        """Return both ends where log s²^power p(u | y) is `_REACH` below its maximum."""
+        """Return both ends, where log(s²^power p(u | y)) is `_REACH` below its maximum."""
         start = (
             math.log(self.distance / self.n) if self.n else -math.log(self.prior.d) / self.prior.c
         )
@@ -197,21 +198,21 @@ class BurrScale:
 class BurrMixture(PowerTails, Mixture):
     """The predictive distribution under a Burr scale, standardised to mean 0 and variance 1.
 
-    This is Σ w_i N(0, s_i² / E[s²]) over the nodes of the scale: a mixture of normals, the same at
-    every point. Its log density has an error of at most 1e-8 within 8 standard deviations.
+    This is Σ w_i N(0, s_i² / E[s²]) over the nodes of the scale: a mixture of normals that is the
+    same at every point. Within 8 standard deviations, the log density has an error of at most 1e-8.
     """
 
     scale: BurrScale
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Skewness 0, tail weight 1, c, d, and n and e'A^(-1)e of the rows."""
+        """Columns: skewness 0, tail weight 1, c, d, n, and e'A^(-1)e of the rows."""
         scale = self.scale
         values = (scale.prior.c, scale.prior.d, scale.n, scale.distance)
         return {**super().columns, **dict(zip(BURR_COLUMNS, values, strict=True))}
 
     def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles, once for each different probability."""
+        """Return the quantiles; each different probability is computed once."""
         p, number = np.unique(np.asarray(probability, np.float64), return_inverse=True)
         return super().quantile(p)[number].reshape(np.shape(probability))
 
@@ -249,7 +250,7 @@ def midpoints(low: float, high: float, count: int) -> tuple[Floats, float]:
 def normalised(log_weights: Floats) -> Floats:
     """Return importance weights divided by their sum, from their logarithms.
 
-    Raises NumericalError if their effective sample size is below `MIN_EFFECTIVE`.
+    Raises NumericalError if the effective sample size is below `MIN_EFFECTIVE`.
     """
     found: Floats = np.exp(log_weights - log_weights.max())
     found /= found.sum()
@@ -270,7 +271,7 @@ def effective_size(weights: Floats) -> float:
 
 
 def _root(falling: Callable[[float], float], start: float) -> float:
-    """Return the root of a decreasing function; infinity if none is found within reach."""
+    """Return the root of a decreasing function; infinity if the search finds none."""
     low = high = start
     width = 0.1
     while falling(low) < 0:

@@ -1,6 +1,6 @@
-"""Distributions of counts with an uncertain rate: sums over rates, count by count.
+"""Distributions of counts with an uncertain rate, as sums over rates.
 
-See `count_prediction.py` for the distribution, and for the nodes at which rates are computed.
+`count_prediction.py` explains the distribution, and the nodes at which rates are computed.
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ REACH = 9.0
 """Nodes lie between minus and plus this number of standard deviations."""
 
 PLACES = (1, 37, 73, 145, 289, 577, 1153, 2305, 4609)
-"""Possible numbers of nodes; one is enough for a known rate. The largest is enough for counts y and
-standard deviations s of the log rate with s sqrt(y) up to 256; beyond that, probabilities of single
-counts lose digits.
+"""Possible numbers of nodes; one node is enough for a known rate. With s the standard deviation of
+the log rate, the largest number is enough for counts y with s sqrt(y) up to 256; beyond that,
+probabilities of single counts lose digits.
 """
 
 _TAIL = 1e-6
-"""Sums over counts end where less than this probability is left."""
+"""Sums over counts end where the remaining probability is less than this."""
 
 _MAX_STEPS = 4096
-"""Counts up to this are summed one by one; longer sums use this many evenly spaced counts."""
+"""Sums over more counts than this number use only this many evenly spaced counts."""
 
 
 def places_of(number: int) -> Floats:
@@ -35,7 +35,7 @@ def places_of(number: int) -> Floats:
 
 @dataclass(frozen=True)
 class RateMixture:
-    """Some rows: their rates (k, q), weights of the q nodes, and dispersions (k,)."""
+    """Rates (k, q) of k rows at q nodes, weights (q,) of the nodes, and dispersions (k,)."""
 
     rows: Rows
     rate: Floats
@@ -67,7 +67,7 @@ class RateMixture:
     def far_cdf(self, counts: Floats) -> Floats:
         """Return P(Y <= count), (k,), by incomplete beta and gamma functions; 0 for counts below 0.
 
-        Between whole numbers these functions interpolate smoothly.
+        Between whole numbers, these functions interpolate smoothly.
         """
         k = np.maximum(counts, 0.0)[:, None]
         poisson = self.dispersion == 0
@@ -96,7 +96,7 @@ class RateMixture:
         return mixed - special.gammaln(counts + 1)
 
     def quantile(self, probability: float) -> Floats:
-        """Return the least counts with P(Y <= count) >= probability, (k,)."""
+        """Return the smallest counts with P(Y <= count) >= probability, (k,)."""
         found = np.zeros(len(self.rows))
         walk = _Walk(self)
         while len(walk.open):
@@ -110,7 +110,7 @@ class RateMixture:
         return found
 
     def search(self, probability: float) -> Floats:
-        """Return quantiles (k,) by bisection."""
+        """Return the quantiles (k,), computed by bisection."""
         low, high = np.full(len(self.rows), -1.0), np.ones(len(self.rows))
         while (short := self.far_cdf(high) < probability).any():
             low, high = np.where(short, high, low), np.where(short, 2 * high + 1, high)
@@ -121,14 +121,14 @@ class RateMixture:
         return high
 
     def crps(self, y: Floats) -> Floats:
-        """Return the score at counts `y`, (k,)."""
+        """Return the CRPS at counts `y`, (k,)."""
         found = np.zeros(len(self.rows))
         walk = _Walk(self)
         score = np.zeros(len(self.rows))
         while len(walk.open):
             at = walk.open
             score[at] += (walk.total - (y[at] <= walk.count)) ** 2
-            # If y is beyond the tail, all further terms of the sum are 1.
+            # Up to a y beyond the tail, all further terms of the sum are 1.
             beyond = np.maximum(0.0, y - 1 - walk.count)
             walk.close(found, walk.total >= 1 - _TAIL, (score + beyond)[at])
             if not walk.step():
@@ -138,19 +138,19 @@ class RateMixture:
         return found
 
     def summed_crps(self, y: float) -> float:
-        """Return one row's score, from at most 4,096 evenly spaced counts on each side of y."""
+        """Return the CRPS of one row, from at most 4,096 evenly spaced counts on each side of y."""
         top = float(self.search(1 - _TAIL)[0])
         below = self._sum_squares(0.0, min(y, top + 1), above=False) + max(0.0, y - top - 1)
         return below + self._sum_squares(y, top + 1, above=True)
 
     def _sum_squares(self, start: float, stop: float, *, above: bool) -> float:
-        """Return the sum of F² or (1 - F)² over the counts from start to stop, without stop."""
+        """Return the sum of F² or (1 - F)² over counts from `start` to `stop` - 1."""
         if stop <= start:
             return 0.0
         step = np.ceil((stop - start) / _MAX_STEPS)
         lows = np.arange(start, stop, step)
         widths = np.minimum(step, stop - lows)
-        # `middle` may lie between two counts, where the incomplete functions interpolate smoothly.
+        # `middle` may lie between two counts; there, the incomplete functions interpolate smoothly.
         middle = lows + (widths - 1) / 2
         total = 0.0
         for at in range(0, len(middle), 512):
@@ -161,11 +161,11 @@ class RateMixture:
 
 
 class _Walk:
-    """P(Y <= count) for the counts 0, 1, 2, ... in turn, for the rows that are not finished.
+    """P(Y <= count) for the counts 0, 1, 2, ..., one after the other, for unfinished rows.
 
     For each rate, p_0 = (1 + dispersion rate)^(-1/dispersion), or exp(-rate) if the dispersion is
-    0, and p_(k+1) = p_k · rate (1 + dispersion k) / ((1 + dispersion rate)(k + 1)). `late` are the
-    rows whose p_0 underflows, and the rows not finished after 4,096 counts.
+    0, and p_(k+1) = p_k · rate (1 + dispersion k) / ((1 + dispersion rate)(k + 1)). `late` contains
+    the rows whose p_0 underflows, and the rows that are unfinished after 4,096 counts.
     """
 
     def __init__(self, mixture: RateMixture) -> None:
@@ -173,7 +173,7 @@ class _Walk:
         with np.errstate(divide="ignore", invalid="ignore"):
             spread = np.log1p(dispersion * rate) / dispersion
         exponent = np.where(dispersion > 0, spread, rate)
-        # Only 1e-12 of the weight lies beyond z = 7, so p_0 may underflow there.
+        # Only 1e-12 of the weight lies beyond z = 7; p_0 may underflow there.
         slow = exponent[:, places_of(rate.shape[1]) <= 7.0].max(1) > 690.0
         self.late: Rows = np.flatnonzero(slow)
         self.open: Rows = np.flatnonzero(~slow)
@@ -185,7 +185,7 @@ class _Walk:
         self.total: Floats = self.mass @ self.share
 
     def close(self, found: Floats, done: NDArray[np.bool_], values: Floats) -> None:
-        """Write the values of open rows that are done to `found`, and close these rows."""
+        """For open rows that are done, write the values to `found`, and close the rows."""
         if not done.any():
             return
         found[self.open[done]] = values[done]

@@ -1,10 +1,10 @@
 """Predictive distributions of counts: Poisson or negative binomial with an uncertain rate.
 
 log rate ~ N(m, s²); given the rate, Var(y) = rate + dispersion · rate², and y is Poisson if the
-dispersion is 0. Expectations over the rate are sums over evenly spaced nodes z = (log rate - m)/s
-from -9 to 9 with the normal density as weights: the trapezoidal rule, which converges exponentially
-for such integrands (Trefethen and Weideman 2014). There are 37 nodes or more; their distance is at
-most the width of the distribution given the rate.
+dispersion is 0. Expectations over the rate use the trapezoidal rule: they are sums over evenly
+spaced nodes z = (log rate - m)/s from -9 to 9, weighted by the normal density. For such integrands,
+the rule converges exponentially (Trefethen and Weideman 2014). There are 37 nodes or more; the
+distance between nodes is at most the width of the distribution given the rate.
 """
 
 from collections.abc import Iterator
@@ -24,30 +24,31 @@ Floats = NDArray[np.float64]
 _CHUNK = 8192
 
 _SEED = 7_205_759
-"""Seed of the draws in `pit`: an unusual number, so that no simulated data use the same draws."""
+"""Seed of the draws in `pit`; it is unusual, so that simulated data do not use the same draws."""
 
 
 @dataclass(frozen=True)
 class CountPrediction(Prediction):
     """Predictive distributions of counts, as described at the top of this module.
 
-    `mean` is E[rate], `function_variance` Var(rate) = mean² (exp(s²) - 1), `noise_variance` the
-    mean of Var(y | rate), mean + dispersion (mean² + function_variance). Quantiles are the least
-    counts with P(y <= count) >= p, so the probability of a central interval is its level or more.
-    The tile variance is 0, and the shape is not used.
+    `mean` is E[rate]. `function_variance` is Var(rate) = mean² (exp(s²) - 1). `noise_variance` is E
+    Var(y | rate) = mean + dispersion (mean² + function_variance). A quantile is the smallest count
+    with P(y <= count) >= p, so the probability of a central interval is its level or more. The tile
+    variance is 0, and the shape is not used.
 
     Attributes
     ----------
     dispersion
-        (n,), 0 or more.
+        Dispersion of each row, (n,), 0 or more.
     known
-        Cached quantiles and probabilities of intervals; a selection of rows keeps its part of them.
+        Cache of quantiles and probabilities of intervals. If rows are selected, their cached values
+        are kept.
 
     Raises
     ------
     NumericalError
-        As for `Prediction`; a mean or dispersion is out of range, or the noise variance does not
-        follow from mean, function variance and dispersion.
+        As for `Prediction`. Also if a mean or dispersion is out of range, or the noise variance
+        does not follow from mean, function variance and dispersion.
     """
 
     discrete: ClassVar[bool] = True
@@ -79,8 +80,8 @@ class CountPrediction(Prediction):
     def of_moments(cls, mean: Floats, variance: Floats) -> "CountPrediction":
         """Return the distribution of counts with a known rate, from mean and variance, each (n,).
 
-        It is negative binomial with dispersion (variance - mean) / mean², or Poisson where the
-        variance does not exceed the mean.
+        The distribution is negative binomial with dispersion (variance - mean) / mean², or Poisson
+        where the variance does not exceed the mean.
         """
         dispersion = np.maximum(variance - mean, 0.0) / mean**2
         return predict_counts(np.log(mean), np.zeros(len(mean)), dispersion)
@@ -98,7 +99,7 @@ class CountPrediction(Prediction):
         )
 
     def columns(self) -> dict[str, Floats]:
-        """Return the columns that determine the distributions, by name, each (n,)."""
+        """Return the columns of a table that determine the distributions, by name, each (n,)."""
         return {
             "mean": self.mean,
             "function_variance": self.function_variance,
@@ -109,7 +110,7 @@ class CountPrediction(Prediction):
     def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
         """Return the variables of a map of predicted counts.
 
-        The bounds are whole numbers, so the probability of the interval is its level or more;
+        The bounds are whole numbers, so the probability of the interval is its level or more.
         p_none is P(Y = 0), which is E exp(-rate) for Poisson counts.
         """
         lower, upper = self.interval(level)
@@ -147,10 +148,10 @@ class CountPrediction(Prediction):
         return np.log(self.mean) - 0.5 * self.log_rate_variance
 
     def pooled(self, pieces: int) -> "CountPrediction":
-        """Return the distribution of the sum over tiles with one rate and independent scatter.
+        """Return the distribution of the sum over tiles with equal rates, independent given these.
 
-        The sum of k independent negative binomial counts of the same mean is negative binomial,
-        with dispersion divided by k.
+        The sum of k independent negative binomial counts with equal means is negative binomial; the
+        dispersion is divided by k.
         """
         return predict_counts(
             self.log_rate_mean + np.log(pieces),
@@ -159,19 +160,19 @@ class CountPrediction(Prediction):
         )
 
     def _drawn(self, size: int, random: np.random.Generator) -> Floats:
-        """Draw a log rate, a tile's gamma effect, and a Poisson count given both, (size, n)."""
+        """Draw log rates and gamma effects of tiles, and Poisson counts given both, (size, n)."""
         shape = (size, len(self))
         rate = np.exp(
             self.log_rate_mean + np.sqrt(self.log_rate_variance) * random.standard_normal(shape)
         )
         with np.errstate(divide="ignore"):
             degree = 1 / self.dispersion
-        known = np.isfinite(degree)  # if the dispersion is 0, there is no effect
+        known = np.isfinite(degree)  # with dispersion 0, there is no effect
         effect = random.gamma(np.where(known, degree, 1.0), size=shape) / np.where(known, degree, 1)
         return random.poisson(rate * np.where(known, effect, 1.0)).astype(np.float64)
 
     def quantile(self, probability: float) -> Floats:
-        """Return the least counts with P(y <= count) >= probability, shape (n,).
+        """Return the smallest counts with P(y <= count) >= probability, shape (n,).
 
         Raises
         ------
@@ -188,7 +189,7 @@ class CountPrediction(Prediction):
         return self.known[name]
 
     def interval_mass(self, level: float) -> Floats:
-        """Return the probability of the central interval of a level, bounds included, (n,).
+        """Return the probability, bounds included, of the central interval of a level, (n,).
 
         Raises
         ------
@@ -211,10 +212,10 @@ class CountPrediction(Prediction):
         return found
 
     def pit(self, y: ArrayLike) -> Floats:
-        """Return P(Y < y) + u P(Y = y), (n,), with u uniform, drawn from a fixed seed.
+        """Return P(Y < y) + u P(Y = y), (n,), with uniform draws u from a fixed seed.
 
-        This is uniform if the prediction is right (Czado, Gneiting and Held 2009); P(Y <= y) of a
-        count is not.
+        These values are uniform if the prediction is right (Czado, Gneiting and Held 2009). For
+        counts, the values P(Y <= y) are not uniform.
         """
         y = self._counts(y)
         below, upto = self.cdf(y - 1), self.cdf(y)
@@ -275,7 +276,7 @@ class CountPrediction(Prediction):
         return counts
 
     def _mixtures(self, counts: Floats) -> Iterator[RateMixture]:
-        """Yield the rows in chunks, with as many rates as each row needs at `counts`."""
+        """Yield the rows in chunks; each row has as many rates as it needs at `counts`."""
         m, s = self.log_rate_mean, np.sqrt(self.log_rate_variance)
         ratio = s / np.sqrt(self.dispersion + 1 / np.maximum(counts, 1.0))
         spacing = 2 * REACH / (np.array(PLACES[1:]) - 1)

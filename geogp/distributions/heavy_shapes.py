@@ -17,7 +17,7 @@ _LOG_2PI = math.log(2 * math.pi)
 MixtureFunction = Callable[[Floats, Floats, Floats], Floats]
 
 VALUES_AT_ONCE = 1 << 21
-"""Number of values of components, or of pairs of components, in memory at once."""
+"""Number of values (of components, or of pairs of components) in memory at once."""
 
 _MIN_PROBABILITY = 1e-300
 _NEWTON_STEPS = 200
@@ -43,7 +43,7 @@ class SymmetricShape(Shape):
 
 
 class PowerTails(SymmetricShape):
-    """A symmetric shape whose tails fall as a power, so that E[exp(t X)] diverges."""
+    """A symmetric shape whose tails fall like a power, so that E[exp(t X)] diverges."""
 
     @property
     def has_power_mean(self) -> bool:
@@ -51,10 +51,9 @@ class PowerTails(SymmetricShape):
         return False
 
     def exponential_mean(self, t: Floats) -> Floats:
-        """Return infinity, and 1 at t = 0.
+        """Return infinity; at t = 0, return 1.
 
-        For a finite mixture the mean is finite, but its value would depend mostly on the widest
-        component.
+        For a finite mixture the mean is finite, but would depend mostly on the widest component.
         """
         return np.where(np.asarray(t) == 0, 1.0, np.inf)
 
@@ -68,13 +67,13 @@ class StudentT(PowerTails):
     Attributes
     ----------
     df
-        Degrees of freedom, above 2. Beyond about 1e9 the distribution equals the normal to all
-        digits, except in the tails.
+        Degrees of freedom, above 2. Beyond about 1e9, the distribution equals the normal
+        distribution to all digits, except in the tails.
 
     Raises
     ------
     RequestError
-        The degrees of freedom are not finite, or not above 2, so that there is no variance.
+        The degrees of freedom are not finite, or at most 2, so that there is no variance.
     """
 
     df: float
@@ -84,7 +83,7 @@ class StudentT(PowerTails):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Skewness 0, tail weight 1, and `df`."""
+        """Columns: skewness 0, tail weight 1, and `df`."""
         return {**super().columns, "df": self.df}
 
     def quantile(self, probability: Floats) -> Floats:
@@ -98,7 +97,7 @@ class StudentT(PowerTails):
         return np.asarray(found, np.float64)
 
     def log_density(self, x: Floats) -> Floats:
-        """Return the log density of t = x / c, less log c, with c = sqrt((df - 2) / df).
+        """Return the log density of t = x / c, minus log c, with c = sqrt((df - 2) / df).
 
         log Γ((df + 1) / 2) - log Γ(df / 2) - ½ log(df π) - (df + 1) / 2 log(1 + t² / df).
         """
@@ -108,8 +107,8 @@ class StudentT(PowerTails):
     def crps(self, x: Floats) -> Floats:
         """Return the score of Jordan, Krüger and Lerch (2019), appendix A, times c.
 
-        At t = x / c, where F and f belong to the t distribution and B is the beta function, the
-        score is t (2 F(t) - 1) + 2 f(t) (df + t²) / (df - 1)
+        Let t = x / c, F and f the distribution function and density of t, and B the beta function.
+        Then the score is t (2 F(t) - 1) + 2 f(t) (df + t²) / (df - 1)
         - 2 sqrt(df) / (df - 1) B(½, df - ½) / B(½, df / 2)².
         """
         df = self.df
@@ -136,21 +135,21 @@ class StudentT(PowerTails):
 
 
 class Mixture(SymmetricShape):
-    """Scale mixtures of normals: X = s_I Z with P(I = i) = w_i, mean 0 and variance 1."""
+    """A scale mixture of normals, X = s_I Z with P(I = i) = w_i, with mean 0 and variance 1."""
 
     @abstractmethod
     def _each(self, function: MixtureFunction, values: Floats) -> Floats:
-        """Call a function of weights (q,), scales (c, q) and values (c,) on chunks of values."""
+        """Call a function of weights (q,), scales (c, q) and values (c,) for chunks of values."""
 
     @abstractmethod
     def _half_spread(self) -> Floats | float:
         """Return ½ E|X - X'| = ½ Σ_ij w_i w_j A(0, s_i² + s_j²); see `crps`."""
 
     def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles, by Newton's method on the log of the tail's probability.
+        """Return the quantiles, by Newton's method on the log of the tail probability.
 
-        The quantile of a mixture lies between the quantiles of its narrowest and its widest
-        component; a step that leaves this bracket is replaced by the bracket's middle.
+        The quantile of a mixture lies between the quantiles of the narrowest and the widest
+        component. If a step leaves this bracket, the middle of the bracket replaces it.
         """
         return self._each(mixture_quantile, probability)
 
@@ -171,7 +170,7 @@ class Mixture(SymmetricShape):
     def crps(self, x: Floats) -> Floats:
         """Return Σ_i w_i A(x, s_i²) - ½ Σ_ij w_i w_j A(0, s_i² + s_j²).
 
-        A(m, v) = 2 sqrt(v) φ(m / sqrt(v)) + m (2 Φ(m / sqrt(v)) - 1), Grimit et al. (2006).
+        Here A(m, v) = 2 sqrt(v) φ(m / sqrt(v)) + m (2 Φ(m / sqrt(v)) - 1) (Grimit et al. 2006).
         """
 
         def near(w: Floats, s: Floats, v: Floats) -> Floats:
@@ -184,22 +183,22 @@ class Mixture(SymmetricShape):
 
 
 class NormalMixture(Mixture):
-    """Scale mixtures of normals with mean 0, one for each row, standardised to variance 1.
+    """Scale mixtures of normals with mean 0, one mixture per row, standardised to variance 1.
 
-    X = s_I Z with P(I = i) = w_i and Z standard normal; the scales of each row are divided by
-    sqrt(Σ w_i s_i²). Methods take one x for each row.
+    X = s_I Z with P(I = i) = w_i and Z standard normal. The scales of a row are divided by sqrt(Σ
+    w_i s_i²). Methods take one x for each row.
 
     Parameters
     ----------
     weights
-        w, (q,), above 0. They are divided by their sum.
+        w, (q,), above 0. The constructor divides w by the sum of w.
     scales
         s, (n, q), above 0.
 
     Raises
     ------
     RequestError
-        Array shapes do not match, or a value is not finite or not above 0.
+        The shapes of the arrays do not match, or a value is not finite or not above 0.
     """
 
     def __init__(self, weights: Floats, scales: Floats) -> None:
@@ -229,7 +228,7 @@ class NormalMixture(Mixture):
     def columns(self) -> dict[str, float | Floats]:
         """Always raise RequestError.
 
-        No columns of a table describe a mixture in general.
+        A general mixture cannot be described by columns of a table.
         """
         raise RequestError(
             "a mixture of normals has no columns in a table of predictions; only the sum of a "
@@ -237,11 +236,11 @@ class NormalMixture(Mixture):
         )
 
     def kinds(self, n: int) -> NDArray[np.intp]:
-        """Return the numbers of the rows, (n,), because each row has its own scales."""
+        """Return 0, 1, ..., n - 1, because each row has its own scales."""
         return np.arange(n)
 
     def exponential_mean(self, t: Floats) -> Floats:
-        """Return Σ w_i exp(t² s_i² / 2); infinity where it overflows."""
+        """Return Σ w_i exp(t² s_i² / 2), or infinity where this overflows."""
 
         def mean(w: Floats, s: Floats, v: Floats) -> Floats:
             with np.errstate(over="ignore"):
@@ -268,7 +267,7 @@ class NormalMixture(Mixture):
         return self._each(spread, np.zeros(1), len(self.weights))
 
     def chunks(self, more: int = 1) -> Iterator[slice]:
-        """Yield slices of rows with `VALUES_AT_ONCE` values, if a component has `more` values."""
+        """Yield slices of rows with `VALUES_AT_ONCE` values each; a component has `more` values."""
         size = max(1, VALUES_AT_ONCE // (len(self.weights) * more))
         return (slice(start, start + size) for start in range(0, len(self), size))
 
@@ -276,7 +275,7 @@ class NormalMixture(Mixture):
 def log_gamma_step(a: float) -> float:
     """Return log Γ(a + ½) - log Γ(a) for a > 0, without loss of digits for large a.
 
-    For `a` of 50 or more this is Stirling's series, ½ log a - 1/(8a) + 1/(192a³) - 1/(640a⁵).
+    For a >= 50, this is Stirling's series, ½ log a - 1/(8a) + 1/(192a³) - 1/(640a⁵).
     """
     if a < _STIRLING_FROM:
         return math.lgamma(a + 0.5) - math.lgamma(a)
@@ -286,7 +285,7 @@ def log_gamma_step(a: float) -> float:
 def check_df(df: float) -> None:
     """Raise RequestError if degrees of freedom give no finite variance.
 
-    They must be finite and above 2.
+    Degrees of freedom must be finite and above 2.
     """
     if not 2 < df < math.inf:
         raise RequestError(
@@ -296,9 +295,10 @@ def check_df(df: float) -> None:
 
 
 def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = None) -> Floats:
-    """Return the quantiles by Newton's method on log F in the lower tail, with a bracket.
+    """Return the quantiles, by Newton's method with a bracket on log F in the lower tail.
 
-    `start` (c,) are first guesses of the lower quantiles, by default the normal quantiles.
+    `start` (c,) are first guesses of the quantiles in the lower tail, by default the normal
+    quantiles.
     """
     tail = np.minimum(p, 1 - p)
     z = special.ndtri(tail)
@@ -320,7 +320,7 @@ def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = Non
             step = at - (np.log(cdf) - log_tail[rows]) * cdf / density
         newton = (step >= low[rows]) & (step <= high[rows])
         x[rows] = np.where(newton, step, 0.5 * (low[rows] + high[rows]))
-        # The error after a Newton step is of the order of the step's square.
+        # The error after a Newton step is of the order of the squared step.
         moved = np.abs(x[rows] - at)
         near = newton & (moved <= _NEWTON_TOLERANCE * np.abs(at))
         rows = rows[~near & (high[rows] > low[rows])]

@@ -1,4 +1,4 @@
-"""The predictive distributions that every model returns, one per point."""
+"""Predictive distributions, one per point; every model returns them."""
 
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -31,20 +31,23 @@ class Prediction:
     """Predictive distributions with given mean and variance, Gaussian unless a shape is given.
 
     The variance of a measurement is function_variance + noise_variance. The function variance is
-    the variance of the field (which more data would remove) plus that of the tile process.
+    the sum of two variances: that of the field, which more data would remove, and that of the tile
+    process.
 
     Attributes
     ----------
     mean, function_variance, noise_variance
-        float64 arrays of shape (n,): the mean in the unit of the target, variances in its square.
+        float64 arrays of shape (n,). The mean is in the unit of the target, and the variances are
+        in the squared unit.
     tile_variance
         The part of the function variance from single tiles, (n,); 0 for models without a tile
         process.
     shape
         Distribution of (y - mean) / sd. A repair (`warped_shapes.py`) does not change the median,
-        but it changes mean and variance; `mean` and the variances remain those before the repair.
+        but changes the mean and the variance of the distribution; `mean` and the variances here
+        remain those before the repair.
     discrete
-        Whether measurements are whole numbers; if so, an interval may have a larger probability
+        Whether measurements are whole numbers. If so, the probability of an interval may be larger
         than its level.
 
     Raises
@@ -86,7 +89,7 @@ class Prediction:
 
     @classmethod
     def of_moments(cls, mean: Floats, variance: Floats) -> "Prediction":
-        """Return predictions with mean and noise variance, each (n,), and function variance 0."""
+        """Return predictions with given mean and noise variance, (n,), and function variance 0."""
         return Prediction(mean, np.zeros(len(mean)), variance)
 
     def __len__(self) -> int:
@@ -115,14 +118,15 @@ class Prediction:
         )
 
     def pooled(self, pieces: int) -> "Prediction":  # noqa: ARG002
-        """Return the distribution for a place whose pieces each have this distribution.
+        """Return the distribution for a place of several pieces, each with this distribution.
 
-        An average over the place has the distribution of one piece; counts are summed.
+        An average over the place has the distribution of one piece; for counts, see
+        `CountPrediction`.
         """
         return self
 
     def columns(self) -> dict[str, Floats]:
-        """Return the columns that determine the distributions, by name, each (n,)."""
+        """Return the columns of a table that determine the distributions, by name, each (n,)."""
         shape = {k: np.broadcast_to(v, self.mean.shape) for k, v in self.shape.columns.items()}
         return {
             "mean": self.mean,
@@ -135,8 +139,8 @@ class Prediction:
     def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
         """Return the variables of a map of a quantity whose log10 is predicted.
 
-        The bounds are the ends of the interval of a level. The mean is NaN where it does not exist
-        because the tails are too heavy; other values that overflow are infinite.
+        The bounds are the ends of the central interval of `level`. Where the tails are too heavy
+        for a mean, the mean is NaN. Other values that overflow are infinite.
         """
         lower, upper = self.interval(level)
         subject, unit, end = quantity.subject, quantity.cf_unit, quantity.suffix
@@ -160,7 +164,7 @@ class Prediction:
             }
 
     def _linear_mean(self, subject: str) -> tuple[Floats, str]:
-        """Return E[10^y] and its long name; all values are NaN if it does not exist."""
+        """Return E[10^y] and a long name for it; if E[10^y] does not exist, all values are NaN."""
         label = f"mean of the predicted {subject}"
         if self.shape.has_power_mean:
             found = self.power_mean(10.0)
@@ -190,7 +194,7 @@ class Prediction:
     def sample(self, size: int = 1, *, random_state: int = 0) -> Floats:
         """Draw measurements, independent between points, shape (size, n).
 
-        To draw points together, with their covariance, use `joint(points).paths`.
+        For draws with the covariance between points, use `joint(points).paths`.
 
         Raises
         ------
@@ -201,8 +205,8 @@ class Prediction:
         return self._drawn(size, np.random.default_rng(random_state))
 
     def _drawn(self, size: int, random: np.random.Generator) -> Floats:
-        """Draw measurements by the inverse of their distribution functions, (size, n)."""
-        # Strictly inside (0, 1): multiples of 2^-53, shifted by half of that.
+        """Draw measurements from the inverse distribution functions, (size, n)."""
+        # Multiples of 2^-53, plus 2^-54, so that all values are strictly inside (0, 1).
         uniform = random.random((size, len(self))) + 2.0**-54
         found: Floats = np.stack([self.mean + self.sd * self.shape.quantile(p) for p in uniform])
         return found
@@ -220,7 +224,7 @@ class Prediction:
         return self.mean + standard * self.sd
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Return lower and upper bounds of the central interval of a level, each (n,).
+        """Return the lower and upper bounds of the central interval of a level, each (n,).
 
         Raises
         ------
@@ -231,9 +235,10 @@ class Prediction:
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def interval_mass(self, level: float) -> Floats:
-        """Return the probability of the central interval of a level, bounds included, (n,).
+        """Return the probability, bounds included, of the central interval of a level, (n,).
 
-        This is the level; for counts, whose bounds are whole numbers, it is the level or more.
+        The probability equals the level. For counts it is the level or more, because the bounds are
+        whole numbers.
 
         Raises
         ------
@@ -244,7 +249,7 @@ class Prediction:
         return np.full(len(self), level)
 
     def pit(self, y: ArrayLike) -> Floats:
-        """Return probability integral transforms at `y`, (n,), uniform for right predictions."""
+        """Return P(Y <= y) at `y`, (n,); if the predictions are right, the values are uniform."""
         return self.cdf(self._checked_values(y))
 
     def cdf(self, value: ArrayLike) -> Floats:
@@ -264,15 +269,15 @@ class Prediction:
     def crps(self, y: ArrayLike) -> Floats:
         """Return the continuous ranked probability score at `y`, shape (n,); lower is better.
 
-        The score of a location-scale family is sd times the score of its shape at (y - mean) / sd.
+        The score is sd times the score of the shape at (y - mean) / sd.
         """
         return self.sd * self.shape.crps(self._standard(self._checked_values(y)))
 
     def power_mean(self, base: float) -> Floats:
         """Return E[base^y] at each point, (n,).
 
-        If y is the log10 of a speed, base 10 gives the mean speed. The result is infinity where
-        this mean does not exist because the tails are too heavy; see `Shape.has_power_mean`.
+        If y is the log10 of a speed, base 10 gives the mean speed. Where the tails are too heavy
+        for this mean to exist, the result is infinity; see `Shape.has_power_mean`.
         """
         rate = np.log(base)
         found: Floats = np.exp(rate * self.mean) * self.shape.exponential_mean(rate * self.sd)
@@ -281,7 +286,7 @@ class Prediction:
     def _checked_values(self, y: ArrayLike) -> Floats:
         """Return measurements (n,).
 
-        Raises DataError if they have another shape or are not finite.
+        Raises DataError if the measurements do not have shape (n,) or are not finite.
         """
         found = np.asarray(y, np.float64)
         if found.shape not in {(), self.mean.shape} or not np.isfinite(found).all():

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Variable = tuple[NDArray[np.float64], str, str]
-"""Values of a map's variable at n points, its long name, and its unit in CF's spelling."""
+"""Values of a variable of a map at n points; the long name and the CF unit of the variable."""
 
 
 @dataclass(frozen=True)
@@ -14,11 +14,11 @@ class Quantity:
     """The names of a target in files and on maps.
 
     `suffix`: end of the names of variables: ``mbps`` or ``ms``.
-    `unit`: unit for people: ``Mbps`` or ``ms``.
+    `unit`: unit in texts for people: ``Mbps`` or ``ms``.
     `cf_unit`: unit in the spelling of the CF conventions (UDUNITS).
     `subject`: ``download speed``, ``upload speed``, ``latency`` or ``number of tests``.
     `bound`: the cautious end of the interval: ``upper`` for latency, else ``lower``.
-    `counted`: whether it is a number of tests, which is 0 where nothing was measured.
+    `counted`: whether the target is a number of tests; this number is 0 where nothing was measured.
     """
 
     suffix: str
@@ -30,5 +30,5 @@ class Quantity:
 
     @property
     def kernel_unit(self) -> str:
-        """The squared unit of the modelled function, which for counts is the ln of their rate."""
+        """The squared unit of the modelled function; for counts, this is the ln of the rate."""
         return f"({'ln' if self.counted else 'log10'})²"

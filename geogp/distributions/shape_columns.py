@@ -1,4 +1,4 @@
-"""Make shapes from the columns of a table of predictions: the inverse of `Shape.columns`."""
+"""Makes shapes from columns of a table of predictions, as the inverse of `Shape.columns`."""
 
 from collections.abc import Mapping
 
@@ -21,23 +21,23 @@ from geogp.distributions.warps import REPAIR_COLUMNS, Warp
 from geogp.errors import RequestError
 
 _KINDS = (("skewness", "tailweight"), ("df",), ("noise_df",), BURR_COLUMNS)
-"""Columns of each kind of shape."""
+"""The columns of each kind of shape."""
 
 
 def shape_from(
     columns: Mapping[str, Floats], function_variance: Floats, noise_variance: Floats
 ) -> Shape:
-    """Return the shapes of rows of a table, equal to the shapes that were written.
+    """Return the shapes of the rows of a table; they equal the shapes that were written.
 
-    `columns`: columns of `SHAPE_COLUMNS` in the table, each (n,); absent columns have the values of
-        a normal shape. `skewness` and `tailweight` belong to a sinh-arcsinh shape, `df` to a
-        Student-t shape, `noise_df` to Student-t noise around a normal function, `BURR_COLUMNS` to a
-        Burr scale. `REPAIR_COLUMNS` are the knots of a repair of that shape: all are given or none;
-        rows with only NaN are not repaired.
-    `function_variance`, `noise_variance`: variances of the rows, (n,), for `noise_df`.
+    `columns`: columns of `SHAPE_COLUMNS` in the table, each (n,). If a column is absent, its value
+        is that of a normal shape. `skewness` and `tailweight` belong to a sinh-arcsinh shape, `df`
+        to a Student-t shape, `noise_df` to Student-t noise around a normal function, and
+        `BURR_COLUMNS` to a Burr scale. `REPAIR_COLUMNS` are the knots of a repair of the shape;
+        give all of these columns or none. Rows with only NaN in these columns are not repaired.
+    `function_variance`, `noise_variance`: variances of the rows, (n,); only `noise_df` needs them.
 
-    Raises RequestError if a value is out of range, a row has parameters of two kinds of shape, rows
-    differ in `noise_df`, or some columns of a repair are missing.
+    Raises RequestError if a value is out of range, a row has parameters of two kinds of shape,
+    `noise_df` differs between rows, or some but not all columns of a repair are given.
     """
     base = _base_from(columns, function_variance, noise_variance)
     missing = [name for name in REPAIR_COLUMNS if name not in columns]
@@ -48,7 +48,7 @@ def shape_from(
             f"expected all columns of a repair or none, missing {', '.join(missing)}."
         )
     knots = np.column_stack([columns[name] for name in REPAIR_COLUMNS])
-    # NaN is replaced, because NaN differs from NaN.
+    # NaN is replaced, because NaN is not equal to NaN.
     distinct, number = np.unique(np.nan_to_num(knots, nan=-1.0), axis=0, return_inverse=True)
     if (distinct == -1.0).all():
         return base
@@ -77,7 +77,7 @@ def _base_from(
 
 
 def _kinds(row: Mapping[str, float]) -> int:
-    """Count the kinds of shape, other than the normal, among a row's parameters."""
+    """Return the number of kinds of shape, without the normal, in a row's parameters."""
     return sum(any(row[name] != SHAPE_COLUMNS[name] for name in names) for names in _KINDS)
 
 

@@ -1,8 +1,8 @@
 """Shapes of predictive distributions: location-scale families in standard form.
 
-A shape is a distribution X with mean 0 and variance 1. A prediction with mean mu and variance v is
-the distribution of mu + sqrt(v) X. Only repaired shapes (`warped_shapes.py`) may have another mean
-and variance.
+A shape is the distribution of a variable X with mean 0 and variance 1. A prediction with mean mu
+and variance v is the distribution of mu + sqrt(v) X. Only repaired shapes (`warped_shapes.py`) may
+have another mean and variance.
 """
 
 import math
@@ -29,7 +29,7 @@ SHAPE_COLUMNS = {
     "noise_df": math.inf,
     **dict.fromkeys(BURR_COLUMNS, math.inf),
 }
-"""Columns that describe shapes, with the values of a normal shape, which absent columns have."""
+"""Columns that describe shapes. The values here are those of a normal shape and absent columns."""
 
 _MIN_PROBABILITY = 1e-300
 _MAX_BELOW_1 = 1 - 2.0**-53
@@ -38,9 +38,8 @@ _MAX_BELOW_1 = 1 - 2.0**-53
 class Shape(ABC):
     """The interface of a shape; all methods work elementwise.
 
-    `symmetric` tells whether X and -X are known to have the same distribution. `linear_scores`
-    tells whether normal scores are known to be linear in x; then two quantiles determine all
-    others.
+    `symmetric` is true if X and -X are known to have the same distribution. `linear_scores` is true
+    if normal scores are known to be linear in x; then two quantiles determine all others.
     """
 
     symmetric: ClassVar[bool] = False
@@ -48,7 +47,7 @@ class Shape(ABC):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Columns of the shape in a table, by names of `SHAPE_COLUMNS`, each a number or (n,).
+        """Columns of the shape in a table, by names in `SHAPE_COLUMNS`, each a number or (n,).
 
         `shape_from` makes the same shape from these columns.
         """
@@ -64,7 +63,7 @@ class Shape(ABC):
         return self
 
     def kinds(self, n: int) -> NDArray[np.intp]:
-        """Return a number for each of n rows, (n,); rows with equal numbers have equal shapes."""
+        """Return one number per row, (n,); rows with equal numbers have equal shapes."""
         return np.zeros(n, np.intp)
 
     def from_normal(self, z: Floats) -> Floats:
@@ -154,9 +153,9 @@ GAUSSIAN = Gaussian()
 
 
 class RowShapes(Shape):
-    """One shape for each row, for few different shapes; methods need one value for each row.
+    """A shape for each row, of which few are different; methods need one value for each row.
 
-    `shapes` are the different shapes, `number` (n,) is the index of each row's shape.
+    `shapes` are the different shapes, and `number` (n,) is the index of each row's shape.
     """
 
     def __init__(self, shapes: Sequence[Shape], number: NDArray[np.intp]) -> None:
@@ -164,7 +163,7 @@ class RowShapes(Shape):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Columns of all the shapes, each (n,)."""
+        """Columns of the shapes of the rows, each (n,)."""
         held = [shape.columns for shape in self.shapes]
         names = [name for name in SHAPE_COLUMNS if any(name in each for each in held)]
         return {
@@ -174,7 +173,7 @@ class RowShapes(Shape):
 
     @property
     def has_power_mean(self) -> bool:
-        """Whether E[exp(t X)] exists for every row's shape."""
+        """Whether E[exp(t X)] exists for the shapes of all rows."""
         return all(shape.has_power_mean for shape in self.shapes)
 
     def __getitem__(self, rows: RowChoice) -> Shape:
@@ -182,7 +181,7 @@ class RowShapes(Shape):
         return RowShapes(self.shapes, self.number[rows])
 
     def kinds(self, n: int) -> NDArray[np.intp]:
-        """Return which of the shapes each row has, (n,)."""
+        """Return the index of each row's shape, (n,)."""
         return self.number[:n]
 
     def from_normal(self, z: Floats) -> Floats:

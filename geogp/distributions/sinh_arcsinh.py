@@ -1,4 +1,4 @@
-"""The sinh-arcsinh shape, skewed and with heavy or light tails."""
+"""The sinh-arcsinh shape, with skewness and with heavy or light tails."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from geogp.distributions.shapes import GAUSSIAN, Floats, RowShapes, Shape
 from geogp.errors import RequestError
 
 MIN_TAILWEIGHT = 0.6
-"""Heavier tails are not fitted, because at 0.5 and below 10^X has no mean."""
+"""Smallest fitted tail weight; at 0.5 and below, 10^X has no mean."""
 
 MAX_TAILWEIGHT = 2.0
 MAX_SKEWNESS = 2.0
@@ -24,9 +24,9 @@ _NEGLIGIBLE = 1e-6
 class SinhArcsinh(Shape):
     """The sinh-arcsinh distribution of Jones and Pewsey (2009), standardised to mean 0, variance 1.
 
-    W = sinh((asinh(Z) + ε) / δ) with Z standard normal, X = (W - E W) / sd(W). ε > 0 skews to the
-    right, ε < 0 to the left; δ < 1 has heavier tails than the normal, δ > 1 lighter ones; ε = 0,
-    δ = 1 is the normal.
+    X = (W - E W) / sd(W) with W = sinh((asinh(Z) + ε) / δ) and Z standard normal. The shape is
+    skewed to the right if ε > 0, and to the left if ε < 0. The tails are heavier than normal tails
+    if δ < 1, and lighter if δ > 1. With ε = 0 and δ = 1, X is standard normal.
 
     Attributes
     ----------
@@ -55,23 +55,23 @@ class SinhArcsinh(Shape):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """ε and δ."""
+        """Columns: ε and δ."""
         return {"skewness": self.skewness, "tailweight": self.tailweight}
 
     def from_normal(self, z: Floats) -> Floats:
-        """Return W at z, standardised."""
+        """Return X at Z = z."""
         return self._standardised(np.asarray(z, np.float64))
 
     def normal_score(self, x: Floats) -> Floats:
-        """Return z(x) as in `cdf`."""
+        """Return z(x), which `cdf` defines."""
         return self._normal(np.asarray(x, np.float64))
 
     def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles: W at the normal quantile, standardised."""
+        """Return the quantiles: X at the normal quantiles."""
         return self._standardised(GAUSSIAN.quantile(probability))
 
     def cdf(self, x: Floats) -> Floats:
-        """Return Φ(z(x)), z(x) = sinh(δ asinh(w) - ε), where w is E W + x sd(W)."""
+        """Return Φ(z(x)) with z(x) = sinh(δ asinh(w) - ε) and w = E W + x sd(W)."""
         return GAUSSIAN.cdf(self._normal(x))
 
     def survival(self, x: Floats) -> Floats:
@@ -79,7 +79,7 @@ class SinhArcsinh(Shape):
         return GAUSSIAN.cdf(-self._normal(x))
 
     def log_density(self, x: Floats) -> Floats:
-        """Return log φ(z) + log dz/dx, dz/dw = δ sqrt((1 + z²) / (1 + w²))."""
+        """Return log φ(z) + log dz/dx, with dz/dw = δ sqrt((1 + z²) / (1 + w²))."""
         w, z = self._raw(x), self._normal(x)
         slope = 0.5 * (np.log1p(z**2) - np.log1p(w**2))
         found: Floats = GAUSSIAN.log_density(z) + slope + math.log(self.tailweight * self._sd)
@@ -98,8 +98,8 @@ class SinhArcsinh(Shape):
     def exponential_mean(self, t: Floats) -> Floats:
         """Return E[exp(t X)], integrated over Z from -9 to 9.
 
-        The result is infinity where the integrand is not negligible at these ends, because t is too
-        large for the tails.
+        If t is too large for the tails, the integrand is not negligible at these ends, and the
+        result is infinity.
         """
         nodes, weights = _grid()
         values = self._standardised(nodes)
@@ -111,7 +111,7 @@ class SinhArcsinh(Shape):
         top = terms.max(1)
         cut = (terms[:, [0, -1]] > top[:, None] + math.log(_NEGLIGIBLE)).any(1)
         logs = top + np.log(np.exp(terms - top[:, None]).sum(1))
-        # If one end of an interval is infinite, all of it is.
+        # If one end of an interval is infinite, the whole interval is.
         place = np.minimum(np.searchsorted(coarse, distinct), len(coarse) - 1)
         ends = cut[place] | ((coarse[place] > distinct) & cut[np.maximum(place - 1, 0)])
         with np.errstate(over="ignore"):
@@ -173,7 +173,8 @@ class SinhArcsinh(Shape):
 def shape_of(skewness: float | Floats, tailweight: float | Floats) -> Shape:
     """Return the shape with given parameters: normal for 0 and 1, else sinh-arcsinh.
 
-    Parameters are numbers or (n,), one for each row; the result is `RowShapes` if rows differ.
+    The parameters are numbers, or arrays (n,) with one value per row. If rows differ, the result is
+    a `RowShapes`.
     """
     if np.ndim(skewness) == np.ndim(tailweight) == 0:
         if skewness == 0 and tailweight == 1:
@@ -200,7 +201,7 @@ def moments(skewness: float, tailweight: float) -> tuple[float, float]:
 
 @cache
 def _grid() -> tuple[Floats, Floats]:
-    """Return nodes over ±9 and the weights of E[g(Z)] by the trapezoidal rule."""
+    """Return nodes from -9 to 9, and weights for E[g(Z)] by the trapezoidal rule."""
     nodes = np.linspace(-_REACH, _REACH, round(2 * _REACH / _STEP) + 1)
     weights = np.exp(GAUSSIAN.log_density(nodes))
     return nodes, weights / weights.sum()

@@ -1,4 +1,4 @@
-"""The shape of a normal variable plus a Student-t variable: the function plus robust noise."""
+"""The shape of a normal variable (the function) plus a Student-t variable (robust noise)."""
 
 import math
 from copy import copy
@@ -18,7 +18,7 @@ from geogp.distributions.shapes import Floats, RowChoice, Shape
 from geogp.errors import RequestError
 
 MIN_MASS = 1e-12
-"""Probability of the widest components, which `student_scales` merges into one component."""
+"""Total probability of the widest components, which `student_scales` merges into one."""
 
 _SHARES = 129
 
@@ -26,10 +26,10 @@ _SHARES = 129
 class NormalPlusStudent(PowerTails, NormalMixture):
     """The sum of independent normal and Student-t variables, standardised to variance 1.
 
-    The t variable is a normal variable divided by sqrt(g), g ~ Gamma(df/2, rate df/2), so the sum
-    is a scale mixture of normals of variances s² + σ²/g; `student_scales` gives its components.
-    Density and tail probabilities have a relative error of at most 1e-5 within 8 standard
-    deviations.
+    The t variable is a normal variable divided by sqrt(g), with g ~ Gamma(df/2, rate df/2). So the
+    sum is a scale mixture of normals with variances s² + σ²/g; `student_scales` computes the
+    components. Within 8 standard deviations, density and tail probabilities have a relative error
+    of at most 1e-5.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class NormalPlusStudent(PowerTails, NormalMixture):
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles; see `NormalMixture.quantile`.
 
-        At a given probability, quantiles are a smooth function of the t variable's share of the
+        At a given probability, the quantile is a smooth function of the t variable's share of the
         variance. So for many rows and few probabilities, Newton's method starts from a spline
         through the quantiles at 129 shares.
         """
@@ -89,7 +89,7 @@ class NormalPlusStudent(PowerTails, NormalMixture):
                 rows = np.flatnonzero(of == place)
                 found[rows] = self[rows].quantile(np.full(len(rows), value))
             return found
-        # Shares are closer together at both ends, where the shape changes fastest.
+        # The shape changes fastest at both ends, so the shares are closer together there.
         grid = 0.5 - 0.5 * np.cos(np.linspace(0, np.pi, _SHARES))
         grid = self.share.min() + np.ptp(self.share) * grid
         if not (np.diff(grid) > 0).all():
@@ -105,7 +105,7 @@ class NormalPlusStudent(PowerTails, NormalMixture):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Skewness 0, tail weight 1, and `noise_df`; the variances determine the rest."""
+        """Columns: skewness 0, tail weight 1, and `noise_df`; the variances determine the rest."""
         return {"skewness": 0.0, "tailweight": 1.0, "noise_df": self.df}
 
 
@@ -113,20 +113,21 @@ class NormalPlusStudent(PowerTails, NormalMixture):
 def student_scales(df: float) -> tuple[Floats, Floats]:
     """Return weights w and variances v of normals whose mixture is a standardised Student's t.
 
-    A t variable is a normal variable with variance 1/g, g ~ Gamma(df/2, rate df/2). The density of
-    u = log g is proportional to exp(df/2 (u - e^u)), which is smooth, and small at both ends, so
-    the trapezoidal rule in u converges faster than any power of its step. The components below the
-    1e-12 quantile of g are merged into one with the same weight and variance; variances are divided
-    by a common factor, so that Σ w v = 1. Generalised Gauss-Laguerre quadrature with 48 nodes, the
-    usual choice, misses 11 % of the variance and 70 % of the probability beyond 8 standard
-    deviations at 3 degrees of freedom, because 1/g is not a polynomial in g. w and v are (q,), q
-    from 20 to about 65. Errors are as in `check_df`.
+    A t variable is a normal variable with variance 1/g, with g ~ Gamma(df/2, rate df/2). The
+    density of u = log g is proportional to exp(df/2 (u - e^u)), which is smooth, and small at both
+    ends. So the trapezoidal rule in u converges faster than any power of the step. The components
+    below the 1e-12 quantile of g are merged into one component with the same total weight and
+    variance. All variances are divided by a common factor, so that Σ w v = 1. The usual choice,
+    generalised Gauss-Laguerre quadrature with 48 nodes, is not accurate, because 1/g is not a
+    polynomial in g: with 3 degrees of freedom, it misses 11 % of the variance, and 70 % of the
+    probability beyond 8 standard deviations. w and v are (q,), with q from 20 to about 65. Raises
+    the errors of `check_df`.
     """
     check_df(df)
     a = df / 2
     step = min(0.5, 0.75 / math.sqrt(a))
     u = np.arange(-8000, 400) * step
-    u = u[u > -600]  # keeps 1/g within floating point
+    u = u[u > -600]  # keeps 1/g finite
     log_mass = a * (u - np.expm1(u))
     log_mass -= special.logsumexp(log_mass)
     mass, spread = np.exp(log_mass), np.exp(log_mass - u)

@@ -1,20 +1,20 @@
 """Repaired distributions: shapes whose central intervals are widened or narrowed level by level.
 
-The normal scores of a base distribution F are z = Φ^(-1)(F(x)). An odd increasing map g moves the
-central interval of level p from |z| <= t_p, t_p = Φ^(-1)((1 + p) / 2), to |z| <= g(t_p):
+The normal scores of a base distribution F are z = Φ^(-1)(F(x)). Let t_p = Φ^(-1)((1 + p) / 2). An
+odd increasing map g moves the central interval of level p from |z| <= t_p to |z| <= g(t_p):
 
     Q*(Φ(u)) = Q(Φ(g(u))),    F*(x) = Φ(g^(-1)(z)).
 
-g is linear between its knots (0, 0) and (t_p, q_p), p in the ladder (`warps.py`). The median does
-not change. Beyond the last knot (t, q) the tail of the base continues on each side, stretched away
-from the median m:
+g is linear between the knots (0, 0) and (t_p, q_p), with p in `LADDER` (`warps.py`). The median
+does not change. Beyond the last knot (t, q), the tail of the base continues on each side, stretched
+away from the median m:
 
     Q*(Φ(u)) = m + r (Q(Φ(u)) - m),    r = (Q(Φ(±q)) - m) / (Q(Φ(±t)) - m),
 
-for a normal base this is the straight line through (0, 0) and the last knot. So the tails fall as
+For a normal base, this is the straight line through (0, 0) and the last knot. So the tails fall as
 fast as the tails of the base, and the repaired distribution has a mean or a variance if the base
-has one. A straight line in z would not ensure this: for Student's t it changes the power by which
-the tails fall.
+has one. A straight line in z would not ensure this: for Student's t, it would change the power with
+which the tails fall.
 """
 
 from collections.abc import Iterator
@@ -40,24 +40,24 @@ Rows = NDArray[np.intp]
 class WarpedShape(Shape):
     """A base shape whose normal scores are warped, as described at the top of this module.
 
-    Its mean and variance need not be 0 and 1. A prediction with this shape still holds the mean,
-    variances and median of the model; `moments` returns mean and standard deviation of the repaired
-    distribution. Integrals are Gauss-Legendre sums over each part between knots, where the
-    integrand is smooth.
+    Mean and variance of this shape need not be 0 and 1. A prediction with this shape still contains
+    the mean, variances and median of the model; `moments` returns the mean and standard deviation
+    of the repaired distribution. Integrals are Gauss-Legendre sums over the parts between knots,
+    because the integrand is smooth in each part.
 
     Parameters
     ----------
     base
-        The shape before the repair, the same for all rows or one for each of n rows.
+        The shape before the repair: one for all rows, or one for each of n rows.
     warp
         The maps g of the cells.
     number
-        Cell of each row, (n,).
+        Number of each row's cell, (n,).
 
     Raises
     ------
     RequestError
-        A row's cell does not exist, or the base is warped already.
+        The cell of a row does not exist, or the base is already repaired.
     """
 
     def __init__(self, base: Shape, warp: Warp, number: Rows) -> None:
@@ -81,17 +81,17 @@ class WarpedShape(Shape):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Columns of the base, and the knots of each row, by `REPAIR_COLUMNS`."""
+        """Columns of the base, and the knots of each row in the columns `REPAIR_COLUMNS`."""
         knots = self.warp.knots[self.number]
         return {**self.base.columns, **dict(zip(REPAIR_COLUMNS, knots.T, strict=True))}
 
     @property
     def has_power_mean(self) -> bool:
-        """Whether E[exp(t X)] exists for the base, whose tails fall at the same rate."""
+        """Whether E[exp(t X)] exists; it exists if it does for the base."""
         return self.base.has_power_mean
 
     def kinds(self, n: int) -> Rows:
-        """Return a number for each pair of a base and a cell, (n,)."""
+        """Return the number of each row's pair of base and cell, (n,)."""
         found: Rows = self._pairs[1][:n]
         return found
 
@@ -120,8 +120,8 @@ class WarpedShape(Shape):
     def log_density(self, x: Floats) -> Floats:
         """Return log f* by the chain rule.
 
-        Between knots it is log f(x) + log φ(u) - log φ(z) - log g'(u); beyond the last knot it is
-        log f(x') - log r with x' = m + (x - m) / r.
+        Between knots, the result is log f(x) + log φ(u) - log φ(z) - log g'(u). Beyond the last
+        knot, it is log f(x') - log r with x' = m + (x - m) / r.
         """
         found = self._back(self._of_rows(x))
         normal = GAUSSIAN.log_density(found.u) - GAUSSIAN.log_density(found.z)
@@ -133,7 +133,7 @@ class WarpedShape(Shape):
         """Return mean and standard deviation of each row, each (n,).
 
         Both are integrals over u from -21 to 21. For Student's t, the error of the variance is
-        1e-11 from 2.5 degrees of freedom on, 3e-5 at 2.1, and a third at 2.01.
+        1e-11 at 2.5 degrees of freedom or more, 3e-5 at 2.1, and one third at 2.01.
         """
         rows, back = self._pairs
         mean, square = np.empty(len(rows)), np.empty(len(rows))
@@ -171,8 +171,9 @@ class WarpedShape(Shape):
     def exponential_mean(self, t: Floats) -> Floats:
         """Return E[exp(t X)], integrated over u from -21 to 21; infinity where it does not exist.
 
-        The result is also infinity where the integrand is not negligible at both ends, because
-        after a large stretch the mean would depend on values far beyond all calibration rows.
+        The result is also infinity where the integrand is not negligible at both ends. This can
+        follow from a large stretch; the mean would then depend on values far beyond all calibration
+        rows.
         """
         t = self._of_rows(t)
         if not self.has_power_mean:
@@ -199,14 +200,14 @@ class WarpedShape(Shape):
 
     @cached_property
     def _pairs(self) -> tuple[Rows, Rows]:
-        """One row for each pair of a base and a cell, and the number of the pair of each row."""
+        """One example row for each pair of base and cell, and the number of each row's pair."""
         codes = self.base.kinds(len(self)) * len(self.warp.knots) + self.number
         _, first, back = np.unique(codes, return_index=True, return_inverse=True)
         return first, back.reshape(-1)
 
     @cached_property
     def _tails(self) -> tuple[Floats, Floats, Floats]:
-        """Median m, and the stretch r of the lower and of the upper tail, of each pair."""
+        """For each pair: the median m, and the stretches r of the lower tail and the upper tail."""
         first, _ = self._pairs
         base, number = self.base[first], self.number[first]
         t, q = self.warp.last_t[number], self.warp.last_q[number]
@@ -223,7 +224,7 @@ class WarpedShape(Shape):
         return m[pair], np.where(sign > 0, upper[pair], lower[pair])
 
     def _from_normal(self, u: Floats, rows: RowChoice) -> Floats:
-        """Return q(u) for some of the rows, one u each."""
+        """Return q(u) for some of the rows, with one u per row."""
         g, beyond = self.warp.forward(u, self.number[rows])
         values = self.base[rows].from_normal(np.where(beyond, u, g))
         if not beyond.any():
@@ -233,7 +234,7 @@ class WarpedShape(Shape):
         return found
 
     def _back(self, x: Floats) -> "_Back":
-        """Return the values to which x, (n,), is mapped back."""
+        """Map x (n,) back to the base."""
         z = self.base.normal_score(x)
         u, slope, beyond = self.warp.backward(z, self.number)
         if not beyond.any():
@@ -244,14 +245,14 @@ class WarpedShape(Shape):
         return _Back(inner, z, u, np.where(beyond, r, slope), beyond)
 
     def _at_nodes(self, reach: float) -> Iterator[tuple[slice, Floats]]:
-        """Yield slices of the pairs with q at the nodes, (pairs, nodes)."""
+        """Yield slices of the pairs, each with q at the nodes, (pairs, nodes)."""
         nodes, _, _ = _nodes(reach)
         first, _ = self._pairs
         chunk = max(1, _VALUES_AT_ONCE // len(nodes))
         for start in range(0, len(first), chunk):
             rows = first[start : start + chunk]
             part = self[rows]
-            # All rows at one node: quantiles of mixtures are faster if they share a probability.
+            # One node for all rows: quantiles of mixtures are faster at a common probability.
             mirrored = self.base.symmetric
             wanted = nodes[len(nodes) // 2 :] if mirrored else nodes
             values = np.column_stack([part.from_normal(np.full(len(rows), u)) for u in wanted])
@@ -261,7 +262,7 @@ class WarpedShape(Shape):
 
     @cached_property
     def _integrals(self) -> tuple[Floats, Floats]:
-        """I at the edges of the parts, (pairs, parts + 1), and E[q (2 Φ - 1)], (pairs,)."""
+        """I at the edges of parts, (pairs, parts + 1), and E[q(U) (2 Φ(U) - 1)], (pairs,)."""
         nodes, weights, part = _nodes(_REACH)
         parts = part[-1] + 1
         totals, half = np.zeros((len(self._pairs[0]), parts + 1)), np.empty(len(self._pairs[0]))
@@ -275,10 +276,10 @@ class WarpedShape(Shape):
 
 @dataclass(frozen=True)
 class _Back:
-    """Values mapped back: x where the base's density is taken, its z and u, and the slope of g.
+    """Values mapped back to the base: x, its normal scores z and u, and the slope of g.
 
-    `beyond` tells whether a value lies beyond the last knot; then `x` is the value before the
-    stretch and `slope` is the stretch.
+    `beyond` is true if a value lies beyond the last knot. Then `x` is the value before the stretch,
+    and `slope` is the stretch.
     """
 
     x: Floats
@@ -290,7 +291,7 @@ class _Back:
 
 @cache
 def _edges(reach: float) -> Floats:
-    """Return edges of parts of the u axis: the knots, and steps of about 1.6 beyond them."""
+    """Return the edges of parts of the u axis: the knots, and beyond these steps of about 1.6."""
     outer = np.linspace(KNOTS[-1], reach, 1 + round((reach - KNOTS[-1]) / 1.6))
     upper = np.concatenate([KNOTS, outer[1:]])
     return np.concatenate([-upper[::-1], [0.0], upper])

@@ -1,4 +1,4 @@
-"""Maps of normal scores that move central intervals level by level, each given by its knots.
+"""Maps of normal scores, given by knots; a map moves central intervals level by level.
 
 `warped_shapes.py` defines the resulting distributions.
 """
@@ -16,32 +16,32 @@ LADDER = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 """Levels of the central intervals that a warp moves."""
 
 REPAIR_COLUMNS = tuple(f"repair_{round(100 * level)}" for level in LADDER)
-"""Columns of a table with the knots, one for each level."""
+"""Names of the columns of the knots in a table, one for each level."""
 
 MIN_SLOPE = 0.01
-"""Least slope of g from knot to knot (see `covering_knots`)."""
+"""Smallest slope of g between two knots; see `covering_knots`."""
 
 MARGIN = 1e-9
-"""A knot exceeds its score by this share of the score (see `covering_knots`)."""
+"""A knot exceeds the score that gives it by this share of the score; see `covering_knots`."""
 
 KNOTS: Floats = special.ndtri((1 + np.array(LADDER)) / 2)
-"""t_p at the levels of `LADDER`: the knots of a warp that changes nothing."""
+"""t_p at the levels of `LADDER`. With these knots, a warp changes nothing."""
 KNOTS.flags.writeable = False
 
 _STARTS = np.concatenate([[0.0], KNOTS[:-1]])
 
 
 def covering_knots(scores: Floats) -> Floats:
-    """Return knots (c, K), one for each level, whose intervals contain the rows of these scores.
+    """Return knots (c, K), one per level; the intervals contain the rows with the given scores.
 
-    Each knot is raised by `MARGIN`. The row with a given score, and every row that ties with it,
-    lies exactly at the end of its interval. The end is computed from the score with rounding that
-    differs between processors, so without the margin these rows could fall outside by chance.
-    Scores computed back from ends have errors up to 1e-11.
+    Each knot is raised by `MARGIN`. A row with the given score, or tied with it, would otherwise
+    lie exactly at the end of its interval. The end is computed from the score, with rounding that
+    differs between processors; so without the margin, such a row could fall outside by chance.
+    Scores that are computed back from ends have errors up to 1e-11.
 
-    Knots are raised further where needed, so that the slope of g is at least `MIN_SLOPE`: equal
+    Where necessary, knots are raised further, so that the slope of g is at least `MIN_SLOPE`. Equal
     knots (from tied scores) would make g flat and the density infinite. Knots are only raised, by
-    at most `MARGIN` and 0.01 t, so intervals are never narrowed. NaN values are not changed.
+    at most `MARGIN` and 0.01 t, so intervals are never narrowed. NaN values do not change.
     """
     found, before = np.array(scores, np.float64) * (1 + MARGIN), np.zeros(len(scores))
     for k, step in enumerate(KNOTS - _STARTS):
@@ -51,18 +51,18 @@ def covering_knots(scores: Floats) -> Floats:
 
 
 class Warp:
-    """Maps g of different cells, each with its knots.
+    """The maps g of several cells, given by knots.
 
     Parameters
     ----------
     knots
-        q_p at the levels of `LADDER`, (c, K). From the first level without a knot on, values are
-        NaN; a cell with only NaN is not changed (g(u) = u).
+        q_p at the levels of `LADDER`, (c, K). Values are NaN from the first level without a knot. A
+        cell with only NaN is not changed: g(u) = u.
 
     Raises
     ------
     RequestError
-        Knots have another shape, are not finite, do not increase, or follow a NaN.
+        The knots do not have shape (c, K), are infinite, do not increase, or follow a NaN.
     """
 
     def __init__(self, knots: Floats) -> None:

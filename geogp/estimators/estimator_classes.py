@@ -10,18 +10,19 @@ from geogp.estimators.spatial_gp import SpatialGP
 class FieldGP(SpatialGP):
     """A smooth field, a process of single places, and noise that depends on tests and devices.
 
-    y = f(place, time) + g(place, time) + noise. f is a Gaussian process with a learned deep basis;
-    g is a process of short range that is correlated in time; the variance of the noise falls with
-    the numbers of tests and devices that a measurement averages, and varies over space. Width,
-    skewness and tails of the predictive distribution are learned from errors of training rows,
-    each predicted without its own row or cell, and of the validation rows.
+    y = f(place, time) + g(place, time) + noise. f is a Gaussian process with a learned deep basis.
+    g is a process with short range in space, and is correlated in time. The variance of the noise
+    varies over space, and is smaller if a measurement averages more tests and devices. Width,
+    skewness and tails of the predictive distribution are learned from errors at training rows and
+    validation rows. Each training row is predicted without that row or without all rows of its
+    cell.
 
     Parameters
     ----------
     x, y
         Columns of coordinates.
     crs
-        Coordinate reference system of the columns; None for plain units, without a projection.
+        Coordinate reference system of the columns; None for plane coordinates in any unit.
     time
         Column of times: quarters (``Period[Q]``), dates (UTC unless they have a time zone), or
         numbers. By default times are not used.
@@ -29,16 +30,16 @@ class FieldGP(SpatialGP):
         Unit of times that are numbers: ``year``, ``quarter``, ``month``, ``week``, ``day``,
         ``hour``, ``minute`` or ``second``.
     tests, devices
-        Columns with the numbers of tests and of devices that each measurement averages. Without the
-        columns, `fit` takes one test for each measurement and one device for each test; `predict`
-        takes the typical number of devices for the tests.
+        Columns with the numbers of tests and devices that each measurement averages. If a column is
+        missing, `fit` assumes one test per measurement and one device per test; `predict` assumes
+        the typical number of devices for the tests.
     validation
         Rows that determine the epoch and the shape of the predictive distribution: ``blocks`` (a
         tenth of the cells), ``random`` (a tenth of the rows), or a mask of the rows, (n,).
     preset
         Sizes and training schedule: ``quick``, ``standard`` or ``paper``.
     epochs, rank, batch
-        Values that replace the preset's, if given.
+        If given, these replace the values of the preset.
     device
         ``auto``, ``cpu`` or ``cuda``.
     random_state
@@ -64,10 +65,10 @@ class FieldGP(SpatialGP):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DeepBasisGP(SpatialGP):
-    """A Gaussian process whose basis a network learns: the papers' models without anchor kernels.
+    """A Gaussian process with a basis that a network learns.
 
-    These are dPPGP, PPGP, variational bounds and Bayesian last layers. The noise variance is the
-    same everywhere.
+    The models are dPPGP, PPGP, models trained by a variational bound, and Bayesian last layers. The
+    noise variance is the same everywhere.
 
     Parameters
     ----------
@@ -76,9 +77,10 @@ class DeepBasisGP(SpatialGP):
     x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
         As in `FieldGP`.
     alpha, beta
-        Weights of the objective of dPPGP and PPGP; by default the preset's.
+        Weights in the objective of dPPGP and PPGP; by default those of the preset.
     noise
-        ``gaussian``, or ``student-t`` for models that allow it, so that outliers have less effect.
+        ``gaussian``, or ``student-t`` for models that allow it; with ``student-t``, outliers have
+        less effect.
     """
 
     families: ClassVar[tuple[str, ...]] = ("deep",)
@@ -90,9 +92,10 @@ class DeepBasisGP(SpatialGP):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelGP(SpatialGP):
-    """A Gaussian process whose kernel has a few parameters, with Nyström features at anchors.
+    """A Gaussian process whose kernel has few parameters, with Nyström features at anchors.
 
-    L-BFGS maximises the evidence of all rows, or the posterior of the parameters.
+    L-BFGS maximises the marginal likelihood of all rows, or the posterior density of the
+    parameters.
 
     Parameters
     ----------
@@ -110,7 +113,8 @@ class KernelGP(SpatialGP):
 class CountGP(SpatialGP):
     """A Cox process: counts whose log rate is a Gaussian process.
 
-    y ~ Poisson(exposure * rate), or negative binomial; y holds whole numbers of 0 or more.
+    y ~ Poisson(exposure * rate), or negative binomial. The targets y are whole numbers of 0 or
+    more.
 
     Parameters
     ----------
@@ -119,8 +123,8 @@ class CountGP(SpatialGP):
     x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
         As in `FieldGP`.
     exposure
-        Column with the size (for example an area or a time span) in which the events of each row
-        are counted. By default the size is the same everywhere.
+        Column with the size (for example an area or a time span) in which the events of a row are
+        counted. By default, the size is the same everywhere.
     """
 
     families: ClassVar[tuple[str, ...]] = ("count",)

@@ -20,11 +20,11 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 VALIDATIONS = ("blocks", "random")
-"""Named ways to choose the validation rows; a mask may be given instead."""
+"""Named ways to choose the validation rows. Instead, the user may give a mask."""
 
 
 def warn_caller(text: str) -> None:
-    """Issue a warning that points to the innermost calling line outside geogp."""
+    """Issue a warning that points to the line outside geogp that called geogp."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("geogp."):
         level, frame = level + 1, frame.f_back
@@ -32,7 +32,7 @@ def warn_caller(text: str) -> None:
 
 
 def warn_of_absent_counts(columns: PointColumns, points: Points, warn: Tell) -> None:
-    """Warn if the table of a fit lacks a named column of counts."""
+    """Warn if the table of a fit lacks the column of tests or of devices that the user named."""
     if columns.tests is not None and points.tests is None:
         warn(f"the table has no column {columns.tests!r}: every measurement counts as one test.")
     if columns.devices is not None and points.devices is None:
@@ -40,9 +40,10 @@ def warn_of_absent_counts(columns: PointColumns, points: Points, warn: Tell) -> 
 
 
 def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
-    """Warn if a table to predict has the named tests, but lacks the named devices.
+    """Warn if a table for prediction has the named column of tests, but not that of devices.
 
-    A table with neither has new places, whose counts nobody knows.
+    A table with neither column needs no warning: it contains new places, where counts are not
+    known.
     """
     if columns.devices is not None and points.devices is None and points.tests is not None:
         warn_caller(
@@ -54,10 +55,10 @@ def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
 def data_of(
     scale: PointScale, points: Points, y: Floats, groups: NDArray[np.int64] | None = None
 ) -> Data:
-    """Return points and targets as models take them.
+    """Return points and targets as `Data`.
 
-    Each row counts as one test if tests are not given, and each test as one device if devices are
-    not given. `groups` are as in `Data`.
+    If tests are not given, each row counts as one test. If devices are not given, each test counts
+    as one device. `groups` are as in `Data`.
     """
     tests = np.ones(len(points)) if points.tests is None else points.tests
     devices = tests if points.devices is None else points.devices
@@ -66,9 +67,9 @@ def data_of(
 
 
 def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
-    """Return n targets, (n,), float64; a column of shape (n, 1) gives a warning.
+    """Return n targets, (n,), float64; warn if they are a column of shape (n, 1).
 
-    Raises DataError if they are not finite numbers, or not one for each row.
+    Raises DataError if the targets are not finite numbers, or not one for each row.
     """
     if y is None:
         raise DataError("fit requires y to be passed, but the target y is None.")
@@ -94,8 +95,8 @@ def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
 def validation_rows(validation: Any, points: Points, crs: Any, seed: int) -> ValidationPart:
     """Return which rows are for validation, (n,): the given mask, or about a tenth of the rows.
 
-    Raises RequestError if `validation` is neither a mask nor one of `VALIDATIONS`, DataError if a
-    mask selects all rows or none, or there are too few places.
+    Raises RequestError if `validation` is neither a mask nor one of `VALIDATIONS`. Raises DataError
+    if a mask selects all rows or no rows, or there are too few places.
     """
     if not isinstance(validation, str):
         mask = np.asarray(validation)
@@ -115,16 +116,16 @@ def validation_rows(validation: Any, points: Points, crs: Any, seed: int) -> Val
             f"{validation!r}."
         )
     km = PointScale.of_points(points, crs).km
-    side = 0.1 if km is None else CELL_KM / km  # in degrees, or 11 km in units
+    side = 0.1 if km is None else CELL_KM / km  # degrees, or 11 km in units
     return validation_part(
         points.x, points.y, points.time, how=validation, seed=seed, side=(side, side)
     )
 
 
 def check_width(X: Any, width: int, *, named: bool) -> None:
-    """Raise DataError if an array has another number of columns than at the fit.
+    """Raise DataError if an array does not have as many columns as the array of the fit.
 
-    After a fit to a table, warn instead that the array has no column names.
+    If the fit was to a table, warn instead that the array has no column names.
     """
     if isinstance(X, pd.DataFrame):
         return

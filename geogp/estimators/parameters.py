@@ -1,4 +1,4 @@
-"""Parameters of estimators, kept unchanged as scikit-learn requires, without importing it."""
+"""Parameters of estimators, unchanged as scikit-learn requires; scikit-learn is not imported."""
 
 import inspect
 from dataclasses import dataclass, field, fields, replace
@@ -19,14 +19,14 @@ _MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Parameters:
-    """Base of estimators: parameters that `get_params`, `set_params` and `clone` work with."""
+    """Base of estimators, with parameters for `get_params`, `set_params` and `clone`."""
 
     counts: ClassVar[bool] = False
     """Whether targets must be 0 or more."""
 
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
-        """Return the names of the constructor's arguments, and of the base class's for ``**``."""
+        """Return the names of constructor arguments; for ``**``, those of the base class too."""
         names: dict[str, None] = {}
         for one in cls.__mro__:
             if "__init__" not in vars(one):
@@ -47,7 +47,7 @@ class Parameters:
         Raises
         ------
         RequestError
-            There is no such parameter.
+            The estimator has no parameter with one of these names.
         """
         for name, value in params.items():
             if name not in self.parameter_names():
@@ -77,7 +77,7 @@ class Parameters:
         return hasattr(self, "network_")
 
     def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags; called by scikit-learn only."""
+        """Return scikit-learn's tags; only scikit-learn calls this method."""
         from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # noqa: PLC0415
 
         return Tags(
@@ -90,7 +90,7 @@ class Parameters:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SpatialParameters(Parameters):
-    """Parameters of an estimator: columns, a model, and its training."""
+    """Parameters of an estimator: the columns, the model, and the training of the model."""
 
     families: ClassVar[tuple[str, ...]] = ()
     """Families of models that the estimator fits."""
@@ -116,7 +116,7 @@ class SpatialParameters(Parameters):
     random_state: int = 0
 
     def check(self) -> None:
-        """Raise RequestError if a parameter is out of range or the estimator lacks the model."""
+        """Raise RequestError if a parameter is out of range, or the estimator lacks the model."""
         about = find_model(self.model)
         if about.family not in self.families:
             raise RequestError(
@@ -134,7 +134,7 @@ class SpatialParameters(Parameters):
         return PointColumns(**{one.name: getattr(self, one.name) for one in fields(PointColumns)})
 
     def plan(self, scale: PointScale, n: int) -> FitPlan:
-        """Return the plan of a fit to n rows: the preset, changed by the parameters."""
+        """Return the plan of a fit to n rows: the preset, with changes by the parameters."""
         preset = self._preset()
         step = find_spec(self.model).step
         batch = preset.batch_for(n) if self.batch is None else self.batch
@@ -162,7 +162,7 @@ class SpatialParameters(Parameters):
 
     @classmethod
     def kind(cls) -> type["SpatialParameters"]:
-        """Return the geogp class whose name a file stores: this class or its base class."""
+        """Return the class of geogp whose name a file stores: this class or a base class."""
         return next(one for one in cls.__mro__ if "families" in vars(one))
 
 

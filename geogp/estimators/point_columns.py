@@ -1,4 +1,4 @@
-"""Read points from a table or an array: places, times and counts of measurements."""
+"""Reads points from a table or an array: places, times and counts of measurements."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +22,7 @@ WIDEST = 360.0
 class Points:
     """Place, time and counts of measurements, each (n,).
 
-    `x` and `y` are as given; `time` is in quarters, and `time_kind` is its original kind (see
+    `x` and `y` are unchanged. `time` is in quarters; `time_kind` is the original kind of time (see
     `Times`). If `tests` or `exposure` is None, it is 1 everywhere.
     """
 
@@ -47,7 +47,7 @@ class Points:
 
 @dataclass(frozen=True)
 class PointColumns:
-    """Names of a table's columns, in the order of an array's columns; None if not used."""
+    """Names of the columns of a table, in the order of an array; None for columns not used."""
 
     x: str
     y: str
@@ -61,10 +61,11 @@ class PointColumns:
     def read(self, X: Any, *, counts: bool = True) -> Points:
         """Return the points of a table or an array.
 
-        A table needs the columns x, y and time, if they are named. If the columns of counts are
-        missing, or `counts` is False, counts are 1. A GeoDataFrame of points may omit x and y. An
-        array has the columns x, y and then time, tests, devices. Raises RequestError if a column is
-        missing or its unit is not given, DataError if a value is missing or out of range.
+        A table needs the columns x, y and, if named, time and exposure. The columns of tests and
+        devices may be missing; if `counts` is False, they are not read. A GeoDataFrame of points
+        may omit x and y. An array has the columns x, y and then time, tests, devices. Raises
+        RequestError if a column is missing or the unit of times is not given. Raises DataError if a
+        value is missing or out of range.
         """
         check_unit(self.time_unit)
         if isinstance(X, pd.DataFrame):
@@ -175,7 +176,7 @@ class PointColumns:
             raise RequestError(f"expected one column {name!r}, found several with this name.")
 
     def checked(self, points: Points) -> Points:
-        """Return points; DataError if coordinates or counts are out of range."""
+        """Return the points; raise DataError if coordinates or counts are out of range."""
         if is_geographic(self.crs) and (
             np.abs(points.y).max() > NORTHMOST or np.abs(points.x).max() > WIDEST
         ):
@@ -226,7 +227,7 @@ def from_degrees(crs: Any, longitude: Floats, latitude: Floats) -> tuple[Floats,
     """Return the coordinates of places in a coordinate reference system, each (n,)."""
     if is_geographic(crs):
         return longitude, latitude
-    from pyproj import Transformer  # noqa: PLC0415 - only where coordinates are projected
+    from pyproj import Transformer  # noqa: PLC0415 - only needed here
 
     to = Transformer.from_crs("EPSG:4326", crs, always_xy=True)
     x, y = to.transform(longitude, latitude)
@@ -234,12 +235,12 @@ def from_degrees(crs: Any, longitude: Floats, latitude: Floats) -> tuple[Floats,
 
 
 def crs_text(crs: Any) -> str | None:
-    """Return a coordinate reference system as text; None for plain units."""
+    """Return a coordinate reference system as text; None for plane coordinates in any unit."""
     return crs if crs is None or isinstance(crs, str) else str(_known(crs).to_string())
 
 
 def _known(crs: Any) -> Any:
-    from pyproj import CRS  # noqa: PLC0415 - only where one is given
+    from pyproj import CRS  # noqa: PLC0415 - only needed if given
     from pyproj.exceptions import CRSError  # noqa: PLC0415
 
     try:

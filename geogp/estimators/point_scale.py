@@ -1,4 +1,4 @@
-"""The scale of points: inputs of models in [-1, 1], and the units of inputs in km and quarters."""
+"""The scale of points: it maps them to inputs in [-1, 1], and has units in km and quarters."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +15,9 @@ Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
 SPACING_KM = 0.6
-"""Assumed mean distance of neighbouring places in plain units: the distance of tiles of zoom 16.
+"""Assumed spacing of places in plane coordinates in any unit: the spacing of tiles of zoom 16.
 
-The fit of the field model starts with ranges of five times this distance.
+The fit of the field model starts with ranges of five times this spacing.
 """
 
 
@@ -25,20 +25,20 @@ The fit of the field model starts with ranges of five times this distance.
 class PointScale:
     """The map from points to inputs in [-1, 1]^d.
 
-    Each axis of the box is scaled on its own (Zhu, Yuchi and Xie, appendix B.3).
+    Each axis of the box has its own scale (Zhu, Yuchi and Xie, appendix B.3).
 
     Attributes
     ----------
     bounds
         West, south, east and north of the box that is mapped to [-1, 1]².
     km
-        Kilometres of one unit of the coordinates; None for degrees, whose length follows from the
-        middle latitude of the box.
+        Length of one unit of the coordinates in km; None for degrees, because their length follows
+        from the middle latitude of the box.
     times
-        First and last time in quarters, mapped to -1 and 1; None if time is not used.
+        First and last time in quarters, which are mapped to -1 and 1; None if time is not used.
     exposure
-        Exposure whose input is 0; points without an exposure have this value. None if the model is
-        not for counts.
+        The exposure that is mapped to the input 0; points without an exposure have this exposure.
+        None if the model is not for counts.
     names
         Names of the first three inputs.
     time_kind
@@ -63,7 +63,7 @@ class PointScale:
     ) -> "PointScale":
         """Return the scale of training points.
 
-        Longitudes are cut at their widest gap, so points may lie on both sides of 180 degrees.
+        Points may lie on both sides of 180 degrees, because longitudes are cut at the widest gap.
         """
         degrees = is_geographic(crs)
         x = _around_gap(points.x) if degrees else points.x
@@ -106,12 +106,12 @@ class PointScale:
         return (*self.half_size_km, *time, *(1.0 for _ in self.offsets))
 
     def unwrap(self, longitude: ArrayLike) -> Floats:
-        """Return longitudes within 180 degrees of the middle of the box, moved by whole turns."""
+        """Move longitudes by whole turns to within 180 degrees of the middle of the box."""
         middle = (self.bounds[0] + self.bounds[2]) / 2
         return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
 
     def inputs(self, points: Points) -> Floats:
-        """Return inputs, float64 (n, d); RequestError if the points lack times."""
+        """Return inputs, float64 (n, d); raise RequestError if the points lack times."""
         west, south, east, north = self.bounds
         x = points.x if self.km is not None else self.unwrap(points.x)
         across = (2 * x - west - east) / (east - west)
@@ -131,7 +131,7 @@ class PointScale:
         return np.column_stack(parts)
 
     def _when(self, points: Points) -> Floats:
-        """Return times of the same kind as at the fit, (n,)."""
+        """Return times (n,) of the same kind as in the fit."""
         assert points.time is not None
         kinds = self.time_kind, points.time_kind
         if None in kinds or kinds[0] == kinds[1]:
@@ -141,11 +141,11 @@ class PointScale:
                 f"expected times that are {kinds[0]}s, as in the fit of the model, found "
                 f"{kinds[1]}s in {self.names[2]}."
             )
-        # For a model of quarters, all dates of a quarter are the same time.
+        # For a model of quarters, all dates in a quarter are the same time.
         return np.floor(points.time) if kinds[0] == "quarter" else points.time
 
     def described(self) -> dict[str, Any]:
-        """Return the scale's entry in the file of a saved model."""
+        """Return the entry of this scale in the file of a saved model."""
         area = {} if self.exposure is None else {"area_km2": self.exposure}
         km = {} if self.km is None else {"km": self.km}
         kind = {} if self.time_kind is None else {"time_kind": self.time_kind}
@@ -153,7 +153,7 @@ class PointScale:
 
 
 def _box(x: Floats, y: Floats) -> Bounds:
-    """Return the box of points; an axis with one value gets one unit."""
+    """Return the box around points; an axis with only one value gets a length of one unit."""
     west, east, south, north = (float(f(v)) for v in (x, y) for f in (np.min, np.max))
     if west == east:
         west, east = west - 0.5, east + 0.5
@@ -163,14 +163,14 @@ def _box(x: Floats, y: Floats) -> Bounds:
 
 
 def _spacing(points: Points) -> float:
-    """Return the mean distance of neighbouring places: the root of the area per place."""
+    """Return the mean spacing of places: the square root of the area per place."""
     places = len(np.unique(np.column_stack([points.x, points.y]), axis=0))
     west, south, east, north = _box(points.x, points.y)
     return float(np.sqrt((east - west) * (north - south) / places))
 
 
 def _around_gap(longitude: Floats) -> Floats:
-    """Return longitudes that are continuous across their widest gap."""
+    """Return longitudes, moved by whole turns so that the cut is at the widest gap."""
     turned = np.sort(np.unique(longitude % 360))
     gaps = np.diff(np.append(turned, turned[0] + 360))
     cut = turned[int(gaps.argmax())] + gaps.max() / 2

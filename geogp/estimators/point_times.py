@@ -1,4 +1,4 @@
-"""Times of points in quarters since the year 0, from numbers with a unit, dates or periods."""
+"""Converts times of points (numbers with a unit, dates or periods) to quarters since year 0."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from geogp.errors import DataError, RequestError
 Floats = NDArray[np.float64]
 
 _DAYS = 365.2425 / 4
-"""Days of a mean quarter."""
+"""Number of days in a mean quarter."""
 
 QUARTERS_PER = {
     "year": 4.0,
@@ -25,7 +25,7 @@ QUARTERS_PER = {
     "minute": 1 / 1440 / _DAYS,
     "second": 1 / 86400 / _DAYS,
 }
-"""Quarters in one unit of time."""
+"""Number of quarters in one unit of time."""
 
 
 def check_unit(unit: str | None) -> None:
@@ -36,10 +36,10 @@ def check_unit(unit: str | None) -> None:
 
 @dataclass(frozen=True)
 class Times:
-    """Times in quarters, (n,), and their kind.
+    """Times in quarters, (n,), and the kind of the times.
 
-    Quarters count from the year 0, or from 0 if times are numbers. The kind is ``quarter`` for
-    calendar quarters, ``date`` for dates and other periods, or ``number``.
+    Quarters are counted from the year 0, or from 0 if times are numbers. The kind is ``quarter``
+    for calendar quarters, ``date`` for dates and other periods, or ``number``.
     """
 
     quarters: Floats
@@ -47,13 +47,13 @@ class Times:
 
 
 def times_of(values: Any, unit: str | None, what: str) -> Times:
-    """Return times in quarters with their kind.
+    """Return times in quarters, and the kind of the times.
 
     A date in UTC becomes year * 4 plus the number of quarters of that year that have passed. A
     calendar quarter is a whole number, so ``2023Q4`` and all tiles of that quarter have the same
-    time. The zero of numbers does not change. `values` are dates (``datetime64``, with a time zone
-    or in UTC), periods, or numbers in `unit`; `what` names them in messages. Raises RequestError if
-    numbers have no unit, DataError for text or a missing time.
+    time. For numbers, 0 remains 0. `values` are dates (``datetime64``, with a time zone or in UTC),
+    periods, or numbers in `unit`; `what` names `values` in messages. Raises RequestError if numbers
+    have no unit, and DataError for text or a missing time.
     """
     series = pd.Series(values).reset_index(drop=True)
     if isinstance(series.dtype, pd.CategoricalDtype):
@@ -65,7 +65,7 @@ def times_of(values: Any, unit: str | None, what: str) -> Times:
             f"expected a time in every row of {what}, found none in "
             f"{int(series.isna().sum())} rows; drop those rows."
         )
-    if series.dtype == "period[Q-DEC]":  # fiscal quarters have other months
+    if series.dtype == "period[Q-DEC]":  # other quarters are fiscal
         periods = pd.PeriodIndex(series)
         quarters = np.asarray(periods.year * 4 + periods.quarter - 1, np.float64)
         return Times(quarters, "quarter")
@@ -115,5 +115,5 @@ def _of_dates(dates: pd.DatetimeIndex) -> Floats:
     quarter = dates.to_period("Q")
     start, end = quarter.start_time, (quarter + 1).start_time
     share = np.asarray((dates - start) / (end - start), np.float64)
-    share = np.minimum(share, 1 - 1e-9)  # the last instant of a quarter belongs to it
+    share = np.minimum(share, 1 - 1e-9)  # the last instant is still in the quarter
     return np.asarray(quarter.year * 4 + quarter.quarter - 1, np.float64) + share

@@ -41,9 +41,9 @@ Mask = NDArray[np.bool_]
 
 
 class SpatialGP(SpatialParameters):
-    """A Gaussian process over points in space and, if they have times, in time.
+    """A Gaussian process over points in space, and in time if the points have times.
 
-    Subclasses name the models that they fit. Learned attributes end with an underscore.
+    Each subclass names the models that it fits. Names of learned attributes end with an underscore.
 
     Attributes
     ----------
@@ -54,9 +54,9 @@ class SpatialGP(SpatialParameters):
     history_
         Losses, validation scores and the best epoch of the fit.
     validation_
-        Which of the rows of the fit were for validation, bool (n,).
+        Which rows of the fit were for validation, bool (n,).
     n_features_in_, feature_names_in_
-        Number of columns of the training table or array; names of the columns if it was a table.
+        Number of columns of the training table or array, and for a table the names of the columns.
     """
 
     network_: LowRankGP
@@ -73,7 +73,7 @@ class SpatialGP(SpatialParameters):
         ----------
         X
             A table (pandas or geopandas) with the columns that the estimator names, or an array
-            with the columns x, y and then time, tests, devices. A table may have more columns.
+            with the columns x, y and then time, tests, devices. A table may have other columns too.
         y
             Measurements, (n,), in any unit.
 
@@ -94,8 +94,8 @@ class SpatialGP(SpatialParameters):
         -----
         UserWarning
             A named column of tests or devices is missing; a column has only one value; there are
-            fewer rows than weights; or there are so few rows that the width of intervals is
-            estimated from folds.
+            fewer rows than weights; or there are so few rows that cross-validation sets the width
+            of intervals.
         """
         return self.fit_watched(X, y)
 
@@ -133,7 +133,7 @@ class SpatialGP(SpatialParameters):
         )
         self.network_, self.scale_, self.history_ = network, scale, history
         self.n_features_in_ = np.shape(X)[1]
-        vars(self).pop("feature_names_in_", None)  # of an earlier fit
+        vars(self).pop("feature_names_in_", None)  # from an earlier fit
         if isinstance(X, pd.DataFrame):
             self.feature_names_in_ = np.asarray(X.columns, object)
         self.validation_ = held
@@ -150,8 +150,8 @@ class SpatialGP(SpatialParameters):
         Parameters
         ----------
         X
-            As for `fit`. The noise depends on the number of tests of each row, 1 if not given, and
-            on the number of devices, by default the typical number for the tests.
+            As for `fit`. The noise depends on the number of tests of each row (by default 1) and on
+            the number of devices (by default the typical number for these tests).
         level
             Predict the level, without the noise of measurements.
 
@@ -165,7 +165,7 @@ class SpatialGP(SpatialParameters):
         Warns
         -----
         UserWarning
-            The table has the named column of tests but not that of devices.
+            The table has the named column of tests, but not the named column of devices.
         """
         network = self._fitted()
         points = self._read(X)
@@ -182,7 +182,7 @@ class SpatialGP(SpatialParameters):
         Raises
         ------
         RequestError, DataError
-            As in `predict_distribution`. DataError also if lengths differ.
+            As in `predict_distribution`. Also DataError if the lengths of X and y differ.
         """
         found = self.predict_distribution(X)
         return -float(found.log_score(target_of(y, len(found))).mean())
@@ -195,19 +195,19 @@ class SpatialGP(SpatialParameters):
         columns: int = 0,
         rows: tuple[Any, ArrayLike] | None = None,
     ) -> JointLevel:
-        """Return the joint distribution of the level at points that have the same time.
+        """Return the joint distribution of the level at points with the same time.
 
         Parameters
         ----------
         points
             As for `predict_distribution`, but each place only once.
         seed
-            Seed for the order in which places are conditioned on each other.
+            Seed for the random order in which places are conditioned on earlier places.
         columns
-            Number of sums or paths to compute together, for the memory check.
+            Number of sums or paths to compute together; the check of memory uses it.
         rows
-            Points and measurements of the fit, without its validation rows. Needed after
-            `load_model` if the model does not contain these rows.
+            Points and measurements of the fit, without the validation rows. Needed after
+            `load_model`, unless the model contains these rows.
 
         Returns
         -------
@@ -237,7 +237,7 @@ class SpatialGP(SpatialParameters):
         return joint_level(network, train, inputs, seed=seed, columns=columns)
 
     def inputs(self, X: Any) -> Floats:
-        """Return points as inputs of the network, (n, d), in [-1, 1] within the training box.
+        """Return points as inputs of the network, (n, d); [-1, 1] is the training box.
 
         Raises
         ------
@@ -252,7 +252,7 @@ class SpatialGP(SpatialParameters):
         return self._fitted().features(self.inputs(X))
 
     def kernel(self, X: Any, X2: Any) -> Floats:
-        """Return the smooth function's prior covariance between points, (n, n2), in unit of y²."""
+        """Return the prior covariance of the smooth function, (n, n2), in the squared unit of y."""
         return self._fitted().kernel(self.inputs(X), self.inputs(X2))
 
     def grid(
@@ -271,31 +271,31 @@ class SpatialGP(SpatialParameters):
         Parameters
         ----------
         region
-            A region of `read_region`, for its tiles; or west, south, east, north in the estimator's
-            coordinates.
+            A region from `read_region`, for a raster of its tiles; or a box (west, south, east,
+            north) in the coordinates of the estimator.
         time
-            ``2023Q4``, a date, a period, or a number in `time_unit`. Needed if the model was
-            fitted to rows at several times.
+            Text such as ``2023Q4``, a date, a period, or a number in `time_unit`. Needed if the
+            model was fitted to rows at several times.
         tests
             Number of tests that each predicted measurement averages.
         devices
-            Number of devices behind these tests; by default the typical number for the tests.
+            Number of devices behind these tests; by default the typical number for these tests.
         zoom
             Zoom of the tiles of a region: tiles of zoom 14 are about 2.4 km wide at the equator,
             tiles of zoom 16 about 600 m.
         resolution
-            Side of the cells of a box, in the unit of its coordinates. Defaults to a hundredth of
-            the box's longer side.
+            Side of the cells of a box, in the unit of the coordinates. Defaults to a hundredth of
+            the longer side of the box.
         level
             Predict the level, without the noise of measurements.
 
         Returns
         -------
         xarray.Dataset
-            Dimensions y and x, with ``median``, ``mean``, ``lower_95``, ``upper_95``, ``sd`` and
-            ``function_sd`` in the unit of y, NaN outside the region. The raster of a region is in
-            EPSG:3857, the raster of a box in the coordinates of the estimator; ``.rio.to_raster``
-            writes a raster to a file.
+            Dimensions y and x; variables ``median``, ``mean``, ``lower_95``, ``upper_95``, ``sd``
+            and ``function_sd`` in the unit of the measurements, NaN outside the region. The raster
+            of a region is in EPSG:3857, and the raster of a box in the coordinates of the
+            estimator; ``.rio.to_raster`` writes a raster to a file.
 
         Raises
         ------
@@ -343,19 +343,19 @@ class SpatialGP(SpatialParameters):
         return tile_grid(tiles, predict(*from_degrees(self.crs, *tiles.centres)))
 
     def save(self, path: Path | str, *, notes: dict[str, str] | None = None) -> None:
-        """Write the fitted estimator to a safetensors file, to be read by `geogp.load_model`.
+        """Write the fitted estimator to a safetensors file; `geogp.load_model` reads this file.
 
         Parameters
         ----------
         path
             The file.
         notes
-            More entries for the file.
+            More entries for the file, by name.
 
         Raises
         ------
         RequestError
-            The estimator is not fitted, or its crs cannot be written as text.
+            The estimator is not fitted, or the crs cannot be written as text.
         OutputError
             The file cannot be written.
         """
@@ -367,7 +367,7 @@ class SpatialGP(SpatialParameters):
         }
         params["crs"] = crs_text(self.crs)
         if not isinstance(self.validation, str):
-            params["validation"] = VALIDATIONS[0]  # the file has no rows for a mask
+            params["validation"] = VALIDATIONS[0]  # no mask: the file has no rows
         context = {
             **(notes or {}),
             "estimator": self.kind().__name__,

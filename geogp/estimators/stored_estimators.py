@@ -1,4 +1,4 @@
-"""Read fitted estimators from files."""
+"""Reads fitted estimators from files."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
     Parameters
     ----------
     path
-        The file. Its hash is checked; no code in it is executed.
+        The file. `load_model` checks the hash of the file, and executes no code from it.
     device
         ``auto``, ``cpu`` or ``cuda``.
 
@@ -34,13 +34,13 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
     DataError
         The file is damaged or was changed, or another version of geogp wrote it.
     RequestError
-        There is no such device.
+        The device is unknown or not available.
     """
     return load_with_notes(path, device=device)[0]
 
 
 def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialGP, dict[str, Any]]:
-    """Return the estimator in a file, and the file's entries; see `load_model`."""
+    """Return the estimator in a file, and the entries of the file; see `load_model`."""
     network, context = storage.load_model(path)
     try:
         estimator = _estimator(network.name, context)
@@ -61,7 +61,7 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
 
 
 def make_estimator(model: str, **parameters: Any) -> SpatialGP:
-    """Return the estimator of a model, with the given parameters that belong to it.
+    """Return the estimator for a model; of the given parameters, it gets those that it has.
 
     Other parameters are ignored. Raises RequestError if the model is unknown.
     """

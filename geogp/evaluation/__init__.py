@@ -1,1 +1,1 @@
-"""How good predictions are: splits, scores, strata, conformal repair."""
+"""How good predictions are: splits, scores, strata and conformal repair."""

@@ -1,4 +1,4 @@
-"""Check stored test predictions and score each row once."""
+"""Checks stored test predictions, and scores each row once."""
 
 import math
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from geogp.evaluation.scores import Scores
 from geogp.evaluation.splits.split_names import MAX_FOLDS
 
 TABLE_LEVELS = (50, 80, 90, 95)
-"""Levels, in percent, of the coverages in the tables."""
+"""Levels, in percent, at which the tables show the coverage."""
 
 TOLERANCE = 1e-6
-"""Largest difference allowed between a stored figure and the same figure computed again."""
+"""Largest allowed difference between a stored score and the same score computed again."""
 
 COLUMNS = (
     "split",
@@ -41,7 +41,7 @@ COLUMNS = (
 """Columns of test_predictions.parquet that a report needs."""
 
 OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS, **dict.fromkeys(REPAIR_COLUMNS, math.nan)}
-"""Columns that may be absent, and the values then used: no tile process, normal shape, no
+"""Columns that may be absent, and the values used instead: no tile process, normal shape, no
 repair.
 """
 
@@ -52,22 +52,22 @@ NUMBERS = ({*COLUMNS} - {"split", "quadkey", "quarter", "stratum"}) | {
     *("devices", "distance_km", DISPERSION),
     *OPTIONAL,
 }
-"""Columns that hold numbers."""
+"""Columns of numbers."""
 
 FOLD = "fold"
-"""Column with the number of the fold whose fit predicted a row; absent if there is only one fit."""
+"""Column with the fold whose fit predicted a row; absent if there is only one fit."""
 
 Floats = NDArray[np.float64]
 
 
 def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Score the rows of one split, each fold with the predictions of its own fit.
+    """Score the rows of one split; the rows of a fold are scored with the predictions of its fit.
 
-    Returns one row for each row of `rows`, in order: the columns of `row_scores` at `TABLE_LEVELS`;
-    ``pit``; ``median`` of the prediction; ``mass_95`` and so on, the probability of each interval,
-    bounds included; and ``fold``. Raises DataError if a measurement is not finite, a fold is not a
-    number, or bounds do not follow from their prediction; NumericalError if a mean or a variance is
-    out of range.
+    Returns one row for each row of `rows`, in the same order. The columns are those of `row_scores`
+    at `TABLE_LEVELS`; ``pit``; ``median``, of the prediction; ``mass_95`` and so on, the
+    probability of each interval, bounds included; and ``fold``. Raises DataError if a measurement
+    is not finite, a fold is not a number, or bounds do not follow from the prediction. Raises
+    NumericalError if a mean or a variance is out of range.
     """
     fold = folds_of(rows)
     parts = []
@@ -103,9 +103,9 @@ def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
 def prediction_of(rows: pd.DataFrame) -> Prediction:
     """Return the predictive distributions of rows of test_predictions.parquet.
 
-    If there is a column `dispersion`, they are distributions of counts. Raises NumericalError if a
-    mean or a variance is missing or out of range, RequestError if a shape parameter is out of
-    range.
+    If the rows have a column `dispersion`, the distributions are of counts. Raises NumericalError
+    if a mean or a variance is missing or out of range, and RequestError if a shape parameter is out
+    of range.
     """
     names = ("mean", "function_variance", "noise_variance")
     mean, function, noise = (rows[name].to_numpy(np.float64) for name in names)
@@ -123,7 +123,7 @@ def counted(rows: pd.DataFrame) -> bool:
 
 
 def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:
-    """Return the widths of the 95 % intervals of one split's rows, by stratum and overall."""
+    """Return the widths of the 95 % intervals of the rows of one split, overall and by stratum."""
     width = (rows["upper_95"] - rows["lower_95"]).to_numpy(np.float64)
     return {
         name: width[chosen] for name, chosen in rows_by_group(rows["stratum"], len(rows)).items()
@@ -131,7 +131,7 @@ def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:
 
 
 def check_columns(predictions: pd.DataFrame) -> None:
-    """Raise DataError if the table has no rows, or a column is missing or does not hold numbers."""
+    """Raise DataError if the table has no rows, or a column is missing or not of numbers."""
     missing = [name for name in COLUMNS if name not in predictions.columns]
     if missing:
         raise DataError(
@@ -150,9 +150,9 @@ def check_columns(predictions: pd.DataFrame) -> None:
 
 
 def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
-    """Raise DataError if stored bounds do not follow from their prediction.
+    """Raise DataError if stored bounds do not follow from the predictions.
 
-    The message gives the number of rows that differ.
+    The message contains the number of rows with wrong bounds.
     """
     lower, upper = prediction.interval(0.95)
     off = np.maximum(
@@ -175,11 +175,11 @@ def check_scores(
     *,
     mae_of_mean: bool = False,
 ) -> None:
-    """Raise DataError if figures of run.json do not follow from the predictions.
+    """Raise DataError if scores in run.json do not follow from the predictions.
 
-    `parts` are the rows of `row_scores` of each stratum. `mae_of_mean` also accepts the mean
-    absolute error of the predictive mean, as geogp 0.1 stored it. The message names the first
-    figure that differs by more than 1e-6, and gives the number of such figures.
+    `parts` are the rows of `row_scores` for each stratum. If `mae_of_mean` is true, the mean
+    absolute error of the predictive mean, which geogp 0.1 stored, is also accepted. The message
+    names the first score that differs by more than 1e-6, and contains the number of such scores.
     """
     wrong: list[str] = []
     for group, rows in parts.items():

@@ -1,4 +1,4 @@
-"""The baseline: mean and variance of each quarter, without location."""
+"""The baseline: it predicts the mean and variance of each quarter, and ignores the location."""
 
 from dataclasses import dataclass
 
@@ -11,15 +11,15 @@ from geogp.errors import DataError
 Floats = NDArray[np.float64]
 
 _MIN_SD = 1e-9
-"""Standard deviations up to this value are taken as rounding error of equal values."""
+"""Values are taken as equal if their standard deviation is at most this value."""
 
 
 @dataclass(frozen=True)
 class Baseline:
     """Predictions of the baseline: the function variance is 0, all variance is noise.
 
-    `quarters_pooled` lists the predicted quarters whose predictions use the mean and variance of
-    all training rows; `rows_pooled` counts the predicted rows in these quarters.
+    `quarters_pooled` lists the quarters that are predicted with the mean and variance of all
+    training rows; `rows_pooled` is the number of predicted rows in these quarters.
     """
 
     prediction: Prediction
@@ -33,11 +33,11 @@ def quarter_baseline(
     test_quarter: ArrayLike,
     law: type[Prediction] = Prediction,
 ) -> Baseline:
-    """Predict each row with the mean and variance of the training rows of its quarter.
+    """Predict each row with the mean and variance of the training rows in the same quarter.
 
     The variance is s² = Σ (y - mean)² / (n - 1). If a quarter has fewer than 2 training rows, or
-    its training values are all equal, the mean and variance of all training rows are used. Quarters
-    are indices, (n,) for training and (m,) for prediction; `law.of_moments` makes the distribution.
+    only equal training values, the mean and variance of all training rows are used. Quarters are
+    indices, (n,) for training and (m,) for prediction; `law.of_moments` makes the distributions.
     Raises DataError if shapes differ, a target is not finite, or there are fewer than two different
     training values.
     """

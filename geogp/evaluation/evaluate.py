@@ -20,20 +20,21 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
     Parameters
     ----------
     prediction
-        From `predict_distribution`, of n rows.
+        A prediction of n rows, from `predict_distribution`.
     y
         Measurements, (n,).
     groups
-        A group for each row, such as a stratum or a county, (n,). By default no groups are scored.
+        The group of each row, such as a stratum or a county, (n,). By default, only all rows
+        together are scored.
 
     Returns
     -------
     DataFrame
-        A row ``all``, then one for each group in order. Columns: ``n``; ``mae`` of the predictive
-        median and ``rmse`` of the predictive mean; ``nll``, the mean negative log density, and
-        ``crps``, for which lower is better; ``coverage_50``, ``coverage_80`` and ``coverage_95``,
-        the shares of rows inside central intervals; ``width_95``, the mean width of the 95 %
-        intervals. Errors, crps and widths have the unit of y. See `Scores`.
+        A row ``all``, then a row for each group, in sorted order. Columns: ``n``; ``mae`` of the
+        predictive median; ``rmse`` of the predictive mean; ``nll``, the mean negative log density;
+        ``crps``; ``coverage_50``, ``coverage_80`` and ``coverage_95``, the shares of rows inside
+        central intervals; ``width_95``, the mean width of the 95 % intervals. For mae, rmse, nll
+        and crps, lower is better. mae, rmse, crps and widths have the unit of y. See `Scores`.
 
     Raises
     ------

@@ -16,13 +16,13 @@ from geogp.geodata.places.region import UNKNOWN
 from geogp.geodata.places.stratum_column import ALL, names_of
 
 STORED_LEVELS = (50, 80, 95)
-"""Levels, in percent, whose coverage `Scores` and run.json hold."""
+"""Levels, in percent, at which `Scores` and run.json contain the coverage."""
 
 Floats = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """Lower and upper bound."""
+    """A lower bound and an upper bound."""
 
     lower: float
     upper: float
@@ -31,12 +31,12 @@ class Interval(NamedTuple):
 def row_scores(
     prediction: Prediction, y: ArrayLike, levels: Sequence[int] = STORED_LEVELS
 ) -> pd.DataFrame:
-    """Score each row of a prediction of length n at the measurements `y`, shape (n,).
+    """Score each row of a prediction of n rows against the measurements `y`, shape (n,).
 
     Columns: ``error``, y - mean; ``absolute``, the absolute error of the predictive median;
     ``nll``, ``crps`` and ``width`` as in `Scores`; and for each level (in percent) a column such as
-    ``coverage_95``: whether y lies in the central interval, bounds included. Raises DataError if
-    `y` has another shape or is not finite.
+    ``coverage_95``, which is true if y lies in the central interval, bounds included. Raises
+    DataError if `y` has another shape or is not finite.
     """
     y = _checked(prediction, y)
     return pd.DataFrame(
@@ -52,7 +52,7 @@ def row_scores(
 
 
 def mean_scores(rows: pd.DataFrame) -> Scores:
-    """Return the mean scores over rows of `row_scores`."""
+    """Return the mean scores of rows from `row_scores`."""
     if rows.empty:
         return no_scores()
 
@@ -73,7 +73,7 @@ def mean_scores(rows: pd.DataFrame) -> Scores:
 
 
 def score(prediction: Prediction, y: ArrayLike) -> Scores:
-    """Score a prediction of length n at the measurements `y`, shape (n,).
+    """Score a prediction of n rows against the measurements `y`, shape (n,).
 
     Raises DataError if `y` has another shape or is not finite.
     """
@@ -81,11 +81,11 @@ def score(prediction: Prediction, y: ArrayLike) -> Scores:
 
 
 def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -> dict[str, Scores]:
-    """Score all rows, and the rows of each stratum; ``unknown`` rows count under ``all`` only.
+    """Score all rows, and the rows of each stratum; ``unknown`` rows count only under ``all``.
 
-    The prediction, `y` and `stratum` have length n; see `rows_by_group`. The result always has
-    ``all`` and both strata; `asdict` makes each ready for JSON. Raises DataError if shapes differ,
-    a measurement is not finite, or a stratum is not known.
+    The prediction, `y` and `stratum` have length n; see `rows_by_group`. The result always contains
+    ``all`` and both strata; `asdict` makes each of these ready for JSON. Raises DataError if shapes
+    differ, a measurement is not finite, or a stratum has another name.
     """
     rows = rows_by_group(stratum, len(_checked(prediction, y)))
     if not len(prediction):
@@ -95,11 +95,11 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
 
 
 def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
-    """Return which of n rows belong to ``all`` and to each stratum, each of shape (n,).
+    """Return which of n rows belong to ``all`` and to each stratum, each with shape (n,).
 
-    The names of the strata come from the column (see `stratum_column.py`); for a column of plain
-    text they are urban and rural. Raises DataError if `stratum` does not have n rows, or holds a
-    name that is neither a stratum nor ``unknown``.
+    The column determines the names of the strata (see `stratum_column.py`); for a column of plain
+    text, these are urban and rural. Raises DataError if `stratum` does not have n rows, or contains
+    a name that is neither a stratum nor ``unknown``.
     """
     names = np.asarray(stratum, dtype=np.str_)
     if names.shape != (n,):
@@ -114,9 +114,9 @@ def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
 
 
 def pooled(parts: Sequence[Scores]) -> Scores:
-    """Return the scores of all rows together from the scores of several sets of rows.
+    """Return the scores of all rows together, from the scores of several sets of rows.
 
-    Means are weighted by rows; rmse is the root of the weighted mean of squares.
+    Means are weighted by numbers of rows; rmse is the root of the weighted mean of squared rmse.
     """
     held = [part for part in parts if part.n]
     if len(held) <= 1:
@@ -134,31 +134,31 @@ def pooled(parts: Sequence[Scores]) -> Scores:
 
 
 def widths(prediction: Prediction, level: float = 0.95) -> Floats:
-    """Return the widths of the central intervals of a level, shape (n,)."""
+    """Return the widths of the central intervals of a level, (n,)."""
     lower, upper = prediction.interval(level)
     return upper - lower
 
 
 def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
-    """Count probability integral transforms, shape (n,), in equal bins of [0, 1], shape (bins,).
+    """Count probability integral transforms (n,) in equal bins of [0, 1]; return (bins,).
 
     If the predictions are right, all counts are about equal (Dawid 1984). High counts in the middle
-    mean that intervals are too wide, high counts at the ends that they are too narrow; counts that
-    rise or fall throughout mean a bias.
+    mean that intervals are too wide; high counts at both ends mean that intervals are too narrow.
+    If counts rise or fall throughout, the predictions have a bias.
     """
     place = pit * bins
-    # The last bin includes 1, which the transform reaches by rounding.
+    # The last bin includes 1, because the transform can round to 1.
     return np.bincount(np.minimum(place.astype(np.int64), bins - 1), minlength=bins)
 
 
 def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
     """Return the exact interval of a share (Clopper and Pearson 1934).
 
-    With a = 1 - level, it extends from the a/2 quantile of Beta(hits, n - hits + 1) to the 1 - a/2
-    quantile of Beta(hits + 1, n - hits); the lower bound is 0 if hits is 0, and the upper bound is
-    1 if hits is n. It assumes independent rows. Rows of one tile and rows of neighbours are not
-    independent, so the true uncertainty is larger. Raises RequestError if hits is outside 0 to n, n
-    is below 1, or the level is outside (0, 1).
+    With a = 1 - level, the interval is from the a/2 quantile of Beta(hits, n - hits + 1) to the 1 -
+    a/2 quantile of Beta(hits + 1, n - hits). The lower bound is 0 if hits is 0, and the upper bound
+    is 1 if hits is n. The interval assumes independent rows. Rows of the same tile and of
+    neighbouring tiles are not independent, so the true uncertainty is larger. Raises RequestError
+    if hits is outside 0 to n, n is below 1, or the level is outside (0, 1).
 
     Examples
     --------
@@ -177,9 +177,10 @@ def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
 
 
 def difference_from_baseline(scores: Scores, baseline: Scores) -> dict[str, float | None]:
-    """Return model minus baseline for every figure but n; None if one of the two is missing.
+    """Return model minus baseline for every score except n; None if one of the two is missing.
 
-    Below 0 is better for mae, rmse, nll and crps. Raises DataError if the numbers of rows differ.
+    For mae, rmse, nll and crps, the model is better if the difference is below 0. Raises DataError
+    if the numbers of rows differ.
     """
     if scores.n != baseline.n:
         raise DataError(

@@ -1,14 +1,14 @@
 """Mean differences between two predictions of the same rows, and their standard errors.
 
 Rows close together have similar errors, so the bootstrap draws blocks, not rows. Let s_b be the sum
-of the differences of block b and n_b its number of rows. The mean difference is the ratio d = sum
-s_b / sum n_b. Each bootstrap sample consists of as many blocks as there are, drawn with
-replacement, and has its own ratio. The standard error s of d is the standard deviation of these
-ratios (Davison and Hinkley 1997, sections 2.4 and 3.8) times sqrt(B / (B - 1)), the factor by which
-it is too small for B blocks of equal size. The interval is d - t s to d + t s with t the 97.5 %
-quantile of Student's t with B - 1 degrees of freedom. A few large blocks among many small ones hold
-less information than the number of blocks suggests, so B is the effective number, (sum n_b)^2 / sum
-n_b^2 (Kish 1965).
+of the differences in block b, and n_b the number of rows in block b. The mean difference is the
+ratio d = sum s_b / sum n_b. Each bootstrap sample has as many blocks as the data, drawn with
+replacement, and its own ratio. The standard error s of d is the standard deviation of these ratios
+(Davison and Hinkley 1997, sections 2.4 and 3.8) times sqrt(B / (B - 1)). Without this factor, s
+would be too small for B blocks of equal size. The interval is from d - t s to d + t s, with t the
+97.5 % quantile of Student's t with B - 1 degrees of freedom. B is the effective number of blocks,
+(sum n_b)^2 / sum n_b^2 (Kish 1965), because a few large blocks among many small blocks contain less
+information than the number of blocks suggests.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ DRAWS = 1000
 """Number of bootstrap samples."""
 
 FEW_BLOCKS = 5
-"""With fewer effective blocks, no standard error is given, because the correlation in blocks is
+"""With fewer effective blocks, there is no standard error, because the correlation in blocks is
 unknown.
 """
 
 SHARE = 0.05
-"""Probability that chance alone marks any estimate of a family."""
+"""Largest probability that chance alone marks an estimate of a family."""
 
 _TWO_SIDED = 1.96
 
@@ -41,10 +41,11 @@ _TWO_SIDED = 1.96
 class Estimate:
     """A mean paired difference.
 
-    `value` is the mean, None where a difference is not finite. `error` is its standard error, None
-    without a value or with too few blocks; `lower` and `upper` are the 95 % interval of this
-    estimate alone, or None. `p` is the two-sided p-value for no difference. `marked` tells whether
-    the difference is larger than chance explains in a family of estimates; see `mark`.
+    `value` is the mean, or None if a difference is not finite. `error` is the standard error of the
+    mean; it is None without a value or with too few blocks. `lower` and `upper` are the 95 %
+    interval of this single estimate, or None. `p` is the two-sided p-value for no difference.
+    `marked` is true if the difference is larger than chance explains in a family of estimates; see
+    `mark`.
     """
 
     value: float | None
@@ -58,9 +59,9 @@ class Estimate:
 def paired_estimates(
     differences: Floats, blocks: Numbers, *, draws: int = DRAWS, seed: int = 0
 ) -> list[Estimate]:
-    """Return estimates, unmarked, of k mean differences from the differences of n rows, (n, k).
+    """Return unmarked estimates of k mean differences, from the differences of n rows, (n, k).
 
-    `blocks` (n,) holds the block of each row. All k estimates use the same bootstrap samples.
+    `blocks` (n,) contains the block of each row. All k estimates use the same bootstrap samples.
     Raises DataError if there are no rows, or `blocks` has another length.
     """
     if len(differences) == 0 or blocks.shape != differences.shape[:1]:
@@ -83,12 +84,12 @@ def paired_estimates(
 
 
 def mark(family: Sequence[Estimate], share: float = SHARE) -> list[Estimate]:
-    """Return a family of estimates, and mark each that is larger than chance explains.
+    """Return a family of estimates, with marks on those that are larger than chance explains.
 
-    Holm's (1979) procedure: let p_(1) <= ... <= p_(m), and i the largest number for which p_(j) <=
-    share / (m - j + 1) holds for every j <= i. Then the estimates 1 to i are marked. The
-    probability that any estimate without a true difference is marked is at most `share`, however
-    the estimates depend on each other. Estimates without p do not count.
+    This is Holm's (1979) procedure. Let p_(1) <= ... <= p_(m), and i the largest number for which
+    p_(j) <= share / (m - j + 1) holds for every j <= i. Then the estimates 1 to i are marked. With
+    probability 1 - `share` or more, no estimate without a true difference is marked, whatever the
+    dependence between estimates. Estimates without p do not count.
     """
     members = [place for place, one in enumerate(family) if one.p is not None]
     found = list(family)
@@ -103,7 +104,7 @@ def mark(family: Sequence[Estimate], share: float = SHARE) -> list[Estimate]:
 def effective_blocks(sizes: Floats) -> Floats:
     """Return Kish's effective number of blocks, (sum n_b)² / sum n_b², over the first axis.
 
-    `sizes` (blocks, ...) are the numbers of rows of each block; their sum is 1 or more.
+    `sizes` (blocks, ...) are the numbers of rows in each block; the sum of `sizes` is 1 or more.
     """
     found: Floats = np.square(sizes.sum(0)) / np.square(sizes).sum(0)
     return found
@@ -117,10 +118,10 @@ def widening(blocks: ArrayLike) -> Floats:
 
 
 def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
-    """Widen a normal quantile for a standard deviation estimated from B > 1 effective blocks.
+    """Widen a normal quantile, for a standard deviation estimated from B > 1 effective blocks.
 
-    Returns the quantile of Student's t with B - 1 degrees of freedom at the same probability, times
-    sqrt(B / (B - 1)).
+    Returns sqrt(B / (B - 1)) times the quantile, at the same probability, of Student's t with B - 1
+    degrees of freedom.
     """
     freedom = np.asarray(blocks, np.float64) - 1
     tail = special.ndtr(-np.asarray(normal, np.float64))
@@ -133,11 +134,11 @@ def simultaneous(
 ) -> tuple[float, Floats]:
     """Return the half-width of simultaneous bands for k ratios, and the deviations s_k, (k,).
 
-    The half-width is a multiple of s_k. Let d_k be the ratio of sums to sizes and d*_k the ratio in
-    a sample of blocks. Then s_k is sd(d*_k) over the samples with a row of k, and at least `floor`
-    (k,). The half-width is the 1 - risk quantile of max_k |d*_k - d_k| / s_k, and at least 1.96,
-    the normal value (Davison and Hinkley 1997). `sizes` and `sums` are rows and sums by block,
-    (blocks, k); `risk` is the probability that any band misses.
+    The half-width is in units of s_k. Let d_k be the ratio of sums to sizes, and d*_k this ratio in
+    a sample of blocks. Then s_k is sd(d*_k) over the samples that have a row of k, and at least
+    `floor` (k,). The half-width is the 1 - risk quantile of max_k |d*_k - d_k| / s_k, and at least
+    1.96, the normal value (Davison and Hinkley 1997). `sizes` and `sums` (blocks, k) are numbers of
+    rows and sums by block; `risk` is the probability that any band misses.
     """
     number = len(sizes)
     weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
@@ -150,7 +151,7 @@ def simultaneous(
 
 
 def _by_block(values: Floats, blocks: Numbers) -> tuple[Floats, Floats]:
-    """Return the number of rows (blocks,) and the sums (blocks, k) of each block."""
+    """Return the number of rows (blocks,) and the sums of values (blocks, k) in each block."""
     _, number = np.unique(blocks, return_inverse=True)
     sizes = np.bincount(number).astype(np.float64)
     sums = np.zeros((len(sizes), values.shape[1]))

@@ -1,4 +1,4 @@
-"""The figures of one split and of its baseline, overall and by stratum."""
+"""The scores of the model and the baseline in one split, overall and by stratum."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Reliability:
-    """Observed and nominal coverage, with exact binomial 95 % bounds; lists of equal length."""
+    """Observed and nominal coverage, with exact binomial 95 % bounds, as lists of equal length."""
 
     level: list[float]
     observed: list[float]
@@ -35,21 +35,21 @@ class Reliability:
 
 @dataclass(frozen=True)
 class GroupReport:
-    """Figures of one stratum (or of all rows) of one split; None if there are no rows.
+    """Scores of one stratum (or of all rows) of one split; values are None if there are no rows.
 
-    `tiles` counts the different tiles. `scores`, `baseline` and `difference` (model minus baseline)
-    are the figures of `Scores` except n, by name; `scores` also has coverage_90, which run.json
-    does not hold.
+    `tiles` is the number of different tiles. `scores`, `baseline` and `difference` (model minus
+    baseline) are the scores in `Scores` except n, by name; `scores` also contains coverage_90,
+    which run.json does not contain.
 
-    `coverage_expected` is the coverage that right predictions would have, by name: the stated
-    level, or for counts the mean probability of the intervals, bounds included, which is higher.
-    `coverage_bounds` are exact binomial 95 % bounds of the model's coverage.
+    `coverage_expected` is the coverage that right predictions would have, by name. This is the
+    stated level; for counts it is the mean probability of the intervals, bounds included, which is
+    higher. `coverage_bounds` are exact binomial 95 % bounds of the model's coverage.
 
     `median_width_95` is the median width of the 95 % intervals on the scale of the target.
-    `median_factor_95` is 10 to the power of this width, the ratio of upper to lower bound for a
-    target in log10; None for counts. `reliability` holds, for each level of a grid, the share of
-    probability integral transforms within that level around 0.5; `pit` holds the counts of these
-    transforms in ten equal bins.
+    `median_factor_95` is 10 to the power of this width: for a target in log10, the ratio of upper
+    to lower bound; None for counts. `reliability` contains, for each level of a grid, the share of
+    probability integral transforms in the central interval of this level around 0.5; `pit` contains
+    the counts of these transforms in ten equal bins.
     """
 
     n: int
@@ -66,7 +66,7 @@ class GroupReport:
 
     @property
     def gain(self) -> float | None:
-        """The baseline's log score minus the model's; None if one of them is missing."""
+        """The log score of the baseline minus that of the model; None if one is missing."""
         difference = self.difference["nll"]
         return None if difference is None else -difference
 
@@ -78,11 +78,11 @@ def group_reports(
     *,
     counts: bool = False,
 ) -> dict[str, GroupReport]:
-    """Return the figures of one split's rows, overall and by stratum.
+    """Return the scores of the rows of one split, overall and by stratum.
 
-    `scored` holds the scores of `rows`. Missing baseline figures stay missing. If `counts` is true,
-    no widths are given as factors. Raises DataError if a stratum is unknown, or a baseline has
-    another number of rows.
+    `scored` contains the scores of `rows`. If scores of the baseline are missing, they are None in
+    the result. If `counts` is true, widths are not converted to factors. Raises DataError if a
+    stratum has another name, or a baseline has another number of rows.
     """
     quadkey = rows["quadkey"].to_numpy()
     return {
@@ -121,7 +121,7 @@ def _group_report(
 
 
 def share_of(values: pd.Series) -> float | None:
-    """Return the mean of probabilities or of hits; None for no rows."""
+    """Return the mean of probabilities or hits; None if there are no rows."""
     return float(values.to_numpy().mean()) if len(values) else None
 
 

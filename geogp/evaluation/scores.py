@@ -1,4 +1,4 @@
-"""The scores of predictions, and the largest numbers that run.json may hold."""
+"""The scores of predictions, and the largest numbers that run.json may contain."""
 
 from dataclasses import dataclass, fields
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 LARGEST = 1e100
-"""Largest figure: its square, and sums of such squares, stay finite."""
+"""Largest score; the squares of such scores, and sums of such squares, are finite."""
 
 LARGEST_WHOLE = 2**53
 """Largest whole number that every program can read from JSON exactly."""
@@ -29,14 +29,14 @@ class Scores:
     n
         Number of rows.
     mae, rmse
-        Mean absolute error of the predictive median, and root of the mean squared error of the
-        predictive mean.
+        Mean absolute error of the predictive median, and root mean squared error of the predictive
+        mean.
     nll
         Mean negative log predictive density of the measurements (natural logarithm).
     crps
         Mean continuous ranked probability score.
     coverage_50, coverage_80, coverage_95
-        Share of rows inside the central interval of that level, from 0 to 1.
+        Share of rows inside the central interval of 50 %, 80 % or 95 %, from 0 to 1.
     width_95
         Mean width of the central 95 % interval.
     """
@@ -53,10 +53,10 @@ class Scores:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """All figures except n, by name."""
+        """All scores, without n, by name."""
         return {name: value for name, value in vars(self).items() if name != "n"}
 
 
 def no_scores(n: int = 0) -> Scores:
-    """Return scores without figures: for no rows, or for n rows whose figures are unknown."""
+    """Return scores that are all None: for no rows, or for n rows with unknown scores."""
     return Scores(n, *[None] * (len(fields(Scores)) - 1))

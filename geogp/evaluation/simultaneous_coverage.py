@@ -1,13 +1,13 @@
 """Coverage by stratum, judged for all strata and levels of a split at once.
 
-With many strata, some miss their level by chance. Each coverage therefore has a band, and the
+If there are many strata, some miss their level by chance. So each coverage has a band, and the
 probability that all bands of a split hold is 95 %. Rows close together have similar errors, so
-blocks of tiles, not rows, count as independent. The error probability of 5 % is divided between two
-kinds of strata (below), in proportion to the numbers of strata.
+blocks of tiles, not rows, count as independent. The error probability of 5 % is divided between the
+two kinds of strata below, in proportion to the numbers of strata.
 
-A few large blocks among many small ones hold less information than the number of blocks suggests,
-so B is the effective number of blocks, (sum m_b)² / sum m_b², where m_b is the number of rows of
-block b (Kish 1965), as in `paired.py`. The B of a stratum is at most the B of the split.
+A few large blocks among many small blocks contain less information than the number of blocks
+suggests. So B is the effective number of blocks, (sum m_b)² / sum m_b², where m_b is the number of
+rows in block b (Kish 1965), as in `paired.py`. The B of a stratum is at most the B of the split.
 
 Strata in `FEW_BLOCKS` effective blocks or more have a bootstrap band. Let p_k be the observed
 coverage of check k, p*_k the coverage in a sample of blocks, s_k = sd(p*_k), and q a quantile of
@@ -15,18 +15,18 @@ max_k |p*_k - p_k| / s_k. The band is
 
     p_k - q s_k  to  p_k + q s_k    for all k (the studentised maximum; Davison and Hinkley 1997).
 
-q is then replaced by sqrt(B / (B - 1)) times the quantile of Student's t with the same probability
-and B - 1 degrees of freedom, where B is that of the stratum. s_k uses the samples that contain rows
-of the stratum, and is at least the standard deviation by the design effect (below), so that a
-stratum without a miss has a band too.
+Then q is replaced by sqrt(B / (B - 1)) times the quantile of Student's t with the same probability
+and B - 1 degrees of freedom, where B belongs to the stratum. s_k uses the samples that contain rows
+of the stratum. It is at least the standard deviation that the design effect (below) gives, so that
+a stratum without a miss has a band too.
 
-Strata in fewer blocks (for example many counties) hold little information about the correlation
+Strata in fewer blocks (for example many counties) contain little information about the correlation
 within blocks. So this correlation r is estimated from the hits in all blocks of the split. A
 stratum with n rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent
 rows (the design effect; Kish 1965). The band of such a stratum is the exact binomial interval for
-this number of rows (Korn and Graubard 1998) with the split's B; the checks of all such strata share
-the error probability (Bonferroni). A stratum with fewer than `MIN_BLOCKS` blocks or `MIN_ROWS` rows
-is not judged, nor is any stratum of a split in fewer than `MIN_SPLIT_BLOCKS` effective blocks.
+this number of rows (Korn and Graubard 1998), with the B of the split. The checks of all such strata
+share the error probability (Bonferroni). A stratum is not judged if it has fewer than `MIN_BLOCKS`
+blocks or `MIN_ROWS` rows, or if its split has fewer than `MIN_SPLIT_BLOCKS` effective blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ CLASS_LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels that are checked."""
 
 FEW_BLOCKS = 20
-"""For strata in fewer effective blocks, the whole split gives the correlation within blocks."""
+"""For strata in fewer effective blocks, the whole split gives the correlation in blocks."""
 
 MIN_BLOCKS = 3
 """Strata in fewer blocks (counted, not effective) are not judged."""
@@ -60,7 +60,7 @@ is unknown.
 
 DRAWS = 1000
 TOLERANCE = 0.03
-"""A coverage that misses its level by at most this is not marked, however narrow its band."""
+"""If a coverage misses the level by at most this, it is not marked, however narrow the band."""
 
 _RISK = 0.05
 
@@ -70,10 +70,10 @@ class Check:
     """One coverage and its band.
 
     `observed` is the share of the stratum's rows inside the central interval of the level. `lower`
-    and `upper` are the band, None if the stratum has too few rows or blocks; the probability that
-    all bands of the split hold is 95 %. `off` tells whether the level lies outside the band and
-    differs from the coverage by more than 3 points. `error` is the standard error s_k, None if the
-    stratum is not judged.
+    and `upper` are the band, or None if the stratum has too few rows or blocks; the probability
+    that all bands of the split hold is 95 %. `off` is true if the level lies outside the band and
+    differs from the coverage by more than 3 points. `error` is the standard error s_k, or None if
+    the stratum is not judged.
     """
 
     level: float
@@ -95,8 +95,8 @@ class Check:
 class ClassReport:
     """Coverage of one stratum, with a check for each level.
 
-    `kind` is for example ``stratum``, ``quarter``, ``tests`` or ``county``, `name` for example
-    ``2020Q1`` or ``3 to 4``; `n` and `blocks` count the stratum's rows and their blocks.
+    `kind` is for example ``stratum``, ``quarter``, ``tests`` or ``county``; `name` is for example
+    ``2020Q1`` or ``3 to 4``. `n` and `blocks` are the numbers of rows and blocks of the stratum.
     """
 
     kind: str
@@ -108,11 +108,11 @@ class ClassReport:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Rows and hits by block and stratum.
+    """Numbers of rows and hits, by block and stratum.
 
-    `sizes` (blocks, strata) counts rows, `inside` (blocks, strata, levels) the rows inside the
-    intervals. `correlation` (levels,) is the correlation of hits within blocks; `split_blocks` is
-    the effective number of blocks of the whole split.
+    `sizes` (blocks, strata) are numbers of rows; `inside` (blocks, strata, levels) are numbers of
+    rows inside the intervals. `correlation` (levels,) is the correlation of hits within blocks;
+    `split_blocks` is the effective number of blocks of the whole split.
     """
 
     sizes: Floats
@@ -123,7 +123,7 @@ class _Counts:
 
     @property
     def effective(self) -> Floats:
-        """Effective number of blocks, at most the split's, (strata,)."""
+        """Effective number of blocks of each stratum, at most that of the split, (strata,)."""
         return np.minimum(effective_blocks(self.sizes), self.split_blocks)
 
     @property
@@ -140,7 +140,7 @@ class _Counts:
 
     @property
     def binomial_sd(self) -> Floats:
-        """Standard deviation of a share at its level, with design effect, (strata, levels)."""
+        """Standard deviation of a share at the level, with the design effect, (strata, levels)."""
         variance = self.level * (1 - self.level) * self.design_effect
         found: Floats = np.sqrt(variance / self.sizes.sum(0)[:, None])
         return found
@@ -150,7 +150,7 @@ class _Counts:
 
 
 def blocks_of(longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
-    """Return the index of each row's block, a cell of 0.1 by 0.1 degrees, (n,)."""
+    """Return the index of each row's block, (n,); a block is a cell of 0.1 by 0.1 degrees."""
     _, number = np.unique(cell_indices(longitude, latitude), axis=0, return_inverse=True)
     return number.reshape(-1)
 
@@ -165,11 +165,11 @@ def class_reports(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[ClassReport]:
-    """Return the coverage of strata, with bands that hold for all of them at once.
+    """Return the coverage of strata, with bands that hold for all strata at once.
 
-    `pit` (n,) is P(Y <= y) at the measurement. `groups` holds, by kind and name, the rows (n,) of
-    each stratum; `blocks` (n,) holds the block of each row. Strata with fewer than `least` rows are
-    not judged. Raises DataError if a stratum has no rows, or `pit` is outside 0 to 1.
+    `pit` (n,) is P(Y <= y) at the measurement. `groups` contains, by kind and name, the rows (n,)
+    of each stratum; `blocks` (n,) contains the block of each row. Strata with fewer than `least`
+    rows are not judged. Raises DataError if a stratum has no rows, or `pit` is outside 0 to 1.
     """
     if len(pit) and not ((pit >= 0) & (pit <= 1)).all():
         raise DataError("expected probability integral transforms from 0 to 1, found others.")
@@ -215,7 +215,7 @@ def _counts(
 
 
 def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Floats:
-    """Return the mean correlation of hits of two rows in the same block, (levels,), at least 0."""
+    """Return the mean correlation of hits between two rows of a block, (levels,), 0 or more."""
     away = hits - hits.mean(0)
     total = np.stack([np.bincount(blocks, one, minlength=len(size)) for one in away.T], axis=1)
     squares = np.square(away).sum(0)
@@ -226,7 +226,7 @@ def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Float
 
 
 def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, Floats, Floats]:
-    """Return lower ends, upper ends, standard errors, each (strata, levels); NaN if not judged."""
+    """Return lower ends, upper ends and standard errors, (strata, levels); NaN if not judged."""
     lower, upper, error = (np.full(counts.observed.shape, np.nan) for _ in range(3))
     within = np.count_nonzero(counts.sizes, axis=0)
     judged = (within >= MIN_BLOCKS) & (counts.sizes.sum(0) >= least)
@@ -245,9 +245,9 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
 
 
 def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[Floats, Floats]:
-    """Return the half-width of each band, and s_k, each (strata, levels)."""
+    """Return the half-widths of the bands, and s_k, each (strata, levels)."""
     blocks, _, levels = counts.inside.shape
-    # If no sample differs from the whole, the binomial standard deviation is used.
+    # If no sample differs from the whole data, the binomial standard deviation is used.
     q, sd = simultaneous(
         np.repeat(counts.sizes, levels, axis=1),
         counts.inside.reshape(blocks, -1),
@@ -261,7 +261,7 @@ def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[Flo
 
 
 def _exact_bands(counts: _Counts, risk: float) -> tuple[Floats, Floats]:
-    """Return Korn and Graubard's intervals, each (strata, levels)."""
+    """Return the ends of Korn and Graubard's intervals, each (strata, levels)."""
     observed = counts.observed
     tail = risk / observed.size / 2
     normal = float(stats.norm.isf(tail))

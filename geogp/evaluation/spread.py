@@ -1,4 +1,4 @@
-"""Spread of measurements, errors and predictions, by cells of 0.05 degrees."""
+"""Spread of measurements, errors and predictions in cells of 0.05 degrees."""
 
 import numpy as np
 import pandas as pd
@@ -9,20 +9,20 @@ CELL_DEGREES = 0.05
 """Side of a cell, as in figure 10 of Zhu, Yuchi and Xie."""
 
 MIN_ROWS = 5
-"""Cells with fewer test rows are left out, because their empirical spread is mostly chance."""
+"""Cells with fewer test rows are left out, because the spread there is mostly chance."""
 
 
 def spread_by_cell(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the spread of one split's test rows by cell.
+    """Return the spread of the test rows of one split, by cell.
 
-    A cell is floor(longitude / 0.05), floor(latitude / 0.05). Columns, on the scale of the modelled
-    target: ``west`` and ``south``, the lower left corner in degrees; ``n``, the test rows;
-    ``measured``, the standard deviation of measurements around their mean in the cell (divisor n -
-    1), which the paper calls empirical; ``error``, the root mean squared difference of measurement
-    and predicted mean; ``predicted``, the root mean predictive variance of a measurement. If the
-    predictions are right, ``predicted`` is about as large as ``error``; ``measured`` may be larger,
-    because it includes differences of the predicted mean within the cell. Raises DataError if no
-    cell has enough rows.
+    A cell is floor(longitude / 0.05), floor(latitude / 0.05). The columns are ``west`` and
+    ``south``, the lower left corner in degrees; ``n``, the number of test rows; and three columns
+    on the scale of the modelled target. ``measured`` is the standard deviation of the measurements
+    in the cell (divisor n - 1), which the paper calls empirical. ``error`` is the root mean squared
+    difference between measurement and predicted mean. ``predicted`` is the root of the mean
+    predictive variance of a measurement. If the predictions are right, ``predicted`` is about as
+    large as ``error``; ``measured`` may be larger, because it includes differences of the predicted
+    mean within the cell. Raises DataError if no cell has enough rows.
     """
     table = pd.DataFrame(
         {

@@ -1,9 +1,9 @@
-"""Check that the figures in a run.json agree with each other.
+"""Checks that the scores in a run.json agree with each other.
 
-The report computes the model's figures again from the test predictions. The baseline's figures
-depend on the training rows, which a run folder does not hold. For the baseline, this module only
-checks that the figures of strata and folds combine to the figures of all rows, and that the numbers
-of rows equal those of the model.
+The report computes the scores of the model again from the test predictions. The scores of the
+baseline depend on the training rows, which a run folder does not contain. For the baseline, this
+module only checks that the scores of strata and folds combine to the scores of all rows, and that
+the numbers of rows equal those of the model.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,18 +18,18 @@ from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import ALL
 
 TOLERANCE = 1e-6
-"""Largest difference allowed for a figure, relative if the figure is above 1."""
+"""Largest allowed difference of a score; it is relative if the score is above 1."""
 
 _NAMES = tuple(field.name for field in fields(Scores))
 
 Table = Mapping[str, Mapping[str, Any]]
-"""Figures by stratum and name."""
+"""Scores by stratum and name."""
 
 
 def check_figures(run: Mapping[str, Any]) -> None:
-    """Raise DataError if figures of a run.json (in the form of `RunRecord`) contradict each other.
+    """Raise DataError if scores in a run.json (in the form of `RunRecord`) contradict each other.
 
-    The message names the place where splits, strata, numbers of rows or figures do not match.
+    The message names the place where splits, strata, numbers of rows or scores do not match.
     """
     settings = run.get("settings", {})
     splits, metrics = settings.get("splits"), run["metrics"]
@@ -71,7 +71,7 @@ def rows_in(parts: Mapping[str, int]) -> int:
 def _check_pair(
     place: str, held: Mapping[str, Any], folds: Sequence[Mapping[str, Any]], strata: Sequence[str]
 ) -> None:
-    """Check the figures of the model and of the baseline, which cover the same rows."""
+    """Check the scores of the model and of the baseline; both cover the same rows."""
     rows: list[str] = []
     for key in ("metrics", "baseline"):
         if key not in held:
@@ -85,7 +85,7 @@ def _check_pair(
 
 
 def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequence[Table]) -> None:
-    """Check that there are figures if there are rows, and that parts combine to the whole."""
+    """Check that there are scores if there are rows, and that parts combine to the whole."""
     for name, figures in table.items():
         empty = [key for key in _NAMES if figures[key] is None]
         if len(empty) != (0 if figures["n"] else len(_NAMES) - 1):
@@ -119,7 +119,7 @@ def _scores(figures: Mapping[str, Any]) -> Scores:
 
 
 def _same(where: str, of: str, expected: Scores, found: Mapping[str, Any]) -> None:
-    """Raise DataError if figures differ from the combined figures of their parts."""
+    """Raise DataError if scores differ from the combined scores of the parts."""
     for key, value in vars(expected).items():
         other = found[key]
         if value is None or other is None:

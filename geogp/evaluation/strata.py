@@ -1,8 +1,9 @@
 """Which rows of a split belong to which stratum, and how small strata are pooled.
 
-Classes with an order (tests, devices, distance, speed, quarters) and fewer than `MIN_ROWS` rows
-join the next class. Places (counties, areas of a layer) with fewer rows together form one stratum,
-``others``. A stratum that is still too small is shown, but not judged.
+Some classes have an order (tests, devices, distance, speed, quarters). If such a class has fewer
+than `MIN_ROWS` rows, it joins the next class. All places (counties, areas of a layer) with fewer
+than `MIN_ROWS` rows form one stratum, ``others``. A stratum that is still too small is shown, but
+not judged.
 """
 
 from collections.abc import Sequence
@@ -21,20 +22,20 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
 
 MIN_ROWS = 100
-"""Fewest rows of a judged stratum.
+"""Smallest number of rows in a judged stratum.
 
-If 95 of 100 rows lie inside, the bounds of the exact 95 % interval are less than 7 points from this
-share.
+If 95 of 100 rows lie inside, both bounds of the exact 95 % interval are less than 7 points from 95
+%.
 """
 
 LAYER = "layer_"
-"""Prefix of the columns that hold the area of a layer in which a row lies."""
+"""Prefix of columns of areas; such a column names, for one layer, the area of each row."""
 
 COUNT_CLASSES = ((1, 1), (2, 2), (3, 4), (5, 9), (10, 19), (20, None))
-"""Least and most tests or devices of a tile in a quarter, in each class."""
+"""Lowest and highest number of tests or devices, per tile and quarter, in each class."""
 
 SHARING_CLASSES = (1.5, 2.5, 5.0)
-"""Limits between classes of the tests per device."""
+"""Limits between classes of tests per device."""
 
 EXPECTED_CLASSES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Limits between classes of the expected number of tests."""
@@ -49,8 +50,8 @@ SPEED_CLASSES = {
 }
 """Limits between classes of the predicted median, in Mbps or ms.
 
-5/1, 7/1 and 35/3 Mbps are the download and upload speeds of the mobile tiers of the FCC's National
-Broadband Map.
+The FCC's National Broadband Map has mobile tiers with download and upload speeds of 5/1, 7/1 and
+35/3 Mbps.
 """
 
 _ELSEWHERE = "elsewhere"
@@ -59,7 +60,7 @@ _NOUNS = {"county": "counties"}
 
 @dataclass(frozen=True)
 class Stratum:
-    """Some of the rows (n,) of a split.
+    """A stratum: some of the rows (n,) of a split.
 
     `name` is for example ``2020Q1``, ``3 to 4`` or ``others (12 counties)``; `members` are the
     names of the classes or places in the stratum.
@@ -71,7 +72,7 @@ class Stratum:
 
 
 def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list[Stratum]]:
-    """Return the strata of rows of test_predictions.parquet, by kind; small ones are pooled.
+    """Return the strata of rows of test_predictions.parquet, by kind; small strata are pooled.
 
     Kinds whose column is absent are left out, and kinds by devices if some of these numbers are
     missing. Classes of counts depend on the expected count,
@@ -117,7 +118,7 @@ def some_devices_missing(rows: pd.DataFrame) -> bool:
 def count_groups(counts: Floats, noun: str) -> dict[str, Rows]:
     """Return the rows of each class of tests or devices (n,), by name.
 
-    Raises DataError if a row has fewer than 1; `noun` is for its message.
+    Raises DataError if a count is below 1; the message uses `noun`.
     """
     _check(counts >= 1, f"1 {noun} or more in each row")
     return {
@@ -142,7 +143,7 @@ def speed_groups(median: Floats, target: str) -> dict[str, Rows]:
 
 
 def distance_groups(distance_km: Floats) -> dict[str, Rows]:
-    """Return the rows of each class of distance in km (n,), by name; 0 is the same tile.
+    """Return the rows of each class of distance in km (n,), by name; 0 means the same tile.
 
     Raises DataError if a distance is negative or not finite.
     """
@@ -156,7 +157,7 @@ def distance_groups(distance_km: Floats) -> dict[str, Rows]:
 
 
 def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
-    """Return the rows with each value (n,), in the order of the values."""
+    """Return the rows (n,) of each value, in the order of the values."""
     names, number = np.unique(values, return_inverse=True)
     return {str(name): number.reshape(-1) == k for k, name in enumerate(names)}
 
@@ -164,7 +165,7 @@ def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
 def joined(groups: dict[str, Rows], least: int = MIN_ROWS) -> list[Stratum]:
     """Join each group with fewer than `least` rows to the next group, in order.
 
-    If the last group is too small, it joins the group before it; empty groups are dropped.
+    If the last group is too small, it joins the group before. Empty groups are left out.
     """
     found: list[Stratum] = []
     open_names: list[str] = []
@@ -193,9 +194,9 @@ def merged(groups: dict[str, Rows], least: int = MIN_ROWS) -> dict[str, Rows]:
 def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = MIN_ROWS) -> list[Stratum]:
     """Return the rows of each place (n,); places with fewer than `least` form the last stratum.
 
-    A single small place keeps its name. The name of several small places gives their number, as in
-    ``others (12 areas)`` if `noun` is ``areas``. Because there may be thousands of places, rows are
-    counted first, and only strata get a mask of rows.
+    A single small place keeps its name. For several small places, the name contains their number,
+    for example ``others (12 areas)`` if `noun` is ``areas``. There may be thousands of places, so
+    rows are counted first, and only strata get a mask of rows.
     """
     found, number = np.unique(values, return_inverse=True)
     number = number.reshape(-1)
@@ -240,5 +241,5 @@ def _count_name(least: int, most: int | None) -> str:
 
 
 def _places(column: "pd.Series[str]") -> NDArray[np.str_]:
-    """Return names of places, with ``elsewhere`` for an empty name."""
+    """Return the names of places; an empty name becomes ``elsewhere``."""
     return column.fillna("").astype(str).replace("", _ELSEWHERE).to_numpy(str)

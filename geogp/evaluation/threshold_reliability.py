@@ -1,18 +1,18 @@
 """Reliability and Brier score of the probabilities that rows meet a threshold.
 
-Let p_i be the stated probability that row i meets the threshold, and o_i 1 if it did, else 0. The
-Brier score is mean (p_i - o_i)². Let c_i be the isotonic regression of o on p, and r the share of
-rows that met the threshold; then exactly (CORP; Dimitriadis, Gneiting and Jordan 2021)
+Let p_i be the stated probability that row i meets the threshold. Let o_i be 1 if row i did meet it,
+else 0. The Brier score is mean (p_i - o_i)². Let c_i be the isotonic regression of o on p, and r
+the share of rows that met the threshold. Then exactly (CORP; Dimitriadis, Gneiting and Jordan 2021)
 
     Brier = [B(p) - B(c)] - [B(r) - B(c)] + B(r) = reliability - resolution + uncertainty,
 
-where B is the Brier score of a forecast. A small reliability is good, and so is a large resolution.
+where B is the Brier score of a forecast. A small reliability and a large resolution are good.
 
-The module judges the differences mean o - mean p over all rows and within bins of p. Their bands
+This module judges the differences mean o - mean p over all rows and within bins of p. The bands
 hold for all differences of a split together. They are the bootstrap bands of
-`simultaneous_coverage.py`, which draw blocks of tiles, not rows. The degrees of freedom come from
-the effective number of blocks of the rows of each difference; a difference with fewer than
-`MIN_EFFECTIVE` is not judged.
+`simultaneous_coverage.py`; the bootstrap draws blocks of tiles, not rows. For each difference, the
+effective number of blocks of its rows gives the degrees of freedom; a difference with fewer than
+`MIN_EFFECTIVE` effective blocks is not judged.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,19 +34,19 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 BINS = 10
-"""Number of bins with equally many rows; fewer if many rows have the same probability."""
+"""Number of bins, each with equally many rows; fewer if many rows have the same probability."""
 
 MIN_EFFECTIVE = 10
-"""Differences of rows in fewer effective blocks are not judged."""
+"""A difference is not judged if its rows are in fewer effective blocks."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Observed share minus mean stated probability, with its band.
+    """Observed share minus mean stated probability, and a band.
 
-    `lower` and `upper` are the band, None if the rows lie in fewer than `MIN_EFFECTIVE` effective
-    blocks; the probability that all bands of a split hold is 95 %. `off` tells whether 0 lies
-    outside the band and the difference is more than 3 points.
+    `lower` and `upper` are the band, or None if the rows lie in fewer than `MIN_EFFECTIVE`
+    effective blocks; the probability that all bands of a split hold is 95 %. `off` is true if 0
+    lies outside the band and the difference is more than 3 points.
     """
 
     value: float
@@ -64,9 +64,9 @@ class Difference:
 class ProbabilityBin:
     """Rows with similar stated probabilities.
 
-    `stated` is their mean probability, `observed` the share of the n rows that met the threshold.
+    `stated` is the mean probability of the n rows, and `observed` the share that met the threshold.
     `lower` and `upper` are the exact binomial 95 % interval of `observed`, which assumes
-    independent rows; the band of `difference` (`observed` - `stated`) does not assume this.
+    independent rows. The band of `difference` (`observed` - `stated`) does not assume this.
     """
 
     n: int
@@ -81,13 +81,13 @@ class ProbabilityBin:
 class ExceedanceReport:
     """How reliable the probabilities of one threshold are, for all rows or the rows of a stratum.
 
-    `threshold` is in the unit of the target, `meets` describes the values that meet it (``at least
-    7 Mbps``); `group` is ``all``, ``urban`` or ``rural``. `stated` is the mean probability,
-    `observed` the share that met the threshold, `difference` observed minus stated. `brier` is the
-    Brier score; `reliability`, `resolution` and `uncertainty` are its parts; `reference` is the
-    Brier score if the stated probability were the observed share of each quarter's test rows;
-    `skill` is 1 - brier / reference, None if the reference is 0. `bins` go from small to large
-    probabilities.
+    `threshold` is in the unit of the target; `meets` describes the values that meet the threshold
+    (``at least 7 Mbps``). `group` is ``all``, ``urban`` or ``rural``. `stated` is the mean
+    probability, `observed` is the share that met the threshold, and `difference` is observed minus
+    stated. `brier` is the Brier score; `reliability`, `resolution` and `uncertainty` are its parts.
+    `reference` is the Brier score of a forecast that states, for each row, the observed share of
+    the test rows in the same quarter. `skill` is 1 - brier / reference, or None if the reference is
+    0. `bins` are in increasing order of probability.
     """
 
     threshold: float
@@ -108,7 +108,7 @@ class ExceedanceReport:
 
 @dataclass(frozen=True)
 class _Part:
-    """One threshold and stratum: rows, stated probabilities, outcomes, and the bin of each row."""
+    """The rows, stated probabilities, outcomes and bins of rows for one threshold and stratum."""
 
     threshold: Threshold
     group: str
@@ -129,10 +129,11 @@ def exceedance_reports(
 ) -> list[ExceedanceReport]:
     """Return reports on the probabilities of thresholds, for the test rows of one split.
 
-    `probability` returns the probability that each row meets a threshold, (n,), for the average of
-    as many tests as the row has; see `Threshold.probability`. For each threshold there is a report
-    on all rows, then one on the rows of each stratum with `MIN_ROWS` or more. Raises DataError if a
-    threshold is for another target, there is no row, or a probability is missing.
+    `probability` returns the probability that each row meets a threshold, (n,), where the row is an
+    average of as many tests as were measured; see `Threshold.probability`. For each threshold,
+    there is a report on all rows, then a report on each stratum with `MIN_ROWS` rows or more.
+    Raises DataError if a threshold is for another target, there are no rows, or a probability is
+    missing.
     """
     foreign = [threshold.met for threshold in thresholds if threshold.target != target]
     if foreign:
@@ -154,9 +155,9 @@ def exceedance_reports(
 def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
     """Return reliability, resolution and uncertainty, as defined at the top of this module.
 
-    `p` are stated probabilities, `met` is 1 where the threshold was met, else 0; both (n,).
+    `p` (n,) are stated probabilities; `met` (n,) is 1 where the threshold was met, else 0.
     """
-    # Rows with the same probability are one point of the regression.
+    # Rows with the same probability form one point of the regression.
     where = np.unique(p, return_inverse=True)[1]
     size = np.bincount(where)
     share = np.bincount(where, met) / size
@@ -226,7 +227,7 @@ def _bin(p: Floats, met: Floats, difference: Difference) -> ProbabilityBin:
 
 
 def _quarter_share(met: Floats, quarter: NDArray[np.str_]) -> Floats:
-    """Return the share of each row's quarter, or of all rows if the quarter has few rows."""
+    """Return the share met in each row's quarter, or in all rows if the quarter has few rows."""
     _, where = np.unique(quarter, return_inverse=True)
     size = np.bincount(where)
     share = np.where(size >= MIN_ROWS, np.bincount(where, met) / size, met.mean())
@@ -240,7 +241,7 @@ def _brier(p: Floats, met: Floats) -> float:
 def _differences(
     parts: list[_Part], blocks: NDArray[np.int64], draws: int, seed: int
 ) -> list[Difference]:
-    """Return, part by part, the difference of all rows and of each bin, with bands."""
+    """Return, for each part, the differences of all rows and of each bin, with bands."""
     number = int(blocks.max()) + 1
     sizes, sums, spread = [], [], []
     for part in parts:
@@ -256,7 +257,8 @@ def _differences(
     half = np.full(len(value), np.nan)
     if judged.any():
         floor = np.sqrt(np.array(spread)[judged])
-        # The least standard deviation is that of independent rows with right probabilities.
+        # The lower limit of the standard deviation is that of independent rows with right
+        # probabilities.
         most, sd = simultaneous(
             n[:, judged], total[:, judged], floor, risk=0.05, draws=draws, seed=seed
         )

@@ -1,1 +1,1 @@
-"""Conformal repair of predictive distributions, and its guarantees."""
+"""Conformal repair of predictive distributions, and checks of the promised coverage."""

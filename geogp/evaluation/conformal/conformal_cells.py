@@ -1,4 +1,4 @@
-"""Cells of rows that share a repair: strata and classes of tests; small cells are pooled."""
+"""Cells of rows with a common repair: strata and classes of tests; small cells are pooled."""
 
 from dataclasses import dataclass
 
@@ -12,16 +12,16 @@ from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import names_of
 
 MIN_ROWS = 100
-"""Fewest calibration rows of a cell.
+"""Smallest number of calibration rows in a cell.
 
 With 99 rows or more, a cell has a knot at every level of `LADDER`. With 100 calibration rows, the
-coverage of the 95 % interval has the distribution Beta(96, 5), whose standard deviation is 2.2
-points. With 19 rows, the fewest that allow a 95 % interval, the standard deviation would be 4.8
-points.
+coverage of the 95 % interval has the distribution Beta(96, 5) with a standard deviation of 2.2
+points. With 19 rows, the smallest number that allows a 95 % interval, the standard deviation would
+be 4.8 points.
 """
 
 EVERYWHERE = "all"
-"""Stratum of a cell that holds all strata."""
+"""Stratum of a cell that contains all strata."""
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -29,9 +29,9 @@ Rows = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class RepairPlaces:
-    """Stratum, number of tests and location of each row, on which a repair may depend.
+    """Stratum, number of tests and location of each row; a repair may depend on these.
 
-    `stratum` (n,) is one of the two names in `strata`, or ``unknown``; `tests` (n,) are numbers of
+    `stratum` (n,) contains the two names in `strata`, or ``unknown``; `tests` (n,) are numbers of
     tests, 1 or more; `longitude` and `latitude` (n,) are coordinates of tiles in degrees. Raises
     DataError if lengths differ, a stratum has another name, a number of tests is below 1, or a
     value is not finite.
@@ -81,7 +81,7 @@ class RepairPlaces:
 
     @classmethod
     def of_table(cls, rows: pd.DataFrame) -> "RepairPlaces":
-        """Return the places of rows of test_predictions.parquet."""
+        """Return stratum, tests and location of rows of test_predictions.parquet."""
         names = ("tests", "longitude", "latitude")
         tests, longitude, latitude = (rows[name].to_numpy(np.float64) for name in names)
         stratum = rows["stratum"]
@@ -90,12 +90,12 @@ class RepairPlaces:
 
 @dataclass(frozen=True)
 class Cell:
-    """Rows that share a repair.
+    """Rows with a common repair.
 
-    `stratum` is ``all`` if the cell holds both strata. `least` and `most` bound the numbers of
-    tests of its rows; if `most` is None, there is no upper bound. `knots` are the conformal
-    quantiles q_p at the levels of `LADDER`; a knot is NaN if the n calibration rows are too few for
-    its level.
+    `stratum` is ``all`` if the cell contains both strata. `least` and `most` bound the numbers of
+    tests of the rows; if `most` is None, there is no upper bound. `knots` are the conformal
+    quantiles q_p at the levels of `LADDER`; a knot is NaN if n calibration rows are too few for the
+    level.
     """
 
     stratum: str
@@ -116,7 +116,7 @@ class Cell:
         return f"{self.stratum}, {tests}"
 
     def holds(self, places: RepairPlaces) -> Rows:
-        """Return which rows lie in the cell, (n,)."""
+        """Return which rows belong to the cell, (n,)."""
         most = np.inf if self.most is None else self.most
         # A map may be for 2.5 tests; these belong to the class of 2 tests.
         counted = np.floor(places.tests)
@@ -127,9 +127,9 @@ class Cell:
 def partition(
     places: RepairPlaces, least: int = MIN_ROWS
 ) -> dict[tuple[str, int, int | None], Rows]:
-    """Return the calibration rows of each cell, by stratum, least and most number of tests.
+    """Return the calibration rows of each cell, by stratum, lowest and highest number of tests.
 
-    The cells cover every number of tests from 1 on, so every row of a map lies in a cell.
+    The cells cover every number of tests of 1 or more, so every row of a map belongs to a cell.
     """
     names = [name for name in places.strata if (places.stratum == name).sum() >= least]
     apart = len(names) == len(places.strata) and not (places.stratum == UNKNOWN).any()

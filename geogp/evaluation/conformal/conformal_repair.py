@@ -1,13 +1,14 @@
 """Split conformal repair of predictive distributions.
 
-The score of a calibration row is ``|z|``, where z = Φ^(-1)(F(y)) and F is the row's predictive
-distribution function; for a normal prediction the score is ``|y - mean| / sd``. The conformal
-quantile q_p of m scores at level p is the k-th smallest score, k = ceil((m + 1) p), where k must
-not exceed m (Vovk, Gammerman and Shafer 2005; Lei et al. 2018). If a new row's score is
-exchangeable with these scores, it is at most q_p with probability k / (m + 1), which lies between p
-and p + 1 / (m + 1); with ties the probability is at least k / (m + 1). For each level p in
-`LADDER`, the repair changes the central interval from ``|z|`` <= t_p to ``|z|`` <= q_p, where t_p
-is the normal quantile. `warped_shapes.py` describes the intervals between and beyond the levels.
+The score of a calibration row is ``|z|`` with z = Φ^(-1)(F(y)), where F is the row's predictive
+distribution function. For a normal prediction, the score is ``|y - mean| / sd``. The conformal
+quantile q_p of m scores at level p is the k-th smallest score with k = ceil((m + 1) p), and k must
+not exceed m (Vovk, Gammerman and Shafer 2005; Lei et al. 2018). Let the score of a new row be
+exchangeable with these scores. Then the new score is at most q_p with probability k / (m + 1),
+which lies between p and p + 1 / (m + 1). With ties, the probability is at least k / (m + 1). For
+each level p in `LADDER`, the repair changes the central interval from ``|z|`` <= t_p to ``|z|`` <=
+q_p, where t_p is the normal quantile. `warped_shapes.py` describes the intervals between and beyond
+these levels.
 """
 
 import math
@@ -33,17 +34,17 @@ from geogp.evaluation.conformal.local_quantiles import MAX_SCORE, MIN_NEAREST, N
 from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, MARGINAL, METHODS, NONE
 
 MIN_IN_ALL = 19
-"""Fewest rows with a 95 % interval: the least m with ceil(0.95 (m + 1)) <= m."""
+"""Smallest number m of rows that gives a 95 % interval: ceil(0.95 (m + 1)) <= m."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Repair:
-    """A fitted repair, made by `fit_repair`.
+    """A repair, fitted by `fit_repair`.
 
-    `n` counts the calibration rows. `cells` partition all rows (methods marginal and strata);
-    `nearby` holds the calibration rows by location (method local).
+    `n` is the number of calibration rows. `cells` partition all rows (methods marginal and strata);
+    `nearby` contains the calibration rows by location (method local).
     """
 
     method: str
@@ -54,11 +55,12 @@ class Repair:
     def apply(self, prediction: Prediction, places: RepairPlaces) -> Prediction:
         """Return predictions with the repaired distributions.
 
-        Mean, variances and median remain the values of the model; other quantiles, probabilities
-        and scores come from the repaired distributions. The predictions must be of measurements,
-        like the calibration rows, because the repair does not apply to the level without noise.
-        Raises RequestError if predictions are counts or already repaired, DataError if the numbers
-        of rows differ or a row lies in no cell because its stratum is unknown.
+        Mean, variances and median remain those of the model; other quantiles, probabilities and
+        scores come from the repaired distributions. The predictions must be of measurements,
+        because the calibration rows are measurements; the repair does not apply to the level, which
+        has no noise. Raises RequestError if predictions are of counts or already repaired. Raises
+        DataError if the numbers of rows differ, or a row has no cell because the stratum of the row
+        is unknown.
         """
         _refuse_counts(prediction)
         if len(prediction) != len(places):
@@ -77,7 +79,7 @@ class Repair:
         return replace(prediction, shape=WarpedShape(prediction.shape, Warp(knots), number))
 
     def cell_of(self, places: RepairPlaces) -> NDArray[np.intp]:
-        """Return the index of each row's cell, (n,); DataError if a row lies in no cell."""
+        """Return the index of each row's cell, (n,); raise DataError if a row has no cell."""
         number = np.full(len(places), -1, np.intp)
         for place, cell in enumerate(self.cells):
             number[cell.holds(places)] = place
@@ -90,7 +92,7 @@ class Repair:
 
     @property
     def ladder(self) -> list[float]:
-        """Levels at which every cell has a knot."""
+        """The levels at which every cell has a knot."""
         return [level for level in LADDER if self._holds(level)]
 
     @property
@@ -99,7 +101,7 @@ class Repair:
         return min(self.cells, key=lambda cell: cell.n, default=None)
 
     def _holds(self, level: float) -> bool:
-        """Return whether every cell has a knot at a level (a local repair has no cells)."""
+        """Return whether every cell has a knot at a level; true for a local repair (no cells)."""
         place = LADDER.index(level)
         return self.method != NONE and all(np.isfinite(cell.knots[place]) for cell in self.cells)
 
@@ -109,13 +111,13 @@ NO_REPAIR = Repair(NONE)
 
 
 def check_method(method: str) -> str:
-    """Return the method; RequestError if it is not one of `METHODS`."""
+    """Return the method; raise RequestError if it is not one of `METHODS`."""
     one_of("conformal repair", method, METHODS)
     return method
 
 
 def check_rows(method: str, m: int) -> None:
-    """Raise DataError, with the numbers found and needed, if there are too few calibration rows."""
+    """Raise DataError if there are too few calibration rows; the message has both numbers."""
     least = MIN_NEAREST if method == LOCAL else MIN_IN_ALL
     if m < least:
         raise DataError(
@@ -131,13 +133,13 @@ def fit_repair(
     """Fit a repair to m calibration rows that were used for nothing else.
 
     `prediction` is the model's prediction of the measurements `y` (m,). For the method strata, a
-    class of tests with fewer than `least` rows in a stratum is pooled with the next larger class;
-    the last class is pooled with the class before it. A stratum with fewer than `least` rows shares
-    the cells of the other stratum.
+    class of tests with fewer than `least` rows in a stratum is pooled with the next class, which
+    has more tests; the last class is pooled with the class before it. A stratum with fewer than
+    `least` rows has the same cells as the other stratum.
 
-    Raises DataError if there are too few rows, lengths differ, a measurement is not finite, or rows
-    are so extreme that no interval of the prediction's shape reaches them; RequestError if the
-    method is unknown or predictions are counts.
+    Raises DataError if there are too few rows, lengths differ, a measurement is not finite, or
+    measurements are so extreme that no interval of the predicted shape reaches them. Raises
+    RequestError if the method is unknown or predictions are of counts.
     """
     if check_method(method) == NONE:
         return NO_REPAIR
@@ -157,8 +159,8 @@ def fit_repair(
 def normal_scores(prediction: Prediction, y: ArrayLike) -> Floats:
     """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37.
 
-    Raises DataError if `y` has another shape or is not finite, RequestError if predictions are
-    counts.
+    Raises DataError if `y` has another shape or is not finite, and RequestError if predictions are
+    of counts.
     """
     _refuse_counts(prediction)
     y = np.asarray(y, np.float64)
@@ -171,12 +173,12 @@ def normal_scores(prediction: Prediction, y: ArrayLike) -> Floats:
 
 
 def rank(m: int, level: float) -> int:
-    """Return k = ceil((m + 1) p), without the rounding error of the product."""
+    """Return k = ceil((m + 1) p), where rounding errors of the product have no effect."""
     return math.ceil((m + 1) * level - 1e-9)
 
 
 def scatter(m: int, level: float = 0.95) -> tuple[float, float]:
-    """Return bounds that a conformal interval's coverage meets for 95 of 100 samples of m rows.
+    """Return bounds of the coverage that hold for 95 of 100 samples of m calibration rows.
 
     Given the calibration rows, the coverage has the distribution Beta(k, m + 1 - k); see
     `coverage_bands.py`.
@@ -190,7 +192,7 @@ def ladder_knots(scores: ArrayLike) -> Floats:
     """Return the knots at the levels of `LADDER`, (K,): the conformal quantiles of scores (m,).
 
     `covering_knots` raises the knots slightly, so that rows at the ends of intervals lie inside. A
-    knot is NaN if k exceeds m, or if it reaches `MAX_SCORE`, because the interval would be
+    knot is NaN if k exceeds m, or if the knot reaches `MAX_SCORE`; the interval would then be
     infinite.
     """
     ordered = np.sort(np.asarray(scores, np.float64))

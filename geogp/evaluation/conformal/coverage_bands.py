@@ -1,8 +1,8 @@
 """How far chance can move the coverage of a conformal repair from its level.
 
-Let there be m calibration and n test rows, all exchangeable and without ties, and k = ceil((m + 1)
-p). Given the calibration rows, the coverage of the intervals of level p has the distribution
-Beta(k, m + 1 - k), so the number of test rows inside is beta-binomial with parameters n, k, m + 1 -
+Let there be m calibration rows and n test rows, all exchangeable and without ties, and k = ceil((m
++ 1) p). Given the calibration rows, the coverage of intervals with level p has the distribution
+Beta(k, m + 1 - k). So the number of test rows inside is beta-binomial with parameters n, k, m + 1 -
 k (Vovk 2012, proposition 2a; Angelopoulos and Bates 2021, section 3.2 and appendix C).
 """
 
@@ -20,7 +20,7 @@ from geogp.evaluation.conformal.conformal_repair import Repair, normal_scores, r
 from geogp.evaluation.metrics import Interval
 
 CHECKED = (0.5, 0.8, 0.9, 0.95)
-"""Levels that are checked."""
+"""The levels that are checked."""
 
 Floats = NDArray[np.float64]
 
@@ -29,9 +29,9 @@ Floats = NDArray[np.float64]
 class CellCheck:
     """Coverage of the test rows of one cell at one level.
 
-    `calibration` and `test` are the cell's numbers of rows, m and n; `observed` is the share of
-    test rows inside the intervals; `band` is the range that chance explains, for all checks
-    together; `inside` tells whether the share lies in the band.
+    `calibration` and `test` are the numbers m and n of rows in the cell. `observed` is the share of
+    test rows inside the intervals. `band` is the range that chance explains, for all checks
+    together. `inside` is true if the share lies in the band.
     """
 
     cell: str
@@ -46,11 +46,11 @@ class CellCheck:
 def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1) -> Interval:
     """Return the range that chance explains for the share of test rows inside intervals of level p.
 
-    `m` and `n` are the numbers of calibration and test rows. `level` is the probability that the
-    shares of all `checks` lie in their bands, by the correction of Šidák (1967): each band has
-    probability ``level ** (1 / checks)``. This is exact for independent cells and too wide for
-    several levels of one cell. Raises RequestError if there is no test row, or too few calibration
-    rows for the level.
+    `m` and `n` are the numbers of calibration rows and test rows. `level` is the probability that
+    the shares of all `checks` lie in their bands. By the correction of Šidák (1967), each band has
+    probability ``level ** (1 / checks)``. This is exact for independent cells; for several levels
+    of one cell, the bands are too wide. Raises RequestError if there is no test row, or too few
+    calibration rows for the level.
     """
     k = rank(m, p)
     if n < 1 or not 0 < p < 1 or not 0 < level < 1 or checks < 1 or k > m:
@@ -59,7 +59,7 @@ def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1
             f"ceil((m + 1) p) <= m, found n {n}, p {p:g}, level {level:g}, m {m}."
         )
     tail = (1 - level ** (1 / checks)) / 2
-    # SciPy's own search for quantiles would sum over all counts at each step.
+    # SciPy's search for quantiles would sum over all counts at each step.
     below = np.cumsum(stats.betabinom(n, k, m + 1 - k).pmf(np.arange(n + 1)))
     lower, upper = np.searchsorted(below, [tail, 1 - tail])
     return Interval(float(lower) / n, float(min(upper, n)) / n)
@@ -74,12 +74,12 @@ def check_coverage(
     levels: tuple[float, ...] = CHECKED,
     level: float = 0.99,
 ) -> list[CellCheck]:
-    """Compare the coverage of test rows with its band, cell by cell.
+    """Compare the coverage of test rows with a band, cell by cell.
 
-    `repair` needs cells (marginal or strata). Pass the repaired predictions; for unrepaired
-    predictions the result shows why a repair is needed. `level` is the probability that all shares
-    lie in their bands, if the rows are exchangeable. Raises RequestError if the repair has no cells
-    or a level is not in `LADDER`, DataError if a row lies in no cell or lengths differ.
+    `repair` needs cells (marginal or strata). Pass repaired predictions; for predictions without
+    repair, the result shows why a repair is needed. `level` is the probability that all shares lie
+    in their bands, if the rows are exchangeable. Raises RequestError if the repair has no cells or
+    a level is not in `LADDER`. Raises DataError if a row has no cell or lengths differ.
     """
     odd = [stated for stated in levels if stated not in LADDER]
     if not repair.cells or odd:

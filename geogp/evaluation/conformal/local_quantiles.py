@@ -1,14 +1,14 @@
 """Conformal quantiles from the calibration rows around a location, weighted by distance.
 
 Let w_i be the weight of calibration row i at location x, and w_x = 1 the weight of the new row at
-x. The quantile of level p is the least score s with
+x. The quantile of level p is the smallest score s with
 
     Σ_(i: s_i <= s) w_i >= p (Σ_i w_i + w_x)    (Tibshirani et al. 2019, (7); Guan 2023).
 
-If all weights are 1, this is the k-th smallest score, k = ceil((m + 1) p). The rows are the 200
-nearest to x, and w = 1 - ¾ (d / h)², where d is the distance of a row from x, and h is the largest
-of these distances. As weights lie between ¼ and 1, the effective number of rows (Σ w)² / Σ w² is at
-least 0.64 times their number (Kantorovich's inequality), which is 128.
+If all weights are 1, this is the k-th smallest score with k = ceil((m + 1) p). The calibration rows
+are the 200 rows nearest to x. A row at distance d from x has the weight 1 - ¾ (d / h)², where h is
+the largest of these distances. As weights lie between ¼ and 1, the effective number of rows (Σ w)²
+/ Σ w² is at least 0.64 times 200, which is 128 (Kantorovich's inequality).
 """
 
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from geogp.distributions.warps import LADDER, covering_knots
 from geogp.errors import DataError
 
 NEAREST = 200
-"""Number of calibration rows, nearest to a location, that determine its quantiles."""
+"""Number of calibration rows nearest to a location that determine the quantiles there."""
 
 MIN_NEAREST = 157
-"""Fewest rows; with fewer, the effective number may be below 100, because 100 / 0.64 is 156.25."""
+"""Smallest number of rows. With fewer than 100 / 0.64, the effective number may be below 100."""
 
 MAX_SCORE = 37.0
-"""Largest normal score; beyond it probabilities are below 1e-300."""
+"""Largest normal score; larger scores would have probabilities below 1e-300."""
 
 _FALL = 0.75
 _CHUNK = 4096
@@ -58,10 +58,10 @@ class NearbyScores:
             object.__setattr__(self, name, values)
 
     def knots(self, longitude: Floats, latitude: Floats) -> Floats:
-        """Return the knots of the ladder's levels at n locations, (n, K), by `covering_knots`.
+        """Return the knots at the levels of `LADDER` for n locations, (n, K); see `covering_knots`.
 
-        A knot is NaN if the weights of all rows do not reach its level, or if it is 37 or more.
-        Raises DataError if nearly all scores around a location are 37 or more.
+        A knot is NaN if the weights of all rows together do not reach its level, or if the knot is
+        37 or more. Raises DataError if nearly all scores around a location are 37 or more.
         """
         tree = cKDTree(_on_sphere(self.longitude, self.latitude))
         points = _on_sphere(longitude, latitude)
@@ -81,17 +81,17 @@ class NearbyScores:
     def _of(self, tree: cKDTree, points: Floats) -> Floats:
         nearest = np.arange(1, min(NEAREST, len(self.scores)) + 1)
         chord, rows = map(np.asarray, tree.query(points, k=nearest, workers=-1))
-        # Chords replace distances, because h is a few tens of km. If all rows lie at x, w is 1.
+        # Chords replace distances; h is only a few tens of km. If all rows are at x, w is 1.
         reach = np.maximum(chord[:, -1:], np.finfo(np.float64).tiny)
         weights = 1 - _FALL * np.square(chord / reach)
-        # Rows are numbered in the order of their scores, so sorting row numbers sorts scores.
+        # Rows are numbered in the order of scores, so sorted row numbers give sorted scores.
         order = np.argsort(rows, axis=1)
         rows = np.take_along_axis(rows, order, axis=1)
         below = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
         total = below[:, -1] + 1
         found = np.full((len(points), len(LADDER)), np.nan)
         for column, level in enumerate(LADDER):
-            # As in `rank`: a sum that equals the level except for rounding reaches it.
+            # As in `rank`: a sum that equals the level up to rounding reaches the level.
             short = below < (level * total * (1 - 1e-12))[:, None]
             place = np.count_nonzero(short, axis=1)
             held = np.flatnonzero(place < rows.shape[1])

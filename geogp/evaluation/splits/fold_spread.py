@@ -1,4 +1,4 @@
-"""How much the figures of a split differ between folds."""
+"""How much the scores of a split differ between folds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from geogp.evaluation.metrics import mean_scores, rows_by_group
 from geogp.evaluation.score_groups import share_of
 
 GAIN = "gain"
-"""The baseline's log score minus the model's; it is above 0 if the model is better."""
+"""The log score of the baseline minus that of the model; above 0 if the model is better."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """One figure over the folds that have it: number of folds, mean, standard deviation, values.
+    """A score over the folds that have it: number of folds, mean, standard deviation, values.
 
-    The standard deviation has the divisor folds - 1; it is None for a single fold.
+    The standard deviation has the divisor `folds` - 1; for a single fold it is None.
     """
 
     folds: int
@@ -37,11 +37,11 @@ def fold_spread(
     *,
     mae_of_mean: bool = False,
 ) -> dict[str, dict[str, Spread]]:
-    """Return the spread over folds of each figure, by stratum; empty for a single fold.
+    """Return the spread of each score over folds, by stratum; empty if there is only one fold.
 
-    `entries` are the `FoldRecord` of the folds in order, empty if run.json holds none; the gain
-    needs their baselines. `mae_of_mean` is as in `check_scores`. Raises DataError if their number
-    or their figures do not match the rows.
+    `entries` are the `FoldRecord` of the folds, in order; `entries` is empty if run.json has none.
+    The gain needs the baselines in the entries. `mae_of_mean` is as in `check_scores`. Raises
+    DataError if the number of entries, or a score in an entry, does not match the rows.
     """
     numbers = np.unique(scored["fold"])
     if entries and (len(entries) <= numbers[-1] or len(entries) != len(numbers)):
@@ -72,7 +72,7 @@ def fold_spread(
 
 
 def _figures(parts: dict[str, pd.DataFrame], entry: Any) -> dict[str, dict[str, float | None]]:
-    """Return the figures of one fold by stratum; `entry` is its `FoldRecord`, or None."""
+    """Return the scores of one fold by stratum; `entry` is the fold's `FoldRecord`, or None."""
     found: dict[str, dict[str, float | None]] = {}
     for group, part in parts.items():
         each = mean_scores(part)

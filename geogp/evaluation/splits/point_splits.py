@@ -1,7 +1,8 @@
-"""Splits of points at any locations: by hashes of their rounded coordinates, and by cells.
+"""Splits of points at any locations: by hashes of rounded coordinates, and by cells.
 
-Rows of one location and time belong to the same part. Whether a row is for training or test depends
-on the seed, its location and its time, never on the order of rows or on the target.
+Rows with the same location and time belong to the same part. Whether a row is for training or for
+tests depends on the seed and on the row's location and time, never on the order of rows or the
+target.
 """
 
 from typing import NamedTuple
@@ -16,22 +17,22 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 CELL_KM = 11.0
-"""First side of cells, about a tenth of a degree of latitude."""
+"""The first side of cells that is tried, about a tenth of a degree of latitude."""
 
 MIN_CELLS, MIN_PLACES = 20, 4
-"""Fewest cells with rows, and fewest places in a cell on average; see `point_cells`."""
+"""Smallest number of cells with rows, and of places per cell on average; see `point_cells`."""
 
 _DIGITS = 7
-"""Number of decimals to which coordinates are rounded; in degrees, this is about a centimetre."""
+"""Number of decimals of rounded coordinates; in degrees, this is about a centimetre."""
 
 
 def place_codes(x: Floats, y: Floats) -> Codes:
-    """Return a code of each location, (n,): a hash of its rounded coordinates."""
+    """Return a code for each location, (n,): a hash of the rounded coordinates."""
     return hashed(0, _bits(x), _bits(y))
 
 
 def time_codes(time: Floats | None, n: int) -> Numbers:
-    """Return a code of each time, (n,), or zeros if there are no times."""
+    """Return a code for each time, (n,), or zeros if there are no times."""
     return np.zeros(n, np.int64) if time is None else _bits(time).view(np.int64)
 
 
@@ -39,8 +40,8 @@ def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.i
     """Return column and row of each point's cell, (n, 2).
 
     `side` is the first width and height of a cell, in the unit of the coordinates. Both are halved
-    until `MIN_CELLS` cells have rows, or doubled until cells hold `MIN_PLACES` places on average.
-    Raises DataError if all points lie at one place.
+    until `MIN_CELLS` cells have rows, or doubled until cells contain `MIN_PLACES` places on
+    average. Raises DataError if all points are at the same place.
     """
     places = np.unique(np.column_stack([x, y]), axis=0)
     if len(places) < 2:
@@ -60,7 +61,7 @@ def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.i
 
 
 class ValidationPart(NamedTuple):
-    """Which rows are for validation, (n,), and the cell of each row, (n,), if cells are whole."""
+    """Which rows are for validation, (n,); for whole cells, also the cell of each row, (n,)."""
 
     rows: Mask
     cells: Numbers | None
@@ -69,7 +70,7 @@ class ValidationPart(NamedTuple):
 def validation_part(
     x: Floats, y: Floats, time: Floats | None, *, how: str, seed: int, side: tuple[float, float]
 ) -> ValidationPart:
-    """Choose the rows for validation: about a tenth of them.
+    """Choose about a tenth of the rows for validation.
 
     `how` is ``random``, or ``blocks`` for whole cells; `side` is as in `point_cells`. Raises
     DataError if there are too few places.
@@ -84,7 +85,7 @@ def validation_part(
     else:
         codes, times = place_codes(x, y), time_codes(time, len(x))
         found = tenths(seed, codes, times) == 0
-        if not found.any():  # few rows: take the smallest hash
+        if not found.any():  # with few rows, take the smallest hash
             words = hashed(seed, codes, times)
             found = words == words.min()
     if not 0 < found.sum() < len(found):
@@ -96,7 +97,7 @@ def validation_part(
 
 
 def _bits(values: Floats) -> Codes:
-    # Adding 0 turns -0.0 into 0.0, which is equal but has other bits.
+    # Adding 0 turns -0.0 into 0.0; these are equal, but have different bits.
     return np.ascontiguousarray(np.round(values, _DIGITS) + 0.0).view(np.uint64)
 
 

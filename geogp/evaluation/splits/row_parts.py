@@ -1,4 +1,4 @@
-"""The parts of a split, and how hashes and whole groups of rows are assigned to them."""
+"""The parts of a split, and how single rows and whole groups of rows are assigned to parts."""
 
 import hashlib
 import heapq
@@ -13,13 +13,13 @@ PARTS = (TRAIN, VALIDATION, TEST)
 """The parts that every split has."""
 
 CALIBRATION = "calibration"
-"""Rows that are used only for the repair of intervals: not for training, validation or tests."""
+"""Part of the rows that are used only to repair intervals, not to train, validate or test."""
 
 LEFT_OUT = "left out"
-"""Rows that a split does not use."""
+"""Part of the rows that a split does not use."""
 
 TENTHS = 10
-"""Number of parts into which rows or groups of rows are divided, if there are enough of them."""
+"""Number of parts into which rows or groups are divided, if there are enough rows or groups."""
 
 Codes = NDArray[np.uint64]
 Parts = NDArray[np.str_]
@@ -27,10 +27,10 @@ Numbers = NDArray[np.int64]
 
 
 def tenths(seed: int, quadkey: ArrayLike, quarter: ArrayLike) -> Numbers:
-    """Return the tenth of [0, 1) that each row is hashed to, 0 to 9, (n,).
+    """Hash each row to [0, 1), and return the number of the tenth, 0 to 9, (n,).
 
     The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014, figure 13), applied to
-    seed, quadkey and quarter in turn. Raises DataError if shapes differ.
+    seed, quadkey and quarter, one after the other. Raises DataError if shapes differ.
     """
     codes, times = np.asarray(quadkey), np.asarray(quarter)
     if codes.ndim != 1 or codes.shape != times.shape:
@@ -44,9 +44,10 @@ def tenths(seed: int, quadkey: ArrayLike, quarter: ArrayLike) -> Numbers:
 
 
 def assign_parts(order: NDArray[np.intp], rows: NDArray[np.intp], parts: int) -> Numbers:
-    """Return the part of each of g groups; each group, in `order` (g,), joins the smallest part.
+    """Return the part of each of g groups; in `order` (g,), each group joins the smallest part.
 
-    `rows` (g,) are the numbers of rows of the groups; the smallest part has the fewest rows so far.
+    `rows` (g,) are the numbers of rows in the groups. The smallest part is the part with the fewest
+    rows so far.
     """
     dealt = np.empty(len(rows), np.int64)
     heap = [(0, part) for part in range(parts)]
@@ -60,8 +61,8 @@ def assign_parts(order: NDArray[np.intp], rows: NDArray[np.intp], parts: int) ->
 def part_names(name: str, parts: int, fold: int, *, calibrated: bool) -> Parts:
     """Return the name of each part.
 
-    A fifth of the parts, at least one, are test parts; the next part is for validation and, if
-    `calibrated`, the one after it for calibration.
+    A fifth of the parts, at least one, are test parts. The next part is for validation, and if
+    `calibrated`, the part after that is for calibration.
     """
     tested = max(1, round(parts / 5))
     check_fold(name, fold, parts // tested)
@@ -84,7 +85,7 @@ def check_fold(name: str, fold: int, most: int) -> None:
 
 
 def without_empty(part: Parts, what: str, *, calibrated: bool = False) -> Parts:
-    """Return the parts; DataError, with the rows of each part, if a needed part is empty."""
+    """Return the parts; if a needed part is empty, raise DataError with the rows of each part."""
     needed = (*PARTS, CALIBRATION) if calibrated else PARTS
     counts = {name: int(np.count_nonzero(part == name)) for name in needed}
     if min(counts.values()) == 0:
@@ -97,14 +98,14 @@ def without_empty(part: Parts, what: str, *, calibrated: bool = False) -> Parts:
 
 
 def text_codes(texts: NDArray[np.str_]) -> Codes:
-    """Return 64 bits of each text's BLAKE2b digest, (n,)."""
+    """Return 64 bits of the BLAKE2b digest of each text, (n,)."""
     digests = (hashlib.blake2b(str(text).encode(), digest_size=8).digest() for text in texts)
     return np.array([int.from_bytes(digest, "big") for digest in digests], np.uint64)
 
 
 def hashed(seed: int, *keys: NDArray[np.uint64] | NDArray[np.int64]) -> Codes:
-    """Mix a seed and integer keys, each of shape (n,), to uniform 64-bit words."""
-    # An array of one element, not a scalar, because NumPy warns when scalars overflow.
+    """Mix a seed and integer keys, each (n,), to uniform 64-bit words."""
+    # An array with one element, not a scalar: NumPy warns if a scalar overflows.
     state = _mix(np.array([int(seed) % 2**64], np.uint64))
     for key in keys:
         state = _mix(state ^ _mix(np.asarray(key).astype(np.uint64)))

@@ -1,11 +1,11 @@
-"""The ways of splitting rows, and the question that the figures of each split answer."""
+"""The ways to split rows, and the question that the scores of each split answer."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Split:
-    """A way of splitting, and how reports describe it.
+    """A way to split rows, and how reports describe it.
 
     `name` is used on the command line and in files, `title` in a heading; `question` is the
     question that figures of this split answer, for blocks of any size. `flatters` tells whether
@@ -69,12 +69,11 @@ CELL_DEGREES = 0.1
 """Side of a block of dependent rows, in degrees of longitude and of latitude."""
 
 BUFFER_KM = 5.0
-"""Default least distance between training and test rows in the split with a buffer.
+"""Default smallest distance between training and test rows in the split with a buffer.
 
-The fit of the tile process starts at a range of 3 km (`tile_process.py`), for which the correlation
-at 5 km is less than a fifth. At that distance, a test row is predicted mostly from the smooth
-field.
+The fit of the tile process starts at a range of 3 km (`tile_process.py`); the correlation at 5 km
+is then less than a fifth. At 5 km, a test row is predicted mostly from the smooth field.
 """
 
 MAX_FOLDS = 5
-"""Number of folds of a split by blocks; in each fold, a fifth of the blocks have the test rows."""
+"""Number of folds of a split by blocks; in each fold, a fifth of the blocks are for tests."""

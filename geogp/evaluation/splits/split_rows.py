@@ -1,9 +1,9 @@
-"""Choose the training, validation and test rows of each split.
+"""Chooses the training, validation and test rows of each split.
 
-A split depends on the seed, the quadkey (or its location) and the quarter, not on the order of rows
-or the target, so every model and every other method is judged on the same rows. Each row is a test
-row in at most one fold. A calibrated split takes one more tenth from the training rows, only for
-the repair of intervals; its test rows are the same.
+A split depends on the seed, the quadkey (or its location) and the quarter, but not on the order of
+rows or on the target. So every model and every other method is judged on the same rows. Each row is
+a test row in at most one fold. A calibrated split takes one more tenth, from the training rows,
+only to repair intervals; the test rows are the same as without calibration.
 """
 
 from collections.abc import Callable
@@ -44,19 +44,19 @@ from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import ELSEWHERE
 
 HALVINGS = 3
-"""A small region has smaller cells in the split by blocks: 0.1 degrees halved at most so often."""
+"""For small regions, how often cells of 0.1 degrees in the split by blocks are halved at most."""
 
 MIN_CELLS, MIN_EFFECTIVE_CELLS = 30, 20.0
-"""Fewest cells with rows of a split by blocks, and their fewest effective number."""
+"""Smallest number, and smallest effective number, of cells with rows in a split by blocks."""
 
 
 @dataclass(frozen=True)
 class SplitRows:
     """The columns that a split may use.
 
-    `quadkey` holds codes of quadkeys, `quarter` indices of quarters, `longitude` and `latitude` the
-    centroids of tiles in degrees, `county` names of counties, each (n,); `county` is None if there
-    are no boundaries of counties.
+    Each is (n,). `quadkey` contains codes of quadkeys; `quarter` contains indices of quarters;
+    `longitude` and `latitude` are the centroids of tiles in degrees; `county` contains names of
+    counties, or is None if there are no boundaries of counties.
     """
 
     quadkey: Codes
@@ -75,12 +75,12 @@ def split_parts(
     calibrated: bool = False,
     buffer_km: float = BUFFER_KM,
 ) -> Parts:
-    """Split rows by the named split, one of `SPLITS`.
+    """Split rows by the split `name`, one of `SPLITS`.
 
     Returns ``train``, ``validation`` or ``test`` for each row, (n,), or ``calibration`` or ``left
-    out`` if the split has such rows. `fold` counts from 0; `calibrated` takes some of the training
-    rows for calibration. Raises RequestError if the split does not have the fold, or is not
-    possible with these rows; DataError if rows are invalid or a part is empty.
+    out`` if the split has such rows. `fold` is counted from 0. If `calibrated` is true, some of the
+    training rows are for calibration. Raises RequestError if the split does not have the fold, or
+    is not possible with these rows. Raises DataError if rows are invalid or a part is empty.
     """
     place = rows.longitude, rows.latitude
     ways: dict[str, Callable[[], Parts]] = {
@@ -100,9 +100,9 @@ def split_parts(
 
 
 def split_groups(name: str, rows: SplitRows) -> Numbers | None:
-    """Return the group of each row, (n,), that a split leaves out together; None for single rows.
+    """Return the group of each row, (n,); a split leaves out whole groups. None for single rows.
 
-    Errors as in `split_parts`.
+    Raises the errors of `split_parts`.
     """
     if name in {BLOCKS.name, BUFFER.name}:
         side = cell_side(rows.longitude, rows.latitude)
@@ -118,14 +118,14 @@ def split_groups(name: str, rows: SplitRows) -> Numbers | None:
 def random_split(
     quadkey: Codes, quarter: Numbers, seed: int, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
-    """Split rows 8:1:1 at random, each row on its own.
+    """Split rows 8:1:1 at random, each row independently.
 
-    Each row is hashed with the seed to u in [0, 1) (see `tenths`): u below 0.8 is for training, u
-    below 0.9 for validation, the rest for tests. A row's part does not depend on the other rows, so
-    the numbers of rows are binomial around 8:1:1, not exact. Fold j, of 10, shifts all parts by j
-    tenths down, cyclically: its test rows have u from 0.9 - j / 10 up to 1 - j / 10. The tenth
-    before the validation tenth is for calibration. Errors are as in `split_parts`; also raises
-    DataError if shapes differ.
+    Each row is hashed with the seed to u in [0, 1) (see `tenths`). Rows with u below 0.8 are for
+    training, rows with u from 0.8 to 0.9 for validation, and the other rows for tests. The part of
+    a row does not depend on other rows, so the numbers of rows are binomial around 8:1:1, not
+    exact. In fold j of 10, all parts are shifted down by j tenths, cyclically: test rows have u
+    from 0.9 - j / 10 to 1 - j / 10. If `calibrated`, the tenth before the validation tenth is for
+    calibration. Raises the errors of `split_parts`, and DataError if shapes differ.
     """
     check_fold(RANDOM.name, fold, TENTHS)
     tenth = (tenths(seed, quadkey, quarter) + fold) % TENTHS
@@ -143,18 +143,19 @@ def block_split(
     fold: int = 0,
     calibrated: bool = False,
 ) -> Parts:
-    """Split rows by whole cells, of 0.1 by 0.1 degrees or smaller in a small region (`cell_side`).
+    """Split rows by whole cells of 0.1 by 0.1 degrees; in small regions, smaller (`cell_side`).
 
-    Cells, floor(longitude / side) and floor(latitude / side), are ordered by a hash with the seed;
-    each cell in turn joins the one of ten parts with the fewest rows so far. So the sizes of two
-    parts differ by at most the rows of the largest cell. In fold j, of 5, parts 2j and 2j + 1 are
-    for tests, the next part is for validation, the part after it for calibration if `calibrated`,
-    and the others for training. Longitudes that differ by 360 degrees share a cell.
+    Cells, floor(longitude / side) and floor(latitude / side), are ordered by a hash with the seed.
+    One after the other, each cell joins the part, of ten parts, that has the fewest rows so far. So
+    the sizes of two parts differ by at most the number of rows in the largest cell. In fold j of 5,
+    parts 2j and 2j + 1 are for tests, and the next part is for validation. If `calibrated`, the
+    part after that is for calibration. The other parts are for training. Longitudes that differ by
+    360 degrees are in the same cell.
 
     A test cell may touch a training cell: there is no minimum distance. Edges of tiles of zoom 16
-    lie at multiples of 360 / 2^16 degrees, so no centroid of a tile has the longitude of an edge of
-    a cell. Errors are as in `split_parts`; also raises DataError if shapes differ or a coordinate
-    is not finite.
+    are at multiples of 360 / 2^16 degrees, so no centroid of a tile is on an edge of a cell in
+    longitude. Raises the errors of `split_parts`, and DataError if shapes differ or a coordinate is
+    not finite.
     """
     side = cell_side(longitude, latitude)
     cells = cell_indices(longitude, latitude, side)
@@ -165,7 +166,7 @@ def block_split(
 def assign_cells(
     cells: NDArray[np.int64], seed: int, what: str, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
-    """Split rows by whole cells; `cells` (n, 2) holds column and row; see `block_split`.
+    """Split rows by whole cells; `cells` (n, 2) are column and row of each cell; see `block_split`.
 
     `what` names the cells in messages.
     """
@@ -190,9 +191,9 @@ def buffer_split(
     """Split rows by cells, and leave out training rows near a test row.
 
     Rows are split as in `block_split`, but training rows less than `buffer_km` (great-circle
-    distance) from the centre of any tile with a test row are left out. Validation and calibration
-    rows near test rows stay, because the model is not fitted to them. Errors are as in
-    `block_split`; also raises RequestError if the buffer leaves no training rows.
+    distance) from the centre of a tile with a test row are left out. Validation and calibration
+    rows near test rows are not left out, because the model is not fitted to these rows. Raises the
+    errors of `block_split`, and RequestError if the buffer leaves no training rows.
     """
     longitude, latitude = np.asarray(longitude, np.float64), np.asarray(latitude, np.float64)
     part = block_split(longitude, latitude, seed, fold=fold, calibrated=calibrated)
@@ -214,11 +215,11 @@ def county_split(
 ) -> Parts:
     """Split rows by whole counties.
 
-    Counties with rows are assigned to ten parts like the cells of `block_split`; if there are fewer
-    than ten counties, each county is one part. A fifth of the parts, at least one, are test parts;
-    the next fold uses the next parts. Rows in no county (``elsewhere``) are left out. Raises
-    RequestError if there are no boundaries or too few counties, or the split does not have the
-    fold.
+    Counties with rows are assigned to ten parts, in the same way as the cells of `block_split`;
+    with fewer than ten counties, each county is a part. A fifth of the parts, at least one, are
+    test parts; the next fold uses the next parts for tests. Rows outside all counties
+    (``elsewhere``) are left out. Raises RequestError if there are no boundaries or too few
+    counties, or the split does not have the fold.
     """
     if county is None:
         raise RequestError(
@@ -250,11 +251,11 @@ def latest_split(
 ) -> Parts:
     """Use the latest quarter for tests, and the earlier quarters for training.
 
-    In fold j, the test rows are the rows of the j-th quarter with data before the latest quarter;
-    later quarters are left out. Of the earlier rows, the validation tenth of `random_split` is for
-    validation, and the tenth before it for calibration. There is one fold fewer than quarters.
-    Raises RequestError if there is no earlier quarter, DataError if shapes differ or a part is
-    empty.
+    In fold j, the test quarter is j quarters before the latest quarter, counting only quarters with
+    data; later quarters are left out. Of the rows before the test quarter, the validation tenth of
+    `random_split` is for validation, and if `calibrated`, the tenth before that is for calibration.
+    The number of folds is the number of quarters minus 1. Raises RequestError if there is no
+    earlier quarter, and DataError if shapes differ or a part is empty.
     """
     tenth = tenths(seed, quadkey, quarter)
     found = np.unique(quarter)
@@ -274,12 +275,13 @@ def latest_split(
 
 
 def cell_side(longitude: ArrayLike, latitude: ArrayLike) -> float:
-    """Return the side of the cells of `block_split` in degrees.
+    """Return the side, in degrees, of the cells of `block_split`.
 
-    The largest of 0.1, 0.05, 0.025 and 0.0125 with which `MIN_CELLS` cells have rows, and their
-    effective number (Σ n)² / Σ n² (Kish 1965), with n the rows of a cell, is at least
-    `MIN_EFFECTIVE_CELLS`. It depends on the places of the rows only. Raises RequestError if no side
-    gives enough cells, DataError as in `cell_indices`.
+    The side is the largest of 0.1, 0.05, 0.025 and 0.0125 that meets two conditions: at least
+    `MIN_CELLS` cells have rows; and the effective number of cells, (Σ n)² / Σ n² (Kish 1965) with n
+    the number of rows in a cell, is at least `MIN_EFFECTIVE_CELLS`. The side depends only on the
+    places of the rows. Raises RequestError if no side gives enough cells, and the errors of
+    `cell_indices`.
     """
     for halvings in range(HALVINGS + 1):
         side: float = CELL_DEGREES / 2**halvings
@@ -305,7 +307,7 @@ def cell_side(longitude: ArrayLike, latitude: ArrayLike) -> float:
 def cell_indices(
     longitude: ArrayLike, latitude: ArrayLike, side: float = CELL_DEGREES
 ) -> NDArray[np.int64]:
-    """Return column (0 or more) and row of each point's cell, int64 of shape (n, 2).
+    """Return column (0 or more) and row of each point's cell, (n, 2) int64.
 
     Raises DataError if shapes differ or a coordinate is not finite.
     """

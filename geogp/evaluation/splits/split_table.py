@@ -1,4 +1,4 @@
-"""A table of measurements split into training and test rows."""
+"""Splits a table of measurements into training and test rows."""
 
 from typing import Any, TypeVar
 
@@ -33,28 +33,28 @@ def split(
 ) -> tuple[Table, Table]:
     """Split a table into training and test rows.
 
-    Whether a row is for training or test depends on `random_state`, its location and its time,
-    never on the order of rows or on a target. Tables of `read_tiles`, which have quadkeys, are
-    split as the command ``geogp map`` splits them, except that the validation rows of the command
-    are training rows here. For other tables, the rounded coordinates and times are hashed.
+    Whether a row is for training or for tests depends on `random_state` and on the row's location
+    and time, never on the order of rows or on a target. Tables from `read_tiles` have quadkeys;
+    they are split as by the command ``geogp map``, but the validation rows of the command are
+    training rows here. For other tables, rounded coordinates and times are hashed.
 
     Parameters
     ----------
     table
-        Measurements, one row each.
+        Measurements, one per row.
     how
-        Which rows are test rows. ``random``: a tenth of the rows, each chosen on its own.
-        ``blocks``: a fifth, by whole cells. ``buffer``: as blocks, but without training rows near a
-        test row. ``county``: whole counties. ``latest``: the last quarter.
+        Which rows are test rows. ``random``: a tenth of the rows, each chosen independently.
+        ``blocks``: a fifth, in whole cells. ``buffer``: the same as ``blocks``, but without
+        training rows near a test row. ``county``: whole counties. ``latest``: the last quarter.
     random_state
         Any integer.
     fold
-        Number of the fold, from 0; each fold has different test rows.
+        Number of the fold, counted from 0; each fold has different test rows.
     x, y, time, county
-        Names of columns. Without the column `time`, times are not used. ``buffer`` needs degrees;
-        ``latest`` needs quarters (``Period[Q]``).
+        Names of columns. If the table has no column `time`, times are not used. ``buffer`` needs
+        coordinates in degrees; ``latest`` needs quarters (``Period[Q]``).
     buffer_km
-        Least distance between training and test rows for ``buffer``.
+        Smallest distance between training and test rows for ``buffer``.
     cell
         Side of the cells of ``blocks`` in the unit of the coordinates. Defaults to 0.1 degrees for
         tables with quadkeys, halved in a small region; see `cell_side`. For other tables it starts
@@ -64,12 +64,12 @@ def split(
     Returns
     -------
     tuple of two tables
-        Training rows and test rows, as in `table`.
+        Training rows and test rows, with the same columns as `table`.
 
     Raises
     ------
     RequestError
-        The way of splitting is unknown or does not have the fold, or a column is missing.
+        The split is unknown or does not have the fold, or a column is missing.
     DataError
         The split leaves a part empty, or a coordinate is not finite.
 
@@ -123,7 +123,7 @@ def split(
     )
     test = parts == TEST
     train = ~test & (parts != LEFT_OUT)
-    if how == BUFFER.name:  # validation rows of `geogp map` are training rows here
+    if how == BUFFER.name:  # here, the validation rows of `geogp map` are training rows
         apart = nearest_km(*(part[train] for part in place), *(part[test] for part in place))
         train[train] = apart >= buffer_km
     return table[train], table[test]
@@ -147,7 +147,7 @@ def _in_cells(place: tuple[Any, Any], seed: int, fold: int, side: float | None) 
 
 
 def _times(table: pd.DataFrame, time: str | None, how: str) -> Numbers:
-    """Return a whole number for each row's time: its quarter if it is a calendar quarter."""
+    """Return a whole number for each row's time; for a calendar quarter, its number."""
     quarters = time is not None and time in table.columns and table[time].dtype == "period[Q-DEC]"
     if how == LATEST.name and not quarters:
         raise RequestError(

@@ -1,1 +1,1 @@
-"""Basis functions, and the kernels that they come from."""
+"""Basis functions and their kernels."""

@@ -1,6 +1,6 @@
-"""Basis functions phi of the kernel k(x, x') = <phi(x), phi(x')>.
+"""Basis functions phi; their kernel is k(x, x') = <phi(x), phi(x')>.
 
-Symbols follow Zhu, Yuchi and Xie, "Scalable Deep Basis Kernel Gaussian Processes" (DBK).
+The symbols are those of Zhu, Yuchi and Xie, "Scalable Deep Basis Kernel Gaussian Processes" (DBK).
 """
 
 import logging
@@ -20,13 +20,13 @@ from geogp.models.core.products import squared_norms
 logger = logging.getLogger(__name__)
 
 RESIDUAL_TOLERANCE = 1e-5
-"""A negative Nyström residual of at most this share of the prior variance counts as 0."""
+"""Negative Nyström residuals up to this share of the prior variance count as 0."""
 
 FEATURE_JITTER = 1e-6
 """Relative jitter of Kzz for inducing points among learned features."""
 
 COORDINATE_JITTER = 1e-4
-"""Relative jitter of Kzz for inducing points among raw coordinates, which are closer together."""
+"""Relative jitter of Kzz for inducing points among raw coordinates. They are closer together."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Features:
     Attributes
     ----------
     phi
-        Basis functions, (b, r).
+        Values of the basis functions, (b, r).
     norm
         ||phi(x)||² = k(x, x), the prior variance, (b,).
     residual
-        k~(x, x) - ||phi(x)||², the prior variance that the basis misses, (b,). It is 0 for bases
-        that do not approximate another kernel.
+        k~(x, x) - ||phi(x)||², the prior variance that the basis misses, (b,); 0 if the basis does
+        not approximate another kernel.
     """
 
     phi: Tensor
@@ -60,9 +60,9 @@ class Basis(nn.Module, ABC):
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:  # noqa: ARG002
         """Return a function that computes mean and variance of <w, phi> at inputs.
 
-        This function, the reader, has no gradients. If `norms` is true, it also returns norms and
-        residuals of the features. `rows` is the approximate total number of inputs. The posterior
-        and the basis must not change while the reader is used.
+        This function, the reader, computes no gradients. If `norms` is true, the reader also
+        returns the norms and residuals of the features. `rows` is the approximate total number of
+        inputs. The posterior and the basis must not change while the reader is used.
         """
 
         def read(x: Tensor) -> Marginals:
@@ -98,7 +98,7 @@ class Backbone(nn.Module):
 
 
 class InducingBasis(Basis):
-    """Inducing points under an RBF kernel, on raw inputs or on a network's features.
+    """Inducing points of an RBF kernel on raw inputs or on the features of a network.
 
     k~(a, b) = s² exp(-½ Σ_j (a_j - b_j)² / l_j²)  (DBK equation 16) and
     phi(x) = Lz^(-1) k~_Z(g(x)) with Lz the lower Cholesky factor of k~_ZZ (equation 12).
@@ -108,7 +108,7 @@ class InducingBasis(Basis):
     anchors
         Inducing points Z, (r, h) in the network's output space, or (r, d) without a network.
     backbone
-        The network g, or None for the RBF kernel on the inputs.
+        The network g, or None for an RBF kernel on the raw inputs.
     jitter
         Relative jitter of k~_ZZ; defaults to 1e-6 with a network and 1e-4 without.
     """
@@ -134,7 +134,7 @@ class InducingBasis(Basis):
         return self.anchors.shape[0]
 
     def forward(self, x: Tensor) -> Features:
-        """Return the features of inputs (b, d); the kernel part runs in float64.
+        """Return the features of inputs (b, d); kernels are computed in float64.
 
         Raises NumericalError if k~_ZZ does not factorise, or if the basis exceeds the kernel by
         more than rounding.
@@ -150,9 +150,9 @@ class InducingBasis(Basis):
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
         """Return a reader that factorises the kernel once; see `Basis.reader`.
 
-        If the weights are float32 and no norms are requested, each chunk needs one product only;
-        see `rbf_readers.py`. Raises NumericalError if k~_ZZ does not factorise. The reader raises
-        it if the basis exceeds the kernel.
+        If the weights are float32 and no norms are requested, each chunk needs only one matrix
+        product; see `rbf_readers.py`. Raises NumericalError if k~_ZZ does not factorise. The reader
+        raises NumericalError if the basis exceeds the kernel.
         """
         white = Whitening.of(self.anchors, self.log_lengthscale, self.log_variance, self.jitter)
         m, L = posterior.weights()
@@ -193,7 +193,7 @@ class DenseBasis(Basis):
 
 
 class NetworkBasis(Basis):
-    """The network itself: phi(x) = g(x) of width h, for a network with a linear last layer."""
+    """The network as a basis: phi(x) = g(x) with h outputs; the last layer of g must be linear."""
 
     def __init__(self, backbone: nn.Module, h: int) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ class NetworkBasis(Basis):
 
 
 def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
-    """Return the prior variance that a basis misses, (b,), with rounding below 0 set to 0.
+    """Return the prior variance that a basis misses, (b,); rounding errors below 0 become 0.
 
     `residual` is k(x, x) - ||phi(x)||² and `variance` is k(x, x). Raises NumericalError if the
     basis exceeds the kernel by more than 1e-5 of the prior variance.

@@ -1,26 +1,26 @@
-"""Expectations E[ψ(Z) ψ(Z')] of activations of two centred Gaussian variables, in closed form.
+"""Closed forms of E[ψ(Z) ψ(Z')] for an activation ψ and centred Gaussian variables Z and Z'.
 
 These expectations are the covariances of infinitely wide layers. Let k11 = Var Z, k22 = Var Z' and
-k12 = Cov(Z, Z'). All arguments are float64 and broadcast to the shape of k12: the same function
-returns a matrix for the shapes (m, 1), (m, n), (1, n), and its diagonal for (m,), (m,), (m,).
-"Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
-Gaussian Processes".
+k12 = Cov(Z, Z'). All arguments are float64 and broadcast to the shape of k12. For the shapes
+(m, 1), (m, n), (1, n) a function returns a matrix; for (m,), (m,), (m,) it returns the diagonal of
+the matrix. "Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural
+Networks to Gaussian Processes".
 
-Derivatives are written by hand to allocate few matrices. By Price's theorem (1958), the derivative
-by k12 is the slope E[ψ'(Z) ψ'(Z')]. The derivatives by k11 and k22 follow from the slope. Second
-derivatives raise an error.
+The derivatives are written by hand, to allocate few matrices. By Price's theorem (1958), the
+derivative by k12 is the slope E[ψ'(Z) ψ'(Z')]. The derivatives by k11 and k22 follow from the
+slope. A request for second derivatives raises an error.
 
 Mixed (8) and (9) are exact for erf(sqrt(π) z / 2) and ½ + ½ erf(sqrt(π) z / 4), which approximate
-tanh and the sigmoid. The table has the largest difference from the expectations under tanh and the
-sigmoid, computed by Gauss-Hermite quadrature with 200 x 200 points, over correlations
--1, -¾, ..., 1 and variances from {0.01, 0.1, 1, 10}:
+tanh and the sigmoid. The table shows the largest difference from the true expectations for tanh and
+the sigmoid, over correlations -1, -¾, ..., 1 and variances from {0.01, 0.1, 1, 10}. The true
+expectations are from Gauss-Hermite quadrature with 200 x 200 points.
 
 | larger variance | 0.01 | 0.1 | 1 | 10 |
 | --- | --- | --- | --- | --- |
 | tanh (8) | 4.0e-05 | 2.5e-03 | 2.4e-02 | 2.1e-02 |
 | sigmoid (9) | 6.6e-07 | 5.7e-05 | 2.1e-03 | 7.1e-03 |
 
-The largest errors are at correlation 1 and -1 with equal variances.
+The differences are largest at correlations 1 and -1 with equal variances.
 """
 
 import math
@@ -41,18 +41,18 @@ ERF_GAIN = 2.0
 """Gain of the arcsine expectation of erf itself (Williams 1997)."""
 
 ROUNDING = 1e-14
-"""Relative change applied to correlations, so that rounding cannot move correlations beyond ±1."""
+"""Relative change of correlations, so that rounding cannot move them beyond ±1."""
 
 _MIN_VARIANCE = 1e-300
 _MIN_SINE = 1e-8
 
 
 def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
-    """Return E[erf(cZ) erf(cZ')] with c² = gain / 2, of the shape of k12.
+    """Return E[erf(cZ) erf(cZ')] with c² = gain / 2, in the shape of k12.
 
-    For a gain g it is (2/π) asin(g k12 / sqrt((1 + g k11)(1 + g k22))). With g = 2 this is the
-    result of Williams (1997), with g = π/2 Mixed equation (8). With g = π/8, ¼ plus ¼ of this
-    value is equation (9).
+    For a gain g, the value is (2/π) asin(g k12 / sqrt((1 + g k11)(1 + g k22))). With g = 2, this is
+    the result of Williams (1997). With g = π/2, it is Mixed equation (8). With g = π/8, ¼ plus ¼ of
+    this value is Mixed equation (9).
     """
     found: Tensor = _Arcsine.apply(k11, k12, k22, gain)  # type: ignore[no-untyped-call]
     return found
@@ -61,29 +61,30 @@ def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
 def arcsine_slope(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
     """Return c² E[erf'(cZ) erf'(cZ')] with c² = gain / 2, the derivative of `arcsine` by k12.
 
-    With gain g it is (2g/π) / sqrt((1 + g k11)(1 + g k22) - g² k12²).
+    For a gain g, the value is (2g/π) / sqrt((1 + g k11)(1 + g k22) - g² k12²).
     """
     determinant = (1 + gain * k11) * (1 + gain * k22) - (gain * k12).square()
     return determinant.clamp(min=1).rsqrt() * (2 * gain / math.pi)
 
 
 def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
-    """Return E[relu(Z) relu(Z')] and its slope E[1{Z > 0} 1{Z' > 0}], of the shape of k12.
+    """Return E[relu(Z) relu(Z')] and its slope E[1{Z > 0} 1{Z' > 0}], in the shape of k12.
 
-    With θ = acos(k12 / sqrt(k11 k22)) they are sqrt(k11 k22) (sin θ + (π - θ) cos θ) / 2π and
-    (π - θ) / 2π. They are Mixed equation (10), and half of the kernels of order 1 and 0 of Cho and
-    Saul (2009). The expectation has one continuous derivative, also at Z = Z'. The slope is not
-    differentiable at Z = Z': if the correlation is ±1 up to rounding, its derivative is set to 0,
-    which is correct for all changes of parameters that preserve Z = Z'.
+    With θ = acos(k12 / sqrt(k11 k22)), the expectation is sqrt(k11 k22) (sin θ + (π - θ) cos θ) /
+    2π and the slope is (π - θ) / 2π. They are in Mixed equation (10), and equal half of the kernels
+    of order 1 and 0 of Cho and Saul (2009). The first derivative of the expectation is continuous,
+    even at Z = Z'. The slope is not differentiable at Z = Z'. So if the correlation is ±1 up to
+    rounding, the derivative of the slope is set to 0. This is correct for all changes of parameters
+    that preserve Z = Z'.
     """
     both: tuple[Tensor, Tensor] = _Relu.apply(k11, k12, k22)  # type: ignore[no-untyped-call]
     return both
 
 
 def weighted_sum(constant: Tensor, coefficients: list[Tensor], terms: list[Tensor]) -> Tensor:
-    """Return constant + Σ coefficient · term, in one pass per term and without temporary arrays.
+    """Return constant + Σ coefficient · term, with one pass per term and no temporary arrays.
 
-    Constant and coefficients are scalars, terms have one shape; all are float64.
+    The constant and the coefficients are scalars; all terms have the same shape. All are float64.
     """
     weights = torch.stack([constant, *coefficients])
     found: Tensor = _WeightedSum.apply(weights, *terms)  # type: ignore[no-untyped-call]
@@ -145,8 +146,8 @@ class _Relu(torch.autograd.Function):
             sine = (slope * (2 * math.pi)).sin_()
             steepness = (sine * (2 * math.pi)).mul_(root1).mul_(root2).reciprocal_()
             by12.addcmul_(steepness.masked_fill_(sine < _MIN_SINE, 0), of_slope)
-        # Euler's theorem: under (k11, k12) -> (c² k11, c k12) the expectation is homogeneous of
-        # degree 1, the slope of degree 0.
+        # Euler's theorem: under (k11, k12) -> (c² k11, c k12), the expectation is homogeneous of
+        # degree 1, and the slope is homogeneous of degree 0.
         rest = (by12 * k12).neg_()
         if of_expectation is not None:
             rest.addcmul_(of_expectation, expectation)

@@ -1,4 +1,4 @@
-"""Covariance kernels of one infinitely wide hidden layer, and the interface of all kernels.
+"""The interface of kernels, and kernels of networks with one infinitely wide hidden layer.
 
 "Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
 Gaussian Processes". The inputs of that paper lie in [-½, ½]. Kernels of deeper networks are in
@@ -16,7 +16,7 @@ from geogp.errors import RequestError
 from geogp.models.bases.expectations import SIGMOID_GAIN, TANH_GAIN, arcsine, relu, weighted_sum
 
 VARIANCE_PRIOR = (2.0, 3.0)
-"""Shape and scale of variances' inverse-gamma priors, with mode 1, mean 3 and infinite variance."""
+"""Shape and scale of a variance's inverse-gamma prior: mode 1, mean 3, infinite variance."""
 
 PROPORTION_PRIOR = (2.0, 2.0)
 """Both parameters of the beta prior of alpha and w, with mode ½ and density 0 at both ends."""
@@ -27,20 +27,20 @@ class Kernel(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return k between rows of a and rows of b, (m, d), (n, d) -> (m, n), float64."""
+        """Return k between the rows of a (m, d) and of b (n, d), as an array (m, n) of float64."""
 
     @abstractmethod
     def diagonal(self, a: Tensor) -> Tensor:
         """Return k(x, x) for each row, (m, d) -> (m,), float64, without an (m, m) matrix."""
 
     def log_prior(self) -> Tensor:
-        """Return the log density of the parameters, a scalar, float64; 0 without a prior."""
+        """Return the log prior density of the parameters, a float64 scalar; 0 if none."""
         return torch.zeros((), dtype=torch.float64, device=next(self.parameters()).device)
 
 
 @dataclass(frozen=True)
 class Combination:
-    """A weighted sum of expectations of activations, with scalar weights and terms of one shape."""
+    """A sum of expectations with scalar weights; all terms have the same shape."""
 
     weights: list[Tensor]
     terms: list[Tensor]
@@ -53,7 +53,7 @@ class OneLayerKernel(Kernel, ABC):
     k(x, x') = output_bias + output_weight · E[ψ(Z) ψ(Z')], with Z and Z' centred Gaussian with
     covariance hidden_bias + hidden_weight · x·x'. These four variances (the squares of sigma_b,
     sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma priors (equation (20)). Mixed does not
-    state their parameters; here they are `VARIANCE_PRIOR`.
+    state the parameters of these priors; here they are `VARIANCE_PRIOR`.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class OneLayerKernel(Kernel, ABC):
 
     @abstractmethod
     def expectation(self, k11: Tensor, k12: Tensor, k22: Tensor) -> Combination:
-        """Return E[ψ(Z) ψ(Z')] for variances and covariances that broadcast to the shape of k12."""
+        """Return E[ψ(Z) ψ(Z')]; the variances must broadcast to the shape of k12."""
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k(a, b), (m, d), (n, d) -> (m, n), float64."""
@@ -99,9 +99,10 @@ class OneLayerKernel(Kernel, ABC):
         return self._combine(k, k, k)
 
     def log_prior(self) -> Tensor:
-        """Return the log density of the four variances on their natural scale.
+        """Return the log prior density of the four variances, as variances and not as logarithms.
 
-        The Jacobian of the logarithm is not included, so the maximum is that of equation (20).
+        The Jacobian of the logarithm is not included, so the maximum is the same as in equation
+        (20).
         """
         logs = (
             self.log_output_bias,
@@ -157,7 +158,8 @@ class LeakyReluKernel(OneLayerKernel):
     """The kernel of max(z, alpha z) with 0 < alpha < 1 (Mixed (11)).
 
     E = alpha k12 + (1 - alpha)² E_relu with E_relu from `ReluKernel`. The leak alpha has a beta
-    prior (equation (20)). Mixed does not state its parameters; here both are `PROPORTION_PRIOR`.
+    prior (equation (20)). Mixed does not state the parameters of this prior; here both are
+    `PROPORTION_PRIOR`.
 
     Parameters
     ----------
@@ -184,17 +186,18 @@ class LeakyReluKernel(OneLayerKernel):
         return Combination([alpha, (1 - alpha).square()], [k12, relu(k11, k12, k22)[0]])
 
     def log_prior(self) -> Tensor:
-        """Return the log density of the variances and of alpha on their natural scale."""
+        """Return the log prior density of the variances and alpha, not of their transforms."""
         alpha = self.logit_alpha.double().sigmoid()
         return super().log_prior() + log_beta(alpha, *PROPORTION_PRIOR)
 
 
 class MixedKernel(LeakyReluKernel):
-    """The reduced mixed kernel (Mixed (15)): weight w on the tanh part, 1 - w on the leaky part.
+    """The reduced mixed kernel (Mixed (15)): the tanh part has weight w, the leaky part 1 - w.
 
     E = w E_tanh + (1 - w) E_leaky, from `TanhKernel` and `LeakyReluKernel`. This class has six of
-    the paper's seven parameters. The seventh is the noise variance, a parameter of the noise model;
-    its prior is `log_inverse_gamma`. w has the same beta prior as alpha.
+    the paper's seven parameters. The seventh, the noise variance, belongs to the noise model; its
+    prior is `log_inverse_gamma`. The prior of w is the same beta distribution as the prior of
+    alpha.
 
     Parameters
     ----------
@@ -225,29 +228,29 @@ class MixedKernel(LeakyReluKernel):
         )
 
     def log_prior(self) -> Tensor:
-        """Return the log density of the variances, alpha and w on their natural scale."""
+        """Return the log prior density of the variances, alpha and w, not of their transforms."""
         return super().log_prior() + log_beta(self.logit_w.double().sigmoid(), *PROPORTION_PRIOR)
 
 
 def covariances(
     a: Tensor, b: Tensor, log_weight: Tensor, log_bias: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return variances and covariances bias + weight · x·x' of linear units, (m, d), (n, d).
+    """Return the covariances bias + weight · x·x' of linear units at rows (m, d) and (n, d).
 
-    They are k11 (m, 1), k12 (m, n) and k22 (1, n), float64. `log_weight` and `log_bias` are the
-    logarithms of the two variances.
+    The results are k11 (m, 1), k12 (m, n) and k22 (1, n), float64. `log_weight` and `log_bias` are
+    the logarithms of the variances weight and bias.
     """
     A, B = _with_bias(a, log_weight, log_bias), _with_bias(b, log_weight, log_bias)
     return A.square().sum(1)[:, None], A @ B.T, B.square().sum(1)[None]
 
 
 def variances(a: Tensor, log_weight: Tensor, log_bias: Tensor) -> Tensor:
-    """Return the variances bias + weight · ||x||² of linear units, (m, d) -> (m,), float64."""
+    """Return the variances bias + weight · ||x||² of linear units at rows (m, d), (m,) float64."""
     return _with_bias(a, log_weight, log_bias).square().sum(1)
 
 
 def _with_bias(a: Tensor, log_weight: Tensor, log_bias: Tensor) -> Tensor:
-    """Return rows whose inner products are covariances with bias, in one pass over (m, n)."""
+    """Return rows (m, d + 1) whose inner products are bias + weight · x·x'."""
     bias = (0.5 * log_bias).exp().expand(len(a), 1)
     return torch.cat([a.double() * (0.5 * log_weight).exp(), bias], 1)
 

@@ -1,4 +1,4 @@
-"""Kernels of infinitely wide networks of any depth: prior covariance and tangent kernel.
+"""Prior covariances and tangent kernels of infinitely wide networks of any depth.
 
 "The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes".
 """
@@ -19,7 +19,7 @@ from geogp.models.bases.kernels import Kernel, covariances, log_parameter, varia
 
 @dataclass(frozen=True)
 class _Activation:
-    """E[φ(Z) φ(Z')] of an activation φ; `both` also returns E[φ'(Z) φ'(Z')]."""
+    """E[φ(Z) φ(Z')] for an activation φ; `both` also returns E[φ'(Z) φ'(Z')]."""
 
     expectation: Callable[[Tensor, Tensor, Tensor], Tensor]
     both: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -48,19 +48,20 @@ class NetworkKernel(Kernel):
         k = readout · F(K^depth)
 
     (Lee et al. 2018; equations 2 and 3 of the Scale paper). For erf, F is from Williams (1997). For
-    ReLU, F is half the kernel of Cho and Saul (2009). The weights from a layer of n units have the
-    variance weight / n, with n = d for the inputs. The readout has no bias. The tangent kernel of
+    ReLU, F is half the kernel of Cho and Saul (2009). The weights out of a layer of n units have
+    the variance weight / n; for the inputs, n = d. The readout has no bias. The tangent kernel of
     this network (Jacot et al. 2018) is
 
         T¹ = K¹,    T^(l+1) = K^(l+1) + weight · F'(K^l) T^l,
         t = readout · [F(K^depth) + F'(K^depth) T^depth]
 
-    with F'(K) = E[φ'(Z) φ'(Z')]. Each parameter, also of the readout, is a standard deviation times
-    a standard normal variable, and gradients are by the normal variables. So the tangent kernel is
-    proportional to the readout's variance (theorem 3.3 of the Scale paper).
+    with F'(K) = E[φ'(Z) φ'(Z')]. Each parameter, including those of the readout, is a standard
+    deviation times a standard normal variable. The tangent kernel uses the gradients with respect
+    to the normal variables. So the tangent kernel is proportional to the readout's variance
+    (theorem 3.3 of the Scale paper).
 
     The variances have no prior. A scale mixture (theorem 3.1 of the Scale paper) mixes over the
-    readout's variance, which then stays at 1 here: `log_readout.requires_grad_(False)`.
+    readout's variance. Its kernel keeps this variance at 1: `log_readout.requires_grad_(False)`.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ class NetworkKernel(Kernel):
         return self.log_weight.double() - math.log(a.shape[1])
 
     def _through(self, k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
-        """Return the kernel of the output, shaped like k12, from the first layer's covariances."""
+        """Return the kernel of the output from the covariances of the first layer; shape as k12."""
         activation = _ACTIVATIONS[self.activation]
         weight, bias = self.log_weight.double().exp(), self.log_bias.double().exp()
         theta = k12

@@ -1,7 +1,7 @@
 """Nyström features of a kernel at fixed anchors, and the marginal likelihood of all rows.
 
-k(x, x') is replaced by k_xZ K_ZZ^(-1) k_Zx' = <phi(x), phi(x')> with phi(x) = Lz^(-1) k_Zx. The
-anchors Z stay fixed; the few parameters of the kernel are learned.
+Nyström's method replaces k(x, x') by k_xZ K_ZZ^(-1) k_Zx' = <phi(x), phi(x')> with phi(x) = Lz^(-1)
+k_Zx. The anchors Z stay fixed; the few parameters of the kernel are learned.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ ANCHOR_JITTER = 1e-6
 """Relative jitter of K_ZZ."""
 
 INPUT_SCALE = 0.5
-"""Kernels of networks expect inputs in [-½, ½]^d; the models scale to [-1, 1]^d."""
+"""Network kernels expect inputs in [-½, ½]^d; models scale their inputs to [-1, 1]^d."""
 
 
 class AnchorBasis(Basis):
-    """Nyström features of a kernel: phi(x) = Lz^(-1) k_Z(x / 2), with Lz the factor of K_ZZ.
+    """Nyström features of a kernel: phi(x) = Lz^(-1) k_Z(x / 2), for K_ZZ = Lz Lz'.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class AnchorBasis(Basis):
 
 
 class KernelProcess(LowRankGP):
-    """A process on an `AnchorBasis` with a closed-form posterior and the mean of the targets."""
+    """A process on an `AnchorBasis` with a closed-form posterior; m0 is the targets' mean."""
 
     basis: AnchorBasis
     posterior: ClosedFormPosterior
@@ -103,8 +103,8 @@ class KernelProcess(LowRankGP):
 def kernel_prior(model: KernelProcess) -> Tensor:
     """Return the log prior density of kernel parameters and noise variance (Mixed 20), float64.
 
-    The density is of the parameters on their natural scale. The noise variance has the same
-    inverse-gamma prior as the other variances.
+    It is the density of the parameters themselves, not of their logarithms or logits. The noise
+    variance has the same inverse-gamma prior as the other variances.
     """
     return model.basis.kernel.log_prior() + log_inverse_gamma(
         model.noise().double(), *VARIANCE_PRIOR
@@ -115,11 +115,11 @@ def kernel_prior(model: KernelProcess) -> Tensor:
 class AnchorEvidence(ByInputs[KernelProcess]):
     """Minus the log likelihood of all rows, minus a log prior, per datum; see `Step`.
 
-    It is for an `AnchorBasis` and noise of one variance. It computes the same loss and gradient as
-    `steps.WholeData`, in fewer passes. The features of a chunk are Lz^(-1) k_Zx. The gradient by
-    the sums of features is propagated to k_Zx chunk by chunk. It is propagated to Lz for all rows
-    at once, because -Lz^(-T) (dphi) phi', summed over the rows, follows from the sums. Memory does
-    not grow with n.
+    This step needs an `AnchorBasis` and a noise variance that is equal at all rows. It computes the
+    same loss and gradient as `steps.WholeData`, in fewer passes. The features of a chunk are
+    Lz^(-1) k_Zx. The gradient by the sums of features is propagated to k_Zx chunk by chunk. It is
+    propagated to Lz for all rows at once, because the sum of -Lz^(-T) (dphi) phi' over the rows
+    follows from the sums of features. The use of memory does not grow with n.
 
     If the batch is smaller than the number of rows, every step uses the same random subset of the
     inputs, because the few parameters of a kernel need far fewer rows than the posterior needs.
@@ -138,7 +138,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         rng: np.random.Generator,  # noqa: ARG002
         share: float,  # noqa: ARG002
     ) -> list[Part]:
-        """Return one part, which is equal in every epoch."""
+        """Return one part; it is the same in every epoch."""
         inputs = len(rows.y)
         size = -(-self.rows(batch, rows.n) * inputs // rows.n)
         order = np.random.default_rng(0).permutation(inputs)[:size]
@@ -160,7 +160,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         gram.requires_grad_()
         moment.requires_grad_()
         nothing = torch.zeros_like(square)
-        # The largest norm does not follow from sums, so an objective with the largest norm is NaN.
+        # The largest norm does not follow from sums, so an objective that uses it is NaN.
         norms = gram.diagonal().sum()
         sums = Statistics(n, gram, moment, square, norms, nothing + torch.nan, nothing)
         loss = -(self.objective(sums, model.noise()) + self.prior(model)) / n
@@ -184,7 +184,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
 
 
 def _counted(model: KernelProcess, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """Return y - m0, the number of rows at each input, and their scatter, each (b,) float64."""
+    """Return y - m0, the number of rows and the scatter of the rows per input, (b,) float64."""
     residual = rows.y.double() - model.mean_constant.detach().double()
     if rows.repeats is None:
         return residual, torch.ones_like(residual), torch.zeros_like(residual)

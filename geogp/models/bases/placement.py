@@ -1,4 +1,4 @@
-"""Initial inducing points, spread over space and independent of the order of rows."""
+"""Initial inducing points: spread over space, and independent of the order of the rows."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ If there are more inputs, pivots are drawn from a random subset of this size.
 """
 
 NEGLIGIBLE = 1e-12
-"""Share of the prior variance below which an input cannot become a pivot."""
+"""An input with less than this share of its prior variance left cannot become a pivot."""
 
 Covariance = Callable[[Tensor, Tensor], Tensor]
 Variance = Callable[[Tensor], Tensor]
@@ -31,7 +31,7 @@ def place_anchors(
 ) -> Tensor:
     """Return r points among or between inputs x (n, d), as an array (r, d) in the dtype of x.
 
-    `placement`: one of these methods.
+    `placement`: the method.
         ``kmeans``: centres of Lloyd's algorithm.
         ``kmeans++``: inputs drawn one by one, with probability proportional to the squared distance
         from the drawn inputs (Arthur and Vassilvitskii 2007).
@@ -105,7 +105,7 @@ def _pivoted(
     chosen: list[int] = []
     for column in range(r):
         if left.sum() <= negligible:
-            # The rank of the kernel is reached, so any other points are equally good.
+            # The chosen points reach the rank of the kernel, so all other points are equally good.
             rest = torch.ones(len(points)).index_fill(0, torch.tensor(chosen), 0.0)
             more = torch.multinomial(rest, r - column, generator=generator)
             return points[[*chosen, *more.tolist()]]

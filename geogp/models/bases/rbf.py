@@ -1,16 +1,16 @@
-"""Features of inducing points under an RBF kernel, with a backward pass written by hand.
+"""Features from inducing points of an RBF kernel, with a backward pass written by hand.
 
 k(a, b) = s² exp(-½ Σ_j (a_j - b_j)² / l_j²) and phi(x) = L^(-1) k_Z(x) with L L' = k_ZZ + jitter.
-Let g be the gradient by phi, with one row per data row, tri(A) the lower triangle of A with its
-diagonal halved, and sym(A) the symmetric part of A. The gradients by k_xZ and k_ZZ are
+Let g be the gradient by phi, with one row per data row. Let tri(A) be the lower triangle of A with
+half of A's diagonal, and sym(A) the symmetric part of A. The gradients by k_xZ and k_ZZ are
 
 g L^(-1)   and   -sym(L^(-T) tri(g' phi) L^(-1)) = -½ L^(-T) S L^(-1)
 
 (Murray 2016, "Differentiation of the Cholesky decomposition", applied to L^(-1) k_Zx). Here S is
 the symmetric matrix with the lower triangle of g' phi. In the first form, the asymmetric part is
-far larger than the rest. The second form does not contain the asymmetric part, so it loses little
-precision in float32. The jitter is proportional to s², so phi is proportional to s and the
-derivative of phi by log s² is ½ phi.
+far larger than the rest. The second form does not contain this part, so float32 loses little
+precision. The jitter is proportional to s², so phi is proportional to s and the derivative of phi
+by log s² is ½ phi.
 """
 
 from dataclasses import dataclass
@@ -31,14 +31,14 @@ from geogp.models.core.products import (
 )
 
 NARROW = 16
-"""Number of columns below which a product of transposes is faster."""
+"""With fewer columns than this, a product of transposes is faster."""
 
 
 def rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
-    """Return the RBF kernel of rows divided by the lengthscales, (a, d), (b, d) -> (a, b).
+    """Return the RBF kernel, (a, b), of rows (a, d) and (b, d) divided by the lengthscales.
 
-    The exponent a·b - ½||a||² - ½||b||² + log variance is one product of rows with two more
-    columns each. The rounding error of this product grows with ||b||², so the mean of B is
+    The exponents a·b - ½||a||² - ½||b||² + log variance are one matrix product of A and B, each
+    with two more columns. The rounding error of this product grows with ||b||², so the mean of B is
     subtracted from all rows.
     """
     centre = B.detach().mean(0)
@@ -61,7 +61,7 @@ def right_side(B: Tensor, centre: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Whitening:
-    """A kernel and the inverse factor of its matrix at the inducing points, all float64.
+    """A kernel, and the inverse Cholesky factor of its matrix at the inducing points, in float64.
 
     `Z`, `lengthscale`, `variance`: inducing points divided by the lengthscales (r, h); lengthscales
         (h,); s², a scalar.
@@ -81,7 +81,7 @@ class Whitening:
     def of(
         cls, anchors: Tensor, log_lengthscale: Tensor, log_variance: Tensor, jitter: float
     ) -> "Whitening":
-        """Factorise the kernel at inducing points (r, h), starting with a given relative jitter.
+        """Factorise the kernel at inducing points (r, h); the first relative jitter is `jitter`.
 
         Raises NumericalError if the matrix does not factorise; see `jittered_cholesky`.
         """
@@ -92,15 +92,16 @@ class Whitening:
         return cls(Z, lengthscale, variance, Kzz, inverse, used)
 
     def cross(self, X: Tensor) -> Tensor:
-        """Return k_xZ, (b, r) float64, of rows divided by the lengthscales, (b, h)."""
+        """Return k_xZ, (b, r) float64, for rows (b, h) divided by the lengthscales."""
         return rbf(X, self.Z, self.variance)
 
 
 class _Features(torch.autograd.Function):
     """phi and its squared norms; see `rbf_features`.
 
-    The forward pass is in float64, because L^(-1) multiplies rounding errors of k_xZ by a thousand
-    if inducing points are close. In the backward pass, all matrices have the dtype of the rows.
+    The forward pass is in float64: if inducing points are close to each other, L^(-1) multiplies
+    rounding errors of k_xZ by a thousand. In the backward pass, all matrices have the dtype of the
+    rows.
     """
 
     @staticmethod
@@ -147,11 +148,11 @@ class _Features(torch.autograd.Function):
 
 
 def _by_rows(by_exponent: Tensor, sums: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients by A (a, h) and B (b, h) of exponents -½||A_i - B_j||², from G (a, b).
+    """Return the gradients of exponents -½||A_i - B_j||² by A (a, h) and B (b, h), from G (a, b).
 
-    They are G B - rowsum(G) A and G'A - colsum(G) B, with rowsum(G) given as `sums`, (a,).
+    The gradients are G B - rowsum(G) A and G'A - colsum(G) B; `sums` (a,) is rowsum(G).
     """
-    # With few columns the product of transposes is far faster.
+    # With few columns, the product of transposes is far faster.
     narrow = A.shape[1] < NARROW
     onto_a, onto_b = by_exponent @ B, (A.T @ by_exponent).T if narrow else by_exponent.T @ A
     onto_a.addcmul_(A, sums[:, None], value=-1)
@@ -160,7 +161,7 @@ def _by_rows(by_exponent: Tensor, sums: Tensor, A: Tensor, B: Tensor) -> tuple[T
 
 
 def _by_own_rows(by_exponent: Tensor, sums: Tensor, A: Tensor) -> Tensor:
-    """Return the gradient by A (a, h) of exponents between its rows, from a symmetric (a, a)."""
+    """Return the gradient, by A (a, h), of the exponents among its rows; G (a, a) is symmetric."""
     found = 2 * (by_exponent @ A)
     return found.addcmul_(A, sums[:, None], value=-2)
 
@@ -170,9 +171,9 @@ def rbf_features(
 ) -> tuple[Tensor, Tensor]:
     """Return phi(x) = L^(-1) k_Z(x), (b, r), and ||phi||², (b,) float64.
 
-    `rows` are inputs or a network's features (b, h), `anchors` inducing points (r, h). The other
-    arguments are log l (h,), log s² and the relative jitter of k_ZZ. Raises NumericalError if k_ZZ
-    does not factorise.
+    `rows` (b, h) are inputs or features of a network; `anchors` (r, h) are inducing points. The
+    other arguments are log l (h,), log s² and the relative jitter of k_ZZ. Raises NumericalError if
+    k_ZZ does not factorise.
     """
     phi, norm = _Features.apply(rows, anchors, log_lengthscale, log_variance, jitter)  # type: ignore[no-untyped-call]
     return phi, norm

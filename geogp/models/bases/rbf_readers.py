@@ -1,18 +1,18 @@
-"""Mean and variance of <w, phi(x)> at many points under an RBF kernel of inducing points.
+"""Mean and variance of <w, phi(x)> at many points, for an RBF kernel with inducing points.
 
 With w ~ N(m, L L') and phi(x) = Lz^(-1) k_Z(x), mean and variance are k_xZ c and ||k_xZ V||². Here
-c = Lz^(-T) m and V = Lz^(-T) L are computed once. If inducing points are close, c and V have large
-entries of both signs, and a float32 sum of these entries loses all digits. So k_xZ is first
-interpolated, in float64, from p inducing points P, which are chosen to leave small residuals. With
+c = Lz^(-T) m and V = Lz^(-T) L are computed once. If inducing points are close together, c and V
+have large entries of both signs, and a float32 sum of these entries loses all digits. So k_xZ is
+first interpolated, in float64, from p inducing points P. P is chosen to leave small residuals. With
 Kpp = M M', psi = k_xP M^(-T) and B = M^(-1) k_PZ,
 
 k_xZ V = psi (B V) + (k_xZ - psi B) V.
 
-This is one float32 product of r + p columns, whose second part sums small numbers only. The number
+This is one float32 product with r + p columns; its second part adds only small numbers. The number
 p depends on the model but not on the inputs; see `product_error`. If 128 points are too few, the
 product is in float64. If no point is needed, k_xZ may be float32 too. For many inputs x, V is first
-rotated into a lower triangular matrix V Q. The rotation does not change ||k_xZ V||, and with blocks
-the triangular product needs half the operations.
+rotated into a lower triangular matrix V Q. The rotation does not change ||k_xZ V||, and the
+triangular product, computed in blocks, needs half the operations.
 """
 
 import math
@@ -34,16 +34,16 @@ LARGEST_ERROR = 3e-5
 """Largest rounding error of a mean or standard deviation, in prior standard deviations."""
 
 WORTH_ROTATING = 16
-"""Least number of rows per inducing point for which the factorisation V = R'Q' saves time."""
+"""With at least this many rows per inducing point, the factorisation V = R'Q' saves time."""
 
 SUM_ERROR = 0.4
-"""Error of a float32 sum of products, divided by 2^-24 and both norms; 0.2 to 0.4 observed."""
+"""Error of a float32 sum of products, relative to 2^-24 and both norms; observed: 0.2 to 0.4."""
 
 
 class Marginals(NamedTuple):
-    """Mean and variance of <w, phi(x)>, float64, and norm and residual as in `Features`, each (b,).
+    """Mean and variance of <w, phi(x)>, float64, and norm and residual of `Features`, each (b,).
 
-    A `Diagonal` uses norm and residual, which are present only on request.
+    Norm and residual, which a `Diagonal` uses, are present only on request.
     """
 
     mean: Tensor
@@ -53,11 +53,11 @@ class Marginals(NamedTuple):
 
 
 Reader = Callable[[Tensor], Marginals]
-"""Returns the marginals at inputs or network features, (b, h)."""
+"""A function that returns the marginals at inputs or network features, (b, h)."""
 
 
 class Interpolation(NamedTuple):
-    """Indices of the inducing points P, and the matrices M^(-1) (p, p) and B (p, r), float64."""
+    """The indices of the inducing points P; the matrices M^(-1) (p, p) and B (p, r), float64."""
 
     points: Tensor
     inverse: Tensor
@@ -67,8 +67,8 @@ class Interpolation(NamedTuple):
 def interpolation(K: Tensor, most: int) -> Interpolation:
     """Choose up to `most` points one by one, each with the largest remaining variance.
 
-    This is the partial pivoted Cholesky decomposition of K (r, r), float64. It stops when only
-    rounding errors are left.
+    This is the partial pivoted Cholesky decomposition of K (r, r), float64. It stops when the
+    remaining variances are rounding errors.
     """
     left = K.diagonal().clone()
     floor = 1e-13 * left.max()
@@ -90,26 +90,27 @@ def interpolation(K: Tensor, most: int) -> Interpolation:
 
 
 def product_error(rest: Tensor, columns: Tensor) -> float:
-    """Return the approximate rounding error of ||k_xZ C|| in a float32 product, C (r, k).
+    """Return the approximate rounding error of ||k_xZ C|| in float32, for C (r, k).
 
-    `rest` is the residual of the interpolation of K_ZZ, (r, r). The residual of a row x is assumed
-    to be at most the largest residual of an inducing point. It may be twice as large if x is far
-    from all inducing points.
+    `rest` is the residual of the interpolation of K_ZZ, (r, r). The function assumes that the
+    residual of a row x is at most the largest residual of an inducing point. If x is far from all
+    inducing points, the residual may be twice as large.
     """
     largest = float(squared_norms(rest).max().sqrt())
     return SUM_ERROR * 2.0**-24 * largest * float(torch.linalg.norm(columns))
 
 
 class CachedReader:
-    """Reads marginals from cached products with a posterior's m (r,) and L (r, r).
+    """Computes marginals from stored products with a posterior's m (r,) and L (r, r).
 
-    Buffers are reused. `rows` is the approximate number of inputs that will be read.
+    Buffers are reused. `rows` is the approximate total number of inputs.
     """
 
     def __init__(self, white: Whitening, m: Tensor, L: Tensor, rows: int) -> None:
         self.white, self.right = white, right_side(white.Z, white.Z.mean(0))
         exponents = left_side(white.Z, white.Z.mean(0), white.variance)
-        # An exponent's error is a relative error of the kernel, independent of the product's.
+        # An error of an exponent is a relative error of the kernel; it is independent of the error
+        # of the product.
         own = float(squared_norms(exponents).max().sqrt() * squared_norms(self.right).max().sqrt())
         V = white.inverse.T @ L.double()
         blocks = slices(len(V), V.device)
@@ -167,7 +168,7 @@ class CachedReader:
 
 
 class FeatureReader:
-    """Reads marginals from the features, with norms and residuals."""
+    """Computes marginals, norms and residuals from the features."""
 
     def __init__(self, white: Whitening, posterior: Posterior) -> None:
         self.white, self.posterior = white, posterior

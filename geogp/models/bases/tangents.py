@@ -1,8 +1,8 @@
-"""A plain network whose gradient with respect to its parameters has a closed form for each row.
+"""A plain network with a closed form, for each row, of the gradient by the parameters.
 
 "The Rich paper" is Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK
-Features". There phi^r is the gradient by the last layer, and phi^m is the gradient by all earlier
-parameters (equations 5, 6).
+Features". In that paper, phi^r is the gradient by the last layer, and phi^m is the gradient by all
+earlier parameters (equations 5, 6).
 """
 
 import math
@@ -17,20 +17,21 @@ from geogp.models.bases.basis_functions import Basis, Features
 from geogp.models.core.products import squared_norms
 
 BASE_WIDTH = 50
-"""Width at which the learning rates equal those of Adam on unscaled weights (Rich, C.1)."""
+"""At this width, the learning rates equal those of Adam on unscaled weights (Rich, C.1)."""
 
 
 class Mlp(nn.Module):
     """Hidden ReLU layers in the maximal update parametrisation (Yang and Hu 2020).
 
-    With width h, stored weights w and biases b, and a_0 = x:
+    With width h, stored weights w and biases b, and a_0 = x, the network computes
 
     a_1 = relu(√h (w_1 x + b_1)), a_l = relu(w_l a_{l-1} + √h b_l), output a_l / √h.
 
-    The multipliers √h, 1 and 1/√h make the squared norm of the gradient by each layer O(1) in h.
-    Initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0. With the
-    multipliers, the weights have the variances 2 / (d + 1) and 2 / h of a ReLU network with a
-    constant as one more input. The layer after the network starts at 0.
+    With the multipliers √h, 1 and 1/√h, the squared norm of the gradient by each layer is O(1) in
+    h. The initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0. Times
+    the multipliers, the weights have the variances 2 / (d + 1) and 2 / h. These are the variances
+    of a ReLU network with a constant as one more input. The weights of the layer after the network
+    start at 0.
 
     `d`, `h`: number of inputs, and width.
     `layers`: number of hidden layers; 2 in the paper.
@@ -58,10 +59,10 @@ class Mlp(nn.Module):
     def rates(self) -> dict[str, float]:
         """Return each parameter's learning rate as a multiple of the learning rate of the fit.
 
-        Under Adam, a step of weights times multiplier must be O(1) for the first layer and all
-        biases, and O(1/h) for the other weights (Yang, Hu et al. 2022, table 3). So the rates are 1
-        and BASE_WIDTH / h, each divided by the multiplier. The layer after the network, which has
-        the multiplier 1/√h, is not included.
+        Under Adam, the step of a weight, times the multiplier, must be O(1) for the first layer and
+        all biases, and O(1/h) for the other weights (Yang, Hu et al. 2022, table 3). So the rates
+        are 1 and BASE_WIDTH / h, each divided by the multiplier. The result does not include the
+        layer after the network, which has the multiplier 1/√h.
         """
         h = len(self.biases[0])
         found = {f"biases.{layer}": 1 / self.root for layer in range(len(self.biases))}
@@ -97,17 +98,17 @@ class Tangents(NamedTuple):
     """Gradients of the output at c rows, float64.
 
     `last`: phi^r, the gradient by the weights and the bias of the last layer, (c, r).
-    `layers`: for each hidden layer, the gradient by its pre-activations, (c, h), and its inputs and
-        a constant, each times its multiplier, (c, p). The outer product of these two arrays is the
-        gradient by the layer's parameters, for each unit the weights and then the bias. The
-        gradients of all hidden layers together are phi^m.
+    `layers`: two arrays for each hidden layer: the gradient by the layer's pre-activations, (c, h),
+        and the layer's inputs and a constant, times their multipliers, (c, p). The outer product of
+        the two arrays is the gradient by the layer's parameters: for each unit, the weights and
+        then the bias. The gradients of all hidden layers together are phi^m.
     """
 
     last: Tensor
     layers: tuple[tuple[Tensor, Tensor], ...]
 
     def block(self, layer: int, units: slice) -> Tensor:
-        """Return the columns of phi^m for some units of a layer, (c, units times p)."""
+        """Return the columns of phi^m that belong to some units of a layer, (c, units times p)."""
         delta, seen = self.layers[layer]
         return (delta[:, units, None] * seen[:, None, :]).flatten(1)
 
@@ -117,7 +118,7 @@ class Tangents(NamedTuple):
 
 
 def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]]:
-    """Yield blocks of at most `most` parameters, each as layer, units and number of parameters.
+    """Yield blocks of at most `most` parameters as (layer, units, number of parameters).
 
     A block has at least one unit, even if that unit has more parameters.
     """
@@ -130,9 +131,9 @@ def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]
 
 
 class LastLayerBasis(Basis):
-    """phi^r(x) = (z(x), 1): the last hidden activation z as it enters the output, and a constant.
+    """phi^r(x) = (z(x), 1), with z the inputs of the last layer.
 
-    It is the gradient of the output by the last layer's weights and bias (equation 5 of the Rich
+    phi^r is the gradient of the output by the last layer's weights and bias (equation 5 of the Rich
     paper). A network of width h has rank h + 1.
     """
 

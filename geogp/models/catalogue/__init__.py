@@ -1,1 +1,1 @@
-"""The models by name, and functions that build, save and load a model."""
+"""The catalogue of models, and functions that build, save and load a model."""

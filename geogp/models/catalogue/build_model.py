@@ -1,4 +1,4 @@
-"""The models by name, and their construction."""
+"""Builds a model of the catalogue from its name."""
 
 import warnings
 from dataclasses import replace
@@ -37,7 +37,7 @@ Scaling = Literal["none", "minmax"]
 SCALINGS: tuple[str, ...] = get_args(Scaling)
 
 LARGEST_INPUT = 10.0
-"""Limit of unscaled inputs; the models expect inputs in [-1, 1]."""
+"""Largest absolute input without scaling; the models expect inputs in [-1, 1]."""
 
 
 def build(
@@ -52,27 +52,27 @@ def build(
 ) -> LowRankGP:
     """Build an untrained model.
 
-    A column of `x` with one value in all rows is dropped with a warning, and listed in
-    `architecture.dropped`.
+    If a column of `x` has the same value in all rows, the model drops the column with a warning;
+    `architecture.dropped` lists such columns.
 
     `name`: a name of the catalogue.
     `architecture`: sizes.
-    `x`: training inputs (n, d), over which inducing points are placed. None leaves inducing points
-        at random values, for a model whose tensors are loaded afterwards.
+    `x`: training inputs (n, d); inducing points are placed among them. With None, inducing points
+        are random; this is for a model whose tensors are loaded afterwards.
     `placement`: how inducing points are chosen; see `place_anchors`.
-    `scaling`: ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects inputs in this
-        range.
+    `scaling`: ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects inputs that are
+        already in [-1, 1].
     `noise_start`: start value of the noise variance, for a standardised target. The papers use
-        1e-2, which suits precise targets. For noisy targets, a value nearer to 1 is better and
-        needs fewer steps.
+        1e-2, which suits precise targets. For noisy targets, a value near 1 gives better results
+        and needs fewer steps.
     `seed`: fixes all initial values.
 
     Warns with UserWarning if a column is dropped, or if there are fewer rows than weights.
 
-    Raises RequestError if the name (the message has the nearest names), placement or scaling is
-    unknown, the model cannot have the architecture's noise or does not fit into memory, or
-    PyTorch's default device is ``meta``. Raises DataError if `x` is not finite, has another number
-    of columns than the architecture or only constant columns, or is far outside [-1, 1] with
+    Raises RequestError if the placement, the scaling or the name is unknown (for a name, the
+    message lists the nearest names), the model cannot have the architecture's noise or does not fit
+    into memory, or PyTorch's default device is ``meta``. Raises DataError if `x` is not finite, has
+    only constant columns or not as many columns as the architecture, or is far outside [-1, 1] with
     scaling ``none``.
     """
     spec = with_noise(find_spec(name), architecture.noise)
@@ -108,15 +108,16 @@ def build(
 
 
 def find_spec(name: str) -> ModelSpec:
-    """Return the catalogue's row with this name; raise the errors of `find_model`."""
+    """Return the row of the catalogue with this name; raise the errors of `find_model`."""
     return CATALOGUE[find_model(name).name]
 
 
 def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
-    """Return a row of the catalogue with noise from `NOISES`.
+    """Return a row of the catalogue, changed for a noise of `NOISES`.
 
-    ``gaussian`` returns the row itself; ``student-t`` has another noise model, step and prediction.
-    Raises RequestError if the noise is unknown, or the model cannot be trained under this noise.
+    For ``gaussian``, the row does not change. For ``student-t``, the noise model, the step and the
+    prediction are replaced. Raises RequestError if the noise is unknown, or the model cannot be
+    trained under this noise.
     """
     spec.about.check_noise(noise)
     if noise == NOISES[0]:
@@ -126,7 +127,7 @@ def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
 
 
 def spec_of(model: LowRankGP) -> ModelSpec:
-    """Return the row of the catalogue for a model, with the model's noise."""
+    """Return a model's row of the catalogue, changed for the model's noise."""
     return with_noise(find_spec(model.name), model.architecture.noise)
 
 

@@ -1,4 +1,4 @@
-"""The models by name, with facts about them; this module does not import torch."""
+"""Names and descriptions of the models; this module does not import torch."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -12,19 +12,19 @@ Family = Literal["deep", "field", "kernel", "count"]
 
 @dataclass(frozen=True)
 class ModelName:
-    """Description of a model that a user can choose.
+    """The description of a model for users.
 
     `name`: the name on the command line.
     `summary`: one line of text.
     `family`: the family of the model; each family has its own presets.
     `has_tiles`: whether the model has a process of single tiles and noise that depends on the
         number of tests.
-    `has_spread`: whether the function has a variance; if not, the model predicts only measurements.
+    `has_spread`: whether the function has a variance; a model without it predicts only
+        measurements.
     `takes_student`: whether the model can be trained under Student-t noise.
     `uses`: names of the weights in `Weights` that the objective uses.
-    `spread_is_noise`: whether the objective scores predictions with the variance s² + noise_var
-        (methods of the PPGP family). The function variance s² then also contains input-dependent
-        noise.
+    `spread_is_noise`: whether the objective scores predictions with the variance s² + noise_var, as
+        in the PPGP family. Then the function variance s² also contains input-dependent noise.
     """
 
     name: str
@@ -38,16 +38,16 @@ class ModelName:
 
     @property
     def counts(self) -> bool:
-        """Whether the targets are counts: whole numbers of 0 or more, with a model of log rates."""
+        """Whether the targets are counts (0, 1, 2, ...); such a model is of log rates."""
         return self.family == "count"
 
     @property
     def takes_budget(self) -> bool:
-        """Whether a time budget can determine the rank, which is the number of fixed anchors."""
+        """Whether a time budget can determine the rank, that is the number of fixed anchors."""
         return self.family == "kernel"
 
     def check_noise(self, noise: str) -> None:
-        """Refuse a family of noise that the model cannot be trained under.
+        """Check that the model can be trained under a family of noise.
 
         Raises RequestError if the noise is not in `NOISES`, or not available for this model.
         """
@@ -179,7 +179,7 @@ MODELS: dict[str, ModelName] = {model.name: model for model in _MODELS}
 def find_model(name: str) -> ModelName:
     """Return the model with a name.
 
-    Raises RequestError if the name is unknown; the message has the nearest names.
+    Raises RequestError if the name is unknown; the message lists the nearest names.
     """
     if name not in MODELS:
         near = nearest(name, MODELS, 3) or list(MODELS)
@@ -195,7 +195,7 @@ def list_models(family: str | None = None) -> list[str]:
     Parameters
     ----------
     family
-        ``field``, ``deep``, ``kernel`` or ``count``; these families are fitted by `FieldGP`,
+        ``field``, ``deep``, ``kernel`` or ``count``. The classes of these families are `FieldGP`,
         `DeepBasisGP`, `KernelGP` and `CountGP`.
 
     Raises

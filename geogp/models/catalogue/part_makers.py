@@ -1,4 +1,4 @@
-"""Functions that make the parts of the catalogue's models."""
+"""Functions that make the parts of the models in the catalogue."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,14 +23,14 @@ from geogp.models.core.options import Placement
 
 
 class PlacementContext(NamedTuple):
-    """Scaled training inputs (None if a saved model is restored), and how to place points."""
+    """Scaled training inputs (None when a saved model is loaded), and how to place points."""
 
     x: Tensor | None
     placement: Placement
     generator: torch.Generator
 
     def anchors(self, x: Tensor, r: int) -> Tensor:
-        """Return r inducing points over inputs (n, d)."""
+        """Return r inducing points among or between inputs (n, d)."""
         return place_anchors(x, r, self.placement, self.generator)
 
 
@@ -42,20 +42,20 @@ def _backbone(sizes: Architecture) -> Backbone:
 
 
 def plain_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
-    """Return inducing points under an RBF on the inputs."""
+    """Return the basis of inducing points under an RBF kernel on the inputs."""
     none = torch.zeros(1, len(sizes.used), dtype=sizes.torch_dtype)
     x = none if given.x is None else given.x
     return InducingBasis(given.anchors(x, sizes.r), jitter=sizes.jitter)
 
 
 def deep_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
-    """Return inducing points under an RBF on a network."""
+    """Return the basis of inducing points under an RBF kernel on a network's features."""
     backbone = _backbone(sizes)
     if given.x is None or given.placement == "uniform":
         empty = torch.zeros(1, sizes.h, dtype=sizes.torch_dtype)
         anchors = given._replace(placement="uniform").anchors(empty, sizes.r)
     else:
-        # Points are placed over the inputs and mapped through the untrained network.
+        # Points are placed among the inputs, and mapped through the untrained network.
         places = given.anchors(given.x, sizes.r)
         with torch.no_grad():
             anchors = backbone(places)
@@ -68,12 +68,12 @@ def dense_basis(sizes: Architecture, _given: PlacementContext) -> DenseBasis:
 
 
 def network_basis(sizes: Architecture, _given: PlacementContext) -> NetworkBasis:
-    """Return a plain network."""
+    """Return a plain network as a basis."""
     return NetworkBasis(_backbone(sizes), sizes.h)
 
 
 def last_layer_basis(sizes: Architecture, _given: PlacementContext) -> LastLayerBasis:
-    """Return the last layer's features of a network with `blocks` hidden layers of width h."""
+    """Return the last-layer features of a network with `blocks` hidden layers of width h."""
     network = Mlp(len(sizes.used), sizes.h, sizes.blocks)
     return LastLayerBasis(network, sizes.h).to(sizes.torch_dtype)
 
@@ -99,7 +99,7 @@ def mixed_kernel(sizes: Architecture) -> Kernel:
 
 
 def network_kernel(activation: str, *, own_scale: bool = True) -> Callable[[Architecture], Kernel]:
-    """Return a function that makes a network's kernel, with depth `blocks` of the architecture.
+    """Return a function that makes a network's kernel; the depth is the architecture's `blocks`.
 
     If `own_scale` is false, the readout variance stays at 1.
     """

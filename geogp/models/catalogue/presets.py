@@ -1,4 +1,4 @@
-"""The presets of each family of models; a preset sets the effort of a fit."""
+"""The presets of each family of models; a preset sets the sizes and the schedule of a fit."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,19 +10,19 @@ from geogp.models.core.options import Optimiser, Placement, Weights
 
 @dataclass(frozen=True)
 class Preset:
-    """The effort of a fit: sizes and schedule.
+    """Sizes and schedule of a fit.
 
     `h`, `r`: width of the network and rank.
     `epochs`, `batch`, `learning_rate`, `decay`, `head_rate`, `noise_rate`, `clip`, `average`,
         `optimiser`: the schedule; see `FitSettings`.
-    `least_steps`: least number of steps in an epoch. If there are few rows, the batch is reduced to
-        reach this number. With 0, the batch does not change.
+    `least_steps`: smallest number of steps in an epoch. If there are few rows, a smaller batch
+        reaches this number. With 0, the batch does not change.
     `placement`, `noise_start`: how inducing points are chosen, and the start value of the noise
         variance.
     `weights`: alpha and beta of dPPGP.
     `split`: the default of ``--split``.
     `refit`: whether the map comes from one more fit, to all rows except the validation rows (a
-        tenth of all), and not from the model of the random split.
+        tenth of all rows), instead of the fit of the random split.
     """
 
     h: int
@@ -82,7 +82,7 @@ PRESETS = {
         split="both",
         refit=True,
     ),
-    # The widths and schedule of Zhu, Yuchi and Xie, appendix B.3.
+    # Widths and schedule are those of Zhu, Yuchi and Xie, appendix B.3.
     "paper": Preset(
         h=256,
         r=1024,
@@ -98,7 +98,7 @@ PRESETS = {
         noise_start=1e-2,
     ),
 }
-"""The presets by name, for the models of the papers."""
+"""The presets, by name, for the models from the papers."""
 
 FIELD_PRESETS = {
     name: replace(
@@ -112,7 +112,7 @@ FIELD_PRESETS = {
     )
     for (name, preset), epochs in zip(PRESETS.items(), (8, 12, 40), strict=True)
 }
-"""The presets of the field model; an epoch over blocks of tiles learns more and takes longer."""
+"""The presets of the field model; one of its epochs learns more and takes longer than others."""
 
 KERNEL_PRESETS = {
     name: replace(
@@ -129,8 +129,8 @@ KERNEL_PRESETS = {
         PRESETS.items(), (500, 1000, 500), (3, 4, 50), (20_000, 60_000, 1_000_000), strict=True
     )
 }
-"""The presets of models whose kernel has few parameters; an epoch is ten iterations of L-BFGS on a
-part of the rows. ``paper`` has the schedule of the mixed-kernel paper, fifty epochs of Adam at a
+"""The presets of models whose kernel has few parameters. An epoch is ten iterations of L-BFGS on a
+part of the rows. ``paper`` has the schedule of the mixed-kernel paper: fifty epochs of Adam with a
 learning rate of 1e-3.
 """
 
@@ -150,7 +150,7 @@ COUNT_PRESETS = {
         PRESETS.items(), ((12, 2048, 1e-2), (20, 2048, 1e-2), (60, 2048, 3e-3)), strict=True
     )
 }
-"""The presets of models of counts, which have one row for each tile and quarter."""
+"""The presets of models of counts; these have one row for each tile and quarter."""
 
 PRESETS_OF = {
     "deep": PRESETS,
@@ -158,7 +158,7 @@ PRESETS_OF = {
     "kernel": KERNEL_PRESETS,
     "count": COUNT_PRESETS,
 }
-"""The presets by the family of a model."""
+"""The presets of each family of models."""
 
 
 def find_preset(name: str, model: str) -> Preset:

@@ -1,4 +1,4 @@
-"""Save and load tensors with a description in one safetensors file, without pickle."""
+"""Saves and loads tensors and a description in one safetensors file, without pickle."""
 
 import hashlib
 import json
@@ -17,16 +17,16 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 
 FORMAT = "geogp-model-2"
-"""Version of the file layout; other versions are refused."""
+"""Version of the file layout; files with other versions are refused."""
 
 MAX_HEADER_BYTES = 16 << 20
 """Largest header (names, shapes and description); a file with a larger header is refused."""
 
 SLACK = 10_000_000
-"""A model may have four times as many numbers as its file plus this number; else it is refused."""
+"""A model is refused if it needs more numbers than this plus four times those in its file."""
 
 FIELD, EARLIER_TENSOR = "field", "shape_coefficients"
-"""A field model with this tensor was saved by an earlier version; its predictions differed."""
+"""A field model with this tensor is from an earlier version, whose predictions differed."""
 
 MAX_MESSAGE_CHARACTERS = 500
 """Largest number of characters of torch's message about tensors that do not fit."""
@@ -39,7 +39,7 @@ _DAMAGE = (
     ValueError,
     RecursionError,
 )
-"""Errors from reading a damaged file."""
+"""Errors that reading a damaged file can raise."""
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
@@ -56,8 +56,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], described: dict[str, A
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a file written by `write_tensors`.
 
-    Raises DataError if the file is missing, cut short, has no description, or was changed after it
-    was written.
+    Raises DataError if the file is missing, is cut short, has no description, or was changed after
+    writing.
     """
     try:
         _check_header(path)
@@ -87,7 +87,7 @@ def _check_header(path: Path) -> None:
 
 
 def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None:
-    """Refuse sizes that need far more numbers than a file contains, before allocating memory."""
+    """Refuse sizes that need far more numbers than the file contains, before using memory."""
     d, h, r = architecture.d, architecture.h, architecture.r
     largest = max(r * r, r * h, (architecture.blocks + 1) * h * h, d * max(h, r))
     held = sum(value.numel() for value in tensors.values())
@@ -130,8 +130,9 @@ def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | Non
 def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
     """Load a model and its context from a file written by `save_model`.
 
-    Raises DataError if the file is damaged or edited, has another version or an unknown model, has
-    a field model of an earlier version, or its tensors do not fit the model or are not finite.
+    Raises DataError if the file is damaged or edited, has another layout version, or contains an
+    unknown model, a field model of an earlier version, or tensors that do not fit the model or are
+    not finite.
     """
     tensors, described = read_tensors(Path(path))
     if described.get("format") != FORMAT or described.get("model") not in list(CATALOGUE):
@@ -148,7 +149,7 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
         architecture = Architecture(**described["architecture"])
         _check_sizes(architecture, tensors)
         model = build(described["model"], architecture, None)
-        # Models of version 0.1 were saved without a widening.
+        # Files of version 0.1 do not contain the widening.
         model.load_state_dict({"widening": model.widening, **tensors})
         context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -1,1 +1,1 @@
-"""The low-rank process: weights, noise, objectives, linear algebra."""
+"""The low-rank process: weights, noise, objectives and linear algebra."""

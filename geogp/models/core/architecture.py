@@ -12,7 +12,7 @@ from geogp.models.core.linalg import LARGEST_JITTER
 from geogp.models.core.options import NOISES
 
 MAX_COLUMNS, MAX_BLOCKS = 100_000, 1_000
-"""Limits far above any useful size; a larger number is a mistake. Memory limits r and h."""
+"""Upper limits, far above any useful size, to find mistakes. Memory also limits r and h."""
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -23,16 +23,16 @@ class Architecture:
 
     `d`, `h`, `r`: number of input columns, width of the network, rank.
     `blocks`: number of residual blocks of the network.
-    `jitter`: relative jitter of k~_ZZ; by default, the jitter of the basis.
+    `jitter`: relative jitter of k~_ZZ; by default, that of the basis.
     `dtype`: ``float32`` or ``float64``.
     `columns`: names of the input columns; by default x0, x1, ...
-    `dropped`: columns that are constant over all training rows, which the basis does not use.
-    `units`: number of kilometres or quarters in one unit of each column, for models that measure
-        distances; by default 1.
+    `dropped`: columns with the same value in all training rows; the basis does not use these.
+    `units`: number of kilometres or quarters in one unit of each column, by default 1; only models
+        that measure distances use it.
     `noise`: ``gaussian`` or ``student-t``.
 
     Raises RequestError if the dtype or noise is unknown, a size is not a whole number, a size or
-    the jitter is out of range, or the number of names or units is wrong.
+    the jitter is out of range, or there are not as many names or units as columns.
     """
 
     d: int

@@ -1,4 +1,4 @@
-"""Convert a user's arrays to float64, and check counts."""
+"""Converts a user's arrays to float64, and checks counts."""
 
 import numpy as np
 import torch
@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 from geogp.errors import DataError
 
 ROUNDING = 1e-9
-"""Relative difference between counts that is taken for rounding."""
+"""Relative differences of counts up to this size are taken for rounding."""
 
 
 def as_floats(values: object, what: str) -> NDArray[np.float64]:
     """Return finite real numbers as a float64 array of the same shape.
 
-    `values` is an array, a list or a CPU tensor of any real dtype; `what` is its name in messages.
-    A float64 array is not copied, so do not change it afterwards. Raises DataError if the values
-    are not real numbers, not finite, masked, or on another device.
+    `values` is an array, a list or a CPU tensor of any real dtype; `what` names `values` in
+    messages. A float64 array is not copied, so do not change it afterwards. Raises DataError if a
+    value is not a finite real number, is masked, or is on another device.
     """
     if isinstance(values, torch.Tensor):
         values = _on_cpu(values, what)
@@ -27,7 +27,8 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
         raise DataError(f"expected {what} to be an array, found {error}.") from None
     if array.dtype.kind not in "iuf":
         raise DataError(f"expected {what} to be real numbers, found dtype {array.dtype}.")
-    # An array that is not contiguous or not writeable is copied, because torch shares its memory.
+    # torch shares the memory of an array, so an array that is not contiguous or writeable is
+    # copied.
     floats = np.require(array, np.float64, ["C", "W"])
     bad = ~np.isfinite(floats)
     if bad.any():
@@ -39,9 +40,9 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
 
 
 def check_devices(devices: NDArray[np.float64], tests: NDArray[np.float64]) -> None:
-    """Raise DataError if a row has more devices than tests; the arrays have one shape.
+    """Raise DataError if a row has more devices than tests; both arrays have the same shape.
 
-    Differences from rounding are allowed.
+    Differences due to rounding are allowed.
     """
     wrong = devices > tests * (1 + ROUNDING)
     if wrong.any():

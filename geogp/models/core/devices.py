@@ -1,4 +1,4 @@
-"""Choice of the device to compute on."""
+"""Chooses the device to compute on."""
 
 import torch
 

@@ -1,11 +1,11 @@
 """Models of the prior variance that single points have in addition to ||phi(x)||².
 
-Each model returns the variance (b,) of a term r(x), which is independent between points:
+Each model returns the variance (b,) of a term r(x) that is independent between points:
 f(x) = m0 + <w, phi(x)> + r(x) (the interpretation of FITC in Quiñonero-Candela and Rasmussen 2005,
 section 6). So r is part of the level of each tile, of every sum over tiles, and of the scatter of
 measured rows around <w, phi>. A prediction at x does not learn r(x) from a row at x. In reality,
-nearby tiles share part of the variance that inducing points miss. Because r is independent between
-tiles, the variance of sums is too small.
+nearby tiles share part of the variance that inducing points miss. But r is independent between
+tiles, so the variance of sums is too small.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class Norms(Protocol):
 
 
 class Diagonal(nn.Module):
-    """Interface of a model of added variance; this class adds 0 (DBK: no term at prediction).
+    """Interface of models of added variance; this class adds 0 (DBK: no term at prediction).
 
     `uses_norms` is true if the added variance depends on the features.
     """
@@ -40,7 +40,7 @@ class Diagonal(nn.Module):
         return torch.zeros_like(features.norm)
 
     def update_closed_forms(self, features: Iterable[Norms]) -> None:
-        """Learn from the features of the training rows, in chunks; most diagonals do nothing."""
+        """Learn from chunks of features of the training rows; this default does nothing."""
 
 
 class NystromDiagonal(Diagonal):
@@ -56,7 +56,7 @@ class NystromDiagonal(Diagonal):
 class VarianceCorrection(Diagonal):
     """c(x, x) = max k(x', x') - k(x, x), for x' in x and training inputs (DBK-1, section 3.3).
 
-    It makes the prior variance equal everywhere.
+    This correction makes the prior variance equal everywhere.
     """
 
     uses_norms = True

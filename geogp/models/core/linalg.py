@@ -1,4 +1,4 @@
-"""Factorisations in float64 with an explicit, reported jitter."""
+"""Factorisations in float64; the jitter is an argument, and is reported."""
 
 import logging
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from geogp.models.core.products import slices, times_lower, times_lower_transpos
 logger = logging.getLogger(__name__)
 
 LARGEST_JITTER = 1e-2
-"""Largest relative jitter with which the factorisation of a matrix is tried."""
+"""Largest relative jitter that a factorisation tries."""
 
 
 class Factorised(NamedTuple):
-    """A factor, and the `info` of its factorisation, which is 0 if the factorisation succeeded."""
+    """A factor, and `info`, which is 0 if the factorisation succeeded."""
 
     factor: Tensor
     info: Tensor
@@ -26,7 +26,7 @@ class Factorised(NamedTuple):
 def jittered_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
     """Factorise K + jitter * mean(diag K) * I in float64.
 
-    While the factorisation fails, the jitter is multiplied by 10, each time with a logged warning.
+    Each time the factorisation fails, the jitter is multiplied by 10 and a warning is logged.
     Returns the lower factor L (r, r) and the relative jitter used. Raises NumericalError if K is
     not finite, or needs a relative jitter above 1e-2.
     """
@@ -36,25 +36,25 @@ def jittered_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
 def jittered_inverse_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
     """Return L^(-1), (r, r) row-major, for the L of `jittered_cholesky`, and the jitter.
 
-    L^(-1) has no gradient. Products with L^(-1) replace triangular solves, which are slower than
-    products on every machine. Raises the errors of `jittered_cholesky`.
+    L^(-1) has no gradient. Products with L^(-1) replace triangular solves, which are slower on
+    every machine. Raises the errors of `jittered_cholesky`.
     """
     return _with_jitter(K, jitter, inverse_cholesky)
 
 
 def inverse_cholesky(K: Tensor) -> Factorised:
-    """Return L^(-1), (r, r) row-major, for K = L L', overwriting the lower triangle of K.
+    """Return L^(-1), (r, r) row-major, for K = L L'; overwrites the lower triangle of K.
 
-    K is halved recursively: with K = [A B'; B C] and A = M M', L = [M 0; B M^(-T) N] where
-    N N' = C - (B M^(-T)) (B M^(-T))', and L^(-1) = [M^(-1) 0; -N^(-1) B M^(-T) M^(-1) N^(-1)]. Most
-    of the work is matrix products, which are several times faster than PyTorch's own Cholesky.
+    K is halved recursively: with K = [A B'; B C] and A = M M', L = [M 0; B M^(-T) N] where N N' = C
+    - (B M^(-T)) (B M^(-T))', and L^(-1) = [M^(-1) 0; -N^(-1) B M^(-T) M^(-1) N^(-1)]. Most
+    operations are matrix products; they are several times faster than PyTorch's own Cholesky.
     """
     out = torch.zeros_like(K)
     return Factorised(out, _fill_inverse(K, out, slices(len(K), K.device)))
 
 
 def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
-    """Put the inverse factor of the block `parts` of K into `out`; return its info."""
+    """Write the inverse factor of the block `parts` of K into `out`; return `info`."""
     whole = slice(parts[0].start, parts[-1].stop)
     if len(parts) == 1:
         L, info = Factorised(*torch.linalg.cholesky_ex(K[whole, whole]))

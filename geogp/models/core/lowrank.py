@@ -1,4 +1,4 @@
-"""The model class of the catalogue, with a basis, a posterior and a noise model."""
+"""The class of all models: a process with a basis, a posterior and a noise model."""
 
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
@@ -25,16 +25,15 @@ from geogp.models.training.steps import CHUNK
 Floats = NDArray[np.float64]
 
 ENTRIES, MIN_ROWS = 2**20, 256
-"""Numbers in one chunk of a prediction, which fit into the cache; least rows of a chunk."""
+"""Numbers in a chunk of a prediction (fits into the cache); smallest number of rows in a chunk."""
 
 
 class Rows(NamedTuple):
     """Rows for a model: scaled `x` (n, d), standardised `y` (n,), `counts` (n, 2) float64.
 
-    `counts` are the tests and the devices behind each average. Models ignore them if their noise
-    does not depend on them. With
-    `repeats`, each entry is an input with several rows, and `y` is the mean of these rows.
-    `groups` (n,) are as in `Data`, None where they are not needed.
+    `counts` are the tests and the devices behind each average; a model uses them if the noise
+    depends on them. With `repeats`, each entry is an input with several rows, and `y` is the mean
+    of these rows. `groups` (n,) are as in `Data`, or None if they are not needed.
     """
 
     x: Tensor
@@ -61,7 +60,7 @@ class Rows(NamedTuple):
             yield self.at(slice(start, start + step))
 
     def collapsed(self) -> "Rows":
-        """Return the distinct inputs with the mean and scatter of their rows; see `Repeats`."""
+        """Return the distinct inputs, with mean and scatter of the rows at each; see `Repeats`."""
         x, inverse = torch.unique(self.x, dim=0, return_inverse=True)
         count = torch.bincount(inverse).double()
         mean = torch.bincount(inverse, self.y.double()) / count
@@ -80,12 +79,12 @@ NO_NUMBERS = (
 
 
 class LowRankGP(nn.Module):
-    """f(x) = m0 + <w, phi(x)>, y = f(x) + noise, with covariance k(x, x') = <phi(x), phi(x')>.
+    """y = f(x) + noise with f(x) = m0 + <w, phi(x)>; the kernel is k(x, x') = <phi(x), phi(x')>.
 
-    The model scales inputs and targets: it maps `x_low` and `x_high` to -1 and 1, and standardises
-    targets by the mean `y_mean` and standard deviation `y_sd` of the training rows. Predictive
-    standard deviations are multiplied by `widening`. `predict`, `features` and `kernel` take inputs
-    in the user's scale and return values in the unit of the target.
+    The model maps the inputs `x_low` and `x_high` to -1 and 1, and standardises targets by the mean
+    `y_mean` and standard deviation `y_sd` of the training targets. Predictive standard deviations
+    are multiplied by `widening`. `predict`, `features` and `kernel` take unscaled inputs and return
+    values in the unit of the target.
 
     Parameters
     ----------
@@ -99,9 +98,9 @@ class LowRankGP(nn.Module):
     Attributes
     ----------
     holds_rows
-        Whether the model contains its training rows, because its predictions need them.
+        Whether the model stores its training rows, because predictions need them.
     has_level
-        Whether the level around which measurements scatter has a posterior in closed form.
+        Whether the level, around which measurements scatter, has a closed-form posterior.
     """
 
     holds_rows: ClassVar[bool] = False
@@ -145,7 +144,7 @@ class LowRankGP(nn.Module):
 
     @property
     def can_solve_mean(self) -> bool:
-        """Whether the mean of the weights is learned and a regression on rows could replace it."""
+        """Whether the mean of the weights is learned, and a regression on rows could replace it."""
         return self.has_level and self.posterior.is_learned
 
     @property
@@ -154,10 +153,10 @@ class LowRankGP(nn.Module):
         return self.mean_constant.device
 
     def check(self) -> None:
-        """Refuse a model with parameters on several devices or of a wrong dtype.
+        """Check the devices and dtypes of the parameters.
 
-        Raises RequestError if parameters are on different devices or on the device ``meta``, or
-        have a dtype other than the architecture's.
+        Raises RequestError if parameters are on different devices or on the device ``meta``, or do
+        not have the dtype of the architecture.
         """
         if self.device.type == "meta":
             raise RequestError(NO_NUMBERS)
@@ -173,8 +172,8 @@ class LowRankGP(nn.Module):
     def scaled(self, x: Floats | Tensor) -> Tensor:
         """Return inputs (n, d) for the basis: used columns only, scaled, on the model's device.
 
-        Raises DataError if `x` has another dimension than the training inputs or is not finite.
-        Raises RequestError as `check` does.
+        Raises DataError if `x` does not have the dimension of the training inputs, or is not
+        finite. Raises RequestError as `check` does.
         """
         self.check()
         values = as_floats(x, "inputs")
@@ -187,16 +186,16 @@ class LowRankGP(nn.Module):
         return (2 * share - 1).to(self.architecture.torch_dtype)
 
     def seen(self, x: Tensor) -> Tensor:
-        """Return scaled inputs in the form that the basis expects; here unchanged."""
+        """Return scaled inputs in the form that the basis expects; by default unchanged."""
         return x
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
-        """Set the inputs that are mapped to -1 and 1, each of shape (used,)."""
+        """Set the inputs that are mapped to -1 and 1, each with shape (used,)."""
         self.x_low.copy_(low)
         self.x_high.copy_(high)
 
     def take_target(self, y: Floats) -> None:
-        """Set `y_mean` and `y_sd` to mean and standard deviation of the training targets (n,)."""
+        """Set `y_mean` and `y_sd` to the mean and standard deviation of training targets (n,)."""
         self.y_mean.fill_(float(y.mean()))
         self.y_sd.fill_(float(y.std()))
 
@@ -220,23 +219,23 @@ class LowRankGP(nn.Module):
     def keep_rows(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
         """Store the data that prediction needs; return the rows in the order for training steps.
 
-        This class stores nothing and returns the rows unchanged. `seed` fixes random choices.
+        This default stores nothing and returns the rows unchanged. `seed` fixes random choices.
         """
         return rows
 
     def rates(self) -> dict[str, float]:
-        """Return learning rates by parameter name, as multiples of the usual rate; here empty."""
+        """Return learning rates by parameter name, relative to the usual rate; by default none."""
         return {}
 
     def finish(self, validation: Rows) -> None:
-        """Learn from the validation rows after the last step; here do nothing."""
+        """Learn from the validation rows after the last step; this default does nothing."""
 
     def widen(self, factor: float) -> None:
         """Multiply predictive standard deviations by `factor`."""
         self.widening.fill_(factor)
 
     def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
-        """Update the parts that learn from training and validation rows without a gradient."""
+        """Update the parts that learn from training or validation rows without a gradient."""
         with torch.no_grad():
             self.diagonal.update_closed_forms(self.basis(part) for part in rows.x.split(CHUNK))
             self.posterior.update_closed_forms(self.weighted_rows(rows))
@@ -244,11 +243,11 @@ class LowRankGP(nn.Module):
             self.noise.update_closed_forms(errors)
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
-        """Yield features, residuals and variances of rows in chunks, for `condition`.
+        """Yield features, residuals and variances of rows, in chunks, for `condition`.
 
-        The variance of a row around <w, phi> is noise_var plus the diagonal's variance. If
-        `spread_is_noise`, the function variance is added. For the mean of k rows at one input,
-        the variance is divided by k.
+        The variance of a row around <w, phi> is noise_var plus the variance of the diagonal, and if
+        `spread_is_noise` plus the function variance. For the mean of k rows at one input, the
+        variance is divided by k.
         """
         for part in rows.chunks():
             found: Features = self.basis(part.x)
@@ -264,9 +263,9 @@ class LowRankGP(nn.Module):
         return condition(self.weighted_rows(rows), torch.zeros(self.basis.rank, device=self.device))
 
     def check_has_level(self) -> None:
-        """Refuse a model of counts, whose level has no closed-form posterior.
+        """Refuse models of counts: their level has no closed-form posterior.
 
-        Raises RequestError if the model has no level.
+        Raises RequestError if `has_level` is false.
         """
         if not self.has_level:
             raise RequestError(
@@ -304,19 +303,19 @@ class LowRankGP(nn.Module):
         tests, devices
             Numbers of tests and devices behind each average; the noise of this model ignores them.
         level
-            Whether to predict the level around which measurements scatter. The level is the
-            function without noise.
+            Whether to predict the level around which measurements scatter, which is the function
+            without noise.
 
         Returns
         -------
         Prediction
-            Mean, function variance (including the diagonal's variance) and noise variance, each
-            (n,), in the target's unit.
+            Mean, function variance (including the variance of the diagonal) and noise variance,
+            each (n,), in the target's unit.
 
         Raises
         ------
         DataError
-            If `x` has another dimension than the training inputs or is not finite.
+            If `x` does not have the dimension of the training inputs, or is not finite.
         NumericalError
             If a predictive variance is not positive.
         """
@@ -339,7 +338,7 @@ class LowRankGP(nn.Module):
         return Prediction(mean, variance, np.zeros_like(noise) if level else noise)
 
     def features(self, x: Floats) -> Floats:
-        """Return phi(x) in the target's unit, so that k = phi phi', shape (n, r)."""
+        """Return phi(x), (n, r), in the target's unit, so that k = phi phi'."""
         return torch.cat(list(self.feature_chunks(x))).cpu().numpy()
 
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
@@ -361,14 +360,14 @@ class LowRankGP(nn.Module):
     def function_variance(self, x: Floats, L: Tensor) -> Floats:
         """Return `predict(x).function_variance`, (n,), if the weights had the covariance L L'.
 
-        L is a factor (r, r), float64, for the weights of `feature_chunks`.
+        L (r, r), float64, belongs to the weights of the features in `feature_chunks`.
         """
         parts = [(phi @ L).square().sum(1).cpu() for phi in self.feature_chunks(x)]
         found: Floats = torch.cat(parts).numpy() + self.added_variance(x)
         return found * float(self.widening) ** 2
 
     def kernel(self, x: Floats, x2: Floats) -> Floats:
-        """Return the prior covariance k(x, x2) = <phi(x), phi(x2)>, shape (n, n2).
+        """Return the prior covariance k(x, x2) = <phi(x), phi(x2)>, (n, n2).
 
         The covariance is in the squared unit of the target. The matrix has n times n2 values, so
         pass few inputs at a time.
@@ -388,7 +387,7 @@ class LowRankGP(nn.Module):
         )
 
     def _predicted(self, found: Marginals) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean, function and noise variance in the target's unit, float64."""
+        """Return mean, function variance and noise variance in the target's unit, float64."""
         variance = found.variance
         if self.diagonal.uses_norms:
             variance = variance + self.diagonal(found).double()

@@ -1,4 +1,4 @@
-"""Memory of a fit or a joint distribution, checked before the computation starts."""
+"""Checks, before a computation starts, that a fit or a joint distribution fits into memory."""
 
 import math
 import os
@@ -14,31 +14,31 @@ from geogp.models.training.steps import CHUNK
 WORD = 8
 
 PARAMETER_BYTES = 4
-"""Bytes of a float32 parameter, the smaller dtype."""
+"""Bytes of a parameter in float32, the smaller dtype."""
 
 CHUNK_ARRAYS = 24
-"""Number of float64 arrays of a chunk's features in memory at once: covariances, features, their
-gradients, values that the kernel stores for its gradient, and the solver's copies. The largest
-observed number is 19, for kernels of two layers.
+"""Number of float64 arrays in memory at once with the size of a chunk's features: covariances,
+features, gradients of both, values that the kernel stores for gradients, and copies of the solver.
+The largest observed number is 19, for kernels of two layers.
 """
 
 SQUARE_ARRAYS = 16
-"""Number of arrays of r by r: the posterior, its gradient, the optimiser's two moments, copies of
-the posterior in the best and in the last epoch, and factorisations.
+"""Number of r by r arrays: the posterior and its gradient, two moments of the optimiser, copies of
+the posterior from the best epoch and the last epoch, and factorisations.
 """
 
 ROW_WORDS = 40
-"""Numbers per row: inputs, targets, order, one or two copies, and the features of places."""
+"""Numbers per row: inputs, targets, order, one or two copies of these, and features of places."""
 
 
 def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
-    """Return an upper estimate of a fit's memory in bytes for n rows, without the program itself.
+    """Return an upper estimate of the memory, in bytes, of a fit to n rows, without the program.
 
-    `batch` is the number of rows of a step (`Step.rows`); the features of at most `CHUNK` rows are
+    `batch` is the number of rows in a step (`Step.rows`); the features of at most `CHUNK` rows are
     in memory at once.
     """
     chunk = min(max(batch, 1), n, CHUNK)
-    # Prediction uses whole chunks for any size of the batch.
+    # Prediction uses whole chunks whatever the batch.
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = max(chunk * CHUNK_ARRAYS, min(n, CHUNK) * 4) * width * WORD
     pivots = min(n, MAX_CANDIDATES) * sizes.r * WORD
@@ -46,9 +46,10 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
 
 
 def check_model(sizes: Architecture) -> None:
-    """Refuse a model whose parameters alone do not fit into memory.
+    """Refuse a model if its parameters do not fit into memory.
 
-    Raises RequestError if the model needs more memory than is free; the message has both numbers.
+    Raises RequestError if the parameters need more memory than is free; the message has both
+    numbers.
     """
     needed = PARAMETER_BYTES * (sizes.r**2 + max(sizes.blocks, 1) * sizes.h**2)
     free = available_bytes(torch.device("cpu"))
@@ -60,30 +61,31 @@ def check_model(sizes: Architecture) -> None:
 
 
 HELD_BYTES = 2**29
-"""Approximate memory in bytes of the joint sums or draws from one pass over the features."""
+"""Approximate bytes of the joint sums or draws that are computed in one pass over the features."""
 
 TILE_WORDS = 300
-"""Numbers per tile of a joint distribution with a tile process: the indices and weights of its 64
-rows and 24 tiles, twice during construction, and the arrays of the solver.
+"""Numbers per tile, in a joint distribution with a tile process: the indices and weights of 64 rows
+and 24 tiles (twice during construction), and the arrays of the solver.
 """
 
 BLOCK_ARRAYS = 10
-"""Number of copies in memory of the covariances within the blocks of `TILES_AT_ONCE` tiles.
+"""Number of copies in memory of the covariances in the blocks of `TILES_AT_ONCE` tiles.
 
 At most 8 were observed, most of them in the kernel.
 """
 
 
 def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:
-    """Return an upper estimate of the memory in bytes of a level's joint law (`JointLevel`).
+    """Return an upper estimate of the memory, in bytes, of a `JointLevel`.
 
-    `columns` is the number of requested sums or draws, `block` the number of covariances of a tile
-    process in memory at once (0 without a tile process).
+    `columns` is the number of requested sums or draws. `block` is the number of covariances of a
+    tile process in memory at once (0 without a tile process).
     """
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = min(max(tiles, rows), CHUNK) * 8 * width
     process = TILE_WORDS * tiles + BLOCK_ARRAYS * block if block else 0
-    # A group of columns has two numbers per tile and one per row; a few active columns have more.
+    # Each column of a group has two numbers per tile and one per row; a few columns in use have
+    # more.
     numbers = 2 * tiles + rows
     held = min(columns * numbers, HELD_BYTES // WORD) + min(columns, 32) * 4 * numbers
     square = SQUARE_ARRAYS * sizes.r**2
@@ -93,7 +95,8 @@ def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block:
 def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> None:
     """Refuse a joint distribution that does not fit into memory; see `level_bytes`.
 
-    Raises RequestError if it needs more memory than is free; the message has both numbers.
+    Raises RequestError if the distribution needs more memory than is free; the message has both
+    numbers.
     """
     needed = level_bytes(sizes, tiles, rows, columns, block)
     free = available_bytes(torch.device("cpu"))
@@ -105,7 +108,7 @@ def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block:
 
 
 def available_bytes(device: torch.device) -> float:
-    """Return the free memory of a device in bytes; on the CPU, the process's limit also counts."""
+    """Return the free memory of a device in bytes; on the CPU, at most the limit of the process."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min(_machine_bytes(), _limit_bytes())
@@ -114,7 +117,7 @@ def available_bytes(device: torch.device) -> float:
 def _limit_bytes() -> float:
     """Return the memory that the process may still use under its limit (``ulimit -v``)."""
     try:
-        import resource  # noqa: PLC0415 - not every system has it
+        import resource  # noqa: PLC0415 - not on every system
 
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         taken = int(Path("/proc/self/statm").read_text("ascii").split()[0])

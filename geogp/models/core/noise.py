@@ -21,12 +21,12 @@ class Noise(nn.Module, ABC):
     def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the variance of measurements: a scalar, or (b,) if it differs between rows.
 
-        `phi` (b, r) are features, for noise that varies over the inputs. `counts` (b, 2) are the
-        tests and devices of each measurement, for noise that depends on them.
+        `phi` (b, r) are features, for noise that varies with the inputs. `counts` (b, 2) are the
+        tests and devices of each measurement, for noise that depends on these counts.
         """
 
     def update_closed_forms(self, squared_errors: Iterable[Tensor]) -> None:
-        """Learn from the squared errors of validation rows, in chunks; by default do nothing."""
+        """Learn from chunks of squared errors of validation rows; this default does nothing."""
 
 
 class ConstantNoise(Noise):
@@ -48,7 +48,8 @@ class ConstantNoise(Noise):
 class ValidationNoise(Noise):
     """A noise variance equal to the mean squared error of the validation rows, at least 1e-6.
 
-    Before `update_closed_forms`, it is `start`. It is for models whose objective has no noise.
+    Before `update_closed_forms`, the variance is `start`. This class is for models whose objective
+    has no noise.
     """
 
     variance: Tensor

@@ -1,8 +1,8 @@
 """Objectives to minimise, each a plain function (DBK section 3; DBK-1 sections 3.1 and 3.3).
 
-Objectives of a batch are per datum: a mean over the batch plus the KL term divided by the number n
-of training rows, with mu = m0 + <m, phi> and s² = ||L' phi||². Objectives of all rows use only the
-sums over rows in `Statistics`.
+An objective of a batch is per datum: a mean over the batch, plus the KL term divided by the number
+n of training rows. Here mu = m0 + <m, phi> and s² = ||L' phi||². An objective of all rows uses only
+the sums in `Statistics`.
 """
 
 import math
@@ -28,7 +28,7 @@ class Repeats(NamedTuple):
     """Rows with equal inputs: their number `rows` (b,) and their `scatter` (b,).
 
     Let an input have k rows with targets y_j. Let ybar be the mean of the y_j, and scatter the mean
-    of (y_j - ybar)². If all rows at this input have mean mu and variance v,
+    of (y_j - ybar)². If all rows at this input have mean mu and variance v, then
 
     sum_j log N(y_j; mu, v) = -k/2 log 2π v - k (scatter + (ybar - mu)²) / (2 v).
     """
@@ -42,13 +42,13 @@ class BatchTerms:
     """Terms of the objectives for a batch of b rows, or of b inputs with several rows each.
 
     `mean`, `function_variance`: m0 + <m, phi> and ||L' phi||², each (b,).
-    `residual`: k~(x, x) - ||phi||², (b,); 0 for bases that approximate no other kernel.
+    `residual`: k~(x, x) - ||phi||², (b,); 0 if the basis does not approximate another kernel.
     `feature_norm`: ||phi||², (b,).
     `noise_var`, `kl`: scalars.
-    `repeats`: the rows of each input, or None if each input has one row. With `repeats`, targets
-        are means of rows, and means over the batch are over rows.
+    `repeats`: the rows of each input, or None if each input has one row. With `repeats`, a target
+        is the mean of an input's rows, and means over the batch are over rows.
     `offset`, `dispersion`: for counts, each (b,): the offset of the log rate, and 1/a of the
-        negative binomial distribution. None for other targets.
+        negative binomial distribution. They are None for other targets.
     """
 
     mean: Tensor
@@ -69,7 +69,7 @@ class BatchTerms:
         return self.repeats.rows.sum()
 
     def average(self, values: Tensor) -> Tensor:
-        """Return the mean over rows of values (b,), one per input."""
+        """Return the mean over rows of `values` (b,), which has one value per input."""
         if self.repeats is None:
             return values.mean()
         return (self.repeats.rows * values).sum() / self.rows
@@ -85,8 +85,8 @@ class Statistics:
     """Sums over all n training rows, float64, where e is the target minus the mean constant.
 
     `gram` is Phi'Phi (r, r), `moment` is Phi'e (r,) and `square` is ||e||². `norm_sum` and
-    `largest_norm` are the sum and maximum of ||phi(x_i)||². If rows have variances v_i,
-    `log_variance` is the sum of log v_i, and `gram`, `moment` and `square` weight each row by
+    `largest_norm` are the sum and maximum of ||phi(x_i)||². If each row has a variance v_i of its
+    own, `log_variance` is the sum of log v_i, and `gram`, `moment` and `square` weight each row by
     1 / v_i. Otherwise `log_variance` is 0.
     """
 
@@ -109,7 +109,7 @@ def gaussian_nll(square: Tensor, variance: Tensor) -> Tensor:
 
 
 def elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
-    """Negative evidence lower bound (DBK equation 5), with the residual of equation 4.
+    """Return the negative evidence lower bound (DBK equation 5), with the residual of equation 4.
 
     mean_b[-log N(y; mu, noise_var) + (s² + residual) / (2 noise_var)] + KL / n.
     """
@@ -119,9 +119,9 @@ def elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
 def whitened_elbo(
     residual: Tensor, spread: Tensor, log_scale: Tensor, kl: Tensor, n: int
 ) -> Tensor:
-    """Negative evidence lower bound of correlated rows, from whitened rows.
+    """Return the negative evidence lower bound of correlated rows, from whitened rows.
 
-    With W the inverse of a factor of the rows' covariance given w,
+    Let W be the inverse of a factor of the covariance of the rows given w. Then
     E_q[-log N(y; m0 + Phi w, (W'W)^(-1))]
     = ½ ||W(y - mu)||² + ½ ||W Phi L||² - log|W| + b/2 log 2π. The function returns this value
     divided by b, plus KL / n.
@@ -141,15 +141,16 @@ def whitened_elbo(
 
 
 def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
-    """Negative evidence lower bound under the variance correction of DBK-1 (equation 11).
+    """Return the negative evidence lower bound, corrected as in DBK-1 (equation 11).
 
-    It is `elbo` with max_b ||phi||² - ||phi||² as the residual.
+    The result is that of `elbo` with the variance correction max_b ||phi||² - ||phi||² as the
+    residual.
     """
     return _expected_nll(terms, y, batch_correction(terms)) + terms.kl / n
 
 
 def ppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
-    """Parametric predictive objective (DBK equation 6; Jankowiak et al. 2020).
+    """Return the parametric predictive objective (DBK equation 6; Jankowiak et al. 2020).
 
     mean_b[-log N(y; mu, s² + residual + noise_var)] + (beta / n) KL.
     """
@@ -158,7 +159,7 @@ def ppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
 
 
 def dppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
-    """Decoupled parametric predictive objective (DBK equation 15).
+    """Return the decoupled parametric predictive objective (DBK equation 15).
 
     mean_b[-log N(y; mu, s² + noise_var)]
     + alpha mean_b[(max_b ||phi||² - ||phi||²) / (2 noise_var)] + (beta / n) KL.
@@ -169,14 +170,14 @@ def dppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
 
 
 def squared_error(terms: BatchTerms, y: Tensor, _n: int, _weights: Weights) -> Tensor:
-    """Mean squared error of the batch: mean_b[(y - mu)²]."""
+    """Return the mean squared error of the batch: mean_b[(y - mu)²]."""
     return terms.average(terms.square(y))
 
 
 def poisson_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
-    """Negative evidence lower bound of counts, y ~ Poisson(e^(o + f)) (DBK-1 appendix A.5).
+    """Return the negative evidence lower bound for y ~ Poisson(e^(o + f)) (DBK-1 appendix A.5).
 
-    With the offset o = log exposure and E exp(f) = exp(mu + s²/2), its closed form is
+    With the offset o = log exposure and E exp(f) = exp(mu + s²/2), the bound has the closed form
     mean_b[exp(o + mu + s²/2) - y (o + mu) + log y!] + KL / n. Float64.
     """
     counts, log_rate, spread = _count_terms(terms, y)
@@ -186,9 +187,9 @@ def poisson_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Ten
 
 
 def negative_binomial_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
-    """Negative evidence lower bound of counts, y ~ Poisson(g e^(o + f)), g ~ Gamma(a, a).
+    """Return the negative evidence lower bound for y ~ Poisson(g e^(o + f)), g ~ Gamma(a, a).
 
-    Each row has its own g with mean 1 and variance 1/a = dispersion. With g integrated out, y is
+    Each row has its own g, with mean 1 and variance 1/a = dispersion. With g integrated out, y is
     negative binomial with mean e^(o + f) and shape a. With t = o + f - log a, the bound is
     mean_b[log Γ(a) + log y! - log Γ(y + a) - y E t + (y + a) E log(1 + e^t)] + KL / n. Float64.
     Only E log(1 + e^t) has no closed form; Gauss-Hermite quadrature with 20 nodes computes it.
@@ -206,7 +207,7 @@ def negative_binomial_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weigh
 
 
 def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
-    """Log N(y; m0, Phi Phi' + noise_var I) from sums over the rows (DBK equation 11).
+    """Return log N(y; m0, Phi Phi' + noise_var I) from sums over the rows (DBK equation 11).
 
     -n/2 log 2π - (n - r)/2 log noise_var - ½ log|Λ| - ||e||²/(2 noise_var)
     + ||Λ^(-1/2) Phi'e||²/(2 noise_var), with Λ = Phi'Phi + noise_var I. A scalar, float64.
@@ -239,7 +240,7 @@ def quadratic_form(sums: Statistics, noise_var: Tensor) -> tuple[Tensor, Tensor]
 
 
 def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
-    """Log marginal likelihood minus tr(C) / (2 noise_var) (DBK-1 equation 11).
+    """Return the log marginal likelihood minus tr(C) / (2 noise_var) (DBK-1 equation 11).
 
     C is diagonal with c(x_i, x_i) = max_j ||phi(x_j)||² - ||phi(x_i)||². A scalar, float64.
     """
@@ -248,7 +249,7 @@ def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Te
 
 
 def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor:
-    """Log N(y; m0, Phi Phi' + D) with D = diag(rows' variances) (Snelson and Ghahramani 2006).
+    """Return log N(y; m0, Phi Phi' + D), D = diag(row variances) (Snelson and Ghahramani 2006).
 
     -½ [n log 2π + Σ log D_i + log|Λ| + ||e||²_D - ||Λ^(-1/2) Phi'D^(-1)e||²], with
     Λ = I + Phi'D^(-1)Phi and ||e||²_D = e'D^(-1)e. A scalar, float64.
@@ -268,18 +269,18 @@ def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor
 
 
 def _count_terms(terms: BatchTerms, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return counts, the mean of the log rate with its offset, and its variance, float64."""
+    """Return counts, and mean (offset included) and variance of the log rate, float64."""
     assert terms.offset is not None, "counts need an offset"
     log_rate = terms.mean.double() + terms.offset.double()
     return y.double(), log_rate, terms.function_variance.double()
 
 
 def _expected_nll(terms: BatchTerms, y: Tensor, missed: Tensor) -> Tensor:
-    """Return mean_b of E_q[-log N(y; f, noise_var)], with the variance `missed` added to s²."""
+    """Return mean_b E_q[-log N(y; f, noise_var)]; the variance `missed` is added to s²."""
     square = terms.square(y) + terms.function_variance + missed
     return terms.average(gaussian_nll(square, terms.noise_var))
 
 
 def batch_correction(terms: BatchTerms) -> Tensor:
-    """Return max_b ||phi||² - ||phi||², (b,): the correction of DBK-1 within the batch."""
+    """Return max_b ||phi||² - ||phi||², (b,): the correction of DBK-1 for this batch."""
     return current_team().largest(terms.feature_norm, terms.rows) - terms.feature_norm

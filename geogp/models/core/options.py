@@ -18,10 +18,10 @@ Decay = Literal["cosine", "constant"]
 Optimiser = Literal["adamw", "lbfgs"]
 
 OFFSET = "log_exposure"
-"""Input column that models of counts add to the logarithm of the rate; no basis uses it."""
+"""Input column that models of counts add to the log rate; no basis uses this column."""
 
 CANDIDATES = 2000
-"""Default number of tiles whose gain is computed exactly when measurements are chosen."""
+"""When measurements are chosen, the default number of tiles with an exactly computed gain."""
 
 OPTIMISERS: tuple[str, ...] = get_args(Optimiser)
 

@@ -22,8 +22,8 @@ class Moments(NamedTuple):
 class WeightedRows(NamedTuple):
     """Training rows for a closed-form posterior.
 
-    `phi` (c, r) are features, `residual` (c,) targets minus the mean constant, and `variance` (c,)
-    the variance of each row around the function.
+    `phi` (c, r) are features, `residual` (c,) is targets minus the mean constant, and `variance`
+    (c,) is the variance of each row around the function.
     """
 
     phi: Tensor
@@ -32,7 +32,7 @@ class WeightedRows(NamedTuple):
 
 
 class Information(NamedTuple):
-    """What rows say about the weights; the information of several sets of rows is their sum.
+    """The information about the weights in a set of rows; the information of several sets adds up.
 
     `precision` is Phi' V^(-1) Phi, (r, r), and `pull` is Phi' V^(-1) (y - m0), (r,).
     """
@@ -44,8 +44,8 @@ class Information(NamedTuple):
 class Posterior(nn.Module, ABC):
     """Interface of a posterior; `update_closed_forms` learns from rows without a gradient.
 
-    `in_closed_form` is true if p(w | y), given features and noise, has the same covariance.
-    `is_learned` is true if the gradient trains mean and covariance.
+    `in_closed_form` is true if the covariance equals that of p(w | y) given features and noise.
+    `is_learned` is true if gradients train mean and covariance.
     """
 
     in_closed_form: ClassVar[bool] = False
@@ -64,17 +64,18 @@ class Posterior(nn.Module, ABC):
         """Return KL(q(w) || N(0, I)), a scalar."""
 
     def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
-        """Return the moments for features (b, r), and the KL; a subclass may share work."""
+        """Return the moments for features (b, r), and the KL; a subclass may share operations."""
         return self.moments(phi), self.kl()
 
     def update_closed_forms(self, rows: Iterable[WeightedRows]) -> None:
-        """Learn from the training rows, in chunks; most posteriors do nothing."""
+        """Learn from chunks of training rows; this default does nothing."""
 
 
 class VariationalPosterior(Posterior):
     """q(w) = N(m, L L') with L lower triangular and diag L positive (DBK appendix B).
 
-    m starts at 0, log diag L at -½ log r, the rest of L at standard normal draws divided by r.
+    m starts at 0, log diag L starts at -½ log r, and the rest of L starts at standard normal draws
+    divided by r.
     """
 
     is_learned = True
@@ -106,7 +107,7 @@ class VariationalPosterior(Posterior):
         return self._moments(phi, self.cholesky())
 
     def kl(self) -> Tensor:
-        """KL(N(m, LL') || N(0, I)) = ½ (||L||_F² + ||m||² - r - 2 Σ log L_ii), a scalar."""
+        """Return KL(N(m, LL') || N(0, I)) = ½ (||L||_F² + ||m||² - r - 2 Σ log L_ii), a scalar."""
         return self._kl(self.cholesky())
 
     def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
@@ -123,7 +124,7 @@ class VariationalPosterior(Posterior):
 
 
 class PointPosterior(Posterior):
-    """A point estimate m of the weights: function variance 0, no KL term. m starts at 0."""
+    """A point estimate m of the weights: the function variance is 0, the KL is 0. m starts at 0."""
 
     def __init__(self, r: int, _generator: torch.Generator | None, dtype: torch.dtype) -> None:
         super().__init__()
@@ -146,7 +147,8 @@ class PointPosterior(Posterior):
 class ClosedFormPosterior(Posterior):
     """p(w | y) = N(m, L L') given features and noise (DBK equation 10, DBK-1 equation 12).
 
-    It equals the prior until `update_closed_forms` gets training rows; see `condition`. Float64.
+    This posterior equals the prior until `update_closed_forms` gets training rows; see `condition`.
+    Float64.
     """
 
     in_closed_form = True
@@ -168,7 +170,7 @@ class ClosedFormPosterior(Posterior):
         return Moments(exact @ self.m, squared_norms(exact @ self.L))
 
     def kl(self) -> Tensor:
-        """KL(N(m, LL') || N(0, I)), a scalar, as for the variational posterior."""
+        """Return KL(N(m, LL') || N(0, I)), a scalar, as for the variational posterior."""
         squares = self.L.square().sum() + self.m.square().sum()
         spread: Tensor = torch.linalg.slogdet(self.L).logabsdet
         return 0.5 * (squares - len(self.m)) - spread
@@ -183,7 +185,7 @@ class ClosedFormPosterior(Posterior):
 def condition(rows: Iterable[WeightedRows], like: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and factor of p(w | y) = N(m, L L') for w ~ N(0, I), from chunks of rows.
 
-    With V the diagonal matrix of the rows' variances, P = I + Phi' V^(-1) Phi,
+    With the variances of the rows in the diagonal matrix V, P = I + Phi' V^(-1) Phi,
     m = P^(-1) Phi' V^(-1) (y - m0) and L L' = P^(-1). If V = noise_var D, then L L' is
     noise_var Λ^(-1) with Λ = Phi' D^(-1) Phi + noise_var I (DBK-1 equation 12).
 
@@ -194,7 +196,7 @@ def condition(rows: Iterable[WeightedRows], like: Tensor) -> tuple[Tensor, Tenso
 
 
 def information(rows: Iterable[WeightedRows], like: Tensor) -> Information:
-    """Return what rows say about the weights, from chunks of rows; see `condition`."""
+    """Return the information about the weights in the rows, from chunks; see `condition`."""
     r = len(like)
     P = torch.zeros(r, r, dtype=torch.float64, device=like.device)
     b = torch.zeros(r, dtype=torch.float64, device=like.device)

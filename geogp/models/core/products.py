@@ -1,17 +1,17 @@
 """Products with triangular matrices, in blocks of columns.
 
 These products take most of the time of a training step. Half of a triangular matrix is zeros. With
-blocks of 192 columns (six blocks at r = 1024), 3/5 of the operations remain, at about the library's
-full speed. All matrices are row-major and stay row-major,
-because elementwise operations that mix the two layouts take ten times as long. On a GPU one large
-product is faster than several small ones, so there is one block.
+blocks of 192 columns (six blocks at r = 1024), 3/5 of the operations remain, at about the full
+speed of the library. All matrices are row-major and stay row-major, because elementwise operations
+that mix both memory layouts take ten times as long. On a GPU, one large product is faster than
+several small ones, so there is only one block.
 """
 
 import torch
 from torch import Tensor
 
 BLOCK = 192
-"""Columns of a block on a CPU; narrower blocks are slow, and wider blocks include many zeros."""
+"""Columns per block on a CPU; narrower blocks are slow, and wider blocks include many zeros."""
 
 
 def slices(r: int, device: torch.device) -> list[slice]:
@@ -21,7 +21,7 @@ def slices(r: int, device: torch.device) -> list[slice]:
 
 
 def times_lower(A: Tensor, L: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return A L for L with zeros above the diagonal, (b, k), (k, r) -> (b, r), k >= r."""
+    """Return A L, (b, r), for A (b, k) and L (k, r) with zeros above the diagonal, k >= r."""
     out = A.new_empty(len(A), L.shape[1]) if out is None else out
     for part in slices(L.shape[1], L.device):
         torch.mm(A[:, part.start :], L[part.start :, part], out=out[:, part])
@@ -29,7 +29,7 @@ def times_lower(A: Tensor, L: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def times_lower_transposed(A: Tensor, L: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return A L' for lower triangular L, (b, r), (r, r) -> (b, r)."""
+    """Return A L', (b, r), for A (b, r) and lower triangular L (r, r)."""
     out = A.new_empty(A.shape) if out is None else out
     for part in slices(len(L), L.device):
         torch.mm(A[:, : part.stop], L[part, : part.stop].T, out=out[:, part])
@@ -37,10 +37,10 @@ def times_lower_transposed(A: Tensor, L: Tensor, out: Tensor | None = None) -> T
 
 
 def lower_of_product(A: Tensor, B: Tensor) -> Tensor:
-    """Return the lower triangle of A'B, (b, r), (b, r) -> (r, r)."""
+    """Return the lower triangle of A'B, (r, r), for A (b, r) and B (b, r)."""
     r = A.shape[1]
     out = A.new_zeros(r, r)
-    # With A transposed, tall blocks are a quarter faster than wide ones.
+    # As A is transposed, tall blocks are a quarter faster than wide blocks.
     for part in slices(r, A.device):
         torch.mm(A[:, part.start :].T, B[:, part], out=out[part.start :, part])
         out[part, part].tril_()
@@ -50,7 +50,7 @@ def lower_of_product(A: Tensor, B: Tensor) -> Tensor:
 def mirrored(A: Tensor) -> Tensor:
     """Copy the lower triangle of A (r, r) onto the upper triangle, in place.
 
-    It works in blocks that fit into the cache, because a matrix and its transpose do not fit.
+    The copy goes by blocks that fit into the cache; a whole matrix and its transpose do not fit.
     """
     parts = slices(len(A), A.device)
     for i, rows in enumerate(parts):
@@ -72,6 +72,6 @@ def congruence(S: Tensor, L: Tensor) -> Tensor:
 
 
 def squared_norms(rows: Tensor) -> Tensor:
-    """Return ||row||² for each row of a matrix, (b, r) -> (b,)."""
+    """Return ||row||², (b,), for each row of a matrix (b, r)."""
     found: Tensor = torch.linalg.vector_norm(rows, dim=1).square()  # no copy of the matrix
     return found

@@ -1,1 +1,1 @@
-"""Families of models from papers: scale mixtures, counts, last layers, heavy-tailed noise."""
+"""Model families from papers: scale mixtures, counts, last layers and heavy-tailed noise."""

@@ -24,7 +24,7 @@ DISPERSION_START = 1.0
 class CountLaw(Noise):
     """The scatter of counts around their rate: Var(y | rate) = rate + dispersion · rate².
 
-    In this class the dispersion is 0, so counts have a Poisson distribution.
+    In this class, the dispersion is 0, so counts have a Poisson distribution.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:  # noqa: ARG002
@@ -39,7 +39,8 @@ class CountLaw(Noise):
 class Dispersion(CountLaw):
     """Negative binomial counts: dispersion(x) = exp(c + <c_phi, phi(x)>), at least 1e-6.
 
-    The dispersion is the variance of a gamma factor of mean 1 that multiplies the rate of each row.
+    The dispersion is the variance of a gamma factor with mean 1; this factor multiplies the rate of
+    each row.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
@@ -58,7 +59,7 @@ class PerCount(PerBatch):
     """An objective of a batch of counts; see `Step`."""
 
     def gathered(self, rows: Rows) -> Rows:
-        """Return the rows unchanged, because mean and scatter do not replace several counts."""
+        """Return the rows unchanged: the objective needs each count, not mean and scatter."""
         return rows
 
 
@@ -66,9 +67,9 @@ class CoxGP(LowRankGP):
     """log rate(x) = log exposure + mu + <w, phi(x)>, with counts y around the rate.
 
     y ~ Poisson(rate), or negative binomial if `noise` has a dispersion. The exposure of a row is,
-    for example, its area. Its logarithm is the input column ``log_exposure``, which the basis does
-    not use. Without this column, every exposure is 1. mu is `mean_constant` plus `y_mean`, the
-    logarithm of the mean count of the training rows.
+    for example, an area. The logarithm of the exposure is the input column ``log_exposure``, which
+    the basis does not use. Without this column, every exposure is 1. mu is `mean_constant` plus
+    `y_mean`, the logarithm of the mean count of the training rows.
     """
 
     has_level = False
@@ -82,7 +83,7 @@ class CoxGP(LowRankGP):
         super().__init__(name, architecture, **{**parts, "noise": noise})
 
     def scaled(self, x: Floats | Tensor) -> Tensor:
-        """Return inputs for the basis, with the log exposure as one more column."""
+        """Return inputs for the basis, and the log exposure as one more column."""
         seen = super().scaled(x)
         columns = self.architecture.columns
         if OFFSET not in columns:
@@ -134,7 +135,7 @@ class CoxGP(LowRankGP):
     ) -> CountPrediction:
         """Predict counts at inputs returned by `scaled`.
 
-        Raises RequestError if a level is requested; counts are predicted with their scatter.
+        Raises RequestError if a level is requested, because counts are predicted with scatter.
         """
         if level:
             raise RequestError(f"{self.name} predicts counts; it has no separate level.")

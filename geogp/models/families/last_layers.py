@@ -1,14 +1,14 @@
 """Bayesian last layers, plain and enriched by tangent-kernel features.
 
 The method is from Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features"
-(Rich); numbers in parentheses are its equations. Let A be the least-squares map from phi^r to phi^m
-over the training rows (8, 9), B = (A, I) and B'B = L L'. The features L' phi^r are the part of the
-tangent kernel's features that the last layer can express (14). The variance is
+(Rich); numbers in parentheses are equations of this paper. Let A be the least-squares map from
+phi^r to phi^m over the training rows (8, 9), B = (A, I) and B'B = L L'. The features L' phi^r are
+the part of the features of the tangent kernel that the last layer can express (14). The variance is
 
 S(x, x) = phi^r' (Phi^r' Phi^r / noise_var + (B'B)^(-1))^(-1) phi^r  (13, 15).
 
-Neither A (m, r) nor Phi^m (n, m) is ever in memory as a whole. With Phi^r = Q T (Q orthonormal, T
-triangular), A = D T^(-T) for D = Phi^m' Q. D is computed in blocks of parameters over chunks of
+Neither A (m, r) nor Phi^m (n, m) is in memory as a whole. With Phi^r = Q T (Q orthonormal, T
+triangular), A = D T^(-T) for D = Phi^m' Q. D is computed for blocks of parameters, from chunks of
 rows, and only the triangular factor of D is stored. Factors come from the QR decomposition, so no
 matrix is squared.
 """
@@ -32,10 +32,10 @@ from geogp.models.training.steps import CHUNK
 logger = logging.getLogger(__name__)
 
 BLOCK_ENTRIES = 2**22
-"""Numbers in memory at once, in a block of D and in a chunk of Phi^m: 32 MiB each."""
+"""Numbers in a block of D, and in a chunk of Phi^m; each block or chunk takes 32 MiB."""
 
 EXACT_ENTRIES = 10**9
-"""Limit of rows times parameters for `rich-bll` to fit A to all rows; a minute at r = 257."""
+"""Up to this number of rows times parameters, A is fitted to all rows; a minute at r = 257."""
 
 RANK_TOLERANCE = 1e-10
 """Singular values of Phi^r below this share of the largest value count as 0.
@@ -44,11 +44,11 @@ Dead units cause such values."""
 
 
 class Enrichment(NamedTuple):
-    """The training rows' information about a last layer, float64.
+    """The information about a last layer in the training rows, float64.
 
     `L`: lower Cholesky factor of B'B = A'A + I, (r, r).
-    `T`: upper triangular with T'T = Phi^r' Phi^r, times N/k if k of N rows are used, (r, r).
-    `rows`: number of rows that A is fitted to.
+    `T`: upper triangular, (r, r), with T'T = Phi^r' Phi^r, times N/k if only k of N rows are used.
+    `rows`: number of rows to which A is fitted.
     """
 
     L: Tensor
@@ -61,11 +61,11 @@ def enrich(
 ) -> Enrichment:
     """Compute the factor L of B'B from a trained network and its training inputs x (n, d).
 
-    `readout` (r,) has the weights and bias of the last layer. If `k` is given, A and Phi^r' Phi^r,
-    which is multiplied by N/k, are computed from k of the N rows, drawn uniformly without
-    replacement (Rich 21). If Phi^r does not have full rank (dead units, fewer rows than features),
-    A is the least-norm solution. Raises RequestError if k is below the number of features or above
-    the number of rows.
+    `readout` (r,) contains the weights and the bias of the last layer. If `k` is given, A and
+    Phi^r' Phi^r are computed from k of the N rows, drawn uniformly without replacement, and Phi^r'
+    Phi^r is multiplied by N/k (Rich 21). If Phi^r does not have full rank (dead units, fewer rows
+    than features), A is the least-norm solution. Raises RequestError if k is below the number of
+    features or above the number of rows.
     """
     scale = 1.0
     if k is not None:
@@ -118,8 +118,8 @@ def parameters_before_the_last(network: Mlp) -> int:
 def rows_for(network: Mlp, n: int) -> int | None:
     """Return the number of rows from which `rich-bll` computes A; None means all n rows.
 
-    It is None if n m <= EXACT_ENTRIES. Otherwise it is the largest number within this limit, but at
-    least r.
+    The result is None if n m <= EXACT_ENTRIES. Otherwise it is the largest number of rows within
+    this limit, but at least r.
     """
     r = len(network.biases[0]) + 1
     k = max(EXACT_ENTRIES // parameters_before_the_last(network), r)
@@ -127,7 +127,7 @@ def rows_for(network: Mlp, n: int) -> int | None:
 
 
 def _triangle(*parts: Tensor) -> Tensor:
-    """Return the upper triangular factor, with diagonal 0 or more, of stacked matrices."""
+    """Return the upper triangular factor of stacked matrices; its diagonal is 0 or more."""
     stacked = torch.cat(parts)
     R: Tensor = torch.linalg.qr(stacked, mode="r").R
     sign = torch.where(R.diagonal() < 0, -1.0, 1.0).to(R.dtype)
@@ -151,7 +151,7 @@ def _tangent_factor(network: Mlp, readout: Tensor, x: Tensor, whitening: Tensor)
 class LastLayerPosterior(PointPosterior):
     """The trained weights m of the last layer, and the factor of their posterior covariance.
 
-    The mean stays the network's output. `L` is 0 until it is computed. Float64 except m.
+    The mean remains the output of the network. `L` is 0 until it is computed. Float64 except m.
     """
 
     in_closed_form = True
@@ -174,7 +174,8 @@ class LastLayerGP(LowRankGP):
     """A network trained by squared error, then a Bayesian last layer in closed form.
 
     For the standardised target, f(x) = <w, phi(x)> with phi = F' phi^r and w ~ N(0, I). In this
-    class F = I. The network's bias is the weight of the constant feature; `mean_constant` stays 0.
+    class, F = I. The bias of the last layer is the weight of the constant feature; `mean_constant`
+    stays 0.
     """
 
     basis: LastLayerBasis
@@ -200,7 +201,7 @@ class LastLayerGP(LowRankGP):
         return own | {f"basis.backbone.{k}": rate for k, rate in self.network.rates().items()}
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:
-        """Store the training inputs for `finish`, and reset an earlier posterior."""
+        """Store the training inputs for `finish`, and reset the posterior."""
         self._held = rows.x, seed
         self.posterior.L.zero_()
         self.enrichment.copy_(torch.eye(self.basis.rank, dtype=torch.float64))
@@ -208,7 +209,7 @@ class LastLayerGP(LowRankGP):
         return rows
 
     def finish(self, validation: Rows) -> None:  # noqa: ARG002
-        """Compute the closed form from the training rows, after the best epoch is known.
+        """Compute the closed form from the training rows, once the best epoch is known.
 
         Raises RequestError if the model has no training rows.
         """
@@ -223,7 +224,7 @@ class LastLayerGP(LowRankGP):
         self._held = None
 
     def enrich(self, x: Tensor, seed: int) -> None:
-        """Compute F from scaled training inputs; here F stays I."""
+        """Compute F from scaled training inputs; in this class F stays I."""
 
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
         """Yield F' phi^r(x) in the target's unit, float64, in chunks (c, r) on the device."""
@@ -236,7 +237,7 @@ class LastLayerGP(LowRankGP):
             yield part._replace(phi=part.phi.double() @ self.enrichment)
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean and factor of the weights of F' phi^r; the mean is the network's."""
+        """Return mean and factor of the weights of F' phi^r; the mean is that of the network."""
         _, L = super().conditioned(rows)
         m = self.posterior.m.detach().double()[:, None]
         return torch.linalg.solve_triangular(self.enrichment, m, upper=False)[:, 0], L
@@ -245,8 +246,8 @@ class LastLayerGP(LowRankGP):
 class EnrichedGP(LastLayerGP):
     """A `LastLayerGP` with F = L, the Cholesky factor of B'B; see `enrich`.
 
-    A is fitted to `rows_for` rows; a log message reports if these are a subsample.
-    `enrichment_rows` is the number of rows used.
+    A is fitted to as many rows as `rows_for` returns; if these are a subsample, a log message says
+    so. `enrichment_rows` is the number of rows used.
     """
 
     def enrich(self, x: Tensor, seed: int) -> None:

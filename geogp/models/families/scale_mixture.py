@@ -1,19 +1,19 @@
 """Processes with a random overall scale: Student-t processes and processes with a Burr scale.
 
-"The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". Its theorem
-3.1 and its lemma B.1 are about the Student-t processes.
+"The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". Theorem 3.1
+and lemma B.1 of this paper are about Student-t processes.
 
 Let s² ~ InvGamma(a, b) and y ~ N(0, s² A) with A = Phi Phi' + t² I, so function and noise share the
-scale. Then y is multivariate t with 2a degrees of freedom and scale matrix (b / a) A. Under any
-prior of s², such as the prior in `burr.py`, all results need only n, e'A^(-1)e and log|A|. These
-follow from sums over rows.
+scale. Then y is multivariate t with 2a degrees of freedom and scale matrix (b / a) A. Whatever the
+prior of s² (for example the prior in `burr.py`), all results need only n, e'A^(-1)e and log|A|.
+These three follow from sums over rows.
 
 A random scale helps if the prior scale is far from the true scale and there are few rows. In an
 example with 20 rows, the prior scale was wrong by a factor of ten. A Gaussian process then had a
-coverage of 15 % for 95 % intervals and a log score of 47; this model had 93 % and 0.85
-(`benchmarks/student.py`). A Gaussian process with a learned scale is equally good. With 100,000
-rows and learned parameters, the two models agree to 1e-3. A single bad row harms both models
-equally.
+coverage of 15 % for 95 % intervals, and a log score of 47; this model had a coverage of 93 % and a
+log score of 0.85 (`benchmarks/student.py`). A Gaussian process with a learned scale is equally
+good. With 100,000 rows and learned parameters, both models agree to 1e-3. A single bad row harms
+both models equally.
 """
 
 import math
@@ -59,7 +59,7 @@ class InverseGamma:
     def mean(self) -> float:
         """Mean b / (a - 1) of s².
 
-        Raises RequestError if `a` is at most 1, because then there is no mean.
+        Raises RequestError if `a` is at most 1, because then the mean does not exist.
         """
         if self.a <= 1:
             raise RequestError(
@@ -70,13 +70,13 @@ class InverseGamma:
 
     @property
     def shape(self) -> StudentT:
-        """Distribution of a predicted value: Student-t with 2a degrees of freedom."""
+        """Shape of the distribution of a predicted value: Student-t with 2a degrees of freedom."""
         return StudentT(2 * self.a)
 
     def log_evidence(self, distance: Tensor, log_determinant: Tensor, n: int) -> Tensor:
         """Return log t_2a(y; 0, (b / a) A) from e'A^(-1)e and log|A|, a scalar (lemma B.1).
 
-        It is log Γ(a + n/2) - log Γ(a) - n/2 log(2π b) - ½ log|A|
+        The result is log Γ(a + n/2) - log Γ(a) - n/2 log(2π b) - ½ log|A|
         - (a + n/2) log(1 + e'A^(-1)e / (2b)).
         """
         half = self.a + n / 2
@@ -86,17 +86,17 @@ class InverseGamma:
 
 
 SCALE_PRIOR = InverseGamma(2.0, 2.0)
-"""Prior with 4 degrees of freedom and a scale of about 1 for a standardised target. This is
-geogp's choice; the Scale paper searches a grid.
+"""Prior with 4 degrees of freedom, and a scale of about 1 for a standardised target. geogp fixes
+this prior; the Scale paper searches a grid.
 """
 
 
 def burr_log_evidence(burr: Burr, distance: Tensor, log_determinant: Tensor, n: int) -> Tensor:
     """Return the log density of all rows from e'A^(-1)e and log|A|, a scalar.
 
-    It is -½ (n log 2π + log|A|) + log ∫ p(u) exp(-n/2 u - e'A^(-1)e / 2 e^(-u)) du. The integral
-    uses the nodes of `BurrScale`, which are fixed in the derivative; the derivative by e'A^(-1)e is
-    then correctly -½ E[1/s² | y]. Raises the errors of `BurrScale`.
+    The result is -½ (n log 2π + log|A|) + log ∫ p(u) exp(-n/2 u - e'A^(-1)e / 2 e^(-u)) du. The
+    integral uses the nodes of `BurrScale`. Derivatives treat these nodes as constants, so the
+    derivative by e'A^(-1)e is -½ E[1/s² | y], as it should be. Raises the errors of `BurrScale`.
     """
     u, step = BurrScale(burr, n, float(distance.detach())).nodes
     prior, held = (
@@ -110,7 +110,7 @@ def burr_log_evidence(burr: Burr, distance: Tensor, log_determinant: Tensor, n: 
 
 
 def student_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
-    """Log density of all rows under the t process with `SCALE_PRIOR`, from sums over the rows.
+    """Return the log density of all rows under the t process with `SCALE_PRIOR`, from sums.
 
     Raises NumericalError if the matrix of the sums does not factorise.
     """
@@ -118,7 +118,7 @@ def student_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tens
 
 
 def burr_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
-    """Log density of all rows under the process with `BURR_PRIOR`, from sums over the rows.
+    """Return the log density of all rows under the process with `BURR_PRIOR`, from sums.
 
     Raises NumericalError if the matrix of the sums does not factorise, or the distribution of the
     scale is too wide.
@@ -127,7 +127,7 @@ def burr_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
 
 
 class ScaleLaw(Protocol):
-    """Interface of a distribution of s², which predictions need."""
+    """Interface of a distribution of s², as predictions need it."""
 
     @property
     def mean(self) -> float:
@@ -135,11 +135,11 @@ class ScaleLaw(Protocol):
 
     @property
     def shape(self) -> Shape:
-        """Distribution of a predicted value, in standard form."""
+        """Shape of the distribution of a predicted value, in standard form."""
 
 
 class RandomScale(LowRankGP, ABC):
-    """A low-rank process with a random scale s²; predictive variances are in units of s²."""
+    """A low-rank process with a random scale s²; variances inside the model are in units of s²."""
 
     @abstractmethod
     def scale_law(self) -> ScaleLaw:
@@ -153,7 +153,7 @@ class RandomScale(LowRankGP, ABC):
     def predict_scaled(
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
-        """Predict with the variance times E[s²] and a shape that mixes normals over s².
+        """Predict with variances times E[s²], and a shape that mixes normals over s².
 
         Raises RequestError if the scale has no mean, because then predictions have no variance.
         """
@@ -169,9 +169,9 @@ class RandomScale(LowRankGP, ABC):
 
 
 class ScaleMixture(RandomScale, KernelProcess):
-    """A low-rank process with a random scale s², whose distribution needs n and e'A^(-1)e.
+    """A low-rank process with a random scale s²; given rows, s² depends on n and e'A^(-1)e.
 
-    A new value has the mean of the Gaussian process, the variance of that process times E[s²], and
+    A new value has the mean of a Gaussian process, the variance of that process times E[s²], and
     the shape of a mixture of normals over s².
     """
 
@@ -195,8 +195,8 @@ class ScaleMixture(RandomScale, KernelProcess):
     def set_prior(self, prior: InverseGamma | Burr) -> None:
         """Replace the prior of the scale, for a known kernel.
 
-        `fit` learns kernel and noise under the default prior. Raises RequestError if the prior is
-        of another kind.
+        `fit` learns kernel and noise under the default prior. Raises RequestError if the new prior
+        is not of the same kind as the default prior.
         """
         kind = type(self.usual_prior)
         if not isinstance(prior, kind):
@@ -208,7 +208,8 @@ class ScaleMixture(RandomScale, KernelProcess):
     def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
         """Condition on the training rows, and compute n and e'A^(-1)e from the rows.
 
-        e'A^(-1)e = min over w of ||e - Phi w||² / t² + ||w||², attained at the posterior mean.
+        e'A^(-1)e is the minimum over w of ||e - Phi w||² / t² + ||w||², which the posterior mean
+        attains.
         """
         super().update_closed_forms(rows, validation)
         with torch.no_grad():
@@ -218,7 +219,7 @@ class ScaleMixture(RandomScale, KernelProcess):
                 left = weighted.residual.double() - weighted.phi.double() @ m
                 distance += (left.square() / weighted.variance).sum()
                 if part.repeats is not None:
-                    # `variance` is for the mean of rows, and `scatter` is a mean over rows.
+                    # `variance` is that of the mean of rows, and `scatter` is a mean over rows.
                     distance += (part.repeats.scatter.double() / weighted.variance).sum()
             self.scale_terms[2] = rows.n
             self.scale_terms[3] = distance
@@ -227,7 +228,7 @@ class ScaleMixture(RandomScale, KernelProcess):
 class StudentProcess(ScaleMixture):
     """A low-rank process with an inverse-gamma scale; its predictions are Student-t.
 
-    With c = e'A^(-1)e of the training rows, s² given these rows is InvGamma(a + n/2, b + c/2). So
+    With c = e'A^(-1)e from the training rows, s² given these rows is InvGamma(a + n/2, b + c/2). So
     E[s²] = (b + c/2) / (a + n/2 - 1), and a new value has 2a + n degrees of freedom.
     """
 
@@ -243,7 +244,7 @@ class StudentProcess(ScaleMixture):
 class BurrProcess(ScaleMixture):
     """A low-rank process with a Burr XII scale (appendix H of the Scale paper); see `BurrScale`.
 
-    Its predictions are mixtures of normals over s², computed by importance sampling.
+    The predictions are mixtures of normals over s², computed by importance sampling.
     """
 
     usual_prior = BURR_PRIOR
@@ -259,7 +260,7 @@ class BurrProcess(ScaleMixture):
 class ScaledTerms(BatchTerms):
     """Terms of a batch with a random scale; variances are in units of s².
 
-    `inverse_scale` is E[1 / s²] and `log_scale` E[log s²] under q, scalars.
+    `inverse_scale` is E[1 / s²] and `log_scale` is E[log s²], both under q, scalars.
     """
 
     inverse_scale: Tensor = None  # type: ignore[assignment]
@@ -267,9 +268,9 @@ class ScaledTerms(BatchTerms):
 
 
 def scaled_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
-    """Negative evidence lower bound with a random scale, for Gaussian rows.
+    """Return the negative evidence lower bound with a random scale, for Gaussian rows.
 
-    It is from appendix D of the Scale paper:
+    The formula is from appendix D of the Scale paper:
 
     mean_b ½ [log 2π t² + E log s² + (E[1/s²] (y - mu)² + ||L' phi||² + residual) / t²] + KL / n.
     """
@@ -282,8 +283,8 @@ def scaled_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tens
 class VariationalStudentProcess(RandomScale):
     """The Student-t process by mini-batches: q(w, s²) = N(w; m, s² L L') InvGamma(s²; a', b').
 
-    The method is from appendix D of the Scale paper, with Gaussian rows. Their noise shares the
-    scale, as in `StudentProcess`. a' has its optimal value a + n/2; b' is learned.
+    The method is from appendix D of the Scale paper, for Gaussian rows. The noise of the rows
+    shares the scale, as in `StudentProcess`. a' has the optimal value a + n/2; b' is learned.
     """
 
     posterior: VariationalPosterior
@@ -330,7 +331,7 @@ class VariationalStudentProcess(RandomScale):
         )
 
     def _kl(self) -> Tensor:
-        """KL of q(w, s²) from the prior (appendix D, after Soch and Allefeld 2016).
+        """Return KL(q(w, s²) || prior) (appendix D, after Soch and Allefeld 2016).
 
         It is ½ (||L||_F² + E[1/s²] ||m||² - r) - Σ log L_ii + a log(b'/b) - log Γ(a') / Γ(a)
         + (a' - a) ψ(a') + (b - b') a' / b', for the prior InvGamma(a, b).

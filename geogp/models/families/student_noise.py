@@ -1,8 +1,8 @@
-"""Student-t measurement noise, under which one bad row hardly changes the function.
+"""Student-t measurement noise: one bad row hardly changes the function.
 
-y = f(x) + e with e = sqrt(σ²) T and T Student-t with df degrees of freedom. Given
-g ~ Gamma(df/2, rate df/2), e is normal with variance σ²/g. Each row has its own g; one g for all
-rows would not reduce the influence of a bad row.
+y = f(x) + e with e = sqrt(σ²) T and T Student-t with df degrees of freedom. Given g ~ Gamma(df/2,
+rate df/2), e is normal with variance σ²/g. Each row has its own g; a common g for all rows would
+not reduce the influence of a bad row.
 """
 
 import math
@@ -29,7 +29,7 @@ DF_START = 4.0
 """Start value of the degrees of freedom."""
 
 MIN_DF = 2.05
-"""Least degrees of freedom; with 2 the noise has no finite variance."""
+"""Lower limit of the degrees of freedom; with 2 or less, the noise has no finite variance."""
 
 _STIRLING_FROM = 50.0
 
@@ -66,7 +66,7 @@ class StudentNoise(Noise):
 
 
 class StudentGP(LowRankGP):
-    """A low-rank process with Student-t noise; predictions are distributed as f plus noise."""
+    """A low-rank process with Student-t noise; predictions are distributions of f plus noise."""
 
     noise: StudentNoise
 
@@ -75,7 +75,7 @@ class StudentGP(LowRankGP):
     ) -> Prediction:
         """Predict at inputs returned by `scaled`; see `predict`.
 
-        f is normal and the noise Student-t, so f plus noise is a scale mixture of normals. The
+        f is normal and the noise is Student-t, so f plus noise is a scale mixture of normals. The
         level is f alone.
         """
         found = super().predict_scaled(x, counts, level=level)
@@ -87,11 +87,11 @@ class StudentGP(LowRankGP):
         return replace(found, shape=shape)
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
-        """Yield features, residuals and variances of rows in chunks, for `condition`.
+        """Yield features, residuals and variances of rows, in chunks, for `condition`.
 
-        The variance of a row is σ² / E[g] plus the diagonal's variance. Here
-        E[g] = (df + 1) / (df + ((y - mu)² + s²) / σ²) is the mean under the mean-field posterior
-        given q(f) (Tipping and Lawrence 2005). Rows far from the function have little weight.
+        The variance of a row is σ² / E[g] plus the variance of the diagonal. Here E[g] = (df + 1) /
+        (df + ((y - mu)² + s²) / σ²) is the mean of g in the mean-field posterior given q(f)
+        (Tipping and Lawrence 2005). Rows far from the function have little weight.
         """
         df, squared = self.noise.df, self.noise.scale_squared
         for part in rows.chunks():
@@ -108,7 +108,7 @@ class StudentGP(LowRankGP):
 class StudentPerBatch(ByRows[StudentGP]):
     """The evidence lower bound under Student-t noise, by batches; see `Step`.
 
-    Rows with equal inputs are not combined, because the objective needs each row under this noise.
+    Rows with equal inputs are not combined, because under this noise the objective needs each row.
     `missed` (b,) is the variance of f that the objective adds to s² = ||L' phi||².
     """
 
@@ -134,10 +134,10 @@ def student_expected_nll(
     log t_df(e; σ²) = log Γ((df + 1)/2) - log Γ(df/2) - ½ log(df π σ²)
     - (df + 1)/2 log(1 + e²/(df σ²)).
 
-    The model is that of Jylänki, Vanhatalo and Vehtari (2011), computed by Gauss-Hermite quadrature
-    with 20 nodes. Let q be the sd of f divided by the sd of the noise. The error is 1e-8 if q is at
-    most 1, up to 0.04 if q is 5, and up to 0.5 if q is 16. `residual` and `variance` (0 or more)
-    are (b,); σ² and df are scalars, float64.
+    The model is that of Jylänki, Vanhatalo and Vehtari (2011); Gauss-Hermite quadrature with 20
+    nodes computes the integral. Let q be the sd of f divided by the sd of the noise. The error is
+    1e-8 if q is at most 1, up to 0.04 if q is 5, and up to 0.5 if q is 16. `residual` and
+    `variance` (0 or more) are (b,); σ² and df are scalars, float64.
     """
     at, share = (torch.from_numpy(part).to(residual.device) for part in HERMITE)
     # The square root has no derivative at 0.
@@ -149,7 +149,7 @@ def student_expected_nll(
 
 
 def log_gamma_step(a: Tensor) -> Tensor:
-    """Return log Γ(a + ½) - log Γ(a); see `log_gamma_step`."""
+    """Return log Γ(a + ½) - log Γ(a); see `heavy_shapes.log_gamma_step`."""
     large = a.clamp(min=_STIRLING_FROM)
     series = 0.5 * large.log() - 1 / (8 * large) + 1 / (192 * large**3) - 1 / (640 * large**5)
     small = a.clamp(max=_STIRLING_FROM)

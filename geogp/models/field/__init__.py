@@ -1,1 +1,1 @@
-"""The field model: a deep basis, a process of single tiles and a measurement model."""
+"""The field model: a deep basis process, a process of single tiles and a measurement model."""

@@ -4,9 +4,9 @@
 
 Here f = m0 + <w, phi> has low rank, and u is a `TileProcess`. For an average of k tests from d
 devices, `MeasurementLaw` gives shift(k, d) and the variance of e. Given the weights w, y is
-Gaussian with the covariance of u + e. The Vecchia factor W of this covariance whitens both rows and
-features: W y ~ N(W(m0 + Phi w + shift), I). With q(w) = N(m, L L'), the evidence lower bound equals
-the bound of a linear regression on W Phi.
+Gaussian with the covariance of u + e. The Vecchia factor W of this covariance whitens the rows and
+the features: W y ~ N(W(m0 + Phi w + shift), I). With q(w) = N(m, L L'), the evidence lower bound
+equals that of a linear regression on W Phi.
 """
 
 from collections.abc import Iterator
@@ -42,17 +42,17 @@ ROWS_AT_ONCE = 256
 """Number of rows in one chunk of a prediction."""
 
 PARTS = 4
-"""Number of parts into which the blocks of a step are divided; each part has its own padding."""
+"""The blocks of a step are divided into this number of parts, each with its own padding."""
 
 
 GROUP = 16
-"""Number of neighbouring places in one group of a step; they share conditioning rows."""
+"""Number of neighbouring places in one group; the places of a group share conditioning rows."""
 
 
 class FieldNetwork(FieldProcess):
-    """A low-rank process, a process of single tiles and a measurement model.
+    """The field model: training and prediction.
 
-    The parameters are documented in `FieldProcess`.
+    `FieldProcess` documents the parameters.
     """
 
     # Training.
@@ -60,8 +60,8 @@ class FieldNetwork(FieldProcess):
     def single_row_terms(self, rows: Rows) -> BatchTerms:
         """Return the terms of `elbo` if every row is its own block.
 
-        The variance of a row around f is then the sum of the tile process's variance and the
-        measurement's variance.
+        The variance of a row around f is then the sum of the variances of tile process and
+        measurement.
         """
         found = self.row_terms(rows.x, rows.counts)
         moments, kl = self.posterior.moments_and_kl(found.phi)
@@ -79,10 +79,10 @@ class FieldNetwork(FieldProcess):
     def block(
         self, sites: Tensor, *, factor: Tensor | None, without: Tensor | None = None
     ) -> Block:
-        """Return the whitened stored rows of the places with the numbers `sites` (b,).
+        """Return the stored rows, whitened, of the places with the numbers `sites` (b,).
 
-        `factor` is the factor L (r, r) of q(w). If it is None, `spread` is W Phi. `without` (n,)
-        marks stored rows that do not condition the places.
+        `factor` is the factor L (r, r) of q(w); if `factor` is None, `spread` of the result is W
+        Phi. `without` (n,) marks stored rows that must not condition the places.
         """
         earlier = self.earlier[sites]
         if without is not None:
@@ -98,7 +98,7 @@ class FieldNetwork(FieldProcess):
         x, y = self.rows.x[distinct], self.rows.y[distinct]
         terms = self.row_terms(x, self.rows.counts[distinct])
         spread = terms.phi if factor is None else terms.phi @ factor
-        # Values are divided by the amplitude at the rows, which saves the product D K D.
+        # Dividing the values by the amplitude at the rows saves the product D K D.
         values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
         values = values * terms.amplitude.reciprocal()[:, None]
         noise, points = terms.noise / terms.amplitude.square(), self.points(x)
@@ -165,7 +165,7 @@ class FieldNetwork(FieldProcess):
         )
 
     def _covariates(self, counts: Tensor, found: Conditional, distance: Floats) -> Floats:
-        """Return `COVARIATES` of predictions, (n, c)."""
+        """Return the covariates of predictions, (n, c); `COVARIATES` names them."""
         low, high = self.law.counts_range
         logs = torch.minimum(torch.maximum(counts, low), high).log()
         total = found.field + found.tile + found.noise
@@ -181,10 +181,10 @@ class FieldNetwork(FieldProcess):
         self.set_law(law)
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
-        """Yield W Phi and W (y - m0 - shift) of the stored rows in chunks, with variance 1.
+        """Yield W Phi and W (y - m0 - shift) of the stored rows, in chunks, with variance 1.
 
-        Raises RequestError if `rows` are not the training rows, because the model does not store
-        the numbers of tests of other rows.
+        Raises RequestError if `rows` are not the training rows, because the model stores numbers of
+        tests for training rows only.
         """
         if rows.x.shape != self.rows.x.shape:
             raise RequestError(
@@ -195,7 +195,7 @@ class FieldNetwork(FieldProcess):
             yield self.whitened(part)
 
     def whitened(self, sites: Tensor, without: Tensor | None = None) -> WeightedRows:
-        """Return W Phi and W (y - m0 - shift) of the stored rows of places; see `block`."""
+        """Return W Phi and W (y - m0 - shift) for the stored rows at places; see `block`."""
         with torch.no_grad():
             found = self.block(sites, factor=None, without=without)
         mean = found.spread @ self.posterior.m.double()
@@ -221,29 +221,31 @@ class FieldNetwork(FieldProcess):
         ----------
         x
             Inputs. Before the first and after the last time of the training rows, the field stays
-            constant. If the training rows have more than one time, its variance grows there.
+            constant; if the training rows have more than one time, the variance of the level grows
+            there.
         tests
-            Tests in each average, (n,) or one number for all; 1 by default. Infinity is allowed;
-            see `MeasurementLaw` for counts outside the training rows.
+            Tests in each average, (n,) or one number for all; 1 by default. Infinity is allowed.
+            `MeasurementLaw` explains counts outside the range of the training rows.
         devices
-            Devices behind the tests, (n,) or one number for all; by default the typical number
-            for these tests in the training rows.
+            Devices behind the tests, (n,) or one number for all. The default is the typical number
+            of devices for these tests in the training rows.
         level
-            Predict the level that measurements scatter around: no noise, and the mean of the
-            largest numbers of tests and devices in the training rows; `tests` and `devices` are
-            ignored. Its shape is normal: skewness and heavy tails belong to measurements.
+            Predict the level that measurements scatter around. The level has no noise. Its mean is
+            that of measurements with the largest numbers of tests and devices in the training rows;
+            `tests` and `devices` are ignored. The shape is normal: skewness and heavy tails belong
+            to measurements.
 
         Returns
         -------
         Prediction
-            `function_variance` is the variance of field plus tile process, and `tile_variance` is
-            the variance of the tile process.
+            `function_variance` is the variance of the sum of field and tile process.
+            `tile_variance` is the variance of the tile process.
 
         Raises
         ------
         DataError
-            If `x`, `tests` or `devices` has a wrong shape or values out of range, or there are more
-            devices than tests.
+            If `x`, `tests` or `devices` has a wrong shape or values out of range, or an average has
+            more devices than tests.
         NumericalError
             If a predictive variance is not positive.
         """
@@ -261,21 +263,21 @@ class FieldNetwork(FieldProcess):
     ) -> Prediction:
         """Predict at inputs returned by `scaled`; see `predict`.
 
-        If `alone` is true, the stored rows near each tile are ignored, which is fast.
+        If `alone` is true, the prediction ignores the stored rows near each tile; this is fast.
         """
         if counts is None:
             counts = self.counts_of(None, None, len(x))
         found = self._conditional(x, counts, alone=alone)
-        # The law is of errors within the times of the stored rows.
+        # The law holds for errors within the times of the stored rows.
         then = self.seen(x)
         known = found if torch.equal(then, x) else self._conditional(then, counts, alone=alone)
         law = self.predictive_law.at(self._covariates(counts, known, self.distance_to_others(then)))
         return self._assembled(found, law, level=level)
 
     def _conditional(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditional:
-        """Predict at scaled inputs given the stored rows near them, if there are any, in chunks."""
+        """Predict at scaled inputs, in chunks, given the stored rows near each input (if any)."""
         nothing = alone or not len(self.rows.y)
-        # Rows of near places together: they share conditioning rows.
+        # Near places are in one chunk, because they share conditioning rows.
         order = torch.from_numpy(Sites.of(numpy_of(self.points(x)[:, :2])).order).to(self.device)
         parts = []
         for rows in order.split(ROWS_AT_ONCE):
@@ -295,7 +297,7 @@ class FieldNetwork(FieldProcess):
         return other.predict(x, np.inf).function_variance
 
     def _drift(self) -> Tensor:
-        """Return variance per quarter and squared mean of the level's change in a quarter."""
+        """Return the variance and the squared mean of the change of the level per quarter."""
         if self.rows.x.shape[1] == 2:
             return torch.zeros(2, dtype=torch.float64)
         values = self.rows.y - self.law.shift(self.rows.counts)
@@ -323,8 +325,8 @@ class PerPlace(Step[FieldNetwork]):
     """The evidence lower bound under Vecchia's approximation; see `Step`.
 
     In the first epochs (a share `single` of all epochs), every row is its own block. This is fast
-    and finds field, noise and amplitude. In the later epochs, the blocks are whole places,
-    conditioned on rows of near places.
+    and finds field, noise and amplitude. In later epochs, each block is a whole place, conditioned
+    on rows of near places.
     """
 
     single: float = 0.5
@@ -357,7 +359,7 @@ class PerPlace(Step[FieldNetwork]):
         ]
 
     def split(self, model: FieldNetwork, rows: Rows, part: Part, count: int) -> list[Part]:
-        """Divide a part into `count` parts, each of rows or of whole neighbouring places."""
+        """Divide a part into `count` parts. Places stay whole, and neighbours stay together."""
         own = part.numbers.tensor_split(count)
         if not part.whole_places:
             return [Part(numbers, rows.at(numbers).n) for numbers in own]
@@ -380,5 +382,5 @@ class PerPlace(Step[FieldNetwork]):
         return loss.detach().double()
 
     def predicted(self, model: FieldNetwork, rows: Rows, share: float) -> Prediction:
-        """Predict from near places once the epochs take them; earlier, by the field alone."""
+        """Predict from the field; in epochs with whole places, also from rows of near places."""
         return model.predict_scaled(rows.x, rows.counts, alone=not self.complete(share))

@@ -1,6 +1,6 @@
-"""The process of the field model and its stored rows: means, covariances, neighbours.
+"""The process of the field model, and the stored rows: means, covariances, neighbours.
 
-`field_model.py` has the equations, the training and the prediction.
+The equations, the training and the prediction are in `field_model.py`.
 """
 
 from typing import Any
@@ -40,7 +40,8 @@ class FieldProcess(LowRankGP):
     """A low-rank process, a process of single tiles and a measurement model.
 
     The parameters are the same as in `LowRankGP`; a `MeasurementLaw` replaces the noise. `units`
-    (3,) are the kilometres (twice) and quarters in one unit of each scaled input.
+    (3,) is the size of one unit of each scaled input: kilometres for the two coordinates, quarters
+    for the time.
 
     Raises
     ------
@@ -85,14 +86,14 @@ class FieldProcess(LowRankGP):
         self.register_buffer("law_ranges", torch.from_numpy(law.ranges))
         self.register_buffer("law_tail", torch.zeros((), dtype=torch.float64))
         self.register_buffer("order_seed", torch.zeros((), dtype=torch.int64))
-        # Of the training rows, during a fit.
+        # Of the training rows; used during a fit.
         self.groups: Tensor | None = None
         # Computed from the stored rows on first use.
         self._sites: NearSites | None = None
         self._earlier: Tensor | None = None
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
-        """Set the range of the inputs, and from it the units of the scaled inputs."""
+        """Set the range of the inputs, and the units of the scaled inputs, which follow from it."""
         super().take_range(low, high)
         used = list(self.architecture.used)
         per_input = torch.tensor(self.architecture.units, dtype=torch.float64)[used]
@@ -100,7 +101,7 @@ class FieldProcess(LowRankGP):
 
     @property
     def can_solve_mean(self) -> bool:
-        """False, because a training step needs places with their near rows, not single rows."""
+        """False: a training step needs each place with the rows near it, not single rows."""
         return False
 
     @property
@@ -114,9 +115,9 @@ class FieldProcess(LowRankGP):
         return self.posterior.cholesky()
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:
-        """Store the training rows, and return them, in the order of their places.
+        """Store the training rows, ordered by place, and return them.
 
-        Drift and shape of an earlier fit are reset.
+        Resets the drift and the shape that an earlier fit learned.
         """
         sites = Sites.of(numpy_of(self.points(rows.x)[:, :2]))
         order = torch.from_numpy(sites.order).to(self.device)
@@ -132,7 +133,7 @@ class FieldProcess(LowRankGP):
 
     @property
     def sites(self) -> NearSites:
-        """The places of the stored rows, and a tree to search them."""
+        """The places of the stored rows, and a tree for searches among the places."""
         if self._sites is None or len(self._sites.sites.order) != len(self.rows.y):
             if not len(self.rows.y):
                 raise RequestError("the model is not fitted: it has no training rows.")
@@ -163,9 +164,9 @@ class FieldProcess(LowRankGP):
         self.law_tail.fill_(law.most_tail)
 
     def row_terms(self, x: Tensor, counts: Tensor, m: Tensor | None = None) -> RowTerms:
-        """Return means and laws at scaled inputs (n, d) with tests and devices (n, 2).
+        """Return the terms of rows at scaled inputs (n, d) with tests and devices (n, 2).
 
-        `m` (r,) is the mean of the weights, by default that of their posterior.
+        `m` (r,) is the mean of the weights, by default their posterior mean.
         """
         phi = self.basis(self.seen(x)).phi
         m = self.posterior.m if m is None else m.to(phi.dtype)
@@ -187,8 +188,8 @@ class FieldProcess(LowRankGP):
     ) -> Tensor:
         """Return tests and devices of n rows, (n, 2); see `FieldNetwork.predict`.
 
-        Raises DataError if there are neither one nor n of them, a count is below 1, or a row has
-        more devices than tests.
+        Raises DataError if `tests` or `devices` has neither one value nor n values, a count is
+        below 1, or a row has more devices than tests.
         """
         behind = self._counts(1.0 if tests is None else tests, n, "tests")
         if devices is None:
@@ -213,10 +214,11 @@ class FieldProcess(LowRankGP):
     def near_rows(
         self, points: Tensor, *, among: NearSites | None = None, without: Tensor | None = None
     ) -> Tensor:
-        """Return the stored rows that condition predictions at points (b, 3), (b, m).
+        """Return, as (b, m), the stored rows that condition predictions at points (b, 3).
 
-        The rows of the nearest places with the largest prior correlation with the point. `among`
-        are the places to search, by default all; `without` is a row that is left out of each, (b,).
+        They are the rows of the nearest places that have the largest prior correlation with the
+        point. `among` are the places to search, by default all. `without` (b,) is a row to leave
+        out for each point.
         """
         search = among or self.sites
         near = torch.from_numpy(search.rows(numpy_of(points[:, :2]))).to(self.device)
@@ -233,7 +235,7 @@ class FieldProcess(LowRankGP):
         return torch.cat(chosen)
 
     def beyond(self, x: Tensor) -> Tensor:
-        """Return the variance of the level's drift outside the times of the stored rows."""
+        """Return the variance of the drift of the level outside the times of the stored rows."""
         if x.shape[-1] == 2:
             return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)
         away = (x - self.seen(x))[..., 2].double().abs() * self.units[2]
@@ -241,9 +243,9 @@ class FieldProcess(LowRankGP):
         return found
 
     def field_mean(self, x: Floats) -> Floats:
-        """Return the mean of field plus shift at infinitely many tests, in the target's unit, (n,).
+        """Return the mean of field plus shift, in the target's unit, for infinitely many tests.
 
-        `predict` with `level` adds the effect of near rows on each tile.
+        `predict` with `level` also includes the effect of near rows on each tile.
         """
         parts = []
         for part in self.scaled(x).split(CHUNK):
@@ -254,7 +256,7 @@ class FieldProcess(LowRankGP):
     def tile_kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance of u between points, in the target's squared unit, (n, n2).
 
-        `kernel` is the prior covariance of f.
+        For the prior covariance of f, see `kernel`.
         """
         second = self.scaled(x2)
         with torch.no_grad():
@@ -276,15 +278,15 @@ class FieldProcess(LowRankGP):
     def distance_to_others(self, x: Tensor, among: NearSites | None = None) -> Floats:
         """Return the mean distance from scaled inputs to the nearest stored places, in km, (n,).
 
-        `among` are the places to search, by default all. It is 1 if there are fewer than two; see
-        `distance_to_others`.
+        `among` are the places to search, by default all. The distance is 1 if there are fewer than
+        two places; see `vecchia.distance_to_others`.
         """
         if not len(self.rows.y):
             return np.ones(len(x))
         return distance_to_others((among or self.sites).places, numpy_of(self.points(x)[:, :2]))
 
     def seen(self, x: Tensor) -> Tensor:
-        """Return inputs with their times clamped to the times of the stored rows."""
+        """Return inputs, with times clamped to the times of the stored rows."""
         if x.shape[-1] == 2 or not len(self.rows.x):
             return x
         times = self.rows.x[:, 2]

@@ -1,4 +1,4 @@
-"""Rows of the field model: its stored rows, their terms, and whitened blocks."""
+"""Rows of the field model: stored rows, the terms of rows, and whitened blocks."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from geogp.models.core.lowrank import Rows
 class HeldRows(nn.Module):
     """The training rows, grouped by place; they are part of the saved model.
 
-    `x` scaled inputs, `y` standardised targets, `counts` tests and devices (n, 2).
+    `x` are scaled inputs, `y` standardised targets, and `counts` (n, 2) tests and devices.
     """
 
     x: Tensor
@@ -35,7 +35,7 @@ class HeldRows(nn.Module):
         return Rows(self.x, self.y, self.counts)
 
     def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
-        # The file gives the number of rows.
+        # The number of rows is only known from the file.
         for name in ("x", "y", "counts"):
             own, found = getattr(self, name), state.get(prefix + name)
             if found is not None and found.shape[1:] == own.shape[1:]:
@@ -44,7 +44,7 @@ class HeldRows(nn.Module):
 
 
 class RowTerms(NamedTuple):
-    """Features phi (n, r), and mean, amplitude and noise variance at rows, each (n,) float64."""
+    """Features phi (n, r) of rows; mean, amplitude and noise variance of rows, (n,) float64."""
 
     phi: Tensor
     mean: Tensor
@@ -56,8 +56,8 @@ class RowTerms(NamedTuple):
 class Block:
     """Whitened rows of some places, in no particular order.
 
-    `residual` (k,) is W (y - mean). `spread` (k, r) is W Phi L for the factor L of q(w), or W Phi.
-    `log_scale`, a scalar, is the sum of the logarithms of conditional standard deviations.
+    `residual` (k,) is W (y - mean). `spread` (k, r) is W Phi L with the factor L of q(w), or W Phi.
+    The scalar `log_scale` is the sum of the logarithms of the conditional standard deviations.
     """
 
     residual: Tensor
@@ -66,9 +66,9 @@ class Block:
 
 
 def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct known rows, and the position of each entry of `index` among them.
+    """Return the distinct known rows, and for each entry of `index` its position among these rows.
 
-    Padding gets position 0.
+    The position of padding is 0.
     """
     distinct, inverse = torch.unique(index[known], return_inverse=True)
     if not len(distinct):
@@ -79,7 +79,7 @@ def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Padded(NamedTuple):
-    """Rows of some blocks, each (b, m): numbers, known (not padding), own (of the block itself)."""
+    """Rows of b blocks, (b, m): numbers, known (not padding), own (in the block itself)."""
 
     rows: Tensor
     known: Tensor
@@ -87,7 +87,7 @@ class Padded(NamedTuple):
 
 
 def packed(blocks: Padded, parts: int) -> list[Padded]:
-    """Return the blocks in parts with similar numbers of rows, which need less padding.
+    """Divide the blocks into parts with similar numbers of rows; this needs less padding.
 
     The rows of a block keep their order; the padding comes last.
     """

@@ -1,4 +1,4 @@
-"""Errors of training rows, each predicted without the rows of its group."""
+"""Prediction errors at training rows; each row is predicted without the rows of its group."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MOST_ROWS = 12_000
-"""Most training rows whose errors are estimated; from more rows, these are a random choice."""
+"""Largest number of training rows with estimated errors; if there are more, some are drawn."""
 
 FOLDS = 16
-"""Most folds of groups; the groups of a fold are left out together."""
+"""Largest number of folds; the groups of a fold are left out together."""
 
 ROWS_AT_ONCE = 256
 
@@ -38,9 +38,9 @@ class LeftOutRows(NamedTuple):
 def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOutRows:
     """Predict stored rows without the stored rows of their groups.
 
-    If every group is one row, or all rows are one group, single rows are left out, and the weights
-    of the field keep their posterior, which hardly depends on one row. Otherwise groups are left
-    out in folds, and the weights are those given the rows of the other folds.
+    If every group is one row, or all rows are one group, single rows are left out. The weights of
+    the field then keep their posterior, because it hardly depends on one row. Otherwise groups are
+    left out in folds, and the posterior of the weights is that given the rows of the other folds.
     """
     n = len(model.rows.y)
     groups = torch.arange(n) if model.groups is None else model.groups
@@ -78,7 +78,7 @@ def _folds(
     known = _information(model, np.arange(len(sites)))
     for number in np.unique(fold[chosen]):
         own, others = fold == number, fold_of_site != number
-        # What is known of other places must not be conditioned on the rows left out.
+        # The information from other places must not be conditioned on the rows left out.
         near = others & (own[earlier] & (earlier != NO_ROW)).any(1)
         changed = _information(model, np.flatnonzero(near | ~others))
         again = _information(model, np.flatnonzero(near), torch.from_numpy(own).to(model.device))
@@ -96,7 +96,7 @@ def _folds(
 def _information(
     model: "FieldNetwork", sites: NDArray[np.int64], without: Tensor | None = None
 ) -> Information:
-    """Return what the whitened rows of some places say about the weights; see `block`."""
+    """Return the information on the weights from the whitened rows of places; see `block`."""
 
     def chunks() -> Iterator[WeightedRows]:
         for part in torch.from_numpy(sites).to(model.device).split(ROWS_AT_ONCE):

@@ -5,11 +5,12 @@ from torch import Tensor
 
 
 def level_drift(times: Tensor, values: Tensor) -> Tensor:
-    """Return variance per quarter and squared mean of the level's change in a quarter, (2,).
+    """Return the variance and the squared mean of the change of the level per quarter, (2,).
 
-    From the changes between successive times of the mean of the values, less the sampling variance
-    of those means. With two times, the only change counts as variance; with one time, both are 0.
-    `times` are quarters (n,), `values` measurements without their shift, (n,) float64.
+    They are computed from the changes of the mean of `values` between successive times, less the
+    sampling variance of the means. With two times, the only change counts as variance; with one
+    time, both results are 0. `times` (n,) are quarters; `values` (n,) are measurements minus their
+    shift, float64.
     """
     times, number = torch.unique(times, return_inverse=True)
     if len(times) < 2:

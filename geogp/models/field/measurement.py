@@ -1,4 +1,4 @@
-"""The law of a measurement, the average of tests from several devices: variance and shift."""
+"""Variance and shift of a measurement, which is the average of tests from several devices."""
 
 import math
 
@@ -8,27 +8,27 @@ from torch import Tensor, nn
 from geogp.models.core.noise import NOISE_FLOOR, Noise
 
 FLOOR_START, SINGLE_START = 0.2, 0.5
-"""Start values of the two parts of the variance, for a standardised target."""
+"""Start values of the two terms of the variance, for a standardised target."""
 
 DECAY_START = -0.7
 """Start value of the logarithm of each exponent."""
 
 ENDLESS = 1e300
-"""Bound of the counts before rows are held, because saved models hold finite numbers only."""
+"""Bound of the counts before rows are stored; a saved model has finite numbers only."""
 
 
 class MeasurementLaw(Noise):
-    """Variance and shift of the average of k tests from d devices around the level of a tile.
+    """Law of the average of k tests from d devices around the level of a tile.
 
     variance(x, k, d) = exp(a + <c_a, phi(x)>) + exp(b + <c_b, phi(x)>) k^(-p) d^(-q),
     shift(k, d) = g (1 - k^(-s) d^(-t)).
 
     Tests of one device resemble each other, so the number of devices has an exponent of its own. k
-    and d are clamped to the counts of the training rows: the law does not extrapolate, and
-    infinitely many tests are the largest counts seen. No number of tests removes the first term.
-    The shift exists because the target is the logarithm of an average: by Jensen's inequality the
-    expected logarithm of an average of positive values rises with their number, from a single test
-    (shift 0) to very many (shift g).
+    and d are clamped to the range of the training rows: the law does not extrapolate, and
+    infinitely many tests count as the largest number in that range. No number of tests removes the
+    first term of the variance. The shift exists because the target is the logarithm of an average.
+    By Jensen's inequality, the expected logarithm of an average of positive values rises with the
+    number of values: the shift is 0 for a single test and approaches g for many tests.
 
     Parameters
     ----------
@@ -54,19 +54,19 @@ class MeasurementLaw(Noise):
         self.register_buffer("devices_power", torch.ones((), dtype=torch.float64))
 
     def keep_rows(self, counts: Tensor) -> None:
-        """Take the ranges of the counts of training rows (n, 2), and their typical devices."""
+        """Learn the ranges and the typical devices from the counts of training rows (n, 2)."""
         self.counts_range.copy_(torch.stack([counts.min(0).values, counts.max(0).values]))
         tests, devices = counts.log().unbind(1)
         square = tests.square().sum()
-        # Single tests do not show how many devices are typical.
+        # Rows with a single test do not show how many devices are typical.
         power = (tests * devices).sum() / square if float(square) > 0 else torch.ones(())
         self.devices_power.copy_(power.clamp(0, 1))
 
     def typical_devices(self, tests: Tensor) -> Tensor:
         """Return the typical number of devices behind `tests` tests, k^c, (n,).
 
-        c is the least-squares slope of log devices on log tests in the training rows, or 1 if all
-        of them are single tests.
+        c is the least-squares slope of log devices on log tests in the training rows, or 1 if every
+        training row is a single test.
         """
         return tests**self.devices_power
 
@@ -80,7 +80,7 @@ class MeasurementLaw(Noise):
         return NOISE_FLOOR + floor + single * self._power(counts, self.log_decays)
 
     def shift(self, counts: Tensor) -> Tensor:
-        """Return the difference of averages with these counts (b, 2) from single tests, (b,)."""
+        """Return shift(k, d) relative to single tests, (b,), for counts (b, 2)."""
         return self.gain.double() * (1 - self._power(counts, self.log_gain_decays))
 
     def _power(self, counts: Tensor, log_exponents: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Prediction from the rows near a place, and what these rows say about the errors there."""
+"""Prediction from the rows near a place, and covariates of the errors from these rows."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class WeightPosterior(NamedTuple):
-    """The posterior of the field's weights: mean m (r,) and factor L (r, r)."""
+    """Posterior of the weights of the field: mean m (r,), and factor L (r, r) of the covariance."""
 
     m: Tensor
     L: Tensor
 
 
 class Conditional(NamedTuple):
-    """Predictions of some rows given near rows, for a standardised target; each (b,) float64.
+    """Predictions of rows given near rows, for a standardised target; arrays are (b,) float64.
 
-    `mean`, `field`, `tile`, `noise`: the mean, and the variances of field, tile process and noise.
+    `mean`: the mean. `field`, `tile`, `noise`: the variances of field, tile process and noise.
     `history`: covariates from the near rows, (b, 5); see `history_of`.
     """
 
@@ -51,7 +51,7 @@ def given_rows(
     asked = model.row_terms(x, counts, weights.m)
     points = torch.cat([model.points(held), at])
     here = torch.arange(len(x), device=model.device)[:, None] + len(held)
-    # In units of the amplitude at the rows, which saves the product D K D.
+    # Dividing by the amplitude at the rows saves the product D K D.
     prior = model.tiles(points[back], points[back])
     correlation = model.tiles(points[back], points[here])
     cross = correlation * asked.amplitude[:, None, None]
@@ -60,7 +60,7 @@ def given_rows(
     noise = (seen.noise / seen.amplitude.square())[back]
     factor, white = whiten(prior, noise, known, cross)
     tile = asked.amplitude.square() * model.tiles.variance() - white.square().sum((1, 2))
-    # One column to solve for, for any rank; the padding has the weight 0.
+    # There is one column to solve for, whatever the rank; padding has the weight 0.
     shares = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]
     shares = shares / seen.amplitude[back]
     told = torch.cat([deviations, spread[: len(held)]], 1)
@@ -79,10 +79,11 @@ def given_rows(
 
 
 def left_out_errors(factor: Tensor, errors: Tensor) -> Tensor:
-    """Return standardised errors of rows, each predicted from the other rows of its block, (b, m).
+    """Return standardised leave-one-out errors within blocks, (b, m).
 
-    For errors e ~ N(0, K) and Q = K^(-1) they are (Q e)_j / sqrt(Q_jj) (Dubrule 1983). `factor`
-    (b, m, m) is the Cholesky factor of K, `errors` (b, m) is e.
+    Each row is predicted from the other rows of its block. With e ~ N(0, K) and Q = K^(-1), the
+    standardised errors are (Q e)_j / sqrt(Q_jj) (Dubrule 1983). `factor` (b, m, m) is the Cholesky
+    factor of K, and `errors` (b, m) is e.
     """
     eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     inverse = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
@@ -92,12 +93,13 @@ def left_out_errors(factor: Tensor, errors: Tensor) -> Tensor:
 
 
 def history_of(errors: Tensor, correlation: Tensor, same: Tensor, log_tests: Tensor) -> Tensor:
-    """Return covariates of the errors at a place from the near rows, (b, 5).
+    """Return covariates of the error at a place, computed from the near rows, (b, 5).
 
-    With z the standardised left-out errors of the near rows, n the number of those on the tile
-    itself, and w the prior correlations of the others with the tile: log((1 + Σ_own z²) / (1 + n)),
-    log((1 + Σ w z²) / (1 + Σ w)), log(1 + n), Σ_own z / (1 + n), and the mean of log tests with the
-    weights w and one prior row of one test. All are 0 without near rows. The inputs are (b, m).
+    Let z be the standardised leave-one-out errors of the near rows, n the number of near rows on
+    the tile itself, and w the prior correlations of the other near rows with the tile. The
+    covariates are log((1 + Σ_own z²) / (1 + n)), log((1 + Σ w z²) / (1 + Σ w)), log(1 + n), Σ_own z
+    / (1 + n), and the mean of log tests with the weights w and one prior row of one test. All are 0
+    if there are no near rows. The inputs are (b, m).
     """
     own = same.to(errors.dtype)
     n = 1 + own.sum(1)
@@ -119,7 +121,7 @@ def history_of(errors: Tensor, correlation: Tensor, same: Tensor, log_tests: Ten
 def without_rows(
     model: "FieldProcess", x: Tensor, counts: Tensor, weights: WeightPosterior
 ) -> Conditional:
-    """Predict scaled inputs as `given_rows` would without near rows."""
+    """Predict scaled inputs from the field alone, as `given_rows` does if no rows are near."""
     asked = model.row_terms(x, counts, weights.m)
     field = (asked.phi @ weights.L.to(asked.phi.dtype)).square().sum(-1).double()
     tile = asked.amplitude.square() * model.tiles.variance()

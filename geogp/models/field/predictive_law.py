@@ -1,4 +1,4 @@
-"""The law of prediction errors: location, scale and shape by covariates of a prediction."""
+"""The law of prediction errors: location, scale and shape as functions of covariates."""
 
 import math
 from dataclasses import dataclass
@@ -33,39 +33,40 @@ COVARIATES = (
 """Covariates of a prediction; see `PredictiveLaw`."""
 
 PARAMETERS = 4
-"""Location a, log scale log b, skewness ε, log tail weight log δ."""
+"""The parameters: location a, log scale log b, skewness ε, log tail weight log δ."""
 
 PRIOR_ROWS = 30.0
-"""Weight of the prior around the standard normal, in rows."""
+"""Weight, in rows, of the prior, which is centred at the standard normal."""
 
 PRIOR_GROUPS = 2.0
-"""Least weight of the prior, in groups of rows."""
+"""Smallest weight of the prior, in groups of rows."""
 
 ROWS_OF_LIGHT_TAILS = 5000
-"""Fewer errors give tails that are at least as heavy as the normal's."""
+"""With fewer errors, the fitted tails are at least as heavy as normal tails."""
 
 SHAPE_STEP = 0.04
-"""ε and log δ are rounded to multiples of this, so that a map has few different shapes."""
+"""ε and log δ are rounded to multiples of this step, so that a map has few different shapes."""
 
 MAX_LOG_SCALE = 30.0
 """Bound of |log b| in the fit, so that a long step of the optimiser does not overflow."""
 
 MIN_SPREAD, NO_EFFECT = 1e-6, 1e300
-"""A covariate with a smaller standard deviation is divided by `NO_EFFECT`."""
+"""Covariates with a smaller standard deviation than this are divided by `NO_EFFECT`."""
 
 
 @dataclass(frozen=True)
 class PredictiveLaw:
-    """Location, scale and shape of standardised errors, by covariates of the prediction.
+    """Location, scale and shape of standardised errors, as functions of covariates.
 
     A prediction of mean m and standard deviation s gives the distribution m + s (a + b W),
     W = sinh((asinh(Z) + ε) / δ), Z standard normal (Jones and Pewsey 2009). Each of a, log b, ε and
-    log δ is linear in the covariates, log b also in their squares. Covariates are clamped to their
-    range in the fit, and then standardised. ε and log δ bend smoothly into their bounds, B
-    tanh(value / B) with B the bound on the value's side, and are rounded to `SHAPE_STEP`.
+    log δ is linear in the covariates; log b is also linear in the squared covariates. Covariates
+    are clamped to their range in the fit, and then standardised. The function B tanh(value / B),
+    with B the bound on the same side of 0 as the value, keeps ε and log δ within bounds. Both are
+    then rounded to multiples of `SHAPE_STEP`.
 
-    `coefficients`: of a, log b, ε, log δ on 1, the covariates and their squares, (4, 1 + 2 c).
-    `ranges`: least and largest value, mean and standard deviation of each covariate, (4, c).
+    `coefficients`: for a, log b, ε, log δ (rows), on 1, the covariates and their squares (1 + 2 c).
+    `ranges`: minimum, maximum, mean and standard deviation of each covariate, (4, c).
     `most_tail`: upper bound of log δ.
     """
 
@@ -74,12 +75,12 @@ class PredictiveLaw:
     most_tail: float = 0.0
 
     def at(self, covariates: Floats) -> tuple[Floats, Floats, Shape]:
-        """Return mean and sd of the errors, each (n,), and their shape, for covariates (n, c)."""
+        """Return mean (n,), sd (n,) and shape of the errors, for covariates (n, c)."""
         a, log_b, skewness, log_tail = self.coefficients @ _design(covariates, self.ranges)
         bent = _bounded(torch.from_numpy(skewness), torch.from_numpy(log_tail), self.most_tail)
         steps, number = _distinct(*(np.round(part.numpy() / SHAPE_STEP) for part in bent))
         skewness, tailweight = steps * SHAPE_STEP
-        # A rounded value may lie just outside the bounds.
+        # Rounding may move a value just outside the bounds.
         tailweight = np.exp(tailweight).clip(MIN_TAILWEIGHT, MAX_TAILWEIGHT)
         skewness = skewness.clip(-MAX_SKEWNESS, MAX_SKEWNESS)
         pairs = zip(skewness, tailweight, strict=True)
@@ -89,7 +90,7 @@ class PredictiveLaw:
 
 
 def no_law(covariates: int = len(COVARIATES)) -> PredictiveLaw:
-    """Return the standard normal for all covariates."""
+    """Return the law that is standard normal whatever the covariates."""
     ranges = np.zeros((4, covariates))
     ranges[3] = NO_EFFECT
     return PredictiveLaw(np.zeros((PARAMETERS, 1 + 2 * covariates)), ranges)
@@ -97,11 +98,11 @@ def no_law(covariates: int = len(COVARIATES)) -> PredictiveLaw:
 
 @dataclass(frozen=True)
 class Errors:
-    """Standardised prediction errors of rows that the prediction did not use.
+    """Standardised errors at rows that the prediction did not use.
 
-    `errors` (n,) are the errors, `covariates` (n, c) those of their predictions. `held_out` (n,)
-    marks rows outside the fit; the other errors are of training rows, each predicted without its
-    group. `group_rows` are the rows of a group, on average over rows.
+    `errors` (n,) are the errors, and `covariates` (n, c) the covariates of the predictions.
+    `held_out` (n,) marks rows outside the fit; the other rows are training rows, each predicted
+    without its group. `group_rows` is the size of a row's group, averaged over rows.
     """
 
     errors: Floats
@@ -110,7 +111,7 @@ class Errors:
     group_rows: float = 1.0
 
     def joined(self, other: "Errors") -> "Errors":
-        """Return these errors followed by others; groups are as large as the larger ones."""
+        """Return these errors followed by `other`; `group_rows` is the larger of the two."""
         return Errors(
             np.concatenate([self.errors, other.errors]),
             np.concatenate([self.covariates, other.covariates]),
@@ -122,14 +123,15 @@ class Errors:
 def fit_law(seen: Errors) -> PredictiveLaw:
     """Fit the law to standardised errors by maximum a posteriori.
 
-    It maximises the sum of the log densities less the prior weight times half the sum of the
-    squared coefficients of standardised covariates, so that few rows stay near the standard normal.
-    The weight is `PRIOR_ROWS`, or `PRIOR_GROUPS` times the rows of a group if that is more: the
-    errors of a group depend on each other. Covariates are clamped to their 1 % and 99 % quantiles.
-    The law of training rows differs from that of held-out rows, which the features have not seen,
-    by a constant in each parameter, with the same prior; the result is the law of held-out rows.
-    Tails lighter than the normal's need `ROWS_OF_LIGHT_TAILS` rows. By L-BFGS in float64. Raises
-    NumericalError if a value is not finite, or the fit does not end at finite values.
+    The objective is the sum of the log densities, minus a penalty: the prior weight times half the
+    sum of the squared coefficients of standardised covariates. The penalty keeps the law near the
+    standard normal if there are few rows. The weight is `PRIOR_ROWS`, or `PRIOR_GROUPS` times the
+    rows of a group if that is more, because the errors of a group depend on each other. Covariates
+    are clamped to their 1 % and 99 % quantiles. Features have seen the training rows, but not the
+    held-out rows. So each parameter differs by a constant between these two kinds of rows; the
+    constants have the same prior. The result is the law of held-out rows. Tails lighter than normal
+    tails need `ROWS_OF_LIGHT_TAILS` rows. The optimiser is L-BFGS in float64. Raises NumericalError
+    if a value is not finite, or the fit does not end at finite values.
     """
     r = torch.from_numpy(np.ascontiguousarray(seen.errors, np.float64))
     if not len(r) or not all(np.isfinite(v).all() for v in (seen.errors, seen.covariates)):
@@ -142,7 +144,7 @@ def fit_law(seen: Errors) -> PredictiveLaw:
     constant = (~seen.held_out).astype(np.float64)
     design = torch.from_numpy(np.vstack([_design(seen.covariates, ranges), constant]))
     used = torch.ones(PARAMETERS, len(design), dtype=torch.float64)
-    used[[0, 2, 3], 1 + seen.covariates.shape[1] : -1] = 0.0  # squares are for the scale
+    used[[0, 2, 3], 1 + seen.covariates.shape[1] : -1] = 0.0  # only the scale uses squares
     theta = torch.zeros(PARAMETERS, len(design), dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS(
         [theta], max_iter=200, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
@@ -188,11 +190,11 @@ def _design(covariates: Floats, ranges: Floats) -> Floats:
 
 
 def _distinct(first: Floats, second: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the distinct pairs of small whole numbers (2, m), and the index of each row's pair.
+    """Return the distinct pairs of small whole numbers (2, m), and for each row its pair's index.
 
-    Equal to `np.unique` of the pairs, but without sorting the rows.
+    The result equals that of `np.unique` on the pairs, but the rows are not sorted.
     """
-    # Bounds include 0, so that no row is also allowed.
+    # The bounds include 0, so that an empty input is allowed.
     left, low = first.min(initial=0), second.min(initial=0)
     span = int(second.max(initial=0) - low) + 1
     code = ((first - left) * span + (second - low)).astype(np.intp)

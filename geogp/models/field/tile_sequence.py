@@ -1,14 +1,14 @@
 """The tile process at many tiles given the rows, as a sequence of conditional distributions.
 
-This is a Vecchia approximation of the type "response first" (Katzfuss, Guinness, Gong and Zilber
-2020, section 4). The effect u_t of a tile is conditioned on the training rows that
-`FieldNetwork.predict` uses, and on the effects of near tiles that come earlier in a random order.
-With w the weights of the field and b the mean of the rows at w = 0,
+This is a "response first" Vecchia approximation (Katzfuss, Guinness, Gong and Zilber 2020, section
+4). The effect u_t of a tile is conditioned on the training rows that `FieldNetwork.predict` uses
+for this tile, and on the effects of near tiles that come earlier in a random order. With w the
+weights of the field and b the mean of the rows at w = 0,
 
 u = A (y - b - Phi_rows w) + B u + s eps,    eps ~ N(0, I).
 
-A and B are sparse, and B is strictly lower triangular in the random order. If every tile is
-conditioned on all rows and all earlier tiles, u has the exact Gaussian distribution.
+A and B are sparse, and B is strictly lower triangular in the random order. If every tile were
+conditioned on all rows and all earlier tiles, the distribution of u would be exact.
 """
 
 from collections.abc import Iterator
@@ -48,14 +48,15 @@ TILES_AT_ONCE = 512
 class TileSequence:
     """u at n tiles given w and the rows, for a standardised target; see the module's docstring.
 
-    It needs about a kilobyte of memory per tile, for the 64 rows and 24 tiles that condition the
-    tile. There is no dense matrix of n by n.
+    A tile needs about a kilobyte of memory, for the 64 rows and 24 tiles that condition it. No
+    array is a dense n by n matrix.
 
     `order`: numbers of the tiles, in the order of the sequence, (n,).
-    `A`, `B`: sparse (n, rows) and (n, n); rows, and columns of B, are in the sequence's order.
-    `s`: conditional standard deviations, in the sequence's order, (n,).
-    `alone`: the variance of the level (field plus tile process) of each single tile given the rows
-        only, as in prediction, in the order of the tile numbers, (n,).
+    `A`, `B`: sparse matrices (n, rows) and (n, n). The rows of both, and the columns of B, are in
+        the order of the sequence.
+    `s`: conditional standard deviations, in the order of the sequence, (n,).
+    `alone`: the variance of the level (field plus tile process) of each tile given only the rows,
+        as in `FieldNetwork.predict`, in the order of the tile numbers, (n,).
     """
 
     order: Indices
@@ -66,17 +67,17 @@ class TileSequence:
 
     @cached_property
     def _triangle(self) -> Any:
-        """The LU factors of I - B; as I - B is lower triangular, they are I - B and I."""
+        """The LU factors of I - B. They are I - B and I, because I - B is lower triangular."""
         whole = sparse.csc_array(sparse.eye_array(len(self.s)) - self.B)
         return splu(whole, permc_spec="NATURAL", diag_pivot_thresh=0.0)
 
     def back(self, weights: Floats) -> Floats:
-        """Return (I - B)^(-T) a in the sequence's order, for weights a by tile number, (n, k)."""
+        """Return (I - B)^(-T) a in the sequence's order, for weights a (n, k) by tile number."""
         found: Floats = self._triangle.solve(weights[self.order], "T")
         return found
 
     def forward(self, parts: Floats) -> Floats:
-        """Return u = (I - B)^(-1) v by tile number, for v (n, k) in the sequence's order."""
+        """Return u = (I - B)^(-1) v by tile number, for v (n, k) in the order of the sequence."""
         found = np.empty_like(parts)
         found[self.order] = self._triangle.solve(parts)
         return found
@@ -103,7 +104,7 @@ def tile_sequence(
     ends: list[list[Indices]] = [[], []]
     starts: list[list[Indices]] = [[], []]
     values: list[list[Floats]] = [[], []]
-    # Near tiles are in one chunk, because they share conditioning rows.
+    # Near tiles are in the same chunk, because they share conditioning rows.
     near_together = torch.from_numpy(Sites.of(place).order).to(model.device)
     for tiles in near_together.split(TILES_AT_ONCE):
         with torch.no_grad():
@@ -129,9 +130,9 @@ def tile_sequence(
 def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
     """Return the nearest tiles that come earlier in an order, (n, most), padded with `NO_ROW`.
 
-    For a tile with rank from 2^j to 2^(j+1), the search is among tiles with rank below 2^(j+1); at
-    least half of them come earlier. The search first finds 4 `most` + 1 tiles, and twice as many as
-    before if too few of them come earlier.
+    For a tile of rank 2^j to 2^(j+1), the search is among the tiles of rank below 2^(j+1); at least
+    half of these come earlier. The search first finds 4 `most` + 1 tiles. If too few of these come
+    earlier, the search doubles the number.
     """
     n = len(order)
     found = np.full((n, most), NO_ROW)
@@ -155,7 +156,7 @@ def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
 
 
 class _Known(NamedTuple):
-    """Points, amplitudes and noise of rows and tiles, from which blocks are built."""
+    """Points, amplitudes and noise of rows and tiles; blocks are built from these."""
 
     points: Tensor
     amplitude: Tensor
@@ -190,7 +191,7 @@ def _terms(model: "FieldNetwork", x: Tensor, counts: Tensor) -> Iterator[Any]:
 def _conditionals(
     model: "FieldNetwork", known: _Known, tiles: Tensor, L: Tensor
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Tensor, Tensor]:
-    """Return numbers and weights of rows, numbers and weights of earlier tiles, s and `alone`."""
+    """Return (numbers, weights) of rows, (numbers, weights) of earlier tiles, s and `alone`."""
     own = tiles + known.rows
     near, before = model.near_rows(known.points[own]), known.earlier[tiles]
     width = near.shape[1]
@@ -199,7 +200,7 @@ def _conditionals(
     index = index.clamp(min=0)
     points, amplitude = known.points[index], known.amplitude[index]
     here = known.amplitude[own]
-    # Covariances are divided by the amplitude of the rows, which saves the product D K D.
+    # Dividing the covariances by the amplitude at the rows saves the product D K D.
     cross = model.tiles(points, known.points[own][:, None]) * here[:, None, None]
     noise = known.noise[index] / amplitude.square()
     factor, white = whiten(model.tiles(points, points), noise, there, cross)

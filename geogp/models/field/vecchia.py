@@ -1,8 +1,8 @@
-"""Blocks of a Vecchia approximation, with the rows that condition each place.
+"""Blocks of a Vecchia approximation, and the rows that condition each place.
 
-log p(y) is approximated by the sum over places of log p(y_t | y_N(t)). Here y_t contains all rows
-at one place, and N(t) contains rows of near places that come earlier in a random order (Vecchia
-1988; Katzfuss and Guinness 2021). Every choice of N gives a proper distribution.
+The sum over places of log p(y_t | y_N(t)) approximates log p(y). Here y_t contains all rows at one
+place, and N(t) contains rows of near places that come earlier in a random order (Vecchia 1988;
+Katzfuss and Guinness 2021). Every choice of N gives a proper distribution.
 """
 
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ TRAINING_ROWS = 40
 
 PREDICTION_PLACES = 16
 PREDICTION_ROWS = 64
-"""Number of places near a prediction, and of their most correlated rows that condition it."""
+"""Number of places near a prediction, and number of their rows that condition the prediction."""
 
 DISTANCE_PLACES = 16
-"""Number of nearest places whose mean distance measures the density of places."""
+"""The mean distance to this number of nearest places measures the density of places."""
 
 PLACE_ROWS = 64
-"""Largest number of rows of a place in one block; larger places are divided into several."""
+"""Largest number of rows in a block; a place with more rows is divided into several blocks."""
 
 NO_ROW = -1
 
@@ -44,8 +44,9 @@ class Sites:
 
     A place with more than `PLACE_ROWS` rows counts as several places with equal coordinates.
 
-    `order`: row numbers, grouped by place, (n,).
-    `first`, `count`: position in `order` of each place's first row, and its number of rows, (s,).
+    `order`: the numbers of the rows, grouped by place, (n,).
+    `first`, `count`: for each place, the position in `order` of the first row, and the number of
+        rows, (s,).
     `centre`: coordinates of each place, (s, 2).
     """
 
@@ -74,10 +75,10 @@ class Sites:
         return len(self.first)
 
     def rows(self, sites: Indices, most: int) -> Indices:
-        """Return the positions in `order` of the rows of `sites` (m, k), (m, most).
+        """Return the positions in `order` of the rows at places `sites` (m, k), as (m, most).
 
-        The rows are in the order of `sites`. An entry `NO_ROW` of `sites` has no rows; the result
-        is padded with `NO_ROW`.
+        The result is in the order of `sites`, and padded with `NO_ROW`. An entry `NO_ROW` of
+        `sites` adds no rows.
         """
         count = np.where(sites == NO_ROW, 0, self.count[sites])
         ends = np.cumsum(count, 1)
@@ -94,7 +95,7 @@ class Sites:
 def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
     """Return the rows that condition each place: rows of near places earlier in a random order.
 
-    The result has positions in `sites.order`, (s, TRAINING_ROWS), padded with `NO_ROW`.
+    The result contains positions in `sites.order`, (s, TRAINING_ROWS), padded with `NO_ROW`.
     """
     s = len(sites)
     rank = rng.permutation(s)
@@ -107,7 +108,7 @@ def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
 
 @dataclass(frozen=True)
 class NearSites:
-    """Places to search: all `sites`, the numbers of those searched, and a tree of these."""
+    """All `sites`, the numbers of the sites to search, and a tree of the sites to search."""
 
     sites: Sites
     numbers: Indices
@@ -115,15 +116,15 @@ class NearSites:
 
     @classmethod
     def of(cls, sites: Sites, searched: NDArray[np.bool_] | None = None) -> "NearSites":
-        """Return some of the places, (s,), to search; all of them by default."""
+        """Return the places to search, marked by `searched` (s,); by default all places."""
         chosen = np.ones(len(sites), np.bool_) if searched is None else searched
         numbers = np.flatnonzero(chosen)
         return cls(sites, numbers, KDTree(sites.centre[numbers]))
 
     def rows(self, place: Floats) -> Indices:
-        """Return all rows of the `PREDICTION_PLACES` places nearest to places (m, 2), (m, most).
+        """Return all rows of the `PREDICTION_PLACES` places nearest to points `place` (m, 2).
 
-        Positions in `sites.order`, filled with `NO_ROW`.
+        The result contains positions in `sites.order`, (m, most), padded with `NO_ROW`.
         """
         _, near = self.tree.query(place, k=min(len(self.numbers), PREDICTION_PLACES))
         sites = self.numbers[near.reshape(len(place), -1)]
@@ -131,15 +132,15 @@ class NearSites:
 
     @cached_property
     def places(self) -> KDTree:
-        """A tree of the distinct places searched."""
+        """A tree of the distinct places to search."""
         return KDTree(np.unique(self.tree.data, axis=0))
 
 
 def distance_to_others(places: KDTree, at: Floats) -> Floats:
-    """Return the mean distance from points (m, 2) to the nearest distinct places, (m,).
+    """Return the mean distance from each point (m, 2) to the nearest distinct places, (m,).
 
     The mean is over the `DISTANCE_PLACES` nearest places other than the point itself, or over all
-    if there are fewer. If there are fewer than two places, the distance is 1.
+    places if there are fewer. If there are fewer than two places, the distance is 1.
     """
     if places.n < 2:
         return np.ones(len(at))
@@ -159,8 +160,8 @@ def whiten(
 
     `covariance` (b, m, m), `noise` (b, m) and `values` (b, m, c) are float64. `known` (b, m) marks
     the rows that are not padding; padding may have any values. The results have shapes (b, m, m)
-    and (b, m, c). For padding, they contain rows of the identity and 0. Raises NumericalError if a
-    covariance does not factorise.
+    and (b, m, c). For padding, the results contain rows of the identity matrix, and 0. Raises
+    NumericalError if a covariance does not factorise.
     """
     both = known[:, :, None] & known[:, None, :]
     K = covariance.masked_fill(~both, 0.0)
@@ -177,7 +178,7 @@ def whiten(
 
 
 def _morton(centre: Floats) -> Indices:
-    """Return codes that interleave the bits of two coordinates (s, 2)."""
+    """Return Morton codes (s,), which interleave the bits of the two coordinates (s, 2)."""
     low, high = centre.min(0), centre.max(0)
     span = np.maximum(high - low, np.finfo(np.float64).tiny)
     cells = ((centre - low) / span * (2**16 - 1)).astype(np.int64)

@@ -1,23 +1,23 @@
 """Where to measure next: tiles whose measurement reduces the variance of the level most.
 
 Let C be the covariance of the level at n tiles given the measurements so far (`JointLevel`), a_j
-the weight of tile j, and v_i the noise variance of a new measurement in tile i. Measuring tile i
-reduces Σ_j a_j C_jj by
+the weight of tile j, and v_i the noise variance of a new measurement in tile i. A measurement in
+tile i reduces Σ_j a_j C_jj by
 
 gain_i = Σ_j a_j C_ji² / (C_ii + v_i).
 
 The new covariance is C - h h' with h = C e_i / sqrt(C_ii + v_i). This criterion is the A-criterion
-of Bayesian design (Chaloner and Verdinelli 1995, section 2.2); Krause, Singh and Guestrin (2008)
-choose sensors greedily by another criterion. Tiles are chosen one after the other: each step takes
-the best tile given the earlier tiles. This is a heuristic. The removed variance need not be
-submodular, so no lower bound on the result relative to the best set is known, and each step must
-evaluate all tiles again, or a given number of tiles.
+of Bayesian design (Chaloner and Verdinelli 1995, section 2.2). Krause, Singh and Guestrin (2008)
+choose sensors greedily by another criterion. Tiles are chosen one after the other: each step
+chooses the best tile given the tiles chosen before. This is a heuristic. The removed variance need
+not be submodular. So it is not known how much worse than the best set the result can be, and each
+step must evaluate all tiles again, or a given number of tiles.
 
-C is not formed. With q_i = Σ_j a_j C_ji², a step changes
+C is never computed as a whole. With q_i = Σ_j a_j C_ji², a step changes
 
 q_i -> q_i - 2 h_i z_i + h_i² Σ_j a_j h_j²,    z_i = Σ_j C_ij a_j h_j with C before the step.
 
-So a step takes two products of C and a vector, and q is computed only once, at the start.
+So a step needs two products of C with a vector, and q is computed only once, at the start.
 """
 
 from collections.abc import Callable
@@ -36,10 +36,10 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 AT_ONCE = 32
-"""Columns of C in memory at once."""
+"""Number of columns of C in memory at once."""
 
 PROBES = 64
-"""Random vectors in the estimate of the local part of q."""
+"""Number of random vectors in the estimate of the local part of q."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class LevelCovariance:
     `low`: P, (n, r).
     `variance`: the diagonal of C, used until a column of C is computed, (n,).
     `local`: returns K x for x (n, k); None if K = 0.
-    `own`: variance of each tile independent of all other tiles, (n,), or 0; 0 if there is a K.
+    `own`: the part of each tile's variance that is independent of other tiles, (n,), or 0; it is 0
+        if K is not 0.
     """
 
     low: Floats
@@ -66,7 +67,7 @@ class LevelCovariance:
         return found if self.local is None else found + self.local(x)
 
     def columns(self, tiles: Indices) -> Floats:
-        """Return columns of C, (n, k)."""
+        """Return the columns of C for k tiles, (n, k)."""
         found: Floats = self.low @ self.low[tiles].T
         found[tiles, np.arange(len(tiles))] += np.broadcast_to(self.own, len(self))[tiles]
         if self.local is None:
@@ -78,9 +79,8 @@ class LevelCovariance:
     def about_squares(self, weights: Floats, *, seed: int) -> Floats:
         """Return Σ_j a_j C_ij² for all i, (n,), exact except for the term Σ_j a_j K_ij².
 
-        If there is a K, this term is estimated by the mean of (K diag(a)^(1/2) e)_i² over random
-        signs e (Hutchinson 1990), with a relative standard error of at most sqrt(2 / `PROBES`),
-        18 %.
+        If K is not 0, this term is estimated by the mean of (K diag(a)^(1/2) e)_i² over random
+        signs e (Hutchinson 1990). The relative standard error is at most sqrt(2 / `PROBES`), 18 %.
         """
         weighted = weights[:, None] * self.low
         found: Floats = np.einsum("ir,ir->i", self.low @ (self.low.T @ weighted), self.low)
@@ -98,14 +98,14 @@ class LevelCovariance:
 
 
 def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
-    """Return the covariance of a level; all of P is in memory, in float64.
+    """Return the covariance of a level; the whole of P is in memory, in float64.
 
-    Each of the `chosen` tiles that will be measured needs one more column. Raises RequestError if
-    P, its computation and the columns of the chosen tiles do not fit into memory.
+    `chosen` is the number of tiles to measure; each needs one more column. Raises RequestError if
+    P, the arrays that its computation needs, and these columns do not fit into memory.
     """
     rank = level.L.shape[1]
     rows = level.row_count
-    # P, and three more arrays of this size while P is computed, or the columns in memory at once.
+    # P; and three more arrays of the same size while P is computed, or later the columns.
     needed = WORD * (len(level) * (4 * rank + 6 * AT_ONCE + 2 * chosen) + rows * rank)
     free = available_bytes(torch.device("cpu"))
     if needed > free:
@@ -119,14 +119,14 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Tiles measured one after the other, and the effect on the variance.
+    """Tiles measured one after the other, and the effect of the measurements on the variance.
 
     `tiles`: numbers of the measured tiles, in order, (k,).
-    `gains`: reduction of Σ_j a_j C_jj by each measured tile given the earlier ones, (k,), exact.
-    `before`, `after`: variance of the level of each measured tile before the first and after the
-        last measurement, (k,).
-    `removed`: reduction of the variance of every tile by all measurements, (n,).
-    `evaluated`: number of tiles with an exactly computed gain.
+    `gains`: exact reduction of Σ_j a_j C_jj by each measured tile, given the tiles before it, (k,).
+    `before`, `after`: variance of the level at each measured tile, before the first measurement and
+        after the last, (k,).
+    `removed`: reduction of the variance at every tile by all measurements, (n,).
+    `evaluated`: number of tiles whose gain was computed exactly.
     """
 
     tiles: Indices
@@ -140,12 +140,12 @@ class Chosen:
 class SequentialDesign:
     """The variance of the level while tiles are measured one after the other.
 
-    `covariance`: C, given the measurements so far.
+    `covariance`: C given the measurements so far.
     `weights`: weight of the variance of each tile, 0 or more, (n,).
     `noise`: variance of a new measurement around the level, (n,).
 
-    Raises DataError if the number of weights or noise variances differs from the number of tiles, a
-    weight is negative, all weights are 0, or a noise variance is not positive.
+    Raises DataError if there are not as many weights and noise variances as tiles, a weight is
+    negative, all weights are 0, or a noise variance is not positive.
     """
 
     def __init__(self, covariance: LevelCovariance, weights: Floats, noise: Floats) -> None:
@@ -163,7 +163,7 @@ class SequentialDesign:
         self._tiles: list[int] = []
         self._gains: list[float] = []
         self._before: list[float] = []
-        # Columns h of the tiles measured so far, with space for more.
+        # The columns h of the tiles measured so far, and space for more.
         self._h = np.empty((n, AT_ONCE), order="F")
         self.removed = np.zeros(n)
 
@@ -197,14 +197,14 @@ class SequentialDesign:
         return z
 
     def chosen(self, evaluated: int = 0) -> Chosen:
-        """Return the measured tiles and the effect on the variance."""
+        """Return the measured tiles, and the effect of the measurements on the variance."""
         tiles, before = np.array(self._tiles, np.int64), np.array(self._before)
         after = before - self.removed[tiles]
         return Chosen(tiles, np.array(self._gains), before, after, self.removed, evaluated)
 
 
 class _Gains:
-    """Gains of all tiles, from q and the diagonal of C; they are exact for evaluated tiles."""
+    """Gains of all tiles, from q and the diagonal of C; the gains of evaluated tiles are exact."""
 
     def __init__(
         self, covariance: LevelCovariance, weights: Floats, noise: Floats, *, seed: int
@@ -217,12 +217,12 @@ class _Gains:
         self._open = np.ones(len(covariance), bool)
 
     def now(self) -> Floats:
-        """Return exact or estimated gains, (n,); negative for chosen tiles."""
+        """Return the gains, exact or estimated, (n,); those of chosen tiles are negative."""
         square, variance = self._square + self._changed[0], self._variance + self._changed[1]
         return np.where(self._open, square / (variance.clip(min=0) + self._noise), -1.0)
 
     def evaluate(self, most: int) -> None:
-        """Compute exact gains of at most `most` remaining tiles, largest estimates first."""
+        """Compute exact gains of up to `most` more tiles, the largest estimates first."""
         left = np.flatnonzero(~self.exact & self._open)
         best = left[np.argsort(-self.now()[left], kind="stable")][:most]
         for start in range(0, len(best), AT_ONCE):
@@ -255,16 +255,16 @@ def choose(
 ) -> Chosen:
     """Choose tiles to measure, one after the other, each at most once.
 
-    Gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step. The
-    gains of `candidates` tiles with the largest estimates are computed exactly. Half of these tiles
-    are selected at the start, the rest in equal parts before the later steps. The later selections
-    can then avoid the neighbours of chosen tiles, because their gains have fallen. Each step
-    chooses the tile with the largest exact gain. If there are as many candidates as tiles, or no
-    tile process, all gains are exact.
+    The gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step.
+    The gains of `candidates` tiles with the largest estimates are computed exactly. Half of these
+    candidates are selected at the start, and the rest in equal parts before the later steps. A
+    later selection avoids the neighbours of chosen tiles, because the gains of these neighbours
+    have fallen. Each step chooses the tile with the largest exact gain. If there are as many
+    candidates as tiles, or there is no tile process, all gains are exact.
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
     `count`: number of tiles to choose.
-    `candidates`: number of tiles with an exactly computed gain.
+    `candidates`: number of tiles whose gain is computed exactly.
     `seed`: seed of the estimates.
     `heard`: called after each step with the number of chosen tiles.
 
@@ -306,8 +306,8 @@ def measure(covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: 
 def widest(covariance: LevelCovariance, weights: Floats, noise: Floats, count: int) -> Chosen:
     """Measure `count` tiles one after the other, each time the tile with the largest variance.
 
-    The variances fall as tiles are measured. Each tile is measured at most once; tiles of weight 0
-    are chosen only if no other tile remains.
+    Each measurement reduces the variances. A tile is measured at most once; tiles with weight 0 are
+    chosen only if no other tile remains.
     """
     measuring = SequentialDesign(covariance, weights, noise)
     left = np.ones(len(covariance), bool)

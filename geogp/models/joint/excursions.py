@@ -1,14 +1,14 @@
 """Regions in which a field meets a threshold at all points jointly, from draws of all points.
 
-Points are ordered by their marginal probability p of meeting the threshold. The joint region of
-level l is the largest set D(rho) = {s: p(s) >= rho} with
+Points are ordered by p(s), the marginal probability that point s meets the threshold. The joint
+region of level l is the largest set D(rho) = {s: p(s) >= rho} with
 
     P(the threshold is met everywhere in D(rho)) >= l,
 
 and the excursion function F(s) is the largest l whose region contains s (Bolin and Lindgren 2015,
-definitions 1 to 3, with their one-parameter family of sets). F of the k-th point is estimated by
-the share of draws in which the first k points all meet the threshold, so only the first point of
-each draw that misses the threshold is stored.
+definitions 1 to 3, with their one-parameter family of sets). The estimate of F at the k-th point is
+the share of draws in which the first k points all meet the threshold. So for each draw, only the
+first point that misses the threshold is stored.
 """
 
 from dataclasses import dataclass, field
@@ -25,19 +25,20 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 _CERTAIN = 0.95
-"""Level of the intervals for the Monte Carlo error."""
+"""Level of the intervals that describe the Monte Carlo error."""
 
 
 @dataclass(frozen=True)
 class JointRegion:
     """The joint region of a level.
 
-    `level`: least probability that the threshold is met everywhere in the region.
+    `level`: smallest probability that the threshold is met everywhere in the region.
     `inside`: the points of the region, (n,).
     `excursion`: F at each point, (n,).
-    `probability`, `lower`, `upper`: share of draws in which all points inside meet the threshold,
-        with an exact binomial 95 % interval; 1 for an empty region.
-    `fewest`, `most`: 95 % interval of the number of points inside, for the error of the draws.
+    `probability`, `lower`, `upper`: share of draws in which all points of the region meet the
+        threshold, and its exact binomial 95 % interval; all are 1 for an empty region.
+    `fewest`, `most`: 95 % interval of the number of points in the region, for the Monte Carlo
+        error.
     """
 
     level: float
@@ -52,11 +53,11 @@ class JointRegion:
 
 @dataclass
 class FirstMisses:
-    """The first point of each draw, in falling order of probability, that misses the threshold.
+    """For each draw, the first point that misses the threshold, in falling order of probability.
 
-    `score` (n,) is the standardised distance from the threshold. It rises with the marginal
+    `score` (n,) is the standardised distance from the threshold. The score rises with the marginal
     probability that a point meets the threshold, and also orders probabilities that round to 1. For
-    a Gaussian field this probability is the normal distribution function of the score. Raises
+    a Gaussian field, this probability is the normal distribution function of the score. Raises
     DataError if there is no score, or a score is NaN.
     """
 
@@ -71,7 +72,7 @@ class FirstMisses:
     def add(self, met: Booleans) -> None:
         """Add draws (b, n), which are True where the threshold is met.
 
-        Raises DataError if the draws have another number of points.
+        Raises DataError if the draws do not have n points.
         """
         n = len(self.score)
         if met.ndim != 2 or met.shape[1] != n:
@@ -92,14 +93,15 @@ class FirstMisses:
             raise RequestError(
                 f"expected {MIN_DRAWS} draws or more for a joint region, found {draws}."
             )
-        # Draws whose first miss comes after the k-th point.
+        # The number of draws whose first miss comes after the k-th point.
         held = draws - np.searchsorted(first, np.arange(n), side="right")
         ranked = self.score[self._order]
         # Points with equal scores enter the set together, so they all have the same share.
         last = np.searchsorted(-ranked, -ranked, side="right") - 1
         share = held[last] / draws
         excursion = np.empty(n)
-        # A set is at most as probable as each of its points, whose probability needs no draws.
+        # A set is at most as probable as each of its points, and the probability of a point is
+        # known without draws.
         excursion[self._order] = np.minimum(share, special.ndtr(ranked))
         inside = excursion >= level
         size = int(inside.sum())
@@ -125,7 +127,7 @@ def _binomial(hits: int, draws: int) -> tuple[float, float]:
 
 
 def _quantile_ends(ordered: NDArray[np.int64], probability: float) -> tuple[int, int]:
-    """Return order statistics that contain the quantile of `probability` with probability 95 %."""
+    """Return two order statistics with the `probability` quantile between them in 95 % of cases."""
     tail = (1 - _CERTAIN) / 2
     low = int(stats.binom.ppf(tail, len(ordered), probability))
     high = int(stats.binom.ppf(1 - tail, len(ordered), probability))

@@ -1,10 +1,10 @@
 """The level of many tiles jointly: means, variances of sums, sample paths.
 
-The variance of a sum over tiles, such as the mean of a county, needs the covariances of the tiles
-as well as their variances. The covariances come from the closed form of p(w | y) under the fitted
+The variance of a sum over tiles, such as the mean of a county, needs both the variances and the
+covariances of the tiles. The covariances come from the closed form of p(w | y) under the fitted
 basis and noise (`joint_law.py`), never from the L L' that an objective learned. If a model has a
-process of single tiles, they also depend on the distribution of this process at all tiles
-(`tile_sequence.py`). The diagonal of a model (`diagonals.py`) is independent between tiles.
+process of single tiles, the covariances also depend on the distribution of this process at all
+tiles (`tile_sequence.py`). The diagonal of a model (`diagonals.py`) is independent between tiles.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ Weights = Any
 """Weights of tiles in several sums, (n, k), as a NumPy array or a sparse SciPy array."""
 
 AT_ONCE = 32
-"""Number of sums or paths that are computed at once."""
+"""Number of sums or paths in one batch."""
 
 
 class LevelOptions(NamedTuple):
@@ -71,11 +71,11 @@ class JointLevel:
     factor
         Factor of the deviations of each tile, (n,).
     noise_variance
-        Variance of a measurement around the level of each tile, independent between tiles, (n,);
-        0 unless set by `measured`.
+        Variance of a measurement around the level of each tile, (n,), independent between tiles; 0
+        unless `measured` sets it.
     own_variance
-        Variance of the level of each tile from the model's diagonal, (n,). It is independent
-        between tiles and not part of a tile process.
+        Variance of the level of each tile from the diagonal of the model, (n,). This part is
+        independent between tiles and does not belong to a tile process.
     """
 
     model: "LowRankGP"
@@ -108,7 +108,7 @@ class JointLevel:
         Raises
         ------
         DataError
-            If the weights have another number of tiles.
+            If the weights do not have one row for each tile.
         """
         given = self._checked(weights)
         group = _group(self.row_count)
@@ -121,7 +121,7 @@ class JointLevel:
     def sum_covariance(self, weights: Weights) -> Floats:
         """Return the covariance (k, k) of sums over tiles with weights (n, k), without noise.
 
-        It needs memory for n times k values.
+        The computation needs memory for n times k values.
         """
         given = self._checked(weights)
         total: Floats = (given.T @ rows_times(self.own, given)).toarray()
@@ -130,13 +130,14 @@ class JointLevel:
     def weighted_sums(self, weights: Weights) -> WeightedSums:
         """Return the joint distribution of sums over points with weights (n, k) or (n,).
 
-        Covariances are approximate because points are conditioned on near earlier points only: the
-        variance of a single point may differ from `single_variances` by about 0.1 %.
+        The covariances are approximate, because each point is conditioned only on near points that
+        come earlier. The variance of a single point may differ from `single_variances` by about 0.1
+        %.
 
         Raises
         ------
         DataError
-            If the weights have another number of points.
+            If the weights do not have one row for each point.
         """
         dense = not sparse.issparse(weights)
         given = np.asarray(weights, np.float64) if dense else weights
@@ -145,7 +146,7 @@ class JointLevel:
         return WeightedSums(self.sum_means(given), self.sum_covariance(given))
 
     def low_rank(self) -> Floats:
-        """Return P, (n, r), of the covariance P P' + diag(own) + K of the level.
+        """Return P, (n, r); the covariance of the level is P P' + diag(own) + K.
 
         P comes from the weights of the field. K is the covariance of a tile process given the
         weights; `local_times` multiplies by K.
@@ -153,11 +154,11 @@ class JointLevel:
         return self.factor[:, None] * spread(self._tile_features(), self.L)
 
     def local_times(self, x: Floats) -> Floats:
-        """Return K x for x (n, k), with K as in `low_rank`; 0 without a tile process."""
+        """Return K x for x (n, k), with K as in `low_rank`; K is 0 if there is no tile process."""
         return np.zeros_like(x)
 
     def paths(self, paths: int, *, seed: int = 0) -> Iterator[Floats]:
-        """Draw joint levels of all tiles; yield them in batches (b, n), `paths` in all.
+        """Yield joint draws of the levels of all tiles, in batches (b, n); `paths` draws in all.
 
         Raises
         ------
@@ -172,11 +173,11 @@ class JointLevel:
             yield from self._drawn(min(group, paths - start), rng)
 
     def measured(self, tests: float, devices: float | None = None) -> "JointLevel":
-        """Return the distribution with shift and noise of a mean of tests in each tile.
+        """Return the distribution of measurements: each is a mean of `tests` tests in a tile.
 
-        If the noise of a model does not depend on tests, it is the noise of a measurement in the
-        data. In the PPGP family the function variance contains noise, so it is added to the noise
-        variance.
+        If the noise of a model does not depend on tests, the noise is that of a measurement in the
+        data. In the PPGP family, the function variance contains noise, so the noise variance
+        includes the function variance.
         """
         asked = self.model.predict(self.x, tests, devices)
         noise = asked.noise_variance
@@ -189,7 +190,7 @@ class JointLevel:
         return self.measured(tests, devices).noise_variance
 
     def single_variances(self) -> Floats:
-        """Return the variance of each single tile's level, as in predictions, (n,).
+        """Return the variance of the level at each single tile, as in predictions, (n,).
 
         `sum_variances` also includes the covariances between tiles.
         """
@@ -198,7 +199,7 @@ class JointLevel:
 
     @property
     def own(self) -> Floats:
-        """Part of each tile's variance that is independent of other tiles, (n,); see `low_rank`."""
+        """The part of each tile's variance that is independent of other tiles; see `low_rank`."""
         return self.own_variance * self.factor**2
 
     @property
@@ -229,7 +230,7 @@ class JointLevel:
         return found
 
     def _roots(self, weights: Weights) -> list[Floats]:
-        """Return matrices R (., k); Σ R'R is the covariance of sums without the `own` part."""
+        """Return matrices R (., k); Σ R'R is the covariance of k sums without the `own` part."""
         return [self._field(weights)]
 
     def _field(self, weights: Weights) -> Floats:
@@ -242,7 +243,7 @@ class JointLevel:
         return gathered(self._tile_features(), a)
 
     def _whitened(self, gathered_features: Floats) -> Floats:
-        """Return L' times features gathered over tiles or rows, (r, k)."""
+        """Return L' times features that are summed over tiles or rows, (r, k)."""
         left = torch.from_numpy(gathered_features).to(self.L.device)
         found: Floats = (self.L.T @ left).cpu().numpy()
         return found
@@ -256,10 +257,10 @@ class JointLevel:
             yield self.mean + (self.factor[:, None] * found).T
 
     def _deviations(self, change: Tensor, drawn: Sequence[WhiteNoise]) -> Iterator[Floats]:
-        """Yield the paths' deviations from the mean before `factor`, (n, b), batch by batch.
+        """Yield the deviations of paths from the mean, (n, b), batch by batch, before `factor`.
 
-        `change` (r, k) has the deviations of the field's weights in all paths, `drawn` the normal
-        draws of the batches.
+        `change` (r, k) contains the deviations of the weights of the field in all paths, and
+        `drawn` the normal draws of each batch.
         """
         field = spread(self._tile_features(), change)
         for part, white in zip(batches(field.shape[1]), drawn, strict=True):
@@ -289,18 +290,18 @@ def joint_level(
     The basis is treated as known; the uncertainty of learning the basis is not included.
 
     `model`: a fitted model.
-    `train`: the training rows; None for models that contain them (``field``).
+    `train`: the training rows; None for models that contain their training rows (``field``).
     `x`: inputs of the tiles, (n, d), each tile once.
     `calibrated`: whether single tiles get the mean and variance of the map, `model.predict(x,
-        level=True)`. If so, deviations are multiplied by the ratio of two standard deviations: of
-        the map, and of the uncalibrated distribution given only the rows. A difference of a few per
-        cent remains, because conditioning on other tiles is approximate. Models without a tile
-        process need no calibration, because their distribution is the closed form.
+        level=True)`. If so, deviations are multiplied by the standard deviation in the map, divided
+        by the standard deviation of the uncalibrated distribution given only the rows. A difference
+        of a few per cent remains, because conditioning on other tiles is approximate. Models
+        without a tile process need no calibration, because nothing is approximated.
     `earlier`: largest number of earlier tiles that condition a tile.
     `seed`: seed of the order of the tiles.
-    `columns`: number of requested sums or draws, which need memory.
+    `columns`: number of requested sums or draws; the check of memory uses it.
 
-    Raises RequestError if the model is a model of counts, whose level has no closed form, or is not
+    Raises RequestError if the model is a model of counts (its level has no closed form) or is not
     fitted; if rows are needed but not given; or if there is not enough memory. Raises DataError if
     the tiles are at several times, or two tiles are at one place. Raises NumericalError if the
     covariance of a block of tiles cannot be factorised.
@@ -313,7 +314,7 @@ def joint_level(
 def low_rank_level(
     model: "LowRankGP", x: Floats, rows: "Rows", options: LevelOptions
 ) -> JointLevel:
-    """Return the joint distribution of the level, without a tile process, given training rows."""
+    """Return the joint level of a model without a tile process, given training rows."""
     check_level(model.architecture, len(x), rows.n, options.columns)
     posterior = posterior_given(model, rows)
     return JointLevel(
@@ -334,15 +335,15 @@ def batches(columns: int) -> list[slice]:
 
 
 def _group(held: int) -> int:
-    """Return how many sums or paths of `held` numbers fit into one pass, in whole batches."""
+    """Return how many sums or paths of `held` numbers fit into one pass, as whole batches."""
     return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(held, 1)))
 
 
 def check_rows(model: "LowRankGP", y: Floats) -> None:
     """Raise an error if targets (m,) are not the targets of the training rows.
 
-    Raises RequestError if the model already contains its rows. Raises DataError if mean or standard
-    deviation differ.
+    Raises RequestError if the model contains its training rows. Raises DataError if the mean or
+    standard deviation of the targets differs.
     """
     if model.holds_rows:
         raise RequestError(f"{model.name} already contains its training rows; leave out rows=.")
@@ -355,12 +356,12 @@ def check_rows(model: "LowRankGP", y: Floats) -> None:
 
 
 def rows_times(factor: Floats, weights: Weights) -> Weights:
-    """Return sparse weights (n, k) with each row multiplied by its factor."""
+    """Return sparse weights (n, k), each row multiplied by its entry of `factor` (n,)."""
     return sparse.csc_array(weights.multiply(factor[:, None]))
 
 
 def gathered(features: Iterator[Tensor], weights: Any) -> Floats:
-    """Return Phi' a for weights (n, k), dense or sparse by rows, (r, k)."""
+    """Return Phi' a, (r, k), for weights (n, k), dense or sparse by rows."""
     total: Any = 0.0
     start = 0
     for phi in features:
@@ -375,6 +376,6 @@ def gathered(features: Iterator[Tensor], weights: Any) -> Floats:
 
 
 def spread(features: Iterator[Tensor], weights: Tensor) -> Floats:
-    """Return Phi w for weights (r, k), (n, k)."""
+    """Return Phi w, (n, k), for weights (r, k)."""
     found: Floats = torch.cat([(phi @ weights).cpu() for phi in features]).numpy()
     return found

@@ -1,4 +1,4 @@
-"""The joint level of many tiles under a model with a process of single tiles."""
+"""The joint level of many tiles, for a model with a process of single tiles."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,14 +35,14 @@ Floats = NDArray[np.float64]
 class TileLevel(JointLevel):
     """The joint distribution of the level at n tiles at one time, given the model's rows.
 
-    Let a_j be the weight of tile j in a sum, times `factor`, and g = (I - B)^(-T) a, with the
-    matrices A and B and the standard deviations s_j from the `TileSequence`. Then
+    Let a_j be the weight of tile j in a sum, times `factor`. Let A, B and s_j be the matrices and
+    the standard deviations of the `TileSequence`, and g = (I - B)^(-T) a. Then
 
     Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ_j s_j² g_j² + (Σ_j a_j)² shared.
 
     `tiles`: the distribution of the tile process.
-    `shared`: variance, common to all tiles, of the drift outside the times of the rows.
-    `calibrated`: whether means and single variances equal the map's means and variances.
+    `shared`: variance of the drift outside the times of the rows; the drift is common to all tiles.
+    `calibrated`: whether means and variances of single tiles equal those of the map.
     """
 
     model: "FieldNetwork"
@@ -61,10 +61,10 @@ class TileLevel(JointLevel):
         return int(self.tiles.A.shape[1])
 
     def low_rank(self) -> Floats:
-        """Return P, (n, r) or (n, r + 1), of the covariance P P' + K of the level.
+        """Return P, (n, r) or (n, r + 1); the covariance of the level is P P' + K.
 
-        P comes from the weights of the field and the drift common to all tiles. K is the covariance
-        of the tile process given the weights; `local_times` multiplies by K.
+        P comes from the weights of the field, and from the drift that is common to all tiles. K is
+        the covariance of the tile process given the weights; `local_times` multiplies by K.
         """
         found = spread(self._tile_features(), self.L)
         found -= self.tiles.forward(self.tiles.A @ spread(self._row_features(), self.L))
@@ -79,7 +79,7 @@ class TileLevel(JointLevel):
         return self.factor[:, None] * self.tiles.forward(inner)
 
     def measured(self, tests: float, devices: float | None = None) -> "TileLevel":
-        """Return the distribution with shift and noise of a mean of tests in each tile."""
+        """Return the distribution of measurements: each is a mean of `tests` tests in a tile."""
         model = self.model
         if self.calibrated:
             asked = model.predict(self.x, tests, devices)
@@ -98,7 +98,7 @@ class TileLevel(JointLevel):
         return replace(self, mean=mean, noise_variance=variance)
 
     def single_variances(self) -> Floats:
-        """Return the variance of each single tile's level, given only the rows, (n,)."""
+        """Return the variance of the level at each single tile, given only the rows, (n,)."""
         return self._alone * self.factor**2
 
     @property
@@ -126,12 +126,12 @@ class TileLevel(JointLevel):
         ]
 
     def _seen(self, g: Floats) -> Floats:
-        """Return A' g, the weights of the rows in sums, (rows, k)."""
+        """Return A' g, (rows, k): the weights of the rows in the sums."""
         found: Floats = self.tiles.A.T @ g
         return found
 
     def _fresh(self, g: Floats) -> Floats:
-        """Return the part of the tile process given rows and weights, (n, k)."""
+        """Return the part of the tile process that is random given rows and weights, (n, k)."""
         return float(self.model.y_sd) * self.tiles.s[:, None] * g
 
     def _field_given(self, weights: Weights, seen: Floats) -> Floats:
@@ -182,10 +182,10 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
 
 
 def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSequence) -> Floats:
-    """Return the mean of the level under the closed form, by tile, (n,).
+    """Return the mean of the level in the closed form, by tile, (n,).
 
-    `x` are the inputs of the tiles (n, d), `m` the mean of the weights given the rows, `tiles` the
-    distribution of the tile process.
+    `x` (n, d) are the inputs of the tiles, `m` is the mean of the weights given the rows, and
+    `tiles` is the distribution of the tile process.
     """
     weights = m.detach()[:, None]
     sd = float(model.y_sd)
@@ -200,7 +200,7 @@ def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSeq
 
 
 def row_features(model: "FieldNetwork") -> Iterator[Tensor]:
-    """Yield the features of the model's rows, in the target's unit."""
+    """Yield the features of the model's stored rows, in the target's unit."""
     held = model.rows
     for x, counts in zip(held.x.split(CHUNK), held.counts.split(CHUNK), strict=True):
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Sums of the level over points, with the covariances of the sums."""
+"""Weighted sums of the level over points, and their covariances."""
 
 from dataclasses import dataclass
 
@@ -33,14 +33,14 @@ class WeightedSums:
         return found
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Return lower and upper bounds, (k,) each, of the central interval of each single sum.
+        """Return the lower and upper bounds of the central interval of each single sum, (k,) each.
 
         Raises
         ------
         RequestError
             If the level does not lie between 0 and 1.
         """
-        from scipy.special import ndtri  # noqa: PLC0415 - only where it is asked for
+        from scipy.special import ndtri  # noqa: PLC0415 - slow import, only needed here
 
         if not 0 < level < 1:
             raise RequestError(f"expected a level between 0 and 1, found {level}.")

@@ -1,1 +1,1 @@
-"""How models are fitted: loop, steps, schedules, checkpoints, processes of a team."""
+"""How models are fitted: loop, steps, schedules, checkpoints, several processes."""

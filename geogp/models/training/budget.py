@@ -18,13 +18,13 @@ from geogp.models.training.training_data import Data
 MIN_RANK, MAX_RANK, RANK_STEP = 50, 4000, 50
 
 PROBES = (100, 300)
-"""Ranks at which the time of a pass is measured."""
+"""Ranks for which the time of a pass is measured."""
 
 PROBE_ROWS = 4096
 
 EVALUATIONS_PER_ITERATION = 1.3
-"""Evaluations of the objective per iteration of L-BFGS with its line search. On 5,000 rows of two
-regions, 1.07 to 1.38 were observed.
+"""Evaluations of the objective per iteration of L-BFGS, including the line search. On 5,000 rows of
+two regions, 1.07 to 1.38 were observed.
 """
 
 
@@ -39,12 +39,13 @@ class RankChoice:
 def rank_for(
     budget: float, make: Callable[[int], LowRankGP], rows: Data, settings: FitSettings
 ) -> RankChoice:
-    """Return the largest rank with an expected fit of at most `budget` seconds.
+    """Return the largest rank whose fit is expected to take at most `budget` seconds.
 
     The rank is at most the number of distinct inputs. `make` builds an untrained model of a given
-    rank on its device. One evaluation of the objective and one pass for the posterior are timed at
-    two ranks on a part of the rows. Both times per row are modelled as c_1 r + c_2 r² (covariances
-    and their products). Raises RequestError if even the smallest rank takes longer.
+    rank on the device of the fit. On a part of the rows and for two ranks, one evaluation of the
+    objective and one pass for the posterior are timed. Each time per row is modelled as c_1 r + c_2
+    r²; the terms stand for covariances and for products of covariances. Raises RequestError if even
+    the smallest rank takes longer.
     """
     cost = [_seconds(make(r), rows, settings) for r in PROBES]
     a, b = PROBES
@@ -64,7 +65,7 @@ def rank_for(
 
 
 def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
-    """Return the expected seconds of this model's fit, from a part of the rows."""
+    """Return the expected seconds of a fit of this model, measured on a part of the rows."""
     step = spec_of(model).step
     n = min(PROBE_ROWS, len(rows.y))
     tensor = torch.from_numpy(rows.y[:n]).to(model.device, model.architecture.torch_dtype)

@@ -1,4 +1,4 @@
-"""Prediction intervals of models fitted to few rows; cross-validation gives the width."""
+"""Prediction intervals of models fitted to few rows; cross-validation gives their width."""
 
 import math
 from collections.abc import Callable
@@ -16,26 +16,27 @@ from geogp.models.training.training_loop import fit
 Floats = NDArray[np.float64]
 
 FEW_ROWS, FEW_PLACES = 1000, 60
-"""Below this number of rows or places, a validation tenth cannot give the width."""
+"""With fewer rows or places, a tenth for validation is too small to give the width."""
 
 MIN_PLACES = 10
-"""Below this number of places, prediction errors at unmeasured places cannot be estimated."""
+"""With fewer places, prediction errors at unmeasured places cannot be estimated."""
 
 FOLDS = 10
 
 
 PRIOR_ERRORS = 10.0
-"""Weight of a prior width of 1, in errors."""
+"""Weight of the prior, which is centred at a width of 1, in numbers of errors."""
 
 
 def width_factor(errors: Floats) -> float:
-    """Return the factor that widens a normal distribution, from m standardised errors z, (m,).
+    """Return the factor that widens a normal distribution, for m standardised errors z, (m,).
 
         s t(0.975, k + m) / Φ^{-1}(0.975),    s² = (k + Σ z²) / (k + m),
 
-    k = `PRIOR_ERRORS`. s² is the scale of its posterior, a scaled inverse chi-squared distribution,
-    under a prior of k degrees of freedom around 1 (Gelman et al. 2013, section 2.6). The factor is
-    that posterior's Student-t quantile of a new error at the ends of the 95 % interval.
+    Here k = `PRIOR_ERRORS`. The prior of the variance is a scaled inverse chi-squared distribution
+    with k degrees of freedom and scale 1; the posterior is of the same kind, with scale s² (Gelman
+    et al. 2013, section 2.6). Under the posterior, a new error has a Student-t distribution. The
+    factor is the ratio of Student-t and normal quantiles at the ends of the 95 % interval.
     """
     known = PRIOR_ERRORS + len(errors)
     s = math.sqrt((PRIOR_ERRORS + float(errors @ errors)) / known)
@@ -48,7 +49,7 @@ def count_places(data: Data) -> int:
 
 
 def are_few(data: Data) -> bool:
-    """Return whether there are so few rows or places that the width must come from folds."""
+    """Return whether there are so few rows or places that the width needs cross-validation."""
     return len(data.y) < FEW_ROWS or count_places(data) < FEW_PLACES
 
 
@@ -58,11 +59,11 @@ def widen(
     data: Data,
     settings: FitSettings,
 ) -> float:
-    """Widen a fitted model's intervals by a factor from folds, and return the factor.
+    """Widen a fitted model's intervals by a factor from cross-validation; return the factor.
 
-    Each fold holds out a tenth of the places with all their rows. A new model (`make`) is fitted to
-    the other places except the next tenth, which chooses its epoch. The factor of the standard
-    deviation is `width_factor` of the residuals of the held-out rows. `data` has the training and
+    Each fold holds out a tenth of the places, with all rows there. A new model (`make`) is fitted
+    to the other places, except one more tenth, which chooses the epoch. The factor of the standard
+    deviation is `width_factor` of the residuals of the held-out rows. `data` are the training and
     validation rows of the model. Raises DataError if there are fewer than `MIN_PLACES` places, and
     NumericalError if a fit diverges.
     """
@@ -83,7 +84,7 @@ def check_places(data: Data) -> None:
 
 
 def fold_residuals(make: Callable[[Data], LowRankGP], data: Data, settings: FitSettings) -> Floats:
-    """Return (y - mean) / sd of each row, (n,), predicted by a fit without the rows of its place.
+    """Return (y - mean) / sd of each row, (n,), from a fit without all rows at the same place.
 
     Raises the errors of `widen`.
     """

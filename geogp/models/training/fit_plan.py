@@ -1,4 +1,4 @@
-"""One fit: model, training and result."""
+"""One fit: it builds and trains a model, and returns the result."""
 
 import warnings
 from collections.abc import Callable
@@ -29,8 +29,8 @@ class FitPlan:
 
     `model`, `noise`: a name of the catalogue, and a family of noise.
     `preset`: sizes and schedule.
-    `columns`, `dropped`, `units`: names of the inputs, names of unused inputs, and the unit of
-        each input; see `Architecture`.
+    `columns`, `dropped`, `units`: names of the used inputs, names of the unused inputs, and the
+        unit of each input; see `Architecture`.
     `epochs`, `batch`: replace the values of the preset.
     `weights`: alpha and beta of the objective.
     `seed`: fixes initial values and the order of rows.
@@ -68,7 +68,7 @@ class FitPlan:
         )
 
     def build(self, rows: Data, warn: Tell | None = None) -> LowRankGP:
-        """Return the untrained model on its device; `warn` is called with warnings about the rows.
+        """Return the untrained model on `device`; `warn` is called with warnings about the rows.
 
         Raises the errors of `geogp.models.catalogue.build_model.build`, and RequestError if there
         is not enough memory.
@@ -110,14 +110,14 @@ class FitPlan:
         stage: Tell | None = None,
         name: str = "",
     ) -> tuple[LowRankGP, FitState]:
-        """Build and train a model; with few rows, set the width of intervals by cross-validation.
+        """Build and train a model; with few rows, cross-validation sets the width of intervals.
 
-        `train`, `validation`: rows to learn from, and rows to choose the epoch.
+        `train`, `validation`: rows to learn from, and rows that choose the epoch.
         `checkpoint`, `progress`: see `geogp.models.training.training_loop.fit`.
         `warn`, `stage`: called with warnings about the rows, and when cross-validation begins.
         `name`: name of the fit in these messages.
 
-        Returns the model, and its losses, scores and best epoch.
+        Returns the model, and the losses, scores and best epoch of the fit.
 
         Raises the errors of `build` and `geogp.models.training.training_loop.fit`, and DataError if
         there are too few places.

@@ -1,7 +1,7 @@
-"""Optimisers by name and the average of a model's parameters, with their state in checkpoints.
+"""Optimisers and the average of a model's parameters, and the states of both in checkpoints.
 
-Every state is checked when it is read, because the hash of a checkpoint shows only that the file
-was not changed, not that its content is correct.
+Every state is checked when it is read. The hash of a checkpoint is not enough: it shows that the
+file was not changed, but not that the content is correct.
 """
 
 import math
@@ -59,7 +59,7 @@ def make_optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.Optim
         for kind, by_rate in parameters.items()
         for factor, found in by_rate.items()
     ]
-    # The fused optimiser needs one pass over each parameter, not a dozen small operations.
+    # The fused optimiser needs one pass over each parameter instead of a dozen small operations.
     return torch.optim.AdamW(filled, lr=settings.learning_rate, fused=True)
 
 
@@ -82,7 +82,7 @@ def state_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
     """Restore a state from `state_tensors`.
 
-    Raises DataError, LookupError, RuntimeError or ValueError if the state belongs to other
+    Raises DataError, LookupError, RuntimeError or ValueError if the state does not fit the
     parameters.
     """
     whole = optimiser.state_dict()
@@ -131,7 +131,7 @@ def _lbfgs_state(flat: dict[str, Tensor]) -> dict[str, Any]:
 class ParameterAverage:
     """Exponential average of a model's parameters over about `span` steps; 0 means no average.
 
-    The span is shorter in the first steps, which reduces the weight of the initial values.
+    In the first steps the span is shorter, to reduce the weight of the initial values.
     """
 
     def __init__(self, model: LowRankGP, span: float) -> None:
@@ -141,7 +141,7 @@ class ParameterAverage:
         self.count = torch.zeros((), dtype=torch.float64)
 
     def update(self) -> None:
-        """Include the parameters after a step in the average."""
+        """Add the parameters after a step to the average."""
         if self.span:
             self.count += 1
             share = max(1 / self.span, 9 / (10 + float(self.count)))
@@ -163,7 +163,7 @@ class ParameterAverage:
             value.copy_(held)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the average as tensors that `load` reads."""
+        """Return the average as tensors; `load` reads them."""
         held = {str(index): value for index, value in enumerate(self.values)}
         return {**held, "count": self.count} if held else {}
 
@@ -181,11 +181,11 @@ class ParameterAverage:
 
 
 def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
-    """Check and return a `FitState` described in a checkpoint of a fit of `epochs` epochs.
+    """Check and return a `FitState` as described in a checkpoint of a fit with `epochs` epochs.
 
-    Raises ValueError, TypeError or KeyError if the numbers of epochs are not whole, exceed
-    `epochs`, or differ from the number of scores, or if losses or scores are not finite (before
-    the first epoch the best score is inf).
+    Raises ValueError, TypeError or KeyError if a number of epochs is not whole, exceeds `epochs`,
+    or differs from the number of scores. The same holds if a loss or score is not finite, except
+    that the best score before the first epoch is inf.
     """
     epoch, best = described["epoch"], described["best_epoch"]
     losses, scores = described["losses"], described["validation_nll"]
@@ -203,13 +203,13 @@ def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
 
 
 def check_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
-    """Raise ValueError if names or shapes of tensors differ from the model's tensors."""
+    """Raise ValueError if the names or shapes of two sets of tensors differ."""
     shapes = [{name: value.shape for name, value in held.items()} for held in (one, other)]
     if shapes[0] != shapes[1]:
         raise ValueError("names or shapes of its tensors differ from the model's tensors")
 
 
 def check_begun(moments: dict[str, Tensor], epoch: int) -> None:
-    """Raise ValueError if a fit has finished epochs but no state of the optimiser."""
+    """Raise ValueError if a fit has finished epochs, but the optimiser has no state."""
     if epoch and not moments:
         raise ValueError("it has no state of the optimiser")

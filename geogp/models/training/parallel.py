@@ -1,10 +1,10 @@
 """Data-parallel fits: several processes of torchrun work on one model.
 
-Every process has a copy of the model and of all rows, and works on a share of each batch. The
-gradients of the shares are summed, weighted by their numbers of rows; then every process makes the
-same step. The result is the same as with a single process, except for the order of sums. Process 0,
-the leader, is the only process that reads, reports and writes. The other processes join the fits
-that the leader announces. Messages between processes are tensors and JSON; nothing is pickled.
+Every process has a copy of the model and of all rows, and works on a share of each batch. The sum
+of the gradients, weighted by the numbers of rows in the shares, is the same in all processes; so
+every process makes the same step. Apart from the order of sums, the result is the same as with a
+single process. Only process 0, the leader, reads, reports and writes. The other processes join the
+fits that the leader announces. Messages between processes are tensors and JSON; nothing is pickled.
 """
 
 import datetime as dt
@@ -29,30 +29,30 @@ from geogp.models.training.teams import Team, current_team
 from geogp.models.training.training_data import FIELDS, Data
 
 PATIENCE = dt.timedelta(days=7)
-"""Longest time that a process waits for the others, which may be reading or drawing."""
+"""Longest time that a process waits for the other processes, which may be reading or drawing."""
 
 _END: dict[str, Any] = {"end": True}
 
 _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer")
-"""Parts of gloo's error messages after another process has ended."""
+"""Parts of the error messages of gloo when another process has ended."""
 
 _Message = tuple[dict[str, Tensor], dict[str, Any]]
-"""Tensors by name, and values that JSON can represent."""
+"""A message: tensors by name, and values that JSON can represent."""
 
 
 @contextmanager
 def team() -> Iterator[bool]:
     """Join the processes that torchrun started; yield whether this process leads.
 
-    The leader runs the ``with`` block, and all processes work on each `fit` in the block. The
-    others do their shares until the leader has finished, and skip the body::
+    The leader runs the body of the ``with`` block, and all processes work on each `fit` in it. The
+    other processes skip the body, and do their shares until the leader has finished::
 
         with team() as leads:
             if leads:
                 fit(model, train, validation, settings)
 
-    Without torchrun there is one process, the leader. Raises RequestError if a machine with GPUs
-    has more processes than GPUs.
+    Without torchrun, the only process is the leader. Raises RequestError if a machine with GPUs has
+    more processes than GPUs.
     """
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         yield True
@@ -67,9 +67,10 @@ def team() -> Iterator[bool]:
             )
         torch.cuda.set_device(local)
         backend = "cpu:gloo,cuda:nccl"
-    # Default arguments in torch.distributed.nn store the process group that exists at the first
-    # import, which optimisers may trigger. After init_process_group, the stored group would survive
-    # its end, and Python would abort at exit if a thread of that group still waits for Python.
+    # torch.distributed.nn stores, in default arguments, the process group that exists when the
+    # module is first imported. Optimisers may trigger this import. If it came after
+    # init_process_group, the group would stay stored after its end, and Python would abort at exit
+    # if a thread of the group still waited for Python.
     from torch.distributed import nn  # noqa: F401, PLC0415
 
     distributed.init_process_group(backend, timeout=PATIENCE)
@@ -83,7 +84,7 @@ def team() -> Iterator[bool]:
             yield True
         except SystemExit as stop:
             if stop.code:
-                raise  # the others may be in the middle of a fit; torchrun ends them
+                raise  # torchrun ends the other processes, which may be fitting
             tell(current_team(), ({}, _END))
             raise
         tell(current_team(), ({}, _END))
@@ -93,7 +94,7 @@ def team() -> Iterator[bool]:
 
 @contextmanager
 def _ending_quietly() -> Iterator[None]:
-    """End without a message if another process has ended; that process reports the reason."""
+    """End without a message if another process has ended, because that one reports the reason."""
     try:
         yield
     except RuntimeError as error:
@@ -103,14 +104,14 @@ def _ending_quietly() -> Iterator[None]:
 
 
 def tell(team: Team, message: _Message | None) -> _Message:
-    """Return the leader's message in every process; other processes pass None."""
+    """Send the leader's message to every process, and return it; other processes pass None."""
     if team.size == 1:
         assert message is not None, "the leader must send a message"
         return message
     content = b""
     if message is not None:
         tensors = {k: v.detach().cpu().contiguous() for k, v in message[0].items()}
-        # A file of tensors can contain text, so it includes the description.
+        # A safetensors file can contain text, so the values in JSON are sent in it too.
         content = save(tensors, {"text": json.dumps(message[1])})
     length = torch.tensor([len(content)])
     distributed.broadcast(length, 0)
@@ -124,9 +125,9 @@ def learn(
 ) -> Tensor:
     """Add the gradient of a part's loss per datum to the parameters; return the loss.
 
-    Loss and gradient of a part are means over its rows plus terms that do not depend on the rows.
-    So they are also weighted means over the shares of the processes, with the numbers of rows as
-    weights. Raises RequestError if the objective needs all rows at once.
+    Loss and gradient of a part are means over its rows, plus terms that do not depend on the rows.
+    So both are also means over the shares of the processes, weighted by the numbers of rows. Raises
+    RequestError if the objective needs all rows at once.
     """
     if team.size == 1:
         return step.learn(model, rows, part, weights)
@@ -140,7 +141,7 @@ def learn(
 
 
 def announcement(model: LowRankGP, data: dict[str, Tensor], settings: FitSettings) -> _Message:
-    """Return all that the others need to fit the same model to the same rows."""
+    """Return all that the other processes need to fit the same model to the same rows."""
     state = {f"model.{name}": value for name, value in model.state_dict().items()}
     rows = {f"data.{name}": value for name, value in data.items()}
     described = {
@@ -153,8 +154,8 @@ def announcement(model: LowRankGP, data: dict[str, Tensor], settings: FitSetting
 
 
 def _serve() -> None:
-    """Do a share of each fit that the leader announces, until it has finished."""
-    from geogp.models.catalogue.build_model import build  # noqa: PLC0415 - which knows of fits
+    """Do a share of each fit that the leader announces, until the leader has finished."""
+    from geogp.models.catalogue.build_model import build  # noqa: PLC0415 - imports this module
     from geogp.models.training.training_loop import fit  # noqa: PLC0415
 
     while True:
@@ -172,7 +173,7 @@ def _serve() -> None:
         try:
             fit(model.to(described["device"]), train, validation, settings)
         except GeogpError:
-            continue  # the same error occurs in the leader, which reports it
+            continue  # the leader has the same error and reports it
 
 
 def _add_gradients(team: Team, model: LowRankGP, weight: float) -> None:
@@ -185,7 +186,7 @@ def _add_gradients(team: Team, model: LowRankGP, weight: float) -> None:
     message = team.total(torch.cat([there, *(part.reshape(-1) for part in parts)]))
     used, *sums = message.split([len(learned), *(value.numel() for value in learned)])
     for value, found, anywhere in zip(learned, sums, used.tolist(), strict=True):
-        # If no process has a gradient, the optimiser must not get a gradient of 0 instead.
+        # If no process has a gradient, the gradient must stay None for the optimiser, not become 0.
         value.grad = found.reshape(value.shape) if anywhere else None
 
 

@@ -1,4 +1,4 @@
-"""The settings of training: passes, batches and rates."""
+"""The settings of training, such as epochs, batches and learning rates."""
 
 import math
 from dataclasses import dataclass, field
@@ -15,25 +15,25 @@ class FitSettings:
     """Settings of training.
 
     `epochs`, `batch`: passes over the training rows, and rows per step.
-    `optimiser`: ``adamw`` or ``lbfgs``, which is L-BFGS with a strong Wolfe line search and ten
-        iterations an epoch, for objectives of all rows. L-BFGS ignores rates, decay and clip.
+    `optimiser`: ``adamw``, or ``lbfgs`` for objectives over all rows. ``lbfgs`` has a strong Wolfe
+        line search and ten iterations per epoch, and ignores rates, decay and clip.
     `learning_rate`: initial learning rate of AdamW.
-    `decay`: with ``cosine`` the learning rate falls to zero over the epochs; with ``constant`` it
+    `decay`: with ``cosine``, the learning rate falls to zero over the epochs; with ``constant``, it
         does not change.
-    `head_rate`, `noise_rate`: learning rates of posterior and kernel parameters, and of the noise
-        model, as multiples of the network's learning rate. Many of these parameters are logarithms
-        far from their optimum. If the noise falls faster than the mean is learned, PPGP and dPPGP
-        become overconfident. `noise_rate` defaults to `head_rate`.
-    `clip`: largest norm of a step's gradient; None means no limit.
-    `average`: validate and store an exponential average of the parameters over about this number of
-        epochs instead of the last step's parameters; 0 means no average.
-    `weight_decay`: weight decay of the network's parameters only.
+    `head_rate`, `noise_rate`: multiples of the network's learning rate. `head_rate` is for the
+        posterior and the kernel, `noise_rate` (by default `head_rate`) for the noise model. Many of
+        these parameters are logarithms that start far from the optimum. If the noise falls faster
+        than the mean is learned, PPGP and dPPGP become overconfident.
+    `clip`: largest norm of the gradient in a step; None means no limit.
+    `average`: if above 0, validate and store an exponential average of the parameters over about
+        this number of epochs; if 0, the parameters of the last step.
+    `weight_decay`: weight decay of the network; other parameters have none.
     `weights`: alpha and beta of PPGP and dPPGP.
-    `solve_mean`: at the end, replace the mean of the weights by its closed form given the training
-        rows (`condition`) if that lowers the validation score. It is for models with a
-        `VariationalPosterior` that are trained by batches of rows.
-    `patience`: stop after this number of epochs without a better validation score; None means no
-        such stop.
+    `solve_mean`: at the end, replace the mean of the weights by the closed form given the training
+        rows (`condition`), if that lowers the validation score. This is for models that have a
+        `VariationalPosterior` and are trained by batches of rows.
+    `patience`: stop after this number of epochs without a better validation score; None means that
+        the fit never stops early.
     `seed`: fixes the order of the rows in every epoch.
 
     Raises RequestError if a value is out of range.

@@ -1,4 +1,4 @@
-"""Evaluation of an objective and its gradient: by batches, or over all rows at once."""
+"""Evaluation of an objective and its gradient, by batches or over all rows at once."""
 
 import math
 from abc import ABC, abstractmethod
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from geogp.models.core.lowrank import LowRankGP, Rows
 
 CHUNK = 8192
-"""Rows whose features are in memory at once; memory grows with CHUNK times r, not with n."""
+"""Number of rows with features in memory at once; memory grows with CHUNK times r, not with n."""
 
 
 M = TypeVar("M", bound="LowRankGP")
 
 
 class Step(ABC, Generic[M]):
-    """How models of a class are trained: the rows of a step, and how the step learns from them."""
+    """How a class of models is trained: which rows a step uses, and how it learns from them."""
 
     def rows(self, batch: int, n: int) -> int:
-        """Return the number of the n rows in one step; here the requested batch size."""
+        """Return how many of the n rows a step uses; by default the requested batch size."""
         return min(batch, n)
 
     def gathered(self, rows: "Rows") -> "Rows":
-        """Return the rows in the form that the steps need; here unchanged."""
+        """Return the rows in the form that the steps need; by default unchanged."""
         return rows
 
     def complete(self, share: float) -> bool:  # noqa: ARG002
@@ -44,11 +44,11 @@ class Step(ABC, Generic[M]):
     def parts(
         self, model: M, rows: "Rows", batch: int, rng: np.random.Generator, share: float
     ) -> list["Part"]:
-        """Cut the rows into the steps of one epoch, which ends at `share` of all epochs."""
+        """Divide the rows into the steps of the epoch that ends at `share` of all epochs."""
 
     @abstractmethod
     def split(self, model: M, rows: "Rows", part: "Part", count: int) -> list["Part"]:
-        """Cut a part into `count` parts for several processes; a part may be empty.
+        """Divide a part into `count` parts for several processes; a part may be empty.
 
         Raises RequestError if the objective is not a mean over rows.
         """
@@ -68,7 +68,7 @@ def no_prior(model: "LowRankGP") -> Tensor:
 
 
 class Part(NamedTuple):
-    """Row numbers of one step, or numbers of whole places; `n` rows in all."""
+    """The rows of one step: row numbers, or numbers of whole places; `n` rows in all."""
 
     numbers: Tensor
     n: int
@@ -78,7 +78,7 @@ class Part(NamedTuple):
 class ByRows(Step[M]):
     """A step on single rows, independent of their places.
 
-    `splits` is true if the objective is a mean over rows, which processes can share.
+    `splits` is true if the objective is a mean over rows. Processes can then share a step.
     """
 
     splits: ClassVar[bool] = True
@@ -95,14 +95,14 @@ class ByRows(Step[M]):
         rng: np.random.Generator,
         share: float,  # noqa: ARG002
     ) -> list[Part]:
-        """Cut a random order of the inputs into batches of about the requested number of rows."""
+        """Divide the inputs, in random order, into batches of about `batch` rows."""
         inputs = len(rows.y)
         size = math.ceil(self.rows(batch, rows.n) * inputs / rows.n)
         order = torch.from_numpy(rng.permutation(inputs)).to(model.device)
         return [Part(index, rows.at(index).n) for index in order.split(size)]
 
     def split(self, model: M, rows: "Rows", part: Part, count: int) -> list[Part]:
-        """Cut a part into `count` parts of about equal numbers of inputs."""
+        """Divide a part into `count` parts with about equal numbers of inputs."""
         if not self.splits:
             raise RequestError(
                 f"{model.name} is fitted to all rows at once, so {count} processes cannot share "
@@ -120,9 +120,9 @@ class ByInputs(ByRows[M]):
     """A step whose objective needs only the `Repeats` of rows with equal inputs."""
 
     def gathered(self, rows: "Rows") -> "Rows":
-        """Collapse rows with equal inputs if inputs have two rows or more on average.
+        """Collapse rows with equal inputs, if an input has two rows or more on average.
 
-        The objective does not change (see `Repeats`), and needs fewer features.
+        The objective does not change (see `Repeats`), and fewer features are computed.
         """
         found = rows.collapsed()
         return found if len(found.y) <= rows.n / 2 else rows
@@ -146,13 +146,13 @@ class PerBatch(ByInputs["LowRankGP"]):
 class WholeData(ByInputs[M]):
     """Minus the log likelihood of all rows, per datum; see `Step`.
 
-    The first pass sums over the rows in chunks and gives the gradient by the sums; a second pass
-    propagates this gradient to the features of each chunk. Memory does not grow with n.
+    The first pass computes sums over the rows, in chunks, and the gradient by the sums. The second
+    pass propagates this gradient to the features of each chunk. Memory does not grow with n.
 
     `objective`: the log likelihood, a function of `Statistics` and the noise variance.
-    `prior`: the log prior added to the log likelihood.
-    `own_variance`: whether each row's variance is noise_var plus the residual k~(x, x) - ||phi||²
-        of its input; the inverse variance then weights the row in the sums.
+    `prior`: a log prior, added to the log likelihood.
+    `own_variance`: whether the variance of a row is noise_var plus the residual k~(x, x) - ||phi||²
+        at the row's input. If so, the inverse variance weights the row in the sums.
     """
 
     splits: ClassVar[bool] = False
@@ -162,7 +162,7 @@ class WholeData(ByInputs[M]):
     own_variance: bool = False
 
     def rows(self, batch: int, n: int) -> int:  # noqa: ARG002
-        """Return the number of all rows, because the likelihood does not split into batches."""
+        """Return n, because the likelihood does not split into batches."""
         return n
 
     def backward(

@@ -1,4 +1,4 @@
-"""The processes of torchrun that work together, with sums and maxima over the processes."""
+"""The processes of torchrun that work together; sums and maxima over these processes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor, distributed
 class Team:
     """Processes that do the same work, each for its own rows.
 
-    `rank` is the number of this process, from 0; `size` the number of processes.
+    `rank` is the number of this process, counted from 0; `size` is the number of processes.
     """
 
     rank: int = 0
@@ -23,7 +23,7 @@ class Team:
         return self.rank == 0
 
     def own(self, n: int) -> slice:
-        """Return this process's share of n rows; shares differ by at most one row."""
+        """Return this process's share of n rows; the sizes of shares differ by at most one row."""
         return slice(self.rank * n // self.size, (self.rank + 1) * n // self.size)
 
     def total(self, value: Tensor) -> Tensor:
@@ -33,10 +33,10 @@ class Team:
         return value
 
     def largest(self, values: Tensor, rows: Tensor) -> Tensor:
-        """Return the largest of the values (b,) of all processes, a scalar with a gradient.
+        """Return the largest value of all processes, a scalar with a gradient, from values (b,).
 
-        The loss of a process is a mean over its `rows`, but the gradient here is the gradient of
-        the mean over all rows; see `parallel.py`.
+        The loss of a process is a mean over its `rows`. The gradient here is that of the mean over
+        the rows of all processes; see `parallel.py`.
         """
         if self.size == 1:
             return torch.max(values)
@@ -45,7 +45,7 @@ class Team:
 
 
 def current_team() -> Team:
-    """Return the processes of `team`; outside of `team`, return a team of this process only."""
+    """Return the processes of `team`; outside `team`, return a team of this process only."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return Team()
     return Team(distributed.get_rank(), distributed.get_world_size())
@@ -66,6 +66,6 @@ class _Largest(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         here, rows = ctx.saved_tensors
-        # Gradients of means over rows, weighted by the number of rows in the sum.
+        # They are gradients of means over rows; the sum weights them by numbers of rows.
         by_all = ctx.team.total(gradients[0] * rows)
         return here * (by_all / (ctx.ties * rows)), None, None

@@ -21,9 +21,9 @@ class Data:
     `x`, `y`: inputs and targets.
     `tests`: number of tests averaged in each target, (n,); 1 by default.
     `devices`: number of devices behind these tests, (n,); by default one for each test.
-    `groups`: group of each row, whole numbers (n,). Where the errors of training rows are
-        estimated, each row is predicted without the rows of its group. By default each row is a
-        group of its own; otherwise all rows of a place are in one group.
+    `groups`: the number of each row's group, (n,). To estimate the errors of training rows, each
+        row is predicted without the rows of its group. By default each row is a group of its own.
+        If `groups` is given, all rows at a place must be in the same group.
 
     Raises DataError if shapes do not agree, there are no rows, a value is not a finite real number,
     a number of tests or devices is below 1, or a row has more devices than tests.
@@ -53,7 +53,7 @@ class Data:
                 f"expected {n} whole numbers of groups, found {groups.dtype} of shape "
                 f"{groups.shape}."
             )
-        # An array that is not writeable is copied, because torch shares its memory.
+        # torch shares the memory of an array, so an array that is not writeable is copied.
         object.__setattr__(self, "groups", np.require(groups, np.int64, ["C", "W"]))
 
     @property
@@ -66,7 +66,7 @@ class Data:
         return replace(self, **{name: getattr(self, name)[rows] for name in FIELDS})
 
     def joined(self, other: "Data") -> "Data":
-        """Return these rows followed by other rows; rows of the two parts share no group."""
+        """Return these rows followed by other rows. No group has rows from both."""
         first, second = (
             replace(data, groups=np.unique(data.groups, return_inverse=True)[1])
             for data in (self, other)

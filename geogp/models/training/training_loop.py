@@ -1,4 +1,4 @@
-"""Mini-batch training that returns the best epoch, and can be stopped and continued."""
+"""Mini-batch training. It keeps the best epoch, and can be stopped and continued."""
 
 import hashlib
 import logging
@@ -38,19 +38,19 @@ logger = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 
 FAR_LOSS = 1e6
-"""Loss per datum if the objective is undefined at a point."""
+"""Loss per datum at points where the objective is undefined."""
 
 CHECKPOINT_SECONDS = 10.0
-"""Least time between two checkpoints on disk; an interruption always writes a checkpoint."""
+"""Shortest time between two checkpoints on disk; an interruption always writes one."""
 
 
 @dataclass
 class FitState:
-    """Progress of a fit; a checkpoint contains this description and tensors.
+    """Progress of a fit; a checkpoint contains this progress and tensors.
 
     `epoch`: number of finished epochs.
     `best_epoch`, `best_nll`: the epoch with the lowest mean validation log score, and this score in
-        the target's unit, or the score after `solve_mean` if that is lower.
+        the target's unit. If `solve_mean` gives a lower score, `best_nll` is that score.
     `losses`, `validation_nll`: one value for each finished epoch.
     `seconds`: time of the finished epochs, summed over all calls.
     """
@@ -64,7 +64,7 @@ class FitState:
 
 
 Progress = Callable[[FitState, int], None]
-"""Called after every epoch with the state and the number of epochs."""
+"""A function that is called after every epoch, with the state and the number of epochs."""
 
 
 def fit(
@@ -76,21 +76,21 @@ def fit(
     checkpoint: Path | None = None,
     progress: Progress | None = None,
 ) -> FitState:
-    """Train `model` in place and give it the parameters of the best validation epoch.
+    """Train `model` in place; at the end it has the parameters of the best validation epoch.
 
-    Within `team` the processes share each batch.
+    Inside a `team` block, the processes share each batch.
 
     `model`: an untrained model, on the device to train on.
-    `train`, `validation`: rows to learn from, and rows to choose the epoch.
+    `train`, `validation`: rows to learn from, and rows that choose the epoch.
     `settings`: settings of training.
     `checkpoint`: file for the state of an unfinished fit. If the file exists, the fit continues
-        from it and gives the same numbers as without the interruption. The caller removes the file.
+        from it, with the same results as without the interruption. The caller removes the file.
     `progress`: called after every epoch.
 
-    Raises RequestError if the model's tensors differ in device or dtype, or the settings do not
-    suit the objective. Raises DataError if there are fewer than 2 rows, the target is constant, or
-    the checkpoint belongs to another fit. Raises NumericalError if the loss or the validation score
-    is no longer finite.
+    Raises RequestError if the tensors of the model are not all on one device and of one dtype, or
+    the settings do not suit the objective. Raises DataError if there are fewer than 2 rows, the
+    target is constant, or the checkpoint belongs to another fit. Raises NumericalError if the loss
+    or the validation score is no longer finite.
     """
     model.check()
     if len(train.y) < 2:
@@ -162,7 +162,7 @@ class _Run:
         self.saved_at = monotonic()
 
     def epoch(self) -> None:
-        """Train on all rows once, in an order that depends on seed and epoch only."""
+        """Train on all rows once, in an order that depends only on the seed and the epoch."""
         settings, state = self.settings, self.state
         started = monotonic()
         rng = np.random.default_rng([settings.seed, state.epoch])
@@ -198,7 +198,7 @@ class _Run:
     def solve_mean(self) -> None:
         """Replace the mean of the weights by its closed form if that lowers the validation score.
 
-        See `condition`. The covariance and all other parameters do not change.
+        The closed form is in `condition`. The covariance and all other parameters do not change.
         """
         started, state = monotonic(), self.state
         m, _ = self.model.posterior.weights()
@@ -263,7 +263,7 @@ class _Run:
             self.saved_at = monotonic()
 
     def _keep(self) -> None:
-        """Copy the state after an epoch, and write the copy if the file on disk is old."""
+        """Copy the state after an epoch; if the file on disk is old, also write the copy."""
         if self.path is None:
             return
         moments = {f"optimiser.{k}": v for k, v in state_tensors(self.optimiser).items()}
@@ -278,8 +278,8 @@ class _Run:
     def _identify(self) -> str:
         """Return a text that identifies this fit: model, settings and data.
 
-        The text does not include initial parameters, because a caller may pass a partly trained
-        model again.
+        The text does not include the initial parameters, so that a fit can continue with a partly
+        trained model.
         """
         digest = hashlib.sha256()
         for data in (self.train, self.validation):
@@ -361,7 +361,7 @@ class _Run:
 def _arrays(train: Data, validation: Data) -> dict[str, Tensor]:
     """Return the rows as tensors, with their names in `parallel.py`."""
     return {
-        # Copied, because tests and devices may be one array, which does not travel twice.
+        # Copied, because tests and devices may be the same array, which cannot be sent twice.
         f"{name}.{part}": torch.tensor(getattr(data, part))
         for name, data in (("train", train), ("validation", validation))
         for part in FIELDS

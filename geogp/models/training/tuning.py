@@ -14,17 +14,18 @@ from geogp.models.training.training_data import Data
 from geogp.models.training.training_loop import Progress, fit
 
 GRID = (0.0, 0.01, 0.1, 1.0)
-"""Values of each weight in the search (DBK appendix B.2)."""
+"""The values of each weight that the search tries (DBK appendix B.2)."""
 
 TUNING_EPOCHS = 60
-"""Epochs of each fit of the search."""
+"""Number of epochs of each fit in the search."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One pair of weights and its best validation log score, in the target's unit.
+    """A pair of weights, and the best validation log score of a fit with it.
 
-    `nll` is infinite if the fit diverged; `seconds` is the time of the fit.
+    `nll`, the score in the target's unit, is infinite if the fit diverged. `seconds` is the time of
+    the fit.
     """
 
     weights: Weights
@@ -33,7 +34,7 @@ class Trial:
 
 
 def grid(model: str) -> list[Weights]:
-    """Return the weights to try for a model: `GRID` for each weight that the objective uses.
+    """Return the pairs of weights to try; each weight that the objective uses varies over `GRID`.
 
     Raises RequestError if the model is unknown.
     """
@@ -55,11 +56,11 @@ def choose_weights(
     progress: Progress | None = None,
     tell: Callable[[Trial], None] = lambda _trial: None,
 ) -> list[Trial]:
-    """Fit a model with every pair of weights and return the trials, best first.
+    """Fit a model with every pair of weights, and return the trials, best first.
 
-    The search uses training and validation rows only. If the objective has no weights, there is no
-    trial. `make` must always return the same untrained model. `folder` contains the checkpoints of
-    the trials, so an interrupted search can continue. `tell` is called with each trial.
+    The search uses only training and validation rows. If the objective has no weights, there are no
+    trials. `make` must always return the same untrained model. `folder` contains the checkpoints of
+    the trials, so that an interrupted search can continue. `tell` is called with each trial.
     Raises NumericalError if every fit diverged.
     """
     trials, cause = [], None
