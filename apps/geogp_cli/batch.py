@@ -46,7 +46,9 @@ def _batch(
     if resume is not None:
         _check_resume(context)
     elif out is None or "states" not in request:
-        raise RequestError("a batch needs --states and --out; --resume PLACE continues a batch.")
+        raise RequestError(
+            "a new batch needs --states and --out. To continue a batch, give --resume PLACE."
+        )
     else:
         asked = BatchRequest(**request, maps=maps)
 
@@ -90,8 +92,8 @@ def _check_resume(context: typer.Context) -> None:
     )
     if named:
         raise RequestError(
-            f"--resume continues the batch with its first settings; leave out {', '.join(named)}, "
-            "or give the whole command again with --out."
+            "--resume continues a batch with the settings that it was started with. Leave out "
+            f"{', '.join(named)}, or give the whole command again with --out."
         )
 
 

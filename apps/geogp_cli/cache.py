@@ -39,8 +39,8 @@ def verify(as_json: Json = False) -> None:
     if damaged:
         if not as_json:
             print(
-                f"{damaged} damaged: geogp does not read them, and downloads them again when "
-                f"they are needed."
+                f"{damaged} damaged: geogp does not read damaged files, and downloads them again "
+                "when needed."
             )
         raise typer.Exit(3)
 

@@ -39,8 +39,9 @@ def compare(
         console.tell(
             _runs(found),
             *(_table(found, split) for split in found.splits.values()),
-            "Differences from run 1, standard errors in parentheses; below 0 is better. *: "
-            "beyond chance, allowing for all differences of the split.",
+            "Differences from run 1, with standard errors in parentheses; below 0 is better than "
+            "run 1. *: beyond chance, also after correction for testing all differences of the "
+            "split.",
             *found.notes,
             f"comparison: {out / 'compare.html'}",
         )

@@ -21,8 +21,10 @@ INTERRUPTED = 130
 
 _SYSTEM = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Free some space"),
-    **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP), "Name another path"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Name a path that you may use"),
+    **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP), "Choose another path"),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS), "Choose a path that you have access to"
+    ),
 }
 """System errors that any file may cause, and what the user can do."""
 
@@ -89,7 +91,7 @@ def _check_folder() -> None:
         os.getcwd()  # noqa: PTH109 - Path.cwd() is the same
     except FileNotFoundError as error:
         raise RequestError(
-            "the working directory does not exist any more. Change to an existing one (cd)."
+            "the working directory no longer exists. Change to another one (cd)."
         ) from error
 
 
@@ -103,8 +105,8 @@ def _check_words(words: list[str]) -> None:
         shown = word.encode(errors="backslashreplace").decode()
         if shown != word:
             raise RequestError(
-                f"expected text in UTF-8, found {word_without_secrets(shown)}. Rename the file "
-                f"or folder with this name."
+                f"expected text in UTF-8, found {word_without_secrets(shown)}. Rename the file or "
+                "folder."
             )
         option, equals, value = word.partition("=")
         if not word or (option.startswith("--") and equals and not value):

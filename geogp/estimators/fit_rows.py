@@ -36,7 +36,9 @@ def warn_of_absent_counts(columns: PointColumns, points: Points, warn: Tell) -> 
     if columns.tests is not None and points.tests is None:
         warn(f"the table has no column {columns.tests!r}: every measurement counts as one test.")
     if columns.devices is not None and points.devices is None:
-        warn(f"the table has no column {columns.devices!r}: every test counts as one device.")
+        warn(
+            f"the table has no column {columns.devices!r}: each test counts as a device of its own."
+        )
 
 
 def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
@@ -132,7 +134,7 @@ def check_width(X: Any, width: int, *, named: bool) -> None:
     if named:
         warn_caller(
             "X has no column names, but the estimator was fitted to a table with column names: "
-            "the columns of X are read as x, y, time, tests, devices."
+            "the columns of X are read, in this order, as x, y, time, tests, devices."
         )
     elif found != width:
         raise DataError(

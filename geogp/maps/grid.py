@@ -176,7 +176,7 @@ def _placed(
     elif not np.isfinite(narrow).all():
         raise NumericalError(
             f"{name} is not finite at {int((~np.isfinite(narrow)).sum())} of {len(tiles)} tiles; "
-            f"the largest finite value is {np.finfo(np.float32).max:.3g}. Did the fit diverge?"
+            f"float32 holds values up to {np.finfo(np.float32).max:.3g}. Did the fit diverge?"
         )
     raster: NDArray[np.float32] = frame.place(tiles, narrow, np.nan)
     return raster

@@ -177,7 +177,7 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             f"probability of no test in a {tile} and quarter",
             WIDTH_PALETTE,
             share_scale,
-            "1 means surely no test, 0 means surely a test.",
+            "1 means that there is certainly no test, 0 that there is certainly a test.",
             "",
         ),
     )

@@ -98,8 +98,8 @@ class RunFolder:
         if not set(IDENTITY_KEYS) <= set(self._held()):
             found = sorted({path.name for path in self.path.iterdir()} - LOCK_FILES)
             raise RequestError(
-                f"{self.path} holds something other than a run ({', '.join(found[:3])}); choose "
-                "another folder with --out."
+                f"{self.path} contains files that are not part of a run ({', '.join(found[:3])}); "
+                "choose another folder with --out."
             )
 
     def prepare(self, *, fresh: bool = False) -> None:
@@ -136,8 +136,8 @@ class RunFolder:
         different = differences(identity_in(held), identity) if held else []
         if different:
             raise RequestError(
-                f"{self.path} holds a run with other {', '.join(different)}. "
-                "Start over with --fresh, or choose another folder with --out."
+                f"{self.path} contains a run that differs in {', '.join(different)}. Start over "
+                "with --fresh, or choose another folder with --out."
             )
         if self._begun.is_file() or not held:
             return None
@@ -326,8 +326,8 @@ def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
             or RunFolder(folder).unfinished.is_dir()
         ):
             raise RequestError(
-                f"{out} is in the run folder {folder}; {made} needs a folder of its own. "
-                "Choose another folder with --out."
+                f"{out} is in the run folder {folder}, but {made} needs a separate folder. Choose "
+                "another folder with --out."
             )
 
 

@@ -61,7 +61,7 @@ BAD_TILES = {
     "zero speed": (with_first("avg_d_kbps", 0), r"avg_d_kbps above 0, found 1 that are not"),
     "negative speed": (with_first("avg_d_kbps", -5), r"avg_d_kbps above 0.*first -5"),
     "infinite speed": (with_first("avg_d_kbps", float("inf")), r"finite avg_d_kbps"),
-    "no tests": (with_first("tests", 0), r"whole tests of 1 or more"),
+    "no tests": (with_first("tests", 0), r"whole numbers of tests, 1 or more"),
 }
 
 

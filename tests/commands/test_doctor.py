@@ -61,7 +61,7 @@ def test_an_absent_package_is_missing(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("ranges", "told"), [(True, "sends parts of files"), (False, "sends only complete files")]
+    ("ranges", "told"), [(True, "serves parts of files"), (False, "serves only whole files")]
 )
 def test_servers_are_asked_for_their_files(place, ranges, told):
     servers = _servers()

@@ -188,9 +188,7 @@ class TestRefusals:
 
     def test_runs_beside_numbers_of_tests(self, counted, copy, tmp_path):
         request = FiguresRequest(counted.path, beside=(copy.path,), out=tmp_path)
-        with pytest.raises(
-            RequestError, match="is the number of tests, for which the figure interval_widths"
-        ):
+        with pytest.raises(RequestError, match="is the number of tests, and --beside adds models"):
             make_figures(request)
 
     @pytest.mark.trial

@@ -201,7 +201,7 @@ def test_bands_widen_with_the_number_of_checks_and_narrow_with_rows():
 
 @pytest.mark.parametrize("given", [(18, 10, 0.95), (100, 0, 0.9), (100, 10, 1.0)])
 def test_bands_that_do_not_exist_are_refused(given):
-    with pytest.raises(RequestError, match="expected a test row or more"):
+    with pytest.raises(RequestError, match="expected one test row or more"):
         coverage_band(*given)
 
 

@@ -170,7 +170,9 @@ class TestLatest:
 
 @pytest.mark.parametrize(("name", "most"), [("random", 10), ("blocks", 5), ("buffer", 5)])
 def test_a_fold_that_is_not_there_is_refused(rows, name, most):
-    with pytest.raises(RequestError, match=f"has {most} folds here, found fold number {most + 1}"):
+    with pytest.raises(
+        RequestError, match=f"has at most {most} folds for these data, found fold number {most + 1}"
+    ):
         split_parts(name, rows, 0, fold=most)
 
 

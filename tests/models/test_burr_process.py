@@ -462,7 +462,9 @@ class TestRefusals:
 
     @pytest.mark.parametrize(("c", "d"), [(2.0, 0.51), (0.01, 200.0), (1e-6, 1e9)])
     def test_scales_too_wide_for_nodes(self, c, d):
-        with pytest.raises(NumericalError, match="too wide for the quadrature nodes: log s² from"):
+        with pytest.raises(
+            NumericalError, match="too wide for the quadrature nodes: log s² ranges from"
+        ):
             _ = BurrScale(Burr(c, d), 0, 0.0).weights
 
     def test_a_prior_of_another_kind(self):

@@ -153,7 +153,9 @@ def test_a_name_of_several_lines_stays_in_its_cell_of_markdown(predictions_of, r
 
 
 def test_distances_out_of_range_are_refused(wide, run_of):
-    with pytest.raises(DataError, match="expected distances to the nearest measured tile"):
+    with pytest.raises(
+        DataError, match="expected distances of 0 km or more to the nearest measured tile"
+    ):
         build_report(as_record(run_of(wide)), wide.assign(distance_km=-1.0))
 
 

@@ -92,7 +92,7 @@ def test_the_level_has_a_mean(small, tmp_path):
 
 
 def test_another_noise_is_another_run(robust, small):
-    with pytest.raises(RequestError, match="holds a run with other settings"):
+    with pytest.raises(RequestError, match="contains a run that differs in settings"):
         make_map(small.request(robust.path, model="vbll", split="both"))
 
 

@@ -154,7 +154,7 @@ def test_a_region_without_tiles_is_refused(small, own):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["map"], "expected either a region, such as PR, or --region-file .* found neither"),
+        (["map"], "expected a region, such as PR, or --region-file .* found neither"),
         (["map", "PR", "--region-file", "a.geojson"], "found both PR and a.geojson"),
         (["map", "PR", "--region-name", "x"], "--region-name x is only for a --region-file"),
         (["fetch"], "found neither"),

@@ -34,8 +34,8 @@ def failure_message(error: BaseException) -> str:
         return str(error)
     if _worker_lost(error):
         return (
-            "the worker ended before its run was complete: it was killed, or exceeded its memory "
-            "limit."
+            "the worker process ended before the run was complete: it was killed, or needed more "
+            "memory than its limit."
         )
     log = write_fault_log(error, sys.argv)
     where = "" if log is None else f" The log is {log}"

@@ -37,7 +37,7 @@ BUFFER = Split(
     "buffer",
     "Split by blocks with a buffer",
     "How well is a place predicted when nothing was measured in its own block of 0.1 by 0.1 "
-    "degrees, nor within some kilometres of it in the blocks around?",
+    "degrees, nor in other blocks within some kilometres of that place?",
     flatters=False,
 )
 
@@ -51,8 +51,8 @@ COUNTY = Split(
 LATEST = Split(
     "latest",
     "Split by the latest quarter",
-    "How well is the next quarter predicted, mostly at places measured before, from the quarters "
-    "before it alone?",
+    "How well is the next quarter predicted from earlier quarters alone, mostly at places that "
+    "were measured in them?",
     flatters=True,
 )
 

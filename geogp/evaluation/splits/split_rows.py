@@ -224,17 +224,18 @@ def county_split(
     """
     if county is None:
         raise RequestError(
-            "the split county needs the boundaries of counties: expected counties_<ST>.parquet "
-            "or cb_2018_us_county_500k.zip in the folder of the state boundaries, found neither. "
-            "Add one to --boundaries, or leave the split out."
+            "the split county needs the boundaries of counties: expected counties_<ST>.parquet or "
+            "cb_2018_us_county_500k.zip in the folder of the state boundaries, found neither. Add "
+            "one of these files to --boundaries, or leave the split out."
         )
     known = county != ELSEWHERE
     names, number, rows = np.unique(county[known], return_inverse=True, return_counts=True)
     least = 4 if calibrated else 3
     if len(names) < least:
         raise RequestError(
-            f"the split county needs {least} counties with measurements or more"
-            f"{' (one for calibration)' if calibrated else ''}, found {len(names)}. Leave it out."
+            f"the split county needs at least {least} counties with "
+            f"measurements{' (one for calibration)' if calibrated else ''}, found {len(names)}. "
+            "Leave the split out."
         )
     order = np.argsort(hashed(seed, text_codes(names)), kind="stable")
     parts = min(TENTHS, len(names))
@@ -290,9 +291,9 @@ def cell_side(longitude: ArrayLike, latitude: ArrayLike) -> float:
         if len(rows) >= MIN_CELLS and rows.sum() ** 2 >= MIN_EFFECTIVE_CELLS * (rows @ rows):
             return side
     raise RequestError(
-        f"the splits blocks and buffer need {MIN_CELLS} cells with rows, and no few cells with "
-        f"most of them: found {len(rows)} cells of {side:g} degrees with {len(cells)} rows. Choose "
-        f"more quarters, a larger region, or the split random."
+        f"the splits blocks and buffer need {MIN_CELLS} cells with rows or more, and rows that are "
+        f"not mostly in a few cells; found {len(rows)} cells of {side:g} degrees with {len(cells)} "
+        "rows. Choose more quarters, a larger region, or the split random."
     )
 
 

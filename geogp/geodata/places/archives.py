@@ -46,7 +46,7 @@ def check_file(path: Path) -> None:
         return
     if path.stat().st_size > MAX_BYTES:
         raise DataError(
-            f"{path} has {path.stat().st_size:,} bytes; expected polygons of at most {MAX_BYTES:,}."
+            f"{path} has {path.stat().st_size:,} bytes; expected at most {MAX_BYTES:,} bytes."
         )
     if not zipfile.is_zipfile(path):
         if path.suffix.lower() in _ARCHIVES:

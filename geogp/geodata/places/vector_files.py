@@ -192,7 +192,8 @@ def _check_geojson(path: Path) -> None:
         raise DataError(
             f"expected a CRS of type 'name' in {path}, found one of type "
             f"{', '.join(map(repr, wrong))[:40] or 'none'}; geogp does not download a CRS. "
-            'Write it as {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::4269"}}, '
+            'Write the CRS as {"type": "name", "properties": '
+            '{"name": "urn:ogc:def:crs:EPSG::4269"}}, '
             "or write the file in longitude and latitude, without a CRS."
         )
     if len(types) != 1 or types[0] not in _TOP_TYPES:
