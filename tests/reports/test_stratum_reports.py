@@ -128,7 +128,7 @@ def test_the_rules_stand_in_every_format(both, run_of):
     html, markdown = report_html(report, both), report_markdown(report)
     for text in (html, markdown):
         flat = text.replace("\N{NO-BREAK SPACE}", " ")
-        assert "fewer than 100 rows are joined with the next class" in flat
+        assert "fewer than 100 rows is joined with the next class" in flat
         assert "differs from its level by more than 3 points and by more than chance allows" in flat
     assert len(report.rules) == 2
 
@@ -171,7 +171,7 @@ def test_distances_out_of_range_are_refused(wide, run_of):
             {"variance_check": {"closed_form": 0.1, "stated": 0.2}},
             "0.200 as stated by the model and 0.100",
         ),
-        ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "(2.00 times as much)"),
+        ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "(a ratio of 2.00)"),
         (
             {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "steps"}},
             "weights was learned by gradient steps",

@@ -98,7 +98,7 @@ def test_the_report_says_how_counts_are_judged_and_is_rebuilt(counted):
     assert before == {name: (counted.path / name).read_bytes() for name in names}
     text = (counted.path / "report.md").read_text()
     assert "tests per tile and quarter" in text
-    assert "right intervals would contain" in text
+    assert "correct intervals would contain" in text
     assert "Counts are whole numbers" in text
     assert "expected tests per tile and quarter" in text
     assert "factor" not in text

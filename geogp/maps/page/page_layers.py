@@ -52,8 +52,8 @@ def speed_layers(
     cautious = View(
         "bound",
         "",
-        f"At {side}, in 19 of 20",
-        f"at {side} this in 19 of 20, {quantity.unit}",
+        f"In 19 of 20, at {side}",
+        f"in 19 of 20, at {side} this, {quantity.unit}",
         BOUND_PALETTE,
         speed_scale,
         f"19 of 20 {{predicted}} are expected to be at {side} this value, and 1 of 20 {beyond} "
