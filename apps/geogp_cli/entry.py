@@ -140,7 +140,7 @@ def _told(error: Exception) -> int:
             f"--quarters or a smaller --zoom, or provide more memory. {where}"
         )
     else:
-        _say(f"a fault of geogp ({what}). Please report it. {where}")
+        _say(f"a bug in geogp ({what}). Please report it. {where}")
     return FAULT
 
 

@@ -181,8 +181,10 @@ def _cache(problems: list[str]) -> dict[str, str]:
     size = sum(item.size for item in items)
     found = {
         "folder": str(folder),
-        "content": f"{len(items) - left} files, {left} unfinished, {_gigabytes(size)} "
-        "(`geogp cache verify` reads them all)",
+        "content": (
+            f"{len(items) - left} files, {left} unfinished, {_gigabytes(size)} (`geogp cache "
+            "verify` reads all files)"
+        ),
     }
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     try:

@@ -154,13 +154,19 @@ def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[P
                 begun += 1
             elif RunFolder(folder).unfinished.is_dir():
                 skipped.append(
-                    (folder, "the run is not finished; to finish it, give its command again.")
+                    (
+                        folder,
+                        (
+                            "the run is not finished; to finish the run, repeat the command that "
+                            "started it."
+                        ),
+                    )
                 )
                 begun += 1
         if not begun:
             raise RequestError(
-                f"{place} is not a finished run, and contains no finished run: expected "
-                f"{RUN_FILE} in it, or in a folder inside it."
+                f"{place} is not a finished run, and contains no finished run: expected {RUN_FILE} "
+                "in this folder or in one of its subfolders."
             )
     return list(found.values()), skipped
 

@@ -91,7 +91,7 @@ def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> 
         widths = _widths(run, [open_run(one) for one in request.beside], split)
         cells = spread_by_cell(_rows_of(run, split))
     opened = run.reopen(counts=True)
-    listener.stage("the kernel and its components over the region")
+    listener.stage("computing the kernel and the components of the basis over the region")
     slices, components = _kernel(opened)
     listener.stage("drawing")
     region, tiles, target = opened.job.region, opened.tiles, run.record.target

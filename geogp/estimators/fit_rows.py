@@ -48,8 +48,8 @@ def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
     """
     if columns.devices is not None and points.devices is None and points.tests is not None:
         warn_caller(
-            f"the table has no column {columns.devices!r}: each row has the typical number of "
-            f"devices for its tests."
+            f"the table has no column {columns.devices!r}: geogp assumes the typical number of "
+            "devices for the tests of each row."
         )
 
 

@@ -212,8 +212,8 @@ def _attributes(
     for key, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise RequestError(
-                f"expected settings that are texts or numbers, found {key} = {value!r}. Write it "
-                f"as text."
+                f"expected settings that are texts or numbers, found {key} = {value!r}. Write the "
+                "value as text."
             )
         if own.get(key, value) != value:
             raise RequestError(

@@ -293,7 +293,8 @@ def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
     """
     if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
         raise RequestError(
-            f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
+            f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in this "
+            "folder."
         )
     run = _read_json(path / RUN_FILE)
     return run, read_record(path / RUN_FILE, run)

@@ -114,7 +114,7 @@ def test_a_scratch_folder_in_the_place_or_around_it_is_refused_at_once(states, t
     out, execution = tmp_path / "out", Execution(scratch=tmp_path / scratch)
     (tmp_path / "link").symlink_to(out)
     before = set(tmp_path.iterdir())
-    told = rf"expected --scratch outside the folder .*{out}; found .*\. Choose a folder"
+    told = rf"expected --scratch outside the folder .*{out}; found .*\. Neither folder"
     for request in (states.request("AA"), None):
         with pytest.raises(RequestError, match=told):
             make_batch(request, str(out), execution)
@@ -125,7 +125,7 @@ def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
     where, heard = "memory://locked/batch", Heard()
     assert make_batch(states.request("AA"), where, listener=heard).exit_code == 0
     assert (
-        f"{where} cannot be locked: do not start another batch there while this one runs"
+        f"{where} cannot be locked: do not start another batch there while this batch runs"
         in heard.texts
     )
     with (

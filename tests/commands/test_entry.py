@@ -54,7 +54,7 @@ def test_a_fault_is_one_line_and_a_log(ends_by, cache):
     (log,) = logs(cache / "logs")
     assert (code, out) == (70, "")
     assert told.count("\n") == 1
-    assert told.startswith("error: a fault of geogp (ZeroDivisionError: division by zero at https:")
+    assert told.startswith("error: a bug in geogp (ZeroDivisionError: division by zero at https:")
     assert told.endswith(f"The log is {log}\n")
     content = log.read_text()
     assert "Traceback (most recent call last)" in content
@@ -224,7 +224,7 @@ def test_rows_too_few_for_the_oracles_leave_nothing(tmp_path, geogp):
 def test_a_fault_in_a_batch_is_told_with_its_log(cache):
     told = failure_message(ZeroDivisionError("ours"))
     (log,) = logs(cache / "logs")
-    assert told == f"a fault of geogp (ZeroDivisionError: ours). The log is {log}"
+    assert told == f"a bug in geogp (ZeroDivisionError: ours). The log is {log}"
     assert "ZeroDivisionError: ours" in log.read_text()
 
 

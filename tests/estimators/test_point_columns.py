@@ -50,13 +50,13 @@ def test_points_of_a_geodataframe_are_brought_to_the_crs():
     [
         (table().drop(columns="b"), RequestError, "expected a column 'b'"),
         (table().drop(columns="when"), RequestError, "expected a column 'when'"),
-        (table(a=[1, np.nan]), DataError, "the column a.*1 of 2 rows, the first of them row 1"),
+        (table(a=[1, np.nan]), DataError, "the column a.*1 of 2 rows, the first in row 1"),
         (table(a=["1", "2"]), DataError, "expected numbers in the column a"),
         (table(tests=[0, 1]), DataError, "tests of 1 or more, found 0"),
         (
             table(tests=[2, 3], devices=[2, 4]),
             DataError,
-            "more devices in 1 of 2 rows, the first of them row 1 with 4 devices and 3 tests",
+            "more devices in 1 of 2 rows, the first in row 1 with 4 devices and 3 tests",
         ),
         (table(devices=[1, 2]), DataError, "2 devices and 1 tests. A row without a number"),
         (table()[:0], DataError, "empty table"),

@@ -72,9 +72,8 @@ def check_scratch(scratch: Path | None, place: Place) -> None:
     own, root = scratch and scratch.resolve(), Path(place.root)
     if own and place.local and (own.is_relative_to(root) or root.is_relative_to(own)):
         raise RequestError(
-            f"expected --scratch outside the folder of the batch, {root}; found {own}. Choose a "
-            "folder that is not inside the folder of the batch and does not contain it, or leave "
-            "--scratch out."
+            f"expected --scratch outside the folder of the batch, {root}; found {own}. Neither "
+            "folder may contain the other: choose another --scratch, or leave --scratch out."
         )
 
 

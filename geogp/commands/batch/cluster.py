@@ -81,8 +81,8 @@ def workers(execution: Execution, device: str, scratch: Path) -> Iterator[Worker
         distributed = import_module("distributed")
     except ImportError as error:
         raise RequestError(
-            "geogp batch needs Dask, which is not installed; pip install 'geogp[batch]' installs "
-            "it."
+            "geogp batch needs Dask, which is not installed. Install Dask with pip install "
+            "'geogp[batch]'."
         ) from error
     where = execution.scheduler or "this machine"
     with ExitStack() as stack:

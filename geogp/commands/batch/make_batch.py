@@ -102,8 +102,8 @@ def make_batch(
     held = Path(where.root)
     if not where.local:
         listener.stage(
-            f"{where.address} cannot be locked: do not start another batch there "
-            f"while this one runs"
+            f"{where.address} cannot be locked: do not start another batch there while this batch "
+            "runs"
         )
         held = scratch_folder(where.address, execution.scratch)  # to exclude local processes
     with lock_folder(held):

@@ -52,7 +52,7 @@ LATEST = Split(
     "latest",
     "Split by the latest quarter",
     "How well is the next quarter predicted from earlier quarters alone, mostly at places that "
-    "were measured in them?",
+    "were measured in those quarters?",
     flatters=True,
 )
 

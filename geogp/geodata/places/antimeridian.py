@@ -54,7 +54,7 @@ def _require_degrees(
     if len(wrong):
         raise DataError(
             f"expected polygons in degrees, found {bounds[wrong[0]].tolist()} in row "
-            f"{degrees.index[row[wrong[0]]]}. Are they in metres, or in another CRS?"
+            f"{degrees.index[row[wrong[0]]]}. Are the coordinates in metres, or in another CRS?"
         )
 
 

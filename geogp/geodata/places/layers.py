@@ -126,7 +126,7 @@ class PolygonLayer:
             return None
         return (
             f"polygons of {self.name} overlap: {several:,} of {len(points):,} {what} lie in more "
-            "than one polygon; each is assigned to the first of its polygons in the file."
+            "than one polygon, and are assigned to the first of these polygons in the file."
         )
 
     @cached_property

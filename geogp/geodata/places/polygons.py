@@ -69,8 +69,8 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
             ) from error
         raise DataError(
             f"{path} cannot be read as boundaries ({_line(error)}). Expected a complete file of "
-            f"polygons: GeoParquet, GeoPackage, GeoJSON, FlatGeobuf or zipped shapefile; "
-            f"download it or write it again."
+            "polygons: GeoParquet, GeoPackage, GeoJSON, FlatGeobuf or zipped shapefile; download "
+            "or write this file again."
         ) from error
     table = _checked(path, table)
     if table.active_geometry_name != "geometry":

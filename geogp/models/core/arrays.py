@@ -48,9 +48,9 @@ def check_devices(devices: NDArray[np.float64], tests: NDArray[np.float64]) -> N
         row = int(wrong.argmax())
         raise DataError(
             "expected no more devices than tests, because each test comes from one device; found "
-            f"more devices in {int(wrong.sum())} of {wrong.size} rows, the first of them row {row} "
-            f"with {devices[row]:g} devices and {tests[row]:g} tests. A row without a number of "
-            "tests counts as one test."
+            f"more devices in {int(wrong.sum())} of {wrong.size} rows, the first in row {row} with "
+            f"{devices[row]:g} devices and {tests[row]:g} tests. A row without a number of tests "
+            "counts as one test."
         )
 
 

@@ -150,8 +150,8 @@ def _warn_of(job: Job) -> None:
     if not job.about.has_tiles:
         job.warn(
             f"in the split latest, {job.spec.name} predicts a quarter after the training quarters. "
-            "Its intervals do not become wider in later quarters, so their coverage may be below "
-            "the stated level."
+            "The intervals do not become wider with time, so their coverage may be below the "
+            "stated level."
         )
     elif len(job.observations.quarters) == request.folds + 1:
         job.warn(
