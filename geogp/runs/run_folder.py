@@ -327,8 +327,8 @@ def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
             or RunFolder(folder).unfinished.is_dir()
         ):
             raise RequestError(
-                f"{out} is in the run folder {folder}, but {made} needs a separate folder. Choose "
-                "another folder with --out."
+                f"{out} is in the run folder {folder}, but {made} needs a folder of its own. "
+                "Choose another folder with --out."
             )
 
 

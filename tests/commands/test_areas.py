@@ -292,7 +292,7 @@ class TestRefusals:
             make_areas(AreasRequest(folder, by=f"{halves}:side"))
 
     def test_no_such_layer(self, copy):
-        with pytest.raises(RequestError, match="hold no county areas"):
+        with pytest.raises(RequestError, match="contain no county areas"):
             make_areas(AreasRequest(copy.path))
         with pytest.raises(RequestError, match="no file nothing"):
             make_areas(AreasRequest(copy.path, by="nothing.shp"))

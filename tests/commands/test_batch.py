@@ -336,7 +336,7 @@ def test_the_runs_are_a_product_in_order(states):
         ({"states": ","}, "one or more states, found none"),
         ({"targets": "speed"}, "speed"),
         ({"targets": ""}, "one or more targets, found none"),
-        ({"each_quarter": True}, "give --quarters"),
+        ({"each_quarter": True}, "Give --quarters"),
         ({"model": "no-such"}, "no-such"),
         ({"preset": "quikc", "boundaries": "/none"}, "unknown preset 'quikc'"),
         ({"model": "field", "targets": "tests"}, "needs a model of numbers of tests"),

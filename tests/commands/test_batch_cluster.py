@@ -201,8 +201,8 @@ def test_the_command_has_all_options_of_map():
 REFUSED = (
     (["--out", "x"], "needs --states and --out"),
     (["--states", "AA"], "needs --states and --out"),
-    (["--states", "AA", "--out", "x", "--each-quarter"], "give --quarters"),
-    (["--resume", "x", "--seed", "3"], "leave out seed"),
+    (["--states", "AA", "--out", "x", "--each-quarter"], "Give --quarters"),
+    (["--resume", "x", "--seed", "3"], "Leave out seed"),
     (["--resume", "x"], "no batch.json"),
     (["--states", "AA", "--out", "x", "--workers", "0"], "workers from 1 to 1,000"),
     (["--states", ",", "--out", "x"], "one or more states"),

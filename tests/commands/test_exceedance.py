@@ -195,7 +195,7 @@ def test_refusals(copy, tmp_path):
         ExceedanceRequest(copy.path, seed=-1)
     with pytest.raises(RequestError, match=r"from 0\.001 to"):
         make_exceedance(ExceedanceRequest(copy.path, threshold=(0,)))
-    with pytest.raises(RequestError, match="hold no county areas"):
+    with pytest.raises(RequestError, match="contain no county areas"):
         make_exceedance(ExceedanceRequest(copy.path, by="county"))
     with pytest.raises(RequestError, match="is not a finished run"):
         make_exceedance(ExceedanceRequest(tmp_path))

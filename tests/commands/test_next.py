@@ -106,7 +106,7 @@ class TestCommand:
         code, out, _ = geogp("next", copy.path, "--tiles", 12)
         assert code == 0
         assert "first 10 of 12 tiles" in out
-        assert "All 12 tiles remove" in out
+        assert "Measuring all 12 tiles removes" in out
         assert "next_tiles.geojson" in out
 
     def test_json_is_all_there_is(self, geogp, copy, result):

@@ -197,7 +197,7 @@ class TestRefusals:
         folder = edited_copy(
             copy.path, tmp_path / "changed", lambda run: run["inputs"][-1].update(sha256="0" * 64)
         )
-        with pytest.raises(DataError, match="changed since"):
+        with pytest.raises(DataError, match="changed or appeared since"):
             make_figures(FiguresRequest(folder))
         assert sorted(path.name for path in (folder / "figures").iterdir()) == sorted(
             path.name for path in (copy.path / "figures").iterdir()

@@ -150,7 +150,7 @@ class TestMixture:
             NormalMixture(np.array(weights), np.array(scales))
 
     def test_a_table_cannot_hold_one(self, mixture):
-        with pytest.raises(RequestError, match="no columns"):
+        with pytest.raises(RequestError, match="cannot store a mixture"):
             _ = mixture.columns
 
 

@@ -215,7 +215,7 @@ class TestGrids:
             ({"region": (0, 0, 1, 1)}, "expected time="),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "resolution": 0}, "above 0"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "resolution": 1e-6}, "too large"),
-            ({"region": simple_region(), "time": "2025Q1"}, "plain units"),
+            ({"region": simple_region(), "time": "2025Q1"}, "a box of west"),
             ({"region": "PR", "time": "2025Q1"}, "expected a region"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "tests": 0}, "tests from 1"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "devices": 0}, "devices from 1"),

@@ -84,7 +84,7 @@ def test_a_few_bad_values_are_left_out_and_named(tmp_path, kind):
     (warning,) = bad.warnings
     file = re.escape(tile_file("mobile", out.quarter))
     left_out = f"5 rows of {file} are left out of {_target(kind)}, after the split, because"
-    assert re.match(f"{left_out} impossible values: ", warning)
+    assert re.match(f"{left_out} their values are impossible: ", warning)
     limit = "not above 0 ms" if kind == "no latency" else "above [0-9,]+ (kbps|ms|tests)"
     assert re.search(f"{column} {told} in tile {tile}, {limit}", warning)
     assert bad.files[0].rows_used == len(bad.observations)

@@ -284,7 +284,10 @@ def test_without_the_network_the_cache_is_used_and_the_run_says_so(
     assert same(alone, first)
     assert (alone.missing, alone.unreached) == ((), (QUARTER + 1,))
     told = " ".join(alone.warnings)
-    assert "could not be reached to check for changed files: 2020Q1 come from the cache" in told
+    assert (
+        "could not be reached to check for changed files: the files of 2020Q1 come from the cache"
+        in told
+    )
     assert "These quarters are not in the cache, so they are left out: 2020Q2" in told
     with pytest.raises(UnreachableError, match="2020-04-01_performance"):
         read(source, testland, "2020Q1,2020Q2")

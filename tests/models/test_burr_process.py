@@ -149,7 +149,7 @@ class TestEffectiveSize:
         assert effective_size(np.array([1.0, 1e-12])) == pytest.approx(1)
 
     def test_too_few_nodes_are_refused(self, monkeypatch):
-        with pytest.raises(NumericalError, match=r"effective sample size .* found 1 of 50 nodes"):
+        with pytest.raises(NumericalError, match=r"effective sample size .* found 1 from 50 nodes"):
             normalised(-100.0 * np.arange(50.0))
         monkeypatch.setattr(burr, "_STEP", 8.0)
         with pytest.raises(NumericalError, match="4 or more, found"):

@@ -264,10 +264,10 @@ def test_contradictions_are_refused(both, run_of):
     del edited["metrics"]["random"]["urban"]
     with pytest.raises(DataError, match=r"9 that differ: n of random/urban is None in run\.json"):
         build_report(as_record(edited), both)
-    with pytest.raises(DataError, match="figures of the split blocks, but"):
+    with pytest.raises(DataError, match="scores of the split blocks, but"):
         build_report(as_record(run), both[both["split"] == "random"])
     moved = both.assign(upper_95=both["upper_95"] + np.where(both.index == 0, 0.1, 0))
-    with pytest.raises(DataError, match="1 rows of the split 'random' that differ"):
+    with pytest.raises(DataError, match="in 1 rows of the split 'random'"):
         build_report(as_record(run), moved)
     fewer = copy.deepcopy(run)
     fewer["baseline"]["blocks"]["urban"]["n"] -= 1
@@ -277,7 +277,7 @@ def test_contradictions_are_refused(both, run_of):
 
 def test_wrong_input_is_refused(both, run_of):
     run = run_of(both)
-    with pytest.raises(DataError, match="missing y, stratum"):
+    with pytest.raises(DataError, match="lacks the columns y, stratum"):
         build_report(as_record(run), both.drop(columns=["y", "stratum"]))
     with pytest.raises(DataError, match="found an empty table"):
         build_report(as_record(run), both[:0])
@@ -296,5 +296,7 @@ def test_wrong_input_is_refused(both, run_of):
     with pytest.raises(DataError, match="whole numbers from 0 to 4 in the column fold"):
         build_report(as_record(run), both.assign(fold=2**63 - 1))
     report = build_report(as_record(run), both)
-    with pytest.raises(DataError, match="1200 rows of the split 'blocks', found 1199"):
+    with pytest.raises(
+        DataError, match="1200 rows of the split 'blocks', as in the report, found 1199"
+    ):
         report_html(report, both[:-1])

@@ -124,7 +124,7 @@ def test_a_map_is_not_drawn_anew_of_a_run_that_says_too_little(small, run, lost,
     (run / "run.json").write_text(json.dumps(changed))
     (run / "grid.nc").unlink()
     before = sorted(run.iterdir())
-    with pytest.raises(DataError, match=f"made by another version: {told}.*--fresh"):
+    with pytest.raises(DataError, match=f"made by another version of geogp: {told}.*--fresh"):
         again(small, run)
     assert sorted(run.iterdir()) == before
 
