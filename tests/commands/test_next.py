@@ -137,7 +137,7 @@ class TestRefusals:
         assert find_run("PRX", tmp_path) == tmp_path / "PRX-a"
 
     def test_areas(self, copy, halves):
-        with pytest.raises(RequestError, match="hold no county areas"):
+        with pytest.raises(RequestError, match="contain no county areas"):
             choose_tiles(NextRequest(copy.path, within="Ponce"))
         by = f"{halves}:side"
         with pytest.raises(RequestError, match="'North' in halves; the areas are East, Far"):

@@ -152,7 +152,7 @@ class TestEffectiveSize:
         with pytest.raises(NumericalError, match=r"effective sample size .* found 1 from 50 nodes"):
             normalised(-100.0 * np.arange(50.0))
         monkeypatch.setattr(burr, "_STEP", 8.0)
-        with pytest.raises(NumericalError, match="4 or more, found"):
+        with pytest.raises(NumericalError, match="4 or more for the scale, found"):
             _ = BurrScale(BURR_PRIOR, 20, 20.0).weights
 
 
