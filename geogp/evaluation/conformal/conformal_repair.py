@@ -120,8 +120,8 @@ def check_rows(method: str, m: int) -> None:
     least = MIN_NEAREST if method == LOCAL else MIN_IN_ALL
     if m < least:
         raise DataError(
-            f"expected at least {least} calibration rows, which the repair {method} needs for a 95 "
-            f"% interval, found {m}. Choose more quarters or a larger "
+            f"expected at least {least} calibration rows for the repair {method}, the minimum for "
+            f"a 95 % interval, found {m}. Choose more quarters or a larger "
             f"region{', or choose marginal.' if method == LOCAL else '.'}"
         )
 
