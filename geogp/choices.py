@@ -124,6 +124,6 @@ def check_sample(tests: float | None, devices: float | None) -> None:
     """Raise RequestError if there are more devices than tests; if one is None, do not check."""
     if tests is not None and devices is not None and devices > tests:
         raise RequestError(
-            f"expected at most as many devices as tests, because a test comes from one device, "
-            f"found {devices} devices and {tests} tests."
+            "expected no more devices than tests, because each test comes from one device; found "
+            f"{devices} devices and {tests} tests."
         )

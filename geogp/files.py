@@ -36,8 +36,8 @@ def check_path(path: Path) -> None:
     except (OSError, ValueError) as error:
         reason = f"{error.strerror}" if isinstance(error, OSError) else f"{error}"
         raise RequestError(
-            f"expected a path that a file can have, found {str(path)[:80]!r} ({len(str(path))} "
-            f"characters): {reason}. Choose another path."
+            f"expected a valid path, found {str(path)[:80]!r} ({len(str(path))} characters): "
+            f"{reason}. Choose another path."
         ) from error
 
 

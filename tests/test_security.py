@@ -118,13 +118,13 @@ def test_errors_of_the_network_hold_neither_passwords_nor_signatures(kind):
         kind(
             "could not read https://me:hunter2@host/a: HTTPSConnectionPool(host='host', port=443): "
             "Max retries exceeded with url: /b?X-Amz-Signature=abcdef&X-Amz-Expires=9 (Caused by "
-            "'https://other/x?sig=s3cret'). Is it the right file?"
+            "'https://other/x?sig=s3cret'). Is this the right file?"
         )
     )
     for secret in ("hunter2", "me:", "abcdef", "s3cret", "X-Amz"):
         assert secret not in told
     assert told.startswith("could not read https://...@host/a: HTTPSConnectionPool(host='host'")
-    assert told.endswith("(Caused by 'https://other/x?...'). Is it the right file?")
+    assert told.endswith("(Caused by 'https://other/x?...'). Is this the right file?")
 
 
 def test_a_signature_of_a_redirect_is_not_told(monkeypatch):
@@ -174,9 +174,9 @@ BAD_NAMES = [
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_name_out_of_data_never_leads_elsewhere(tmp_path, name):
-    with pytest.raises(DataError, match="expected the name of a file below the source"):
+    with pytest.raises(DataError, match="expected the name of a file in the folder of the source"):
         Folder(tmp_path).has(name)
-    with pytest.raises(DataError, match="expected the name of a file below the source"):
+    with pytest.raises(DataError, match="expected the name of a file in the folder of the source"):
         Web("https://127.0.0.1:9/x", QUICK).fetch(name)
 
 

@@ -25,10 +25,11 @@ def areas(request: AreasRequest, as_json: Json = False) -> None:
     what = (
         "level, without measurement noise"
         if level
-        else f"averages of {_sample(described)} a tile, with noise"
+        else f"averages of {_sample(described)} in each tile, with noise"
     )
     table = console.table(
-        f"{described['at']}, {described['unit']}. mean: geometric mean of the tiles; {what}",
+        f"{described['at']}, {described['unit']}. mean: geometric mean over the tiles; values: "
+        f"{what}",
         "area, tiles, measured, tests, mean, 95 % interval, median level, 95 % interval",
         (
             (
@@ -45,7 +46,7 @@ def areas(request: AreasRequest, as_json: Json = False) -> None:
 
 def _sample(described: dict[str, Any]) -> str:
     tests, devices = described["tests_per_tile"], described["devices_per_tile"]
-    return sample_words(tests, devices) if tests else "the usual tests"
+    return sample_words(tests, devices) if tests else "the usual number of tests"
 
 
 def _interval(row: dict[str, float], name: str, end: str) -> tuple[str, str]:

@@ -95,8 +95,8 @@ def _check_resume(context: typer.Context) -> None:
     )
     if named:
         raise RequestError(
-            f"--resume continues the batch with its first settings; leave out {', '.join(named)}, "
-            "or give the whole command again with --out."
+            "--resume continues a batch with the settings that it was started with. Leave out "
+            f"{', '.join(named)}, or give the whole command again with --out."
         )
 
 

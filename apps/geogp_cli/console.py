@@ -132,7 +132,7 @@ def show(result: "RunResult", *, as_json: bool) -> None:
         print(json.dumps({"run": str(result.path), "metrics": to_builtins(result.record.metrics)}))
         return
     if result.already_there:
-        tell("This run is complete already; --fresh starts over.")
+        tell("This run is complete already. To make it again, add --fresh.")
     baseline = {} if result.record.baseline is UNSET else result.record.baseline
     tell(
         *(

@@ -21,8 +21,10 @@ INTERRUPTED = 130
 
 _SYSTEM = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Free some space"),
-    **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP), "Name another path"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Name a path that you may use"),
+    **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP), "Choose another path"),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS), "Choose a path that you have access to"
+    ),
 }
 """System errors that any file can cause, with advice for the user."""
 
@@ -89,7 +91,7 @@ def _check_folder() -> None:
         os.getcwd()  # noqa: PTH109 - Path.cwd() is the same
     except FileNotFoundError as error:
         raise RequestError(
-            "the working directory does not exist any more. Change to an existing one (cd)."
+            "the working directory no longer exists. Change to another one (cd)."
         ) from error
 
 
@@ -103,8 +105,8 @@ def _check_words(words: list[str]) -> None:
         shown = word.encode(errors="backslashreplace").decode()
         if shown != word:
             raise RequestError(
-                f"expected text in UTF-8, found {word_without_secrets(shown)}. Rename the file "
-                f"or folder with this name."
+                f"expected text in UTF-8, found {word_without_secrets(shown)}. Rename the file or "
+                "folder."
             )
         option, equals, value = word.partition("=")
         if not word or (option.startswith("--") and equals and not value):
@@ -138,7 +140,7 @@ def _told(error: Exception) -> int:
             f"--quarters or a smaller --zoom, or provide more memory. {where}"
         )
     else:
-        _say(f"a fault of geogp ({what}). Please report it. {where}")
+        _say(f"a bug in geogp ({what}). Please report it. {where}")
     return FAULT
 
 

@@ -22,7 +22,7 @@ def exceedance(request: ExceedanceRequest, as_json: Json = False) -> None:
         return
     for described in result.described:
         table = console.table(
-            f"{described['at']}, level: share of area {described['falls_short']}",
+            f"{described['at']}, share of the area where the level is {described['falls_short']}",
             "area, tiles, km², share, 95 % interval",
             (
                 (
@@ -45,9 +45,12 @@ def _words(region: dict[str, Any], described: dict[str, Any]) -> str:
     """Return the size and the certainty of a joint region, in words."""
     low, high = region["tiles_interval"]
     if not region["tiles"]:
-        return f"{region['is']}: the joint region has no tile (with other draws, up to {high:,})."
+        return (
+            f"{region['is']}: the joint region has no tile (other random draws give up to "
+            f"{high:,})."
+        )
     return (
         f"{region['is']}: the joint region has {region['tiles']:,} of {described['tiles']:,} tiles "
-        f"(with other draws, {low:,} to {high:,}). In {100 * region['probability']:.1f} % of "
+        f"(other random draws give {low:,} to {high:,}). In {100 * region['probability']:.1f} % of "
         f"{described['draws']} draws, the level is {region['is']} in all of these tiles."
     )

@@ -28,7 +28,9 @@ def next_command(request: NextRequest, as_json: Json = False) -> None:
     described, chosen = result.described, result.table
     tests, devices = described["tests"], described["devices"]
     measured = (
-        f"{sample_words(tests, devices)} each" if tests else "with as many tests as in the data"
+        f"{sample_words(tests, devices)} in each tile"
+        if tests
+        else "as many tests in each tile as in the data"
     )
     places = [name for name in ("county", "stratum") if name in chosen]
     table = console.table(
@@ -53,9 +55,9 @@ def next_command(request: NextRequest, as_json: Json = False) -> None:
     )
     console.tell(
         table,
-        f"All {len(chosen)} tiles remove {described['removed']:.2%} of the variance of the level "
-        f"of {described['counted']} ({described['counted_tiles']:,}). The same number of tiles, "
-        f"each with the widest remaining interval, would remove "
+        f"Measuring all {len(chosen)} tiles removes {described['removed']:.2%} of the variance of "
+        f"the level, summed over {described['counted']} ({described['counted_tiles']:,}). Choosing "
+        "the tile with the widest remaining interval each time would remove "
         f"{described['removed_by_widest']:.2%}.",
         *result.files,
     )

@@ -150,7 +150,11 @@ def _devices(problems: list[str]) -> dict[str, str]:
         found[f"cuda:{index}"] = f"{about.name}, {_gigabytes(about.total_memory)}"
     built = torch.version.cuda
     if len(found) == 1:
-        found["cuda"] = f"none found (torch is built for CUDA {built})" if built else "not in torch"
+        found["cuda"] = (
+            f"none found (torch is built for CUDA {built})"
+            if built
+            else "torch is built without CUDA"
+        )
     for device in [name for name in found if name != "cuda"]:
         try:
             wrong = _arithmetic_error(device)
@@ -178,8 +182,10 @@ def _cache(problems: list[str]) -> dict[str, str]:
     size = sum(item.size for item in items)
     found = {
         "folder": str(folder),
-        "content": f"{len(items) - left} files, {left} unfinished, {_gigabytes(size)} "
-        "(`geogp cache verify` reads them all)",
+        "content": (
+            f"{len(items) - left} files, {left} unfinished, {_gigabytes(size)} (`geogp cache "
+            "verify` reads all files)"
+        ),
     }
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     try:
@@ -188,8 +194,8 @@ def _cache(problems: list[str]) -> dict[str, str]:
         found["free"] = _gigabytes(shutil.disk_usage(there).free)
     except OSError as error:
         problems.append(
-            f"the cache {folder} cannot be written: {error.strerror}. Set GEOGP_CACHE to another "
-            "folder."
+            f"the cache {folder} cannot be written to: {error.strerror}. Set GEOGP_CACHE to "
+            "another folder."
         )
     return found
 
@@ -237,8 +243,8 @@ def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
             try:
                 remote.read(0, 4)
             except NoRangesError:
-                return f"{text}, sends only complete files: every file is downloaded once"
-            return f"{text}, sends parts of files"
+                return f"{text}; it serves only whole files, so geogp downloads each file once"
+            return f"{text}; it serves parts of files"
     return f"answers, but has no {names[0]}"
 
 

@@ -23,16 +23,16 @@ from geogp.runs.run_folder import locked_run
 
 NOTES = (
     (
-        "The level is the value around which measurements scatter, without measurement noise. A "
-        "share is a share of the area. Its interval is given by quantiles over joint draws of all "
-        "tiles."
+        "The level is the value around which measurements scatter; it contains no measurement "
+        "noise. Each share is a share of the area. The interval of a share comes from quantiles "
+        "over joint draws of all tiles."
     ),
     (
-        "With a probability of 95 %, the level is on the stated side of the threshold in all tiles "
-        "of a joint region at once. This is true for each of the two regions by itself; for both "
-        "at once, the probability is 90 % or more."
+        "With a probability of 95 %, the level is on the stated side of the threshold in all "
+        "tiles of a joint region at once. This holds for each of the two regions by itself. For "
+        "both regions together, the probability is 90 % or more."
     ),
-    "The basis is treated as known, so the uncertainty of learning the basis is not included.",
+    "The intervals treat the basis as known, without the uncertainty of learning it.",
 )
 
 

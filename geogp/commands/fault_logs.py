@@ -61,7 +61,7 @@ def _content(error: BaseException, command: Sequence[str]) -> str:
         f"time: {dt.datetime.now(dt.UTC).isoformat(timespec='seconds')}",
     ]
     if "RANK" in os.environ:
-        lines.append(f"process {os.environ['RANK']} of torchrun's")
+        lines.append(f"process {os.environ['RANK']} of torchrun")
     lines += ["", _cleared("".join(traceback.format_exception(error)), command)]
     return "\n".join(lines)
 

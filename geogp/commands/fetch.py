@@ -70,8 +70,8 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> Fe
     source = open_source(request.source)
     if isinstance(source, Folder):
         raise RequestError(
-            f"{source.where} is a folder on this machine: geogp map reads it there, so there is "
-            f"nothing to download."
+            f"{source.where} is a folder on this machine: geogp map reads this folder directly, so "
+            "there is nothing to download."
         )
     wanted = parse_quarters(request.quarters) if request.quarters else None
     listener.stage("downloading boundaries and tiles")
@@ -92,8 +92,8 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> Fe
     if not held.files:
         period = ", ".join(map(quarter_label, quarters[:1] + quarters[-1:]))
         raise DataError(
-            f"{source.where} has no {request.service} tiles for {period}, or between these. Choose "
-            f"other quarters."
+            f"{source.where} has no {request.service} tiles for {period} or any quarter between. "
+            "Choose other quarters."
         )
     warnings = tuple(held.warnings(source.where))
     for text in warnings:

@@ -154,13 +154,19 @@ def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[P
                 begun += 1
             elif RunFolder(folder).unfinished.is_dir():
                 skipped.append(
-                    (folder, "the run is not finished; give the same command again to continue it.")
+                    (
+                        folder,
+                        (
+                            "the run is not finished; to finish the run, repeat the command that "
+                            "started it."
+                        ),
+                    )
                 )
                 begun += 1
         if not begun:
             raise RequestError(
-                f"{place} is not a finished run, and contains no finished run: expected "
-                f"{RUN_FILE} in it, or in a folder inside it."
+                f"{place} is not a finished run, and contains no finished run: expected {RUN_FILE} "
+                "in this folder or in one of its subfolders."
             )
     return list(found.values()), skipped
 
@@ -182,7 +188,7 @@ def _read(path: Path, out: Path) -> _ShownRun:
     try:
         written = datetime.fromtimestamp((path / RUN_FILE).stat().st_mtime, UTC)
     except OSError as error:
-        raise OutputError(f"{path / RUN_FILE} is gone: {error}.") from error
+        raise OutputError(f"{path / RUN_FILE} no longer exists: {error}.") from error
     return _ShownRun(path, run, f"{written:%Y-%m-%d}", picture, _links(path, out))
 
 

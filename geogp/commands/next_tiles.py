@@ -54,8 +54,8 @@ def _write(opened: Reopened, found: NextTiles, described: dict[str, Any]) -> tup
         label=f"standard deviation of the level, log10 {quantity_of(job.request.target).unit}",
         title=f"Where to measure next: {len(table)} tiles",
         subtitle=(
-            f"{job.region.name}, {job.question.label()}; they remove {described['removed']:.1%} of "
-            f"the variance of {described['counted']}"
+            f"{job.region.name}, {job.question.label()}; the chosen tiles remove "
+            f"{described['removed']:.1%} of the variance of {described['counted']}"
         ),
     )
     write_bytes(paths[1], picture)

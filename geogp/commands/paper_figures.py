@@ -84,14 +84,14 @@ def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> 
     counts, split = find_model(run.record.model).counts, _split_of(run)
     if counts and request.beside:
         raise RequestError(
-            f"the target of {request.run} is the number of tests, for which the figure "
-            f"interval_widths does not exist; leave --beside out."
+            f"the target of {request.run} is the number of tests, and --beside adds models to the "
+            "figure interval_widths, which does not exist for counts. Leave --beside out."
         )
     if not counts:
         widths = _widths(run, [open_run(one) for one in request.beside], split)
         cells = spread_by_cell(_rows_of(run, split))
     opened = run.reopen(counts=True)
-    listener.stage("the kernel and its components over the region")
+    listener.stage("computing the kernel and the components of the basis over the region")
     slices, components = _kernel(opened)
     listener.stage("drawing")
     region, tiles, target = opened.job.region, opened.tiles, run.record.target
@@ -198,7 +198,7 @@ def _rows_of(run: Run, split: str) -> pd.DataFrame:
     rows = run.predictions[run.predictions["split"] == split]
     if rows.empty:
         raise RequestError(
-            f"{run.path} has no test rows of the split {split}. Run it with --split {split}."
+            f"{run.path} has no test rows of the split {split}. Make a run with --split {split}."
         )
     return rows
 

@@ -75,9 +75,9 @@ class ExceedanceRequest(RunRequest, ThresholdQuestion):
     def __post_init__(self) -> None:
         if self.question != "level":
             raise RequestError(
-                f"--for {self.question} has no joint answer: averages of tests do not follow a "
-                f"normal distribution. Choose --for level, or map the probability of each tile "
-                f"with geogp map --threshold."
+                f"--for {self.question} does not work here: averages of tests do not follow a "
+                "joint normal distribution. Choose --for level, or map the probability of each "
+                "tile with geogp map --threshold."
             )
         super().__post_init__()
 

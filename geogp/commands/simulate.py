@@ -75,8 +75,7 @@ def _oracles(
         return oracle_table(made, request.seed)
     except DataError as error:
         raise RequestError(
-            f"the oracles are scored on test rows, and {request.rows:,} rows are too few for "
-            f"test rows: "
+            f"scoring the oracles needs test rows, and {request.rows:,} rows are too few for them: "
             f"{error} Choose more --rows, or leave the oracles out with --no-oracles."
         ) from error
 
@@ -117,7 +116,8 @@ def _check_folder(
         same = False
     if not same:
         raise RequestError(
-            f"{out} holds something other than this simulation; choose another folder with --out."
+            f"{out} contains files that are not part of this simulation; choose another folder "
+            "with --out."
         )
 
 

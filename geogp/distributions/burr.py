@@ -135,9 +135,9 @@ class BurrScale:
         count = (high - low) / self._step
         if not max(-low, high) < _FARTHEST or count > _MAX_NODES:
             raise NumericalError(
-                f"the distribution of the scale is too wide for the quadrature nodes: log s² "
-                f"from {low:.3g} to {high:.3g}. Choose a prior with larger c and c d, or use "
-                f"more rows."
+                "the distribution of the scale is too wide for the quadrature nodes: log s² "
+                f"ranges from {low:.3g} to {high:.3g}. Choose a prior with larger c and c d, or "
+                "use more rows."
             )
         return midpoints(low, high, math.ceil(count))
 
@@ -257,10 +257,10 @@ def normalised(log_weights: Floats) -> Floats:
     size = effective_size(found)
     if not size >= MIN_EFFECTIVE:
         raise NumericalError(
-            f"expected an effective sample size of the scale of {MIN_EFFECTIVE:g} or more, "
-            f"found {size:.3g} of {len(found)} nodes: too few nodes lie where the posterior of "
-            f"the scale is large. Check that the targets are finite, or choose a less "
-            f"informative prior."
+            f"expected an effective sample size of {MIN_EFFECTIVE:g} or more for the scale, found "
+            f"{size:.3g} from {len(found)} nodes: too few nodes lie where the posterior density of "
+            "the scale is large. Check that the targets are finite, or choose a less informative "
+            "prior."
         )
     return found
 

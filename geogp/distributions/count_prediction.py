@@ -72,8 +72,8 @@ class CountPrediction(Prediction):
         expected = noise_of(self.mean, self.function_variance, self.dispersion)
         if not np.allclose(self.noise_variance, expected, rtol=1e-9, atol=0):
             raise NumericalError(
-                "expected noise variances of mean + dispersion (mean² + function variance), found "
-                "other values."
+                "expected noise variances equal to mean + dispersion (mean² + function variance), "
+                "found other values."
             )
 
     @classmethod
@@ -264,7 +264,9 @@ class CountPrediction(Prediction):
         NumericalError
             Always.
         """
-        raise NumericalError(f"counts are not transformed, so they have no mean of {base:g}^y.")
+        raise NumericalError(
+            f"a mean of {base:g}^y does not exist for counts y, because counts are not transformed."
+        )
 
     def _counts(self, y: ArrayLike) -> Floats:
         counts = np.asarray(y, np.float64)

@@ -206,8 +206,8 @@ class NormalMixture(Mixture):
         fits = weights.ndim == 1 and scales.ndim == 2 and scales.shape[1] == len(weights) > 0
         if not fits or not all((np.isfinite(v) & (v > 0)).all() for v in (weights, scales)):
             raise RequestError(
-                "expected weights (q,) and scales (n, q), all finite and above 0, found shapes "
-                f"{weights.shape} and {scales.shape}."
+                "expected weights of shape (q,) and scales of shape (n, q), all finite and above "
+                f"0, found shapes {weights.shape} and {scales.shape}."
             )
         self.weights = weights / weights.sum()
         self._scales = scales / np.sqrt(np.square(scales) @ self.weights)[:, None]
@@ -231,8 +231,8 @@ class NormalMixture(Mixture):
         A general mixture cannot be described by columns of a table.
         """
         raise RequestError(
-            "a mixture of normals has no columns in a table of predictions; only the sum of a "
-            "normal and a Student-t part (NormalPlusStudent) has them."
+            "a table of predictions cannot store a mixture of normals; it can store the sum of a "
+            "normal and a Student-t part (NormalPlusStudent)."
         )
 
     def kinds(self, n: int) -> NDArray[np.intp]:
@@ -289,8 +289,8 @@ def check_df(df: float) -> None:
     """
     if not 2 < df < math.inf:
         raise RequestError(
-            f"expected finite degrees of freedom above 2, found {df}. At 2 or below there is no "
-            f"variance."
+            f"expected finite degrees of freedom above 2, found {df}. At 2 or below, the variance "
+            "is not finite."
         )
 
 

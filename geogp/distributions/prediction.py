@@ -71,7 +71,7 @@ class Prediction:
         parts = (self.mean, self.function_variance, self.noise_variance, self.tile_variance)
         shapes = {part.shape for part in parts}
         if len(shapes) != 1:
-            raise NumericalError(f"expected parts of one shape, found {sorted(shapes)}.")
+            raise NumericalError(f"expected arrays of one shape, found {sorted(shapes)}.")
         if not all(np.isfinite(part).all() for part in parts):
             raise NumericalError("the prediction contains values that are not finite.")
         if not self.mean.size:

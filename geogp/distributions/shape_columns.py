@@ -45,7 +45,7 @@ def shape_from(
         return base
     if missing:
         raise RequestError(
-            f"expected all columns of a repair or none, missing {', '.join(missing)}."
+            f"expected all columns of a repair, or none of them; missing: {', '.join(missing)}."
         )
     knots = np.column_stack([columns[name] for name in REPAIR_COLUMNS])
     # NaN is replaced, because NaN is not equal to NaN.
@@ -68,8 +68,8 @@ def _base_from(
     if any(row["noise_df"] != np.inf for row in rows):
         if len(rows) > 1 or _kinds(rows[0]) > 1:
             raise RequestError(
-                "expected the same noise_df in all rows of a split, and no other parameter of a "
-                f"shape, found {len(rows)} different sets of parameters."
+                "expected all rows of a split to have the same noise_df and no other shape "
+                f"parameter, found {len(rows)} different sets of parameters."
             )
         return NormalPlusStudent(function_variance, noise_variance, rows[0]["noise_df"])
     shapes = [_one(row) for row in rows]

@@ -51,8 +51,8 @@ class NormalPlusStudent(PowerTails, NormalMixture):
         share = noise_variance / total
         if total.ndim != 1 or not ((share > 0) & (share <= 1)).all():
             raise RequestError(
-                "expected function variances (n,) of 0 or more and noise variances above 0, found "
-                f"shape {total.shape}."
+                "expected function variances of 0 or more and noise variances above 0, both of "
+                f"shape (n,); found shape {total.shape}."
             )
         self.df, self.share = df, share
         self.weights, self._spread = student_scales(df)

@@ -69,8 +69,8 @@ class Warp:
         knots = np.asarray(knots, np.float64)
         if knots.ndim != 2 or knots.shape[1] != len(LADDER):
             raise RequestError(
-                f"expected knots (cells, {len(LADDER)}), one for each level of the ladder, found "
-                f"shape {knots.shape}."
+                f"expected knots of shape (cells, {len(LADDER)}), one for each cell and level, "
+                f"found shape {knots.shape}."
             )
         absent = np.isnan(knots)
         held = np.where(np.logical_and.reduce(absent, axis=1)[:, None], KNOTS, knots)
@@ -78,8 +78,8 @@ class Warp:
         gap = np.diff(np.isnan(held).astype(np.int8), axis=1) < 0
         if gap.any() or (rises <= 0).any() or np.isinf(knots).any():
             raise RequestError(
-                "expected knots that are finite, above 0 and increasing with the level, and NaN "
-                "only from the first unsupported level on, found other values."
+                "expected knots that are finite, above 0 and increasing with the level, then NaN "
+                "from the first unsupported level on; found other values."
             )
         self.knots = knots
         last = (~np.isnan(held)).sum(1)

@@ -36,7 +36,9 @@ def warn_of_absent_counts(columns: PointColumns, points: Points, warn: Tell) -> 
     if columns.tests is not None and points.tests is None:
         warn(f"the table has no column {columns.tests!r}: every measurement counts as one test.")
     if columns.devices is not None and points.devices is None:
-        warn(f"the table has no column {columns.devices!r}: every test counts as one device.")
+        warn(
+            f"the table has no column {columns.devices!r}: each test counts as a device of its own."
+        )
 
 
 def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
@@ -47,8 +49,8 @@ def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
     """
     if columns.devices is not None and points.devices is None and points.tests is not None:
         warn_caller(
-            f"the table has no column {columns.devices!r}: each row has the typical number of "
-            f"devices for its tests."
+            f"the table has no column {columns.devices!r}: geogp assumes the typical number of "
+            "devices for the tests of each row."
         )
 
 
@@ -133,7 +135,7 @@ def check_width(X: Any, width: int, *, named: bool) -> None:
     if named:
         warn_caller(
             "X has no column names, but the estimator was fitted to a table with column names: "
-            "the columns of X are read as x, y, time, tests, devices."
+            "the columns of X are read, in this order, as x, y, time, tests, devices."
         )
     elif found != width:
         raise DataError(

@@ -120,8 +120,8 @@ class SpatialParameters(Parameters):
         about = find_model(self.model)
         if about.family not in self.families:
             raise RequestError(
-                f"{type(self).__name__} fits models of the family {', '.join(self.families)}, "
-                f"found {self.model!r}. geogp.list_models() names the families."
+                f"{type(self).__name__} fits models of the families {', '.join(self.families)}, "
+                f"found {self.model!r}. geogp.list_models() shows the family of each model."
             )
         about.check_noise(self.noise)
         whole_number("random_state", self.random_state, 0, MAX_SEED)

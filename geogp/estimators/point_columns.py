@@ -106,8 +106,8 @@ class PointColumns:
             raise DataError("expected points in the geometry, found other shapes.")
         if (table.crs is None) != (self.crs is None):
             raise RequestError(
-                f"expected points in {self.crs or 'plain units'}, found the table in "
-                f"{table.crs or 'no coordinate reference system'}. Set the same crs for both."
+                f"expected points with the CRS {self.crs or 'None'}, found a table with the CRS "
+                f"{table.crs or 'None'}. Set the same crs for the estimator and the table."
             )
         points = table.geometry if self.crs is None else table.geometry.to_crs(self.crs)
         found = points.x.to_numpy(np.float64), points.y.to_numpy(np.float64)
@@ -118,8 +118,8 @@ class PointColumns:
     def _of_array(self, X: Any) -> Points:
         if hasattr(X, "columns") or hasattr(X, "column_names"):
             raise DataError(
-                f"expected a table of pandas or an array, found {type(X).__name__}; convert it "
-                "with to_pandas()."
+                f"expected a pandas table or an array, found {type(X).__name__}; convert it with "
+                "to_pandas()."
             )
         if type(X).__module__.startswith("scipy.sparse"):
             raise DataError("expected a dense array: sparse input is not supported.")
@@ -169,8 +169,9 @@ class PointColumns:
     def _need(self, table: pd.DataFrame, name: str) -> None:
         if name not in table.columns:
             raise RequestError(
-                f"expected a column {name!r}, found {', '.join(map(str, table.columns))}. Name "
-                "the columns with x=, y=, time=, tests=."
+                f"expected a column {name!r}, found the columns "
+                f"{', '.join(map(str, table.columns))}. Name the columns with x=, y=, time=, "
+                "tests=."
             )
         if isinstance(table[name], pd.DataFrame):
             raise RequestError(f"expected one column {name!r}, found several with this name.")
@@ -183,8 +184,8 @@ class PointColumns:
             raise DataError(
                 f"expected longitudes and latitudes in degrees for crs={self.crs!r}, found x from "
                 f"{points.x.min():g} to {points.x.max():g} and y from {points.y.min():g} to "
-                f"{points.y.max():g}. Are x and y exchanged, or are they in metres? Use crs=None "
-                f"for plain units."
+                f"{points.y.max():g}. Are x and y swapped, or are they in metres? Use crs=None for "
+                "plane coordinates in any unit."
             )
         for name in ("tests", "devices"):
             values = getattr(points, name)
@@ -256,5 +257,5 @@ def _check_finite(values: Floats, what: str) -> None:
     if wrong.any():
         raise DataError(
             f"expected finite numbers in {what}, found NaN or infinity in {int(wrong.sum())} of "
-            f"{len(values)} rows, the first of them row {int(wrong.argmax())}; drop those rows."
+            f"{len(values)} rows, the first in row {int(wrong.argmax())}; drop those rows."
         )

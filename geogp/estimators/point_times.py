@@ -81,7 +81,7 @@ def times_of(values: Any, unit: str | None, what: str) -> Times:
     if series.dtype.kind not in "iuf":
         raise DataError(
             f"expected dates, periods or numbers in {what}, found {series.dtype} such as "
-            f"{series.iloc[0]!r}. Convert it with pandas.to_datetime, or "
+            f"{series.iloc[0]!r}. Convert the column with pandas.to_datetime, or "
             "pandas.PeriodIndex(..., freq='Q') for quarters."
         )
     if unit is None:

@@ -122,7 +122,7 @@ class SpatialGP(SpatialParameters):
             names = self.x, self.y, self.time or "time"
             scale = PointScale.of_points(points, self.crs, counts=self.counts, names=names)
             if points.time is not None and scale.times is None:
-                warn("all rows have the same time: the model depends on place only.")
+                warn("all rows have the same time: the model depends only on the place.")
         held, cells = validation_rows(self.validation, points, self.crs, self.random_state)
         data = data_of(scale, points, target, cells if groups is None else groups)
         network, history = self.plan(scale, int((~held).sum())).fit(
@@ -231,7 +231,8 @@ class SpatialGP(SpatialParameters):
         if kept is None and network.has_level and not network.holds_rows:
             raise RequestError(
                 f"{self.model} was loaded from a file, which does not contain the rows that the "
-                f"joint distribution needs: give them with rows=, or fit the estimator again."
+                "joint distribution needs: give these rows with rows=, or fit the estimator "
+                "again."
             )
         train = None if kept is None else data_of(self.scale_, *kept)
         return joint_level(network, train, inputs, seed=seed, columns=columns)
@@ -330,7 +331,7 @@ class SpatialGP(SpatialParameters):
             return box_grid(box, predict(x, y), self.crs)
         if self.crs is None:
             raise RequestError(
-                "expected a box in plain units, because crs is None, found a region."
+                "expected a box of west, south, east, north, because crs is None; found a region."
             )
         whole_number("zoom", zoom, 1, ZOOM)
         found = region.about_tiles(zoom, MAX_CELLS)

@@ -54,7 +54,7 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
         if names:
             estimator.feature_names_in_ = np.asarray(names, object)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} does not describe its inputs ({error!r}).") from error
+        raise DataError(f"{path} does not describe the inputs of its model ({error!r}).") from error
     estimator.device = device
     estimator.network_ = network.to(pick_device(device))
     return estimator, context

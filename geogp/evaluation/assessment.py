@@ -94,8 +94,8 @@ def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
     fold = pd.to_numeric(rows[FOLD], errors="coerce").to_numpy(np.float64)
     if not ((fold >= 0) & (fold < MAX_FOLDS) & (fold == np.floor(fold))).all():
         raise DataError(
-            f"expected whole numbers from 0 to {MAX_FOLDS - 1} in the column fold, found others. "
-            "Run `geogp map` again with --fresh."
+            f"expected whole numbers from 0 to {MAX_FOLDS - 1} in the column fold, found other "
+            "values. Run `geogp map` again with --fresh."
         )
     return fold.astype(np.int64)
 
@@ -135,8 +135,8 @@ def check_columns(predictions: pd.DataFrame) -> None:
     missing = [name for name in COLUMNS if name not in predictions.columns]
     if missing:
         raise DataError(
-            f"expected the columns of test_predictions.parquet, missing {', '.join(missing)}. "
-            "Run `geogp map` again."
+            f"test_predictions.parquet lacks the columns {', '.join(missing)}. Run `geogp map` "
+            "again."
         )
     if predictions.empty:
         raise DataError("expected test predictions, found an empty table.")
@@ -162,9 +162,9 @@ def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
     wrong = ~(off <= TOLERANCE)
     if wrong.any():
         raise DataError(
-            f"expected lower_95 and upper_95 to follow from mean and variances, found "
-            f"{int(wrong.sum())} rows of the split {name!r} that differ. Was "
-            "test_predictions.parquet edited? Run `geogp map` again with --fresh."
+            "expected lower_95 and upper_95 to follow from mean and variances, found other values "
+            f"in {int(wrong.sum())} rows of the split {name!r}. Was test_predictions.parquet "
+            "edited? Run `geogp map` again with --fresh."
         )
 
 
@@ -189,12 +189,15 @@ def check_scores(
                 continue
             if mae_of_mean and figure == "mae" and _agree(rows["error"].abs().mean(), other):
                 continue
-            wrong.append(f"{figure} of {name}/{group} is {other} in run.json, {value} here")
+            wrong.append(
+                f"{figure} of {name}/{group} is {other} in run.json, but {value} as computed from "
+                "the predictions"
+            )
     if wrong:
         raise DataError(
-            "expected the figures of run.json to follow from test_predictions.parquet, found "
-            f"{len(wrong)} that differ: {wrong[0]}. Was one of the files edited? "
-            "Run `geogp map` again with --fresh."
+            "expected the numbers in run.json to follow from test_predictions.parquet, found "
+            f"{len(wrong)} that differ: {wrong[0]}. Was one of the files edited? Run `geogp map` "
+            "again with --fresh."
         )
 
 

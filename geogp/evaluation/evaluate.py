@@ -45,8 +45,8 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
     """
     if not isinstance(prediction, Prediction):
         raise RequestError(
-            "expected what predict_distribution returns, found "
-            f"{type(prediction).__name__}; predict returns only medians, which have no spread."
+            f"expected the result of predict_distribution, found {type(prediction).__name__}; "
+            "predict returns only medians, without their uncertainty."
         )
     scores = row_scores(prediction, y)
     rows = {ALL: np.ones(len(scores), np.bool_)}

@@ -172,11 +172,11 @@ def class_reports(
     rows are not judged. Raises DataError if a stratum has no rows, or `pit` is outside 0 to 1.
     """
     if len(pit) and not ((pit >= 0) & (pit <= 1)).all():
-        raise DataError("expected probability integral transforms from 0 to 1, found others.")
+        raise DataError("expected probability integral transforms from 0 to 1, found other values.")
     classes = [(kind, name, rows) for kind, of in groups.items() for name, rows in of.items()]
     empty = [name for _, name, rows in classes if not rows.any()]
     if empty:
-        raise DataError(f"expected classes with rows, found none in {', '.join(empty)}.")
+        raise DataError(f"expected rows in every class, found none in {', '.join(empty)}.")
     if not classes:
         return []
     counts = _counts(pit, [rows for _, _, rows in classes], blocks, np.array(levels))

@@ -34,13 +34,13 @@ def check_figures(run: Mapping[str, Any]) -> None:
     settings = run.get("settings", {})
     splits, metrics = settings.get("splits"), run["metrics"]
     if not metrics:
-        raise DataError("expected figures of one split or more under metrics, found none.")
+        raise DataError("expected scores of one split or more under metrics, found none.")
     _expect("metrics", metrics, metrics if splits is None else splits)
     for key in {"baseline", "n", "folds"} & set(run):
         _expect(key, run[key], metrics)
     strata = settings.get("strata") or STRATA
     if len({*strata, ALL, UNKNOWN}) < 4:
-        raise DataError(f"expected two strata of different names, found {', '.join(strata)}.")
+        raise DataError(f"expected two strata with different names, found {', '.join(strata)}.")
     for split in metrics:
         folds = run["folds"][split] if "folds" in run else []
         if folds and settings.get("folds", len(folds)) != len(folds):
@@ -59,7 +59,8 @@ def check_figures(run: Mapping[str, Any]) -> None:
     totals = {rows_in(parts) for parts in run.get("n", {}).values()}
     if len(totals) > 1:
         raise DataError(
-            f"the parts of n have {sorted(totals)} rows, but all splits must have the same number."
+            f"the parts of n add up to {sorted(totals)} rows, but all splits must have the same "
+            "number."
         )
 
 
@@ -90,8 +91,8 @@ def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequenc
         empty = [key for key in _NAMES if figures[key] is None]
         if len(empty) != (0 if figures["n"] else len(_NAMES) - 1):
             raise DataError(
-                f"expected figures under {where}, {name}: a number where there are rows, and "
-                f"null where there are none. Found {len(empty)} null of {figures['n']} rows."
+                f"expected scores under {where}, {name}: a number where there are rows, and null "
+                f"where there are none. Found {len(empty)} null for {figures['n']} rows."
             )
         if folds:
             parts = [_scores(fold[name]) for fold in folds]

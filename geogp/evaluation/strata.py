@@ -148,7 +148,7 @@ def distance_groups(distance_km: Floats) -> dict[str, Rows]:
     Raises DataError if a distance is negative or not finite.
     """
     right = np.isfinite(distance_km) & (distance_km >= 0)
-    _check(right, "distances to the nearest measured tile of 0 km or more")
+    _check(right, "distances of 0 km or more to the nearest measured tile")
     place = np.searchsorted((0, *DISTANCE_CLASSES), distance_km, side="left")
     between = [f"{low} to {high} km" for low, high in pairwise(DISTANCE_CLASSES)]
     first, last = DISTANCE_CLASSES[0], DISTANCE_CLASSES[-1]

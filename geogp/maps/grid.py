@@ -176,7 +176,7 @@ def _placed(
     elif not np.isfinite(narrow).all():
         raise NumericalError(
             f"{name} is not finite at {int((~np.isfinite(narrow)).sum())} of {len(tiles)} tiles; "
-            f"the largest finite value is {np.finfo(np.float32).max:.3g}. Did the fit diverge?"
+            f"float32 holds values up to {np.finfo(np.float32).max:.3g}. Did the fit diverge?"
         )
     raster: NDArray[np.float32] = frame.place(tiles, narrow, np.nan)
     return raster
@@ -212,8 +212,8 @@ def _attributes(
     for key, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise RequestError(
-                f"expected settings that are texts or numbers, found {key} = {value!r}. Write it "
-                f"as text."
+                f"expected settings that are texts or numbers, found {key} = {value!r}. Write the "
+                "value as text."
             )
         if own.get(key, value) != value:
             raise RequestError(

@@ -67,7 +67,7 @@ class Box:
         columns, rows = (max(1, round(length / side)) for length in (east - west, north - south))
         if columns * rows > MAX_CELLS:
             raise RequestError(
-                f"a raster of {columns:,} by {rows:,} cells is too large; ask for a coarser "
+                f"a raster of {columns:,} by {rows:,} cells is too large; choose a coarser "
                 "resolution."
             )
         return cls((west, south, east, north), columns, rows)

@@ -188,8 +188,8 @@ def paletted_png(indices: Bytes, colours: Bytes) -> bytes:
     """
     if len(colours) > 256 or (indices.size and int(indices.max()) >= len(colours)):
         raise DataError(
-            f"expected indices below the number of colours, at most 256, found {len(colours)} "
-            f"colours and indices up to {int(indices.max(initial=0))}."
+            "expected at most 256 colours, and indices below the number of colours; found "
+            f"{len(colours)} colours and indices up to {int(indices.max(initial=0))}."
         )
     image = Image.fromarray(indices)
     image.putpalette(colours[:, :3].tobytes())
@@ -201,7 +201,7 @@ def paletted_png(indices: Bytes, colours: Bytes) -> bytes:
 def _range_of(values: NDArray[np.floating], label: str) -> tuple[float, float]:
     finite = values[np.isfinite(values)]
     if finite.size == 0:
-        raise DataError(f"expected values to draw for {label}, found none that is finite.")
+        raise DataError(f"expected finite values to draw for {label}, found none.")
     low, high = np.percentile(finite, [_CLIPPED_PERCENT, 100 - _CLIPPED_PERCENT])
     return float(low), float(high)
 

@@ -109,7 +109,8 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             f"mean {subject}, {unit}",
             SPEED_PALETTE,
             speed_scale,
-            "The average of {predicted}; a few high values make it larger than the median.",
+            "The average of {predicted}; a few high values make the average larger than the "
+            "median.",
             unit,
         ),
         View(
@@ -157,7 +158,7 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             f"lower end of the 95 % interval, {unit}",
             BOUND_PALETTE,
             count_scale,
-            "At least 39 of 40 numbers of tests are expected to be this or more.",
+            "In at least 39 of 40 cases, the number of tests is expected to be this or more.",
             unit,
         ),
         View(
@@ -167,7 +168,7 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             f"upper end of the 95 % interval, {unit}",
             BOUND_PALETTE,
             count_scale,
-            "At least 39 of 40 numbers of tests are expected to be this or less.",
+            "In at least 39 of 40 cases, the number of tests is expected to be this or less.",
             unit,
         ),
         View(
@@ -177,7 +178,7 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             f"probability of no test in a {tile} and quarter",
             WIDTH_PALETTE,
             share_scale,
-            "1 means surely no test, 0 means surely a test.",
+            "1 means that there is certainly no test, 0 that there is certainly a test.",
             "",
         ),
     )

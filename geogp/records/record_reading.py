@@ -53,7 +53,7 @@ def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
         return checked(msgspec.to_builtins(run), kind, "the run")
     except DataError as error:
         raise DataError(
-            f"{path} was made by another version: {error} Make the run again with --fresh."
+            f"{path} was made by another version of geogp: {error} Make the run again with --fresh."
         ) from error
 
 

@@ -171,8 +171,8 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
         rows = predictions[predictions["split"] == name]
         if len(rows) != split.groups["all"].n:
             raise DataError(
-                f"expected the report's {split.groups['all'].n} rows of the split {name!r}, found "
-                f"{len(rows)}. Build the report again from these predictions."
+                f"expected {split.groups['all'].n} rows of the split {name!r}, as in the report, "
+                f"found {len(rows)}. Build the report again from these predictions."
             )
         drawn[name] = split_figures(split, widths_by_group(rows), report.unit)
     probabilities = {
@@ -192,9 +192,9 @@ def _split_reports(run: RunRecord, predictions: pd.DataFrame) -> dict[str, Split
     absent = sorted(set(run.metrics) - set(found))
     if absent:
         raise DataError(
-            f"run.json has figures of the split {', '.join(absent)}, but "
-            f"test_predictions.parquet has no rows of this split. Was one of the files edited? "
-            f"Run `geogp map` again with --fresh."
+            f"run.json has scores of the split {', '.join(absent)}, but test_predictions.parquet "
+            "has no rows of this split. Was one of the files edited? Run `geogp map` again with "
+            "--fresh."
         )
     return {
         name: split_report(name, predictions[predictions["split"] == name], run)

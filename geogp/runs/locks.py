@@ -115,8 +115,8 @@ def _described() -> dict[str, Any]:
 def _refusal(folder: Path) -> RequestError:
     time.sleep(_NOTED_S)
     return RequestError(
-        f"{folder} is in use by {_holder(folder / NOTE_FILE)}. Wait until it ends, or stop it, "
-        f"and run the command again; or choose another folder."
+        f"{folder} is in use by {_holder(folder / NOTE_FILE)}. Wait until this process ends, or "
+        "stop it; then run the command again. Or choose another folder."
     )
 
 

@@ -76,7 +76,7 @@ class Reopened:
             reason = (
                 "no boundaries were given, so there are"
                 if where is None
-                else f"the boundaries in {where} hold"
+                else f"the boundaries in {where} contain"
             )
             raise RequestError(
                 f"{reason} no {by} areas of {self.job.region.name}. Give your own polygons with "
@@ -200,8 +200,8 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     ]
     if changed:
         raise DataError(
-            f"{', '.join(changed)} changed since {path} was made, or is new. Make the run again "
-            f"with --fresh, or restore the files."
+            f"{', '.join(changed)} changed or appeared since {path} was made. Make the run again "
+            "with --fresh, or restore the files."
         )
     found = len(job.observations)
     counted = {} if record.n is UNSET else record.n

@@ -99,8 +99,8 @@ class RunFolder:
         if not set(IDENTITY_KEYS) <= set(self._held()):
             found = sorted({path.name for path in self.path.iterdir()} - LOCK_FILES)
             raise RequestError(
-                f"{self.path} holds something other than a run ({', '.join(found[:3])}); choose "
-                "another folder with --out."
+                f"{self.path} contains files that are not part of a run ({', '.join(found[:3])}); "
+                "choose another folder with --out."
             )
 
     def prepare(self, *, fresh: bool = False) -> None:
@@ -137,8 +137,8 @@ class RunFolder:
         different = differences(identity_in(held), identity) if held else []
         if different:
             raise RequestError(
-                f"{self.path} holds a run with other {', '.join(different)}. "
-                "Start over with --fresh, or choose another folder with --out."
+                f"{self.path} contains a run that differs in {', '.join(different)}. Start over "
+                "with --fresh, or choose another folder with --out."
             )
         if self._begun.is_file() or not held:
             return None
@@ -294,7 +294,8 @@ def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
     """
     if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
         raise RequestError(
-            f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
+            f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in this "
+            "folder."
         )
     run = _read_json(path / RUN_FILE)
     return run, read_record(path / RUN_FILE, run)
@@ -327,7 +328,7 @@ def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
             or RunFolder(folder).unfinished.is_dir()
         ):
             raise RequestError(
-                f"{out} is in the run folder {folder}; {made} needs a folder of its own. "
+                f"{out} is in the run folder {folder}, but {made} needs a folder of its own. "
                 "Choose another folder with --out."
             )
 

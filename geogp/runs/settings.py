@@ -248,9 +248,8 @@ class MapRequest:
         if self.budget is not None and not find_model(self.model).takes_budget:
             able = [name for name, spec in MODELS.items() if spec.takes_budget]
             raise RequestError(
-                f"--budget chooses the rank of models with anchors ({', '.join(able)}). "
-                f"The time of {self.model} depends on --preset and --epochs. "
-                f"Leave --budget out."
+                f"--budget chooses the rank, but only of models with anchors ({', '.join(able)}). "
+                f"The time of {self.model} depends on --preset and --epochs. Leave --budget out."
             )
 
     def _check_model(self) -> None:

@@ -134,7 +134,7 @@ def test_no_table_without_figures(tmp_path, capsys):
         ({"x0": [1.0, 2.0], "z": [1.0, 2.0]}, 2, "expected columns x0, x1, ... and y"),
         ({"x0": np.arange(50.0), "y": np.ones(50)}, 2, "one value in all training rows"),
         ({"x0": np.arange(50.0), "y": np.r_[np.nan, np.arange(49.0)]}, 3, "finite"),
-        ({"x0": np.ones(50), "y": np.arange(50.0)}, 3, "every column of the inputs"),
+        ({"x0": np.ones(50), "y": np.arange(50.0)}, 3, "each of the columns"),
     ],
 )
 def test_refused_tables(*, frame, code, message, tmp_path, capsys):

@@ -43,7 +43,9 @@ def test_the_search_offers_all_places_and_says_when_there_is_none(visit, made):
     before = seen.evaluate(BOUNDS)
     seen.fill("#geogp-search-field", "Atlantis")
     seen.click("text=Show >> nth=0")
-    assert seen.inner_text("#geogp-search-answer") == "No county or town called Atlantis here."
+    assert (
+        seen.inner_text("#geogp-search-answer") == "No county or town called Atlantis on this map."
+    )
     assert seen.evaluate(BOUNDS) == before
 
 

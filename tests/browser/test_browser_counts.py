@@ -23,7 +23,7 @@ def test_each_layer_of_each_quarter_has_its_colours(visit, counts):
             scale = layer_of(data, name)["scale"]
             assert_coloured(seen.picture(), unpack(arrays[name]), scale)
     seen.update(layer="tests", quarter=0)
-    assert "The same for all quarters" in seen.inner_text("#geogp-legend")
+    assert "This layer is the same for all quarters" in seen.inner_text("#geogp-legend")
 
 
 def test_a_click_names_the_expected_number_and_its_bounds(visit, counts):

@@ -139,9 +139,9 @@ def test_the_quarter_changes_the_picture_to_its_coarser_frame(visit, made):
 def test_layers_that_are_one_for_all_quarters_say_so(visit, made):
     seen = visit(made.page)
     seen.update(layer="tests")
-    assert "The same for all quarters" not in seen.inner_text("#geogp-legend")
+    assert "This layer is the same for all quarters" not in seen.inner_text("#geogp-legend")
     seen.update(quarter=0)
-    assert "The same for all quarters" in seen.inner_text("#geogp-legend")
+    assert "This layer is the same for all quarters" in seen.inner_text("#geogp-legend")
 
 
 @pytest.mark.trial

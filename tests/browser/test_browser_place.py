@@ -39,7 +39,7 @@ def test_a_click_names_what_the_grid_holds(visit, made):
         assert close(low, 10 ** (median[row, column] - z * sd), step / 2)
         assert close(high, 10 ** (median[row, column] + z * sd), step / 2)
         bound = median[row, column] - ndtri(0.95) * sd
-        assert close(told["At least, in 19 of 20"], 10**bound, step / 2)
+        assert close(told["In 19 of 20, at least"], 10**bound, step / 2)
         heading = seen.inner_text("#geogp-place-heading")
         assert heading == data["names"]["county"][int(county[row, column])]
         where = seen.inner_text(".geogp-where")
@@ -157,7 +157,7 @@ def test_a_latency_is_at_most(visit, make):
     row, column = cells(made.data, 1)[0]
     click(seen, place_of(made.data["frame"], row, column))
     told = facts(seen)
-    assert "At most, in 19 of 20" in told
+    assert "In 19 of 20, at most" in told
     assert any(name.startswith("Probability of at most") for name in told)
     seen.update(layer="probability")
     read = "async p => (await geogp.page.reader.read(L.latLng(p), geogp.page.state)).law"

@@ -145,8 +145,10 @@ class TestCommand:
             "areas", copy.path, "--by", f"{halves}:side", "--for", "tile-mean", "--tests", 5
         )
         assert code == 0
-        assert "averages of 5 tests from 3 devices a tile, with noise" in " ".join(out.split())
-        assert "geometric mean of the tiles" in " ".join(out.split())
+        assert "averages of 5 tests from 3 devices in each tile, with noise" in " ".join(
+            out.split()
+        )
+        assert "geometric mean over the tiles" in " ".join(out.split())
         assert "west" in out
         assert "areas_halves.csv" in out
 
@@ -256,7 +258,9 @@ class TestRefusals:
 
     def test_changed_files(self, edited):
         folder = edited(lambda run: run["inputs"][-1].update(sha256="0" * 64))
-        with pytest.raises(DataError, match=r"tiles\.parquet changed since .* was made, or is new"):
+        with pytest.raises(
+            DataError, match=r"tiles\.parquet changed or appeared since .* was made"
+        ):
             make_areas(AreasRequest(folder, by="urban"))
 
     def test_a_run_of_another_version(self, edited):
@@ -288,7 +292,7 @@ class TestRefusals:
             make_areas(AreasRequest(folder, by=f"{halves}:side"))
 
     def test_no_such_layer(self, copy):
-        with pytest.raises(RequestError, match="hold no county areas"):
+        with pytest.raises(RequestError, match="contain no county areas"):
             make_areas(AreasRequest(copy.path))
         with pytest.raises(RequestError, match="no file nothing"):
             make_areas(AreasRequest(copy.path, by="nothing.shp"))

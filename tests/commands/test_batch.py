@@ -114,7 +114,7 @@ def test_a_scratch_folder_in_the_place_or_around_it_is_refused_at_once(states, t
     out, execution = tmp_path / "out", Execution(scratch=tmp_path / scratch)
     (tmp_path / "link").symlink_to(out)
     before = set(tmp_path.iterdir())
-    told = rf"expected --scratch outside the place .*{out}; found .*\. Choose a folder"
+    told = rf"expected --scratch outside the folder .*{out}; found .*\. Neither folder"
     for request in (states.request("AA"), None):
         with pytest.raises(RequestError, match=told):
             make_batch(request, str(out), execution)
@@ -125,7 +125,7 @@ def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
     where, heard = "memory://locked/batch", Heard()
     assert make_batch(states.request("AA"), where, listener=heard).exit_code == 0
     assert (
-        f"{where} cannot be locked: do not start another batch there while this one runs"
+        f"{where} cannot be locked: do not start another batch there while this batch runs"
         in heard.texts
     )
     with (
@@ -195,7 +195,7 @@ def test_a_batch_grows_and_the_products_with_it(place, states, here, no_pictures
     assert second.national["mobile-download"].runs == list(NAMES)
     table = read_table(open_place(str(place)))
     assert {name: row.state for name, row in table.runs.items()} == dict.fromkeys(NAMES, "done")
-    with pytest.raises(RequestError, match="holds a batch with other seed"):
+    with pytest.raises(RequestError, match="contains a batch that differs in seed"):
         make_batch(states.request("AA", seed=3), str(place))
 
 
@@ -239,7 +239,7 @@ def test_a_network_that_comes_back_is_no_failure(states, tmp_path, stub, here):
     heard = Heard()
     assert make_batch(states.request(), str(tmp_path / "out"), listener=heard).exit_code == 0
     assert here.orders == [NAMES[0], *NAMES[1:], NAMES[0]]  # the others go first
-    assert f"[0/3] {NAMES[0]}: failed: down. geogp runs it again." in heard.texts
+    assert f"[0/3] {NAMES[0]}: failed: down. geogp tries again." in heard.texts
     assert f"[2/3] {NAMES[0]}: started again (2)" in heard.texts
     assert heard.texts[-1].startswith(f"[3/3] {NAMES[0]}: made, 0 s, peak 1.00 GB, here:1")
 
@@ -336,7 +336,7 @@ def test_the_runs_are_a_product_in_order(states):
         ({"states": ","}, "one or more states, found none"),
         ({"targets": "speed"}, "speed"),
         ({"targets": ""}, "one or more targets, found none"),
-        ({"each_quarter": True}, "give --quarters"),
+        ({"each_quarter": True}, "Give --quarters"),
         ({"model": "no-such"}, "no-such"),
         ({"preset": "quikc", "boundaries": "/none"}, "unknown preset 'quikc'"),
         ({"model": "field", "targets": "tests"}, "needs a model for numbers of tests"),

@@ -72,7 +72,7 @@ def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path, monkeypatch)
     assert result.exit_code == 0, result.described()
     assert heard.killed is not None
     assert {name: row.attempts for name, row in result.rows.items()} == {NAMES[0]: 2, NAMES[1]: 1}
-    assert any(text.endswith("geogp runs it again.") for text in heard.texts)
+    assert any(text.endswith("geogp tries again.") for text in heard.texts)
     # It went on from its checkpoint.
     assert "identity.json" in heard.left
     assert any(name.endswith(".safetensors") for name in heard.left)
@@ -201,8 +201,8 @@ def test_the_command_has_all_options_of_map():
 REFUSED = (
     (["--out", "x"], "needs --states and --out"),
     (["--states", "AA"], "needs --states and --out"),
-    (["--states", "AA", "--out", "x", "--each-quarter"], "give --quarters"),
-    (["--resume", "x", "--seed", "3"], "leave out seed"),
+    (["--states", "AA", "--out", "x", "--each-quarter"], "Give --quarters"),
+    (["--resume", "x", "--seed", "3"], "Leave out seed"),
     (["--resume", "x"], "no batch.json"),
     (["--states", "AA", "--out", "x", "--workers", "0"], "workers from 1 to 1,000"),
     (["--states", ",", "--out", "x"], "one or more states"),

@@ -110,7 +110,7 @@ def test_a_table_with_columns_that_others_lack(batch, tmp_path):
     assert joined["county"].isna().equals(joined["region"] != "BB")
     assert joined["stratum"].isna().equals(joined["region"] == "BB")
     pq.write_table(table.set_column(2, table.column_names[2], [[b"?"] * len(table)]), path)
-    with pytest.raises(DataError, match="expected tables of the same columns"):
+    with pytest.raises(DataError, match="expected tables with the same columns"):
         join_tables(place, runs, out)
     path.write_bytes(b"PAR1")
     with pytest.raises(DataError, match=r"BB-mobile-download/tiles.parquet is damaged"):
@@ -132,7 +132,7 @@ def test_damaged_metadata_of_a_table_are_told(tmp_path, geo, geogp):
     (tmp_path / "run").mkdir()
     table = pa.table({"x": [1.0]}).replace_schema_metadata({"geo": json.dumps(geo), "geogp": geogp})
     pq.write_table(table, tmp_path / "run" / "tiles.parquet")
-    with pytest.raises(DataError, match="Delete the folder and resume"):
+    with pytest.raises(DataError, match="Delete its folder, and continue the batch"):
         join_tables(tmp_path, {"run": JoinedRun("AA", "0")}, tmp_path / "joined.parquet")
 
 

@@ -61,7 +61,7 @@ BAD_TILES = {
     "zero speed": (with_first("avg_d_kbps", 0), r"avg_d_kbps above 0, found 1 that are not"),
     "negative speed": (with_first("avg_d_kbps", -5), r"avg_d_kbps above 0.*first -5"),
     "infinite speed": (with_first("avg_d_kbps", float("inf")), r"finite avg_d_kbps"),
-    "no tests": (with_first("tests", 0), r"whole tests of 1 or more"),
+    "no tests": (with_first("tests", 0), r"whole numbers of tests, 1 or more"),
 }
 
 
@@ -210,10 +210,10 @@ def test_simulate_makes_a_source_that_can_be_mapped(tmp_path, geogp):
         assert path.read_bytes() == (made / path.relative_to(tmp_path / "quick")).read_bytes()
     code, _, told = geogp("simulate", "--out", tmp_path / "run")
     assert code == 2
-    assert "something other than this simulation" in told
+    assert "not part of this simulation" in told
     code, _, told = geogp("simulate", *options, "--seed", 5)
     assert code == 2
-    assert "something other than this simulation" in told
+    assert "not part of this simulation" in told
     assert geogp("simulate", *options)[0] == 0
     code, _, told = geogp("simulate", "--out", made / "oracles.json")
     assert code == 2
@@ -238,7 +238,7 @@ def test_towns_are_made_up_where_none_are_at_hand(tmp_path, geogp):
     assert geogp(*words, "--made-up-towns")[0] == 0
     code, _, told = geogp(*words)
     assert code == 2
-    assert "something other than this simulation" in told
+    assert "not part of this simulation" in told
     code, told, told_of = geogp(
         *("map", "BARE", "--source", out, "--boundaries", out / "boundaries", "--json"),
         *("--model", "dbk-rbf", "--preset", "quick", "--epochs", 1, "--zoom", 12),
@@ -276,7 +276,7 @@ def test_interrupted_and_continued_by_the_same_command(small, tmp_path, geogp):
     told, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert told == ""
-    assert "the same command continues" in errors
+    assert "give the same command again" in errors
     assert {path.name for path in out.iterdir()} == {".unfinished", LOCK_FILE}
 
     code, continued, _ = geogp(*arguments, "--out", out)

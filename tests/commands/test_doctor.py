@@ -61,14 +61,14 @@ def test_an_absent_package_is_missing(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("ranges", "told"), [(True, "sends parts of files"), (False, "sends only complete files")]
+    ("ranges", "told"), [(True, "serves parts of files"), (False, "serves only whole files")]
 )
 def test_servers_are_asked_for_their_files(place, ranges, told):
     servers = _servers()
     with servers.serving(place) as server:
         server.tell(manner=servers.Manner(ranges=ranges))
         found = doctor.examine(server.url, server.url)
-    assert f"{TILES} has 1,234 bytes, {told}" in found.facts["sources"][f"tiles {server.url}"]
+    assert f"{TILES} has 1,234 bytes; it {told}" in found.facts["sources"][f"tiles {server.url}"]
     boundaries = found.facts["sources"][f"boundaries {server.url}"]
     assert boundaries == "answers; states.parquet has 56 bytes"
     assert set(found.facts["sources"]) == {f"tiles {server.url}", f"boundaries {server.url}"}
@@ -109,7 +109,7 @@ def test_a_cache_that_cannot_be_written_is_a_problem(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)
     found = doctor.examine("x", "y", ask=False)
     assert len(found.problems) == 1
-    assert "cannot be written: Permission denied. Set GEOGP_CACHE" in found.problems[0]
+    assert "cannot be written to: Permission denied. Set GEOGP_CACHE" in found.problems[0]
 
 
 @pytest.mark.parametrize(

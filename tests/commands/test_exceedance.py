@@ -189,13 +189,13 @@ def test_without_a_threshold_those_of_the_map(copy):
 def test_refusals(copy, tmp_path):
     with pytest.raises(RequestError, match="expected draws from 200 to 100,000, found 100"):
         ExceedanceRequest(copy.path, draws=100)
-    with pytest.raises(RequestError, match="--for tile-mean has no joint answer"):
+    with pytest.raises(RequestError, match="--for tile-mean does not work here"):
         ExceedanceRequest(copy.path, question="tile-mean")
     with pytest.raises(RequestError, match=r"a seed from 0 to .*, found -1"):
         ExceedanceRequest(copy.path, seed=-1)
     with pytest.raises(RequestError, match=r"from 0\.001 to"):
         make_exceedance(ExceedanceRequest(copy.path, threshold=(0,)))
-    with pytest.raises(RequestError, match="hold no county areas"):
+    with pytest.raises(RequestError, match="contain no county areas"):
         make_exceedance(ExceedanceRequest(copy.path, by="county"))
     with pytest.raises(RequestError, match="is not a finished run"):
         make_exceedance(ExceedanceRequest(tmp_path))
@@ -205,7 +205,7 @@ class TestCommand:
     def test_it_prints_shares_and_regions(self, geogp, copy):
         code, out, _ = geogp("exceedance", copy.path, "--threshold", 25, "--draws", 200)
         assert code == 0
-        assert "level: share of area below 25 Mbps" in out
+        assert "share of the area where the level is below 25 Mbps" in out
         assert "rural" in out
         assert "at least 25 Mbps" in out
         assert "excursion_25_mbps.tif" in out

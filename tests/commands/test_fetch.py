@@ -87,7 +87,7 @@ def test_what_cannot_be_fetched(world, server, geogp):
     code, _, told = geogp(*asked(world, server, "2022Q1,2021Q1"))
     assert (code, "2021Q1 was requested but" in told) == (3, True)
     code, _, told = geogp("fetch", "DEMO", "--source", world.folder / "old")
-    assert (code, "reads it there" in told) == (2, True)
+    assert (code, "reads this folder directly" in told) == (2, True)
     code, _, told = geogp(*asked(world, server), "--service", "mobil")
     assert (code, "choose one of mobile, fixed. Did you mean mobile?" in told) == (2, True)
     code, _, told = geogp(*asked(world, server, "2021Q1..2021Q2"))
@@ -105,7 +105,7 @@ def test_what_was_not_reached_is_no_success(world, faults, geogp, monkeypatch):
     found = json.loads(out)
     assert (code, found["unreached"], found["missing"]) == (4, ["2022Q2", "2022Q3"], [])
     assert [one["quarter"] for one in found["quarters"]] == ["2022Q1"]
-    assert "not in the cache and are left out: 2022Q2, 2022Q3." in " ".join(told.split())
+    assert "not in the cache, so they are left out: 2022Q2, 2022Q3." in " ".join(told.split())
     code, out, _ = geogp(*asked(world, server, "2022Q1..2022Q3"))
     assert (code, "not reached: 2022Q2, 2022Q3" in out) == (4, True)
     code, out, told = geogp(*asked(world, server, "2022Q1"))

@@ -106,7 +106,7 @@ class TestCommand:
         code, out, _ = geogp("next", copy.path, "--tiles", 12)
         assert code == 0
         assert "first 10 of 12 tiles" in out
-        assert "All 12 tiles remove" in out
+        assert "Measuring all 12 tiles removes" in out
         assert "next_tiles.geojson" in out
 
     def test_json_is_all_there_is(self, geogp, copy, result):
@@ -137,7 +137,7 @@ class TestRefusals:
         assert find_run("PRX", tmp_path) == tmp_path / "PRX-a"
 
     def test_areas(self, copy, halves):
-        with pytest.raises(RequestError, match="hold no county areas"):
+        with pytest.raises(RequestError, match="contain no county areas"):
             choose_tiles(NextRequest(copy.path, within="Ponce"))
         by = f"{halves}:side"
         with pytest.raises(RequestError, match="'North' in halves; the areas are East, Far"):

@@ -188,9 +188,7 @@ class TestRefusals:
 
     def test_runs_beside_numbers_of_tests(self, counted, copy, tmp_path):
         request = FiguresRequest(counted.path, beside=(copy.path,), out=tmp_path)
-        with pytest.raises(
-            RequestError, match="is the number of tests, for which the figure interval_widths"
-        ):
+        with pytest.raises(RequestError, match="is the number of tests, and --beside adds models"):
             make_figures(request)
 
     @pytest.mark.trial
@@ -199,7 +197,7 @@ class TestRefusals:
         folder = edited_copy(
             copy.path, tmp_path / "changed", lambda run: run["inputs"][-1].update(sha256="0" * 64)
         )
-        with pytest.raises(DataError, match="changed since"):
+        with pytest.raises(DataError, match="changed or appeared since"):
             make_figures(FiguresRequest(folder))
         assert sorted(path.name for path in (folder / "figures").iterdir()) == sorted(
             path.name for path in (copy.path / "figures").iterdir()

@@ -187,13 +187,13 @@ def test_observations_that_are_no_counts_are_refused(wrong):
 
 def test_parts_that_contradict_each_other_are_refused():
     one = np.ones(1)
-    with pytest.raises(NumericalError, match="expected noise variances of mean"):
+    with pytest.raises(NumericalError, match="expected noise variances equal to mean"):
         CountPrediction(one, one, 2 * one, dispersion=0 * one)
     with pytest.raises(NumericalError, match="means above 0 and dispersions of 0 or more"):
         CountPrediction(one, one, one, dispersion=-one)
     with pytest.raises(NumericalError, match="not finite"):
         predict_counts(800 * one, one, one)
-    with pytest.raises(NumericalError, match="no mean of 10"):
+    with pytest.raises(NumericalError, match="a mean of 10"):
         known([2.0], 0.0).power_mean(10.0)
     with pytest.raises(RequestError, match="between 0 and 1, found 1"):
         known([2.0], 0.0).quantile(1.0)

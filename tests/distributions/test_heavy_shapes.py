@@ -150,7 +150,7 @@ class TestMixture:
             NormalMixture(np.array(weights), np.array(scales))
 
     def test_a_table_cannot_hold_one(self, mixture):
-        with pytest.raises(RequestError, match="no columns"):
+        with pytest.raises(RequestError, match="cannot store a mixture"):
             _ = mixture.columns
 
 
@@ -273,12 +273,15 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("columns", "message"),
         [
-            ({"noise_df": np.array([3.0, 4.0, 3.0, 3.0])}, "the same noise_df in all rows"),
-            ({"noise_df": np.full(4, 3.0), "skewness": np.full(4, 0.1)}, "no other parameter"),
+            ({"noise_df": np.array([3.0, 4.0, 3.0, 3.0])}, "to have the same noise_df"),
+            (
+                {"noise_df": np.full(4, 3.0), "skewness": np.full(4, 0.1)},
+                "no other shape parameter",
+            ),
             ({"df": np.full(4, 3.0), "skewness": np.full(4, 0.1)}, "one kind of shape"),
             ({"df": np.full(4, 1.0)}, "degrees of freedom above 2"),
             ({**_BURR, "df": np.full(4, 3.0)}, "one kind of shape"),
-            ({**_BURR, "noise_df": np.full(4, 3.0)}, "no other parameter"),
+            ({**_BURR, "noise_df": np.full(4, 3.0)}, "no other shape parameter"),
             ({"burr_c": np.full(4, 2.0)}, "expected c and d above 0"),
         ],
     )

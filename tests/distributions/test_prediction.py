@@ -115,8 +115,8 @@ def test_a_prediction_of_no_points():
         ([0, np.nan], [1, 1], [1, 1], "not finite"),
         ([0, 0], [1, np.nan], [1, 1], "not finite"),
         ([0, 0], [1, 1], [1, np.inf], "not finite"),
-        ([0, 0, 0], [1, 1], [1, 1], r"parts of one shape, found \[\(2,\), \(3,\)\]"),
-        ([0, 0], [1, 1], [1], "parts of one shape"),
+        ([0, 0, 0], [1, 1], [1, 1], r"arrays of one shape, found \[\(2,\), \(3,\)\]"),
+        ([0, 0], [1, 1], [1], "arrays of one shape"),
     ],
 )
 def test_refusals(mean, function, noise, message):

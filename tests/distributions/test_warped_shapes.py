@@ -300,7 +300,9 @@ def test_a_table_with_rows_that_are_not_repaired():
     empty = {name: np.full(2, np.nan) for name in REPAIR_COLUMNS}
     assert shape_from(empty, one, one) is GAUSSIAN
     del columns["repair_95"]
-    with pytest.raises(RequestError, match="all columns of a repair or none, missing repair_95"):
+    with pytest.raises(
+        RequestError, match="all columns of a repair, or none of them; missing: repair_95"
+    ):
         shape_from(columns, one, one)
 
 

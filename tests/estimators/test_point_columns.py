@@ -39,7 +39,7 @@ def test_points_of_a_geodataframe_are_brought_to_the_crs():
     metres = points.to_crs("EPSG:32161")
     found = DEGREES.read(metres)
     assert (found.x, found.y) == (pytest.approx([-66.0]), pytest.approx([18.0]))
-    with pytest.raises(RequestError, match="no coordinate reference system"):
+    with pytest.raises(RequestError, match="a table with the CRS None"):
         DEGREES.read(points.set_crs(None, allow_override=True))
     with pytest.raises(DataError, match="other shapes"):
         DEGREES.read(metres.set_geometry(metres.buffer(1)))
@@ -50,15 +50,15 @@ def test_points_of_a_geodataframe_are_brought_to_the_crs():
     [
         (table().drop(columns="b"), RequestError, "expected a column 'b'"),
         (table().drop(columns="when"), RequestError, "expected a column 'when'"),
-        (table(a=[1, np.nan]), DataError, "the column a.*1 of 2 rows, the first of them row 1"),
+        (table(a=[1, np.nan]), DataError, "the column a.*1 of 2 rows, the first in row 1"),
         (table(a=["1", "2"]), DataError, "expected numbers in the column a"),
         (table(tests=[0, 1]), DataError, "tests of 1 or more, found 0"),
         (
             table(tests=[2, 3], devices=[2, 4]),
             DataError,
-            "more devices in 1 of 2 rows, the first of them row 1 with 4 devices and 3 tests",
+            "more devices in 1 of 2 rows, the first in row 1 with 4 devices and 3 tests",
         ),
-        (table(devices=[1, 2]), DataError, "2 devices and 1 tests. Without a number of tests"),
+        (table(devices=[1, 2]), DataError, "2 devices and 1 tests. A row without a number"),
         (table()[:0], DataError, "empty table"),
         (np.zeros((3, 6)), DataError, r"found 6 feature\(s\)"),
         (np.zeros((3, 1)), DataError, "minimum of 2"),
@@ -76,9 +76,9 @@ def test_what_is_refused(given, error, match):
 
 
 def test_metres_are_no_degrees():
-    with pytest.raises(DataError, match="exchanged, or are they in metres"):
+    with pytest.raises(DataError, match="swapped, or are they in metres"):
         DEGREES.read(pd.DataFrame({"lon": [250_000.0], "lat": [2_000_000.0]}))
-    with pytest.raises(DataError, match="exchanged, or are they in metres"):
+    with pytest.raises(DataError, match="swapped, or are they in metres"):
         DEGREES.read(pd.DataFrame({"lon": [18.0], "lat": [-166.0]}))
 
 

@@ -146,7 +146,7 @@ class TestJoint:
         assert deep.joint(points[:5]).weighted_sums(np.ones(5)).sd > 0
         deep.save(tmp_path / "m.safetensors")
         again = load_model(tmp_path / "m.safetensors")
-        with pytest.raises(RequestError, match=r"give them with rows="):
+        with pytest.raises(RequestError, match=r"give these rows with rows="):
             again.joint(points[:5])
         known = points[: len(deep.validation_)][~deep.validation_]
         told = again.joint(points[:5], rows=(known, known["value"]))
@@ -215,13 +215,13 @@ class TestGrids:
             ({"region": (0, 0, 1, 1)}, "expected time="),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "resolution": 0}, "above 0"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "resolution": 1e-6}, "too large"),
-            ({"region": simple_region(), "time": "2025Q1"}, "plain units"),
+            ({"region": simple_region(), "time": "2025Q1"}, "a box of west"),
             ({"region": "PR", "time": "2025Q1"}, "expected a region"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "tests": 0}, "tests from 1"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "devices": 0}, "devices from 1"),
             (
                 {"region": (0, 0, 1, 1), "time": "2025Q1", "tests": 4, "devices": 5},
-                "at most as many devices as tests, .* found 5 devices and 4 tests",
+                "no more devices than tests, .* found 5 devices and 4 tests",
             ),
         ],
     )
@@ -242,7 +242,7 @@ def test_every_model_fits_predicts_and_comes_back_from_a_file(kind, model, point
     named = {} if kind is FieldGP else {"model": model}
     estimator = kind(**named, **PLAIN, time="date", **TINY, preset="quick")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "columns with one value|training rows for")
+        warnings.filterwarnings("ignore", "columns with the same value|training rows for")
         estimator.fit(points, points.value)
     estimator.save(tmp_path / "model.safetensors")
     again = load_model(tmp_path / "model.safetensors")
@@ -382,7 +382,7 @@ UNFIT = {
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"model": "field"}, "fits models of the family deep"),
+        ({"model": "field"}, "fits models of the families deep"),
         ({"model": "sv-dlk"}, "Nearest: sv-dkl"),
         ({"noise": "student-t"}, "no student-t noise"),
         ({"preset": "quik"}, "unknown preset"),
@@ -493,7 +493,7 @@ def test_a_column_of_tests_that_is_not_there_is_a_warning(points):
 
 def test_a_column_of_devices_that_is_not_there_is_a_warning(points):
     model = FieldGP(**PLAIN, tests="tests", devices="n_dev", **TINY)
-    with pytest.warns(UserWarning, match="no column 'n_dev': every test counts as one device"):
+    with pytest.warns(UserWarning, match="no column 'n_dev': each test counts as a device"):
         model.fit(points, points.value)
     model.fit(points.assign(n_dev=1), points.value)
     with pytest.warns(UserWarning, match="no column 'n_dev': .* typical number of devices"):

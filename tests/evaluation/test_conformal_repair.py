@@ -201,7 +201,7 @@ def test_bands_widen_with_the_number_of_checks_and_narrow_with_rows():
 
 @pytest.mark.parametrize("given", [(18, 10, 0.95), (100, 0, 0.9), (100, 10, 1.0)])
 def test_bands_that_do_not_exist_are_refused(given):
-    with pytest.raises(RequestError, match="expected a test row or more"):
+    with pytest.raises(RequestError, match="expected one test row or more"):
         coverage_band(*given)
 
 
@@ -465,8 +465,8 @@ def test_words_name_cells_and_state_the_scatter_of_the_smallest():
     assert len(strata) == 7
     assert "1,234 calibration rows" in strata[0]
     assert "urban, 1 test (1,000 rows); rural, 2 tests (234 rows)" in strata[1]
-    scatter = f"{100 * low:.1f} to {100 * high:.1f} % in the smallest cell"
-    assert f"{scatter} (rural, 2 tests, 234 rows)" in strata[3]
+    scatter = f"of the 95 % intervals is {100 * low:.1f} to {100 * high:.1f} % in 95 of 100 draws"
+    assert f"(rural, 2 tests, 234 rows), the coverage {scatter}" in strata[3]
     assert "approximate" in " ".join(told(replace(NO_REPAIR, method="local", n=500)))
     assert "not repaired" in told(NO_REPAIR)[0]
     assert len({say("conformal", "promise", "strata", split) for split in SPLITS}) == len(SPLITS)

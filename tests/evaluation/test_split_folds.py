@@ -132,14 +132,16 @@ class TestCounty:
         tested = [county_split(county, 0, fold=fold) == "test" for fold in range(folds)]
         assert np.sum(tested, axis=0).max() == 1
         assert all(len(set(county[rows])) == (2 if counties > 7 else 1) for rows in tested)
-        with pytest.raises(RequestError, match=f"split county has {folds} folds here"):
+        with pytest.raises(RequestError, match=f"split county has at most {folds} folds for"):
             county_split(county, 0, fold=folds)
 
     def test_too_few_counties_are_refused(self):
         county = np.array(["A", "B", "C", ELSEWHERE] * 5)
-        with pytest.raises(RequestError, match=r"needs 3 counties .* found 2"):
+        with pytest.raises(RequestError, match=r"needs at least 3 counties .* found 2"):
             county_split(county[county != "C"], 0)
-        with pytest.raises(RequestError, match=r"needs 4 counties .*one for calibration.* found 3"):
+        with pytest.raises(
+            RequestError, match=r"needs at least 4 counties .*one for calibration.* found 3"
+        ):
             county_split(county, 0, calibrated=True)
 
     def test_no_boundaries_are_refused_with_the_files_expected(self):
@@ -170,7 +172,9 @@ class TestLatest:
 
 @pytest.mark.parametrize(("name", "most"), [("random", 10), ("blocks", 5), ("buffer", 5)])
 def test_a_fold_that_is_not_there_is_refused(rows, name, most):
-    with pytest.raises(RequestError, match=f"has {most} folds here, found fold number {most + 1}"):
+    with pytest.raises(
+        RequestError, match=f"has at most {most} folds for these data, found fold number {most + 1}"
+    ):
         split_parts(name, rows, 0, fold=most)
 
 

@@ -67,7 +67,7 @@ def test_a_file_replaced_in_the_bucket_is_said(s3, bucket, testland, cache, monk
     address = f"{s3}/replaced/{first.files[0].name}"
     assert requests.put(address, other.read_bytes(), headers=PUBLIC, timeout=30).ok
     (warning,) = read_observations(source, testland, quarters=wanted).warnings
-    assert "new files of 2020Q1" in warning
+    assert "changed the files of 2020Q1" in warning
 
 
 @pytest.mark.real

@@ -50,5 +50,7 @@ def test_a_footer_that_points_past_the_end_is_damage_and_no_change(server, writt
     content = written.read_bytes()
     footer = int.from_bytes(content[-8:-4], "little") + 8
     written.write_bytes(content[:4] + content[-footer:])
-    with pytest.raises(DataError, match=r"the footer places column \w+ at bytes \d+ to \d+ of \d+"):
+    with pytest.raises(
+        DataError, match=r"the footer places column \w+ at bytes \d+ to \d+, but the file has \d+"
+    ):
         read(Web(server.url, QUICK), testland)

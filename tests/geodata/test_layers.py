@@ -115,7 +115,7 @@ def test_polygons_whose_rings_cross_themselves_are_made_valid(tmp_path):
     assert found.tolist() == ["A", "A", ELSEWHERE, "A", "B", ELSEWHERE]
     flat = Polygon([(0, 0), (1, 1), (2, 2)])
     table.set_geometry([bow_tie, flat, spike], crs=4326).to_parquet(path)
-    with pytest.raises(DataError, match=r"no valid area in 1 of 3 polygons, first in row 1"):
+    with pytest.raises(DataError, match=r"no valid area in 1 of 3 polygons, the first in row 1"):
         read_layer(str(path))
 
 

@@ -58,7 +58,9 @@ def test_too_many_tiles_are_refused_with_the_number(bucket, testland, monkeypatc
     tiles = len(testland.tiles(16))
     monkeypatch.setattr(counts, "MAX_ROWS", 2 * tiles)
     assert len(_read(bucket, testland, "2020Q1..2020Q2")) == 2 * tiles
-    message = rf"about {tiles:,} tiles; with 3 quarters these are {3 * tiles:,} counts, .* Choose 2"
+    message = (
+        rf"about {tiles:,} tiles; with 3 quarters this gives {3 * tiles:,} counts, .* Choose 2"
+    )
     with pytest.raises(RequestError, match=message):
         _read(bucket, testland)
     monkeypatch.setattr(counts, "MAX_ROWS", tiles - 1)

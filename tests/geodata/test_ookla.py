@@ -313,7 +313,7 @@ def test_duplicates_in_a_quarter_are_refused(tmp_path, testland):
     inside = _expected(tiles_around(), testland, 0)["quadkey"].tolist()
     tiles = [*tiles_around(), inside[7], inside[3]]
     message = _refused(tmp_path, testland, tile_columns(tiles))
-    assert f"found 2 duplicates, first tile {inside[3]}" in message
+    assert f"found 2 duplicates, the first in tile {inside[3]}" in message
 
 
 @pytest.mark.parametrize(
@@ -323,12 +323,12 @@ def test_duplicates_in_a_quarter_are_refused(tmp_path, testland):
         ("avg_d_kbps", -5.0, "expected finite avg_d_kbps above 0, found 1 .* first -5.0"),
         ("avg_d_kbps", np.inf, "expected finite avg_d_kbps above 0, found 1 .* first inf"),
         ("avg_d_kbps", np.nan, "expected finite avg_d_kbps above 0, found 1 .* first nan"),
-        ("tests", 0.0, "expected whole tests of 1 or more, found 1 .* first 0.0"),
-        ("tests", np.nan, "expected whole tests of 1 or more, found 1 .* first nan"),
-        ("tests", np.inf, "expected whole tests of 1 or more, found 1 .* first inf"),
-        ("devices", 0.0, "expected whole devices between 1 and tests, found 1 .* first 0.0"),
-        ("devices", 999.0, "expected whole devices between 1 and tests, found 1 .* first 999.0"),
-        ("devices", np.nan, "expected whole devices between 1 and tests, found 1 .* first nan"),
+        ("tests", 0.0, "expected whole numbers of tests, 1 or more, found 1 .* first 0.0"),
+        ("tests", np.nan, "expected whole numbers of tests, 1 or more, found 1 .* first nan"),
+        ("tests", np.inf, "expected whole numbers of tests, 1 or more, found 1 .* first inf"),
+        ("devices", 0.0, "devices, from 1 to the number of tests, found 1 .* first 0.0"),
+        ("devices", 999.0, "devices, from 1 to the number of tests, found 1 .* first 999.0"),
+        ("devices", np.nan, "devices, from 1 to the number of tests, found 1 .* first nan"),
     ],
 )
 def test_impossible_numbers_are_refused_with_the_tile(tmp_path, testland, name, value, message):
@@ -373,8 +373,8 @@ def test_faults_are_reported_together(tmp_path, testland):
     columns["tests"][inside[3]] = 0
     message = _refused(tmp_path, testland, columns)
     assert "avg_d_kbps above 0, found 2" in message
-    assert "whole tests of 1 or more, found 1" in message
-    assert "whole devices between 1 and tests, found 1" in message
+    assert "whole numbers of tests, 1 or more, found 1" in message
+    assert "whole numbers of devices, from 1 to the number of tests, found 1" in message
     columns["quadkey"][inside[4]] = columns["quadkey"][inside[4]][:15]
     message = _refused(tmp_path, testland, columns)
     assert "1 of another length" in message

@@ -83,8 +83,8 @@ def test_a_few_bad_values_are_left_out_and_named(tmp_path, kind):
     column, told, tile = BAD[kind][0], BAD[kind][3], TILES[_inside(1)[0]]
     (warning,) = bad.warnings
     file = re.escape(tile_file("mobile", out.quarter))
-    left_out = f"5 rows of {file} are left out of {_target(kind)}, after the split, because of"
-    assert re.match(f"{left_out} impossible values: ", warning)
+    left_out = f"5 rows of {file} are left out of {_target(kind)}, after the split, because"
+    assert re.match(f"{left_out} their values are impossible: ", warning)
     limit = "not above 0 ms" if kind == "no latency" else "above [0-9,]+ (kbps|ms|tests)"
     assert re.search(f"{column} {told} in tile {tile}, {limit}", warning)
     assert bad.files[0].rows_used == len(bad.observations)
@@ -193,7 +193,7 @@ def test_exchanged_columns_of_one_of_three_quarters_are_a_warning(tmp_path, targ
         write_quarter(tmp_path, quarter, tile_columns(TILES, seed, **few))
     write_quarter(tmp_path, "2020Q2", _exchanged(2, column, **few))
     (warning,) = _read(tmp_path, target, "2020Q1..2020Q3").warnings
-    told = rf"columns {column} and tests of \S+2020-04-01\S+ seem to be exchanged: .*other quarters"
+    told = rf"columns {column} and tests of \S+2020-04-01\S+ seem to be swapped: .*other quarters"
     assert re.search(told, warning)
 
 

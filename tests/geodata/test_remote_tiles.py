@@ -253,7 +253,7 @@ def test_a_changed_source_is_said_and_taken_on_request(server, national, replace
     again = read(web(server), testland, "2020Q1")
     assert same(first, again)
     (warning,) = again.warnings
-    assert "has new files of 2020Q1 since the download on 20" in warning
+    assert "has changed the files of 2020Q1 since the download on 20" in warning
     assert "--refresh" in warning
     held = fetch_quarters(web(server), testland, "mobile", [QUARTER], refresh=True)
     assert held.files[QUARTER].fresh
@@ -284,8 +284,11 @@ def test_without_the_network_the_cache_is_used_and_the_run_says_so(
     assert same(alone, first)
     assert (alone.missing, alone.unreached) == ((), (QUARTER + 1,))
     told = " ".join(alone.warnings)
-    assert "could not be reached to check for changed files: 2020Q1 come from the cache" in told
-    assert "these quarters are not in the cache and are left out: 2020Q2" in told
+    assert (
+        "could not be reached to check for changed files: the files of 2020Q1 come from the cache"
+        in told
+    )
+    assert "These quarters are not in the cache, so they are left out: 2020Q2" in told
     with pytest.raises(UnreachableError, match="2020-04-01_performance"):
         read(source, testland, "2020Q1,2020Q2")
     clear_cache()

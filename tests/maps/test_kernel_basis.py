@@ -273,7 +273,7 @@ def test_fewer_bytes_cost_accuracy_and_are_kept():
     small = kernel_basis(tiles, model, most_text=text_bytes(whole.components) // 4)
     assert text_bytes(small.components) <= text_bytes(whole.components) // 4
     assert small.error > whole.error
-    with pytest.raises(DataError, match="does not fit 50 bytes"):
+    with pytest.raises(DataError, match="does not fit into 50 bytes"):
         kernel_basis(tiles, model, most_text=50)
 
 

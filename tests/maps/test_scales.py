@@ -122,7 +122,7 @@ def test_png_reads_back_in_another_library(smooth, count):
 
 
 def test_refusals():
-    with pytest.raises(DataError, match="none that is finite"):
+    with pytest.raises(DataError, match="expected finite values"):
         linear_scale(np.array([np.nan]), label="width", palette="magma")
     with pytest.raises(DataError, match="positive values for Mbps, found 0"):
         speed_scale(np.array([0.0, 1.0]), label="Mbps", palette="viridis")

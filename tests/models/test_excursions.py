@@ -146,7 +146,9 @@ def test_batches_do_not_matter():
 
 def test_refusals():
     found = FirstMisses(np.zeros(3))
-    with pytest.raises(DataError, match=r"expected draws of 3 points, .* found shape \(5, 2\)"):
+    with pytest.raises(
+        DataError, match=r"expected draws .* for n = 3 points, found shape \(5, 2\)"
+    ):
         found.add(np.ones((5, 2), bool))
     found.add(np.ones((199, 3), bool))
     with pytest.raises(RequestError, match="200 draws or more for a joint region, found 199"):

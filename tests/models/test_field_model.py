@@ -607,7 +607,7 @@ class TestRefusals:
             model.predict(np.zeros((3, 3)), 1, tests)
 
     def test_more_devices_than_tests(self, model):
-        told = "at most as many devices as tests, .* in 1 of 3 rows, the first of them row 1 with"
+        told = "no more devices than tests, .* in 1 of 3 rows, the first in row 1 with"
         for tests, devices in ([2, 2, np.inf], [1, 3, 9]), (2, [1, 3, 2]), ([9, 2, 9], 3):
             with pytest.raises(DataError, match=f"{told} 3 devices and 2 tests"):
                 model.predict(np.zeros((3, 3)), tests, devices)

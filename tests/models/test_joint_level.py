@@ -395,7 +395,9 @@ class TestRefusals:
     def test_weights_of_other_tiles(self):
         level = joint_level(make_field(4, 30), None, grid(4))
         for weights in (np.ones((15, 1)), np.ones(16)):
-            with pytest.raises(DataError, match=r"weights of 16 tiles, \(n, k\), found shape"):
+            with pytest.raises(
+                DataError, match=r"weights of shape \(n, k\) for n = 16 tiles, found shape"
+            ):
                 level.sum_variances(weights)
 
     def test_too_little_memory(self, monkeypatch, train, make_model):

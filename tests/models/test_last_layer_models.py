@@ -289,7 +289,7 @@ class TestEnrichment:
 
     @pytest.mark.parametrize("k", [0, 6, 61])
     def test_a_subsample_of_too_few_or_too_many_rows_is_refused(self, world, k):
-        message = f"at least the 7 features and at most the 60 rows, found k = {k}"
+        message = rf"7 \(the number of features\) to 60 rows, found k = {k}"
         with pytest.raises(RequestError, match=message):
             enrich(*world, k)
 
@@ -427,7 +427,10 @@ class TestRule:
         model = build("rich-bll", sizes, train.x)
         with caplog.at_level(logging.WARNING):
             fit(model, train, validation, quick)
-        assert "fitted to 50 of 190 rows: all rows times 60 parameters exceed 3000" in caplog.text
+        assert (
+            "fitted to 50 of 190 rows: the number of rows times 60 parameters exceeds 3000"
+            in caplog.text
+        )
         assert model.enrichment_rows.item() == 50
         # The posterior itself is still that of all rows.
         T = row_factor(model.network, model.scaled(train.x))

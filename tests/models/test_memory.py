@@ -133,7 +133,7 @@ def test_a_fit_that_is_too_large_is_refused_with_the_numbers(monkeypatch):
     check_memory(Architecture(d=2, r=500), 135_000, 20_000, device)
     with pytest.raises(RequestError, match=r"rank 20000 to 135,000 rows needs about \d+\.\d GB"):
         check_memory(Architecture(d=2, r=20_000), 135_000, 20_000, device)
-    with pytest.raises(RequestError, match=r"on cpu, and 2\.0 GB are free"):
+    with pytest.raises(RequestError, match=r"on cpu, but only 2\.0 GB are free"):
         check_memory(Architecture(d=2, r=20_000), 135_000, 20_000, device)
 
 

@@ -123,7 +123,7 @@ def test_low_noise_and_many_rows_keep_their_digits():
 
 def test_lbfgs_is_not_for_mini_batches():
     model = build("vbll", SIZES, _table(90).x)
-    with pytest.raises(RequestError, match="vbll makes 3 steps an epoch"):
+    with pytest.raises(RequestError, match="vbll makes 3 steps per epoch"):
         fit(model, _table(90), _table(20, seed=1), replace(LBFGS, batch=30))
 
 

@@ -822,7 +822,9 @@ class TestGroups:
         [(np.zeros(4), "float64 of shape (4,)"), (np.arange(3), "int64 of shape (3,)")],
     )
     def test_other_groups_are_refused(self, groups, found, make_data):
-        with pytest.raises(DataError, match=re.escape(f"4 whole numbers of groups, found {found}")):
+        with pytest.raises(
+            DataError, match=re.escape(f"the group of each of 4 rows, found {found}")
+        ):
             replace(make_data(4), groups=groups)
 
 

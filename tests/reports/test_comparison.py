@@ -328,10 +328,10 @@ def test_no_common_row_is_refused_and_seeds_are_told(pair):
 def test_edited_and_incomplete_runs_are_refused(pair):
     good, worse = pair
     twice = pd.concat([worse.predictions, worse.predictions.iloc[:1]])
-    with pytest.raises(DataError, match=r"worse: expected each tile and quarter once.*found 1"):
+    with pytest.raises(DataError, match=r"worse: expected each pair of tile and quarter.*found 1"):
         compare([good, replace(worse, predictions=twice)])
     short = worse.predictions.drop(columns="stratum")
-    with pytest.raises(DataError, match=r"worse: .*missing stratum"):
+    with pytest.raises(DataError, match=r"worse: .*lacks the columns stratum"):
         compare([good, replace(worse, predictions=short)])
     edited = {"random": {"all": replace(EMPTY, n=ROWS, nll=0.0)}}
     with pytest.raises(DataError, match=r"worse: .*nll of random: 0.0 in run.json"):

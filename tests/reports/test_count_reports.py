@@ -79,7 +79,7 @@ def test_pages_say_what_right_intervals_would_hold():
     rows = _predictions(1.2)
     report = build_report(as_record(_run(rows)), rows)
     for text in (report_markdown(report), report_html(report, rows)):
-        assert "right intervals would contain" in text.replace("\N{NO-BREAK SPACE}", " ")
+        assert "correct intervals would contain" in text.replace("\N{NO-BREAK SPACE}", " ")
         assert "expected tests per tile and quarter" in text
         assert "factor of 10" not in text
 

@@ -52,7 +52,7 @@ def test_spread_is_mean_and_standard_deviation_over_the_folds(folded, run_of):
 def test_pages_show_the_spread(folded, run_of):
     report = build_report(as_record(run_of(folded)), folded)
     for text in (report_html(report, folded), report_markdown(report)):
-        assert "3 folds, each predicted by its own fit" in text
+        assert "3 folds, each predicted by a separate fit" in text
         assert "Mean and standard deviation over" in text
     assert "gain" not in report.splits["blocks"].spread["all"]  # no baselines on file
 

@@ -148,7 +148,7 @@ def test_the_rules_stand_in_every_format(both, run_of):
     html, markdown = report_html(report, both), report_markdown(report)
     for text in (html, markdown):
         flat = text.replace("\N{NO-BREAK SPACE}", " ")
-        assert "fewer than 100 rows are joined with the next class" in flat
+        assert "fewer than 100 rows is joined with the next class" in flat
         assert "differs from its level by more than 3 points and by more than chance allows" in flat
     assert len(report.rules) == 2
 
@@ -173,7 +173,9 @@ def test_a_name_of_several_lines_stays_in_its_cell_of_markdown(predictions_of, r
 
 
 def test_distances_out_of_range_are_refused(wide, run_of):
-    with pytest.raises(DataError, match="expected distances to the nearest measured tile"):
+    with pytest.raises(
+        DataError, match="expected distances of 0 km or more to the nearest measured tile"
+    ):
         build_report(as_record(run_of(wide)), wide.assign(distance_km=-1.0))
 
 
@@ -189,7 +191,7 @@ def test_distances_out_of_range_are_refused(wide, run_of):
             {"variance_check": {"closed_form": 0.1, "stated": 0.2}},
             "0.200 as stated by the model and 0.100",
         ),
-        ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "(2.00 times as much)"),
+        ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "(a ratio of 2.00)"),
         (
             {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "steps"}},
             "weights was learned by gradient steps",

@@ -191,7 +191,7 @@ def test_a_finished_run_is_not_made_again(finished, small):
 def test_another_request_does_not_overwrite_a_run(small, tmp_path):
     out = tmp_path / "run"
     first = make_map(small.request(out))
-    with pytest.raises(RequestError, match=r"holds a run with other seed.*--fresh"):
+    with pytest.raises(RequestError, match=r"contains a run that differs in seed.*--fresh"):
         make_map(small.request(out, seed=3))
     fresh = make_map(small.request(out, seed=3, fresh=True))
     assert json.loads((out / "run.json").read_text())["seed"] == run_json(fresh)["seed"] == 3
@@ -228,7 +228,7 @@ def test_a_folder_of_the_users_own_is_refused_and_kept(small, tmp_path, fresh):
         own = tmp_path / name.partition(".")[0]
         own.mkdir()
         (own / name).write_text(content)
-        with pytest.raises(RequestError, match="holds something other than a run"):
+        with pytest.raises(RequestError, match="contains files that are not part of a run"):
             make_map(small.request(own, fresh=fresh))
         assert [path.name for path in own.iterdir()] == [name]
         assert (own / name).read_text() == content
@@ -248,7 +248,7 @@ def test_changed_data_are_not_passed_off_as_the_same_run(own_small, tmp_path):
     table = pd.read_parquet(own_small.tiles(0))
     table["avg_d_kbps"] += 1
     table.to_parquet(own_small.tiles(0), index=False)
-    with pytest.raises(RequestError, match="holds a run with other inputs"):
+    with pytest.raises(RequestError, match="contains a run that differs in inputs"):
         make_map(own_small.request(out))
 
 

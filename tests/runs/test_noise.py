@@ -78,7 +78,7 @@ def test_the_report_is_made_again_and_an_edited_df_is_refused(robust, tmp_path):
     table = pd.read_parquet(path)
     table["noise_df"] += 1
     table.to_parquet(path, index=False)
-    with pytest.raises(DataError, match="differ"):
+    with pytest.raises(DataError, match="found other values"):
         remake_report(copy)
 
 
@@ -92,7 +92,7 @@ def test_the_level_has_a_mean(small, tmp_path):
 
 
 def test_another_noise_is_another_run(robust, small):
-    with pytest.raises(RequestError, match="holds a run with other settings"):
+    with pytest.raises(RequestError, match="contains a run that differs in settings"):
         make_map(small.request(robust.path, model="vbll", split="both"))
 
 

@@ -47,5 +47,5 @@ def test_a_refusal_ends_all_processes(small, tmp_path):
     assert done.returncode != 0
     assert done.stdout == ""
     assert done.stderr.count("carrier-pigeon") == 1
-    assert "fault of geogp" not in done.stderr  # of the other process, which was left alone
+    assert "bug in geogp" not in done.stderr  # of the other process, which was left alone
     assert not (tmp_path / "run").exists()

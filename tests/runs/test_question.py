@@ -143,7 +143,7 @@ class TestRefusals:
             make_map(small.request(tmp_path / "run", at="2025Q1", model="dbk-silu"))
 
     def test_a_quarter_without_time(self, small, tmp_path):
-        with pytest.raises(RequestError, match="--at 2023Q3 needs quarters as inputs"):
+        with pytest.raises(RequestError, match="--at 2023Q3 needs the quarter as an input"):
             make_map(small.request(tmp_path / "run", at="2023Q3", inputs="place"))
 
     def test_no_tests(self, small, tmp_path):

@@ -119,7 +119,7 @@ def test_a_file_that_changed_is_said(small, own, made, tmp_path):
     gpd.read_file(own).assign(more=1).to_file(other)
     run["settings"]["region_file"] = f"{other}:side=west"
     (tmp_path / "run" / "run.json").write_text(json.dumps(run))
-    with pytest.raises(DataError, match=r"my west.geojson changed since"):
+    with pytest.raises(DataError, match=r"my west.geojson changed or appeared since"):
         open_run(tmp_path / "run").reopen()
 
 
@@ -136,7 +136,7 @@ def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
     assert run_json(result)["settings"]["boundaries"] is None
     again = make_map(_request(small, own))
     assert again.already_there
-    with pytest.raises(RequestError, match=r"other .*settings"):
+    with pytest.raises(RequestError, match=r"differs in .*settings"):
         make_map(_request(small, own, out=result.path, region_name="Other"))
     with pytest.raises(
         RequestError, match="no boundaries were given, so there are no county areas"
@@ -154,7 +154,7 @@ def test_a_region_without_tiles_is_refused(small, own):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["map"], "expected either a region, such as PR, or --region-file .* found neither"),
+        (["map"], "expected a region, such as PR, or --region-file .* found neither"),
         (["map", "PR", "--region-file", "a.geojson"], "found both PR and a.geojson"),
         (["map", "PR", "--region-name", "x"], "--region-name x is only for a --region-file"),
         (["fetch"], "found neither"),

@@ -81,7 +81,7 @@ def test_of_two_commands_that_start_together_one_makes_the_run(small, tmp_path):
     assert sorted(code for _, code in ended) == [0, 2], told
     winner, loser = sorted(range(2), key=lambda n: ended[n][1])
     assert f"in use by process {ended[winner][0]} on" in told[loser][1]
-    assert "Wait until it ends, or stop it" in told[loser][1]
+    assert "Wait until this process ends, or stop it" in told[loser][1]
     assert json.loads(told[winner][0])["run"] == str(out)
     run = read_json(out / "run.json")
     assert damaged_files(out, record_of(run)) == []

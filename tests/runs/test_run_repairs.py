@@ -26,7 +26,7 @@ from geogp.runs.progress import ProgressListener
 QUICK = {"model": "dbk-silu", "epochs": 2, "zoom": 11, "split": "random"}
 REPORT = "writing the report again from run.json and the test predictions"
 REDRAWN = "drawing the map of the fitted model again"
-FITTED = "the run is made again from its data"
+FITTED = "making the run again from its data"
 
 
 class Heard(ProgressListener):
@@ -124,7 +124,7 @@ def test_a_map_is_not_drawn_anew_of_a_run_that_says_too_little(small, run, lost,
     (run / "run.json").write_text(json.dumps(changed))
     (run / "grid.nc").unlink()
     before = sorted(run.iterdir())
-    with pytest.raises(DataError, match=f"made by another version: {told}.*--fresh"):
+    with pytest.raises(DataError, match=f"made by another version of geogp: {told}.*--fresh"):
         again(small, run)
     assert sorted(run.iterdir()) == before
 
@@ -285,7 +285,7 @@ def test_too_few_cores_for_the_threads_of_the_beginning_are_said(two_cores):
     assert heard.warnings == []
     assert threads_for(job, 3) == 1
     assert "started with 3 threads and continues with 1" in heard.warnings[0]
-    assert "the last digits may differ" in heard.warnings[0]
+    assert "the last digits of the results may differ" in heard.warnings[0]
 
 
 def test_what_a_call_sets_is_put_back(two_cores):

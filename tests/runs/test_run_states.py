@@ -149,7 +149,7 @@ def test_after_a_kill_another_request_is_refused_or_done(tmp_path, begun, fresh,
         try:
             attempt(left, other)
         except RequestError as error:
-            assert "holds a run with other" in str(error)  # noqa: PT017
+            assert "contains a run that differs in" in str(error)  # noqa: PT017
             refused += 1
             attempt(left, other, fresh=True)
         assert_whole(left, 1, *others)
@@ -205,6 +205,6 @@ def test_files_that_were_not_written_to_the_end_go_and_others_stay(tmp_path):
 
 def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path):
     write_text(tmp_path / "own" / "notes.txt", "mine")
-    with pytest.raises(RequestError, match=r"something other than a run \(notes\.txt\)"):
+    with pytest.raises(RequestError, match=r"not part of a run \(notes\.txt\)"):
         attempt(tmp_path / "own", NEW)
     assert [path.name for path in (tmp_path / "own").iterdir()] == ["notes.txt"]

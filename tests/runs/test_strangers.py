@@ -34,7 +34,7 @@ EDITS = [
     (("map", "zoom"), 0, "a whole number from 1 to 16 under map.zoom, found '0'"),
     (("map", "tests"), "many", "a whole number of 1 or more under map.tests"),
     (("metrics",), None, "expected an object under metrics, found 'None'"),
-    (("metrics",), {}, "expected figures of one split or more under metrics, found none"),
+    (("metrics",), {}, "expected scores of one split or more under metrics, found none"),
     (("metrics", "random", "all", "rmse"), 1e200, "under metrics.random.all.rmse, found '1e+200'"),
     (("metrics", "random", "all", "coverage_95"), 1.5, "from 0 to 1 under metrics.random.all.co"),
     (("metrics", "random", "urban", "n"), 5, "n of metrics of random, urban is 5, but the folds"),

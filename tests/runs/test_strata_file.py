@@ -80,7 +80,9 @@ def test_names_are_escaped_everywhere(made):
     remake_report(made.path, latex=True)
     assert r"West\textgreater{} \& co" in (made.path / "report.tex").read_text()
     markdown = (made.path / "report.md").read_text()
-    assert "Median width in stratum east over median width in stratum The &lt;West" in markdown
+    assert (
+        "Median width in stratum east divided by median width in stratum The &lt;West" in markdown
+    )
 
 
 def test_rasters_and_tables_tell_the_strata(made, sides):

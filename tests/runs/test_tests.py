@@ -98,7 +98,7 @@ def test_the_report_says_how_counts_are_judged_and_is_rebuilt(counted):
     assert before == {name: (counted.path / name).read_bytes() for name in names}
     text = (counted.path / "report.md").read_text()
     assert "tests per tile and quarter" in text
-    assert "right intervals would contain" in text
+    assert "correct intervals would contain" in text
     assert "Counts are whole numbers" in text
     assert "expected tests per tile and quarter" in text
     assert "factor" not in text
@@ -115,8 +115,8 @@ def test_the_report_says_how_counts_are_judged_and_is_rebuilt(counted):
 @pytest.mark.parametrize(
     ("column", "error", "message"),
     [
-        ("y", DataError, r"expected the figures of run\.json to follow"),
-        ("dispersion", NumericalError, "expected noise variances of mean"),
+        ("y", DataError, r"expected the numbers in run\.json to follow"),
+        ("dispersion", NumericalError, "expected noise variances equal to mean"),
         ("upper_95", DataError, "expected lower_95 and upper_95 to follow"),
     ],
 )

@@ -238,10 +238,10 @@ def test_another_way_of_checking_is_another_run_but_another_question_is_not(wide
     out = tmp_path / "run"
     first = make_map(request_of(wide, out, split="county", folds=2))
     for changes in ({"folds": 1}, {"folds": 2, "conformal": "local"}):
-        with pytest.raises(RequestError, match="holds a run with other settings"):
+        with pytest.raises(RequestError, match="contains a run that differs in settings"):
             make_map(request_of(wide, out, split="county", **changes))
     layers = (f"{wide.folder / 'halves.parquet'}:zone",)
-    with pytest.raises(RequestError, match="holds a run with other settings, inputs"):
+    with pytest.raises(RequestError, match="contains a run that differs in settings, inputs"):
         make_map(request_of(wide, out, split="county", folds=2, layers=layers))
     redrawn = make_map(request_of(wide, out, split="county", folds=2, zoom=11))
     assert run_json(redrawn)["map"]["zoom"] == 11
@@ -255,15 +255,15 @@ def test_a_changed_layer_is_not_passed_off_as_the_same_run(wide, tmp_path):
     request = request_of(wide, tmp_path / "run", layers=(f"{path}:zone",))
     make_map(request)
     gpd.read_parquet(path).assign(zone=["a", "b"]).to_parquet(path)
-    with pytest.raises(RequestError, match="holds a run with other inputs"):
+    with pytest.raises(RequestError, match="contains a run that differs in inputs"):
         make_map(request)
 
 
 @pytest.mark.parametrize(
     ("quarters", "model", "said"),
     [
-        ("2023Q3,2023Q4", "field", "fits a single quarter, which does not show how much"),
-        ("2023Q2..2023Q4", "dbk-silu", "dbk-silu predicts a quarter after its training"),
+        ("2023Q3,2023Q4", "field", "trains on a single quarter, which does not show how much"),
+        ("2023Q2..2023Q4", "dbk-silu", "dbk-silu predicts a quarter after the training"),
     ],
 )
 def test_what_is_weak_about_the_latest_quarter_is_said(wide, tmp_path, quarters, model, said):
@@ -272,8 +272,7 @@ def test_what_is_weak_about_the_latest_quarter_is_said(wide, tmp_path, quarters,
     )
     assert any(said in text for text in run["warnings"])
     assert any(
-        "their baseline is the mean and variance of all quarters" in text
-        for text in run["warnings"]
+        "the baseline is the mean and variance of all quarters" in text for text in run["warnings"]
     )
     assert run["metrics"]["latest"]["all"]["n"] == run["n"]["latest"]["test"]
 

@@ -116,7 +116,9 @@ class Place:
             if relative not in LOCK_FILES:
                 self.put(path, name, *relative.split("/"))
         if lost := self.lacks(name, run):
-            raise NetworkError(f"{self.show(name)} lacks {', '.join(lost)} after it was written.")
+            raise NetworkError(
+                f"{self.show(name)} lacks {', '.join(lost)}, although all files were copied there."
+            )
         self.put(mark, name, RUN_FILE)
         self._remove(name, COPYING_FILE)
 
@@ -175,7 +177,7 @@ def open_place(address: str) -> Place:
     if "@" in parts.netloc:
         raise RequestError(
             "the address contains a user name or password, which messages and files would show. "
-            "Remove them from the address, and put them into the settings of the store's client."
+            "Remove them from the address, and put them into the settings of the storage client."
         )
     if parts.scheme in {"file", "local"}:
         return _folder(parts.path)

@@ -73,7 +73,7 @@ class BatchRequest:
             return (self.quarters,)
         if self.quarters is None:
             raise RequestError(
-                "--each-quarter makes one run for each of --quarters; give --quarters."
+                "--each-quarter makes one run for each quarter in --quarters. Give --quarters too."
             )
         return tuple(quarter_label(quarter) for quarter in parse_quarters(self.quarters).all)
 
@@ -185,8 +185,8 @@ def check_apart(runs: Sequence[PlannedRun]) -> None:
         other = names.setdefault(run.name.casefold(), run)
         if other is not run:
             raise RequestError(
-                f"{run.region} and {other.region} would share the folder "
-                f"{run.name}; map them in two batches."
+                f"{run.region} and {other.region} would share the folder {run.name}; map these "
+                "regions in two batches."
             )
 
 

@@ -124,8 +124,8 @@ def read_table(place: Place) -> BatchTable | None:
         names = table.planned()
     except (msgspec.MsgspecError, UnicodeError, GeogpError, RecursionError) as error:
         raise DataError(
-            f"{place.show(BATCH_FILE)} is damaged ({error}). Delete it: geogp recognises "
-            f"finished runs by their content."
+            f"{place.show(BATCH_FILE)} is damaged ({error}). Delete this file; geogp still "
+            "recognises the finished runs by their content."
         ) from error
     table.geogp = __version__
     table.runs = dict(zip(names, table.runs.values(), strict=True))

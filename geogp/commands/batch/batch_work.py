@@ -72,9 +72,8 @@ def check_scratch(scratch: Path | None, place: Place) -> None:
     own, root = scratch and scratch.resolve(), Path(place.root)
     if own and place.local and (own.is_relative_to(root) or root.is_relative_to(own)):
         raise RequestError(
-            f"expected --scratch outside the place of the batch, {root}; found {own}. "
-            "Choose a folder that neither lies in this place nor contains it, or leave --scratch "
-            "out."
+            f"expected --scratch outside the folder of the batch, {root}; found {own}. Neither "
+            "folder may contain the other: choose another --scratch, or leave --scratch out."
         )
 
 
@@ -97,7 +96,7 @@ def make_run(order: WorkOrder) -> WorkOutcome:
         how = _make(job) if place.local else _make_and_copy(job, place, name)
     content = place.read(name, RUN_FILE)
     if content is None:
-        raise OutputError(f"{place.show(name, RUN_FILE)} is not there after it was written.")
+        raise OutputError(f"{place.show(name, RUN_FILE)} is missing, although it was written.")
     cpu_seconds = time.process_time() - start
     return WorkOutcome(how, digest_of(content), cpu_seconds, peak_bytes(), _process())
 

@@ -61,8 +61,8 @@ def worker_environments(
     """
     if devices and (workers or 0) > len(devices):
         raise RequestError(
-            f"expected one worker for each GPU, found {workers} workers and {len(devices)} GPUs. "
-            "Choose fewer --workers, or compute without GPU by --device cpu."
+            f"expected at most one worker for each GPU, found {workers} workers and {len(devices)} "
+            "GPUs. Choose fewer --workers, or compute without GPUs (--device cpu)."
         )
     many = workers or len(devices) or 1
     shared = dict.fromkeys(THREADS, str(max(1, cores // many)))
@@ -82,8 +82,8 @@ def workers(execution: Execution, device: str, scratch: Path) -> Iterator[Worker
         distributed = import_module("distributed")
     except ImportError as error:
         raise RequestError(
-            "geogp batch needs Dask, which is not installed; pip install 'geogp[batch]' installs "
-            "it."
+            "geogp batch needs Dask, which is not installed. Install Dask with pip install "
+            "'geogp[batch]'."
         ) from error
     where = execution.scheduler or "this machine"
     with ExitStack() as stack:
@@ -103,7 +103,7 @@ def workers(execution: Execution, device: str, scratch: Path) -> Iterator[Worker
         try:
             client.wait_for_workers(1, timeout=PATIENCE_S)
         except TimeoutError as error:
-            raise NetworkError(f"the Dask scheduler of {where} has no worker.") from error
+            raise NetworkError(f"the Dask scheduler at {where} has no worker.") from error
         yield _pool(client)
 
 
@@ -114,7 +114,7 @@ def _pool(client: Any) -> WorkerPool:
         try:
             return max(1, sum(map(int, client.nthreads().values())))
         except OSError as error:
-            raise NetworkError(f"the Dask scheduler does not answer any more ({error}).") from error
+            raise NetworkError(f"the Dask scheduler no longer answers ({error}).") from error
 
     pool = WorkerPool(client.get_executor(pure=False), size)
     client.subscribe_topic(

@@ -34,12 +34,12 @@ def failure_message(error: BaseException) -> str:
         return str(error)
     if _worker_lost(error):
         return (
-            "the worker ended before its run was complete: it was killed, or exceeded its memory "
-            "limit."
+            "the worker process ended before the run was complete: it was killed, or exceeded the "
+            "memory limit."
         )
     log = write_fault_log(error, sys.argv)
     where = "" if log is None else f" The log is {log}"
-    return f"a fault of geogp ({one_line(error, sys.argv)}).{where}"
+    return f"a bug in geogp ({one_line(error, sys.argv)}).{where}"
 
 
 def _worker_lost(error: BaseException) -> bool:

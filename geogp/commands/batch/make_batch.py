@@ -102,8 +102,8 @@ def make_batch(
     held = Path(where.root)
     if not where.local:
         listener.stage(
-            f"{where.address} cannot be locked: do not start another batch there "
-            f"while this one runs"
+            f"{where.address} cannot be locked: do not start another batch there while this batch "
+            "runs"
         )
         held = scratch_folder(where.address, execution.scratch)  # keeps out other local calls
     with lock_folder(held):
@@ -111,7 +111,7 @@ def make_batch(
             table = read_table(where)
             if table is None:
                 raise RequestError(
-                    f"{where.address} holds no {BATCH_FILE}; there is no batch to continue."
+                    f"{where.address} contains no {BATCH_FILE}, so there is no batch to continue."
                 )
             runs = list(table.planned().values())
         else:
@@ -129,8 +129,8 @@ def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchT
     if table.settings != settings:
         odd = sorted(key for key in settings if settings[key] != table.settings[key])
         raise RequestError(
-            f"{where.address} holds a batch with other {', '.join(odd)}. Choose another place "
-            "with --out, or start over with --fresh."
+            f"{where.address} contains a batch that differs in {', '.join(odd)}. Choose another "
+            "place with --out, or start over with --fresh."
         )
     return table
 
@@ -220,7 +220,7 @@ class _Batch:
             row.kind, row.error = kind_of(error), failure_message(error)
             again = row.kind in TRANSIENT and row.attempts <= self._execution.retries
             row.state = WAITING if again else FAILED
-            self._tell(name, f"failed: {row.error}{' geogp runs it again.' if again else ''}")
+            self._tell(name, f"failed: {row.error}{' geogp tries again.' if again else ''}")
             return again
         peak = "" if row.peak_bytes is None else f", peak {row.peak_bytes / 1e9:.2f} GB"
         self._tell(name, f"{row.how}, {row.seconds or 0:.0f} s{peak}, {row.worker}")

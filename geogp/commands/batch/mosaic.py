@@ -100,7 +100,9 @@ def _source(path: Path) -> _Source:
             attribution = str(raster.tags().get("attribution", ""))
             return _Source(path, _tiles_of(raster), raster.nodata, about, unit, attribution)
     except (RasterioError, DataError) as error:
-        raise DataError(f"{path} is damaged ({error}). Delete the folder and resume.") from error
+        raise DataError(
+            f"{path} is damaged ({error}). Delete its folder, and continue the batch with --resume."
+        ) from error
 
 
 def _tiles_of(raster: Any) -> Frame:

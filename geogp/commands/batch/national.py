@@ -160,7 +160,7 @@ def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
     try:
         columns = pa.unify_schemas([one.schema.remove_metadata() for one in parts])
     except pa.ArrowException as error:
-        raise DataError(f"expected tables of the same columns in all runs: {error}.") from error
+        raise DataError(f"expected tables with the same columns in all runs: {error}.") from error
     geo = parts[0].geo
     last = columns.field(geo["primary_column"])
     columns = pa.schema([one for one in columns if one.name != last.name] + [last])
@@ -229,4 +229,6 @@ def _batches(path: Path, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path} is damaged ({error}). Delete the folder and resume.")
+    return DataError(
+        f"{path} is damaged ({error}). Delete its folder, and continue the batch with --resume."
+    )

@@ -65,7 +65,8 @@ class Repair:
         _refuse_counts(prediction)
         if len(prediction) != len(places):
             raise DataError(
-                f"expected a place for each of {len(prediction)} predictions, found {len(places)}."
+                f"expected a place for each of {len(prediction)} predictions, found {len(places)} "
+                "places."
             )
         if self.method == NONE or not len(places):
             return prediction
@@ -121,9 +122,9 @@ def check_rows(method: str, m: int) -> None:
     least = MIN_NEAREST if method == LOCAL else MIN_IN_ALL
     if m < least:
         raise DataError(
-            f"expected at least {least} calibration rows for the repair {method}, the least for "
-            f"a 95 % interval, found {m}. Choose more quarters or a larger region"
-            f"{', or choose marginal.' if method == LOCAL else '.'}"
+            f"expected at least {least} calibration rows for the repair {method}, the minimum for "
+            f"a 95 % interval, found {m}. Choose more quarters or a larger "
+            f"region{', or choose marginal.' if method == LOCAL else '.'}"
         )
 
 
@@ -146,7 +147,9 @@ def fit_repair(
     scores = normal_scores(prediction, y)
     m = len(scores)
     if m != len(places):
-        raise DataError(f"expected a place for each of {m} calibration rows, found {len(places)}.")
+        raise DataError(
+            f"expected a place for each of {m} calibration rows, found {len(places)} places."
+        )
     check_rows(method, m)
     if method == LOCAL:
         return Repair(LOCAL, m, nearby=NearbyScores(places.longitude, places.latitude, scores))
@@ -207,9 +210,9 @@ def _cell(name: tuple[str, int, int | None], scores: Floats) -> Cell:
     knots = ladder_knots(scores)
     if np.isnan(knots[LADDER.index(0.95)]):
         raise DataError(
-            f"expected normal scores below {MAX_SCORE:g}, found "
-            f"{int((scores >= MAX_SCORE).sum())} of {len(scores)} calibration rows above it. No "
-            f"95 % interval of the predicted shape reaches these rows. Fit the model again."
+            f"expected normal scores below {MAX_SCORE:g}, found {int((scores >= MAX_SCORE).sum())} "
+            f"of {len(scores)} calibration rows with larger scores. No 95 % interval of the "
+            "predicted shape reaches these rows. Fit the model again."
         )
     return Cell(*name, len(scores), tuple(knots.tolist()))
 

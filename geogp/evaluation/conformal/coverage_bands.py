@@ -55,7 +55,7 @@ def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1
     k = rank(m, p)
     if n < 1 or not 0 < p < 1 or not 0 < level < 1 or checks < 1 or k > m:
         raise RequestError(
-            "expected a test row or more, levels between 0 and 1, and calibration rows m with "
+            "expected one test row or more, levels between 0 and 1, and calibration rows m with "
             f"ceil((m + 1) p) <= m, found n {n}, p {p:g}, level {level:g}, m {m}."
         )
     tail = (1 - level ** (1 / checks)) / 2
@@ -84,8 +84,8 @@ def check_coverage(
     odd = [stated for stated in levels if stated not in LADDER]
     if not repair.cells or odd:
         raise RequestError(
-            "expected a repair with cells (marginal or strata) and levels among "
-            f"{LADDER}, found the method {repair.method}, and other levels: {odd or 'none'}."
+            f"expected a repair with cells (marginal or strata) and levels among {LADDER}, found "
+            f"the method {repair.method}; levels outside this list: {odd or 'none'}."
         )
     number, size = repair.cell_of(places), normal_scores(prediction, y)
     held = [

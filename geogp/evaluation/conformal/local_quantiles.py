@@ -73,8 +73,8 @@ class NearbyScores:
         found[found >= MAX_SCORE] = np.nan
         if np.isnan(found[:, 0]).any():
             raise DataError(
-                f"expected normal scores below {MAX_SCORE:g}, found places where nearly all "
-                f"scores nearby are above it. Fit the model again."
+                f"expected normal scores below {MAX_SCORE:g}, found places where nearly all scores "
+                "nearby are larger. Fit the model again."
             )
         return found
 

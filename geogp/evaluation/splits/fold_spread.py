@@ -46,9 +46,9 @@ def fold_spread(
     numbers = np.unique(scored["fold"])
     if entries and (len(entries) <= numbers[-1] or len(entries) != len(numbers)):
         raise DataError(
-            f"expected as many folds of the split {name} in run.json as in "
-            f"test_predictions.parquet, found {len(entries)} and {len(numbers)}. "
-            "Run `geogp map` again with --fresh."
+            f"expected the same number of folds of the split {name} in run.json and in "
+            f"test_predictions.parquet, found {len(entries)} and {len(numbers)}. Run `geogp map` "
+            "again with --fresh."
         )
     values: dict[str, dict[str, list[float]]] = {}
     for number in numbers:

@@ -79,8 +79,8 @@ def check_fold(name: str, fold: int, most: int) -> None:
     """Raise RequestError, with the number of folds, if a split does not have a fold."""
     if not 0 <= fold < most:
         raise RequestError(
-            f"the split {name} has {most} folds here, found fold number {fold + 1}. Choose fewer "
-            f"--folds, or leave the split out."
+            f"the split {name} has at most {most} folds for these data, found fold number "
+            f"{fold + 1}. Choose fewer --folds, or leave the split out."
         )
 
 

@@ -58,8 +58,8 @@ COUNTY = Split(
 LATEST = Split(
     "latest",
     "Split by the latest quarter",
-    "How well is the next quarter predicted, mostly at places measured before, from the quarters "
-    "before it alone?",
+    "How well is the next quarter predicted from earlier quarters alone, mostly at places that "
+    "were measured in those quarters?",
     flatters=True,
 )
 

@@ -223,17 +223,18 @@ def county_split(
     """
     if county is None:
         raise RequestError(
-            "the split county needs the boundaries of counties: expected counties_<ST>.parquet "
-            "or cb_2018_us_county_500k.zip in the folder of the state boundaries, found neither. "
-            "Add one to --boundaries, or leave the split out."
+            "the split county needs the boundaries of counties: expected counties_<ST>.parquet or "
+            "cb_2018_us_county_500k.zip in the folder of the state boundaries, found neither. Add "
+            "one of these files to --boundaries, or leave the split out."
         )
     known = county != ELSEWHERE
     names, number, rows = np.unique(county[known], return_inverse=True, return_counts=True)
     least = 4 if calibrated else 3
     if len(names) < least:
         raise RequestError(
-            f"the split county needs {least} counties with measurements or more"
-            f"{' (one for calibration)' if calibrated else ''}, found {len(names)}. Leave it out."
+            f"the split county needs at least {least} counties with "
+            f"measurements{' (one for calibration)' if calibrated else ''}, found {len(names)}. "
+            "Leave the split out."
         )
     order = np.argsort(hashed(seed, text_codes(names)), kind="stable")
     parts = min(TENTHS, len(names))

@@ -84,7 +84,7 @@ def split(
     500
     """
     if not isinstance(table, pd.DataFrame):
-        raise RequestError(f"expected a table of pandas, found {type(table).__name__}.")
+        raise RequestError(f"expected a pandas table, found {type(table).__name__}.")
     one_of("split", how, SPLITS)
     whole_number("random_state", random_state, 0, MAX_SEED)
     whole_number("fold", fold, 0, TENTHS - 1)
@@ -94,8 +94,8 @@ def split(
     for name in (x, y):
         if name not in table.columns:
             raise RequestError(
-                f"expected a column {name!r} of coordinates, found "
-                f"{', '.join(map(str, table.columns))}. Name them with x= and y=."
+                f"expected a column {name!r} of coordinates, found the columns "
+                f"{', '.join(map(str, table.columns))}. Name the columns with x= and y=."
             )
     place = table[x].to_numpy(np.float64), table[y].to_numpy(np.float64)
     if not all(np.isfinite(part).all() for part in place):
@@ -151,8 +151,8 @@ def _times(table: pd.DataFrame, time: str | None, how: str) -> Numbers:
     quarters = time is not None and time in table.columns and table[time].dtype == "period[Q-DEC]"
     if how == LATEST.name and not quarters:
         raise RequestError(
-            f"the split latest needs quarters (Period[Q]) in the column {time!r}, and 2 quarters "
-            "or more; convert the column with table[...].dt.to_period('Q')."
+            "the split latest needs 2 or more different quarters (Period[Q]) in the column "
+            f"{time!r}; convert the column with table[...].dt.to_period('Q')."
         )
     if time is None or time not in table.columns:
         return np.zeros(len(table), np.int64)

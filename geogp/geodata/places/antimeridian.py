@@ -54,7 +54,7 @@ def _require_degrees(
     if len(wrong):
         raise DataError(
             f"expected polygons in degrees, found {bounds[wrong[0]].tolist()} in row "
-            f"{degrees.index[row[wrong[0]]]}. Are they in metres, or in another CRS?"
+            f"{degrees.index[row[wrong[0]]]}. Are the coordinates in metres, or in another CRS?"
         )
 
 
@@ -77,7 +77,7 @@ def _unwrapped(part: Polygon, source: gpd.GeoSeries, row: object) -> Polygon:
     # Wrongly unwrapped rings cross themselves, and lose area when they are made valid.
     area = sum(piece.area for piece in polygonal_parts(whole))
     if not area or abs(area - whole.area) > 1e-6 * whole.area:
-        raise _refusal(row, "gives no valid polygon across the antimeridian")
+        raise _refusal(row, "cannot be split into valid polygons at the antimeridian")
     return whole
 
 
@@ -97,5 +97,5 @@ def _middle(points: NDArray[np.float64]) -> float:
 def _refusal(row: object, what: str) -> DataError:
     return DataError(
         f"the polygon in row {row} {what}. Reproject the polygons to EPSG:4326, cut them at 180 "
-        f"degrees, and give that file."
+        "degrees, and give the new file."
     )

@@ -46,13 +46,13 @@ def check_file(path: Path) -> None:
         return
     if path.stat().st_size > MAX_BYTES:
         raise DataError(
-            f"{path} has {path.stat().st_size:,} bytes; expected polygons of at most {MAX_BYTES:,}."
+            f"{path} has {path.stat().st_size:,} bytes; expected at most {MAX_BYTES:,} bytes."
         )
     if not zipfile.is_zipfile(path):
         if path.suffix.lower() in _ARCHIVES:
             raise DataError(
                 f"{path} cannot be read as boundaries: it is not a zip file. Expected a complete "
-                f"zip file; download it or write it again."
+                "zip file; download or write this file again."
             )
         return
     try:
@@ -67,7 +67,7 @@ def check_file(path: Path) -> None:
     except _DAMAGE as error:
         raise DataError(
             f"{path} cannot be read as boundaries ({error}). Expected a complete zip file; "
-            f"download it or write it again."
+            "download or write this file again."
         ) from error
 
 

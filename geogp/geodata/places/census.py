@@ -125,8 +125,8 @@ def _boundaries(
         layer = replace(PolygonLayer.of_table(COUNTY, counties), snap_degrees=COAST_DEGREES)
     if urban is None:
         warnings.append(
-            f"no urban areas of {region.name} in {where}: geogp maps the region without the "
-            f"urban and rural strata."
+            f"found no urban areas of {region.name} in {where}: geogp maps the region without the "
+            "urban and rural strata."
         )
         return Boundaries(region, tuple(reading.files), tuple(warnings), layer)
     near = urban[urban.intersects(region.wrapped)]
@@ -189,7 +189,7 @@ def _urban_areas(
     if vintage not in {AUTO, str(year)}:
         held = "" if year is None else f", only urban areas of {year}"
         raise RequestError(
-            f"no urban areas of {vintage} in {where}{held}; expected "
+            f"found no urban areas of {vintage} in {where}{held}; expected "
             f"{URBAN_FILES[int(vintage)][0]}. Leave --urban-vintage out to use the newest."
         )
     reading.files = after
@@ -275,7 +275,7 @@ def _vintage(urban: gpd.GeoDataFrame, where: str) -> int:
         if column in urban:
             return year
     raise DataError(
-        f"the urban areas in {where} are of an unknown census: expected one of the columns "
+        f"the urban areas in {where} come from an unknown census: expected one of the columns "
         f"{', '.join(URBAN_VINTAGES)}, found {', '.join(map(str, urban.columns))}."
     )
 

@@ -168,7 +168,7 @@ def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:
         if neither > _SLIVER:
             warnings.append(
                 f"{neither:.1%} of {region.name} lies in neither stratum: the stratum of these "
-                f"places is unknown, and only numbers of the whole region include them."
+                "places is unknown, so only results for the whole region include them."
             )
     for name, part in zip(strata.names, (held, other), strict=True):
         if part.area <= _SLIVER * whole:

@@ -125,9 +125,8 @@ class PolygonLayer:
         if not several:
             return None
         return (
-            f"polygons of {self.name} overlap: {several:,} of {len(points):,} {what} "
-            "lie in more than one polygon, and are assigned to the polygon that comes first in "
-            "the file."
+            f"polygons of {self.name} overlap: {several:,} of {len(points):,} {what} lie in more "
+            "than one polygon, and are assigned to the first of these polygons in the file."
         )
 
     @cached_property

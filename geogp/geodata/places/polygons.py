@@ -69,8 +69,8 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
             ) from error
         raise DataError(
             f"{path} cannot be read as boundaries ({_line(error)}). Expected a complete file of "
-            f"polygons: GeoParquet, GeoPackage, GeoJSON, FlatGeobuf or zipped shapefile; "
-            f"download it or write it again."
+            "polygons: GeoParquet, GeoPackage, GeoJSON, FlatGeobuf or zipped shapefile; download "
+            "or write this file again."
         ) from error
     table = _checked(path, table)
     if table.active_geometry_name != "geometry":
@@ -144,8 +144,8 @@ def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
     lost = [str(table.index[k]) for k, held in parts.items() if not held]
     if lost:
         raise DataError(
-            f"found no valid area in {len(lost)} of {len(table)} polygons, first in row {lost[0]}. "
-            "Repair or remove these polygons."
+            f"found no valid area in {len(lost)} of {len(table)} polygons, the first in row "
+            f"{lost[0]}. Repair or remove these polygons."
         )
     for k, held in parts.items():
         shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)

@@ -145,9 +145,9 @@ class Region:
         west, south, east, north = boundary.bounds
         if max(-south, north) > quadkeys.NORTHMOST or max(-west, east) > 360:
             raise DataError(
-                f"expected the boundary of {name} in degrees between {-quadkeys.NORTHMOST:.2f} and "
-                f"{quadkeys.NORTHMOST:.2f} north, found {boundary.bounds}. Are the coordinates "
-                f"in metres?"
+                f"expected the boundary of {name} in degrees, at latitudes from "
+                f"{-quadkeys.NORTHMOST:.2f} to {quadkeys.NORTHMOST:.2f}, found {boundary.bounds}. "
+                "Are the coordinates in metres?"
             )
         region = cls(code, name, _joined(parts, _antimeridian_cut(parts)))
         if urban_areas is None:

@@ -43,8 +43,8 @@ class RegionChoice:
         if (self.region is None) == (self.file is None):
             found = "neither" if self.region is None else f"both {self.region} and {self.file}"
             raise RequestError(
-                "expected either a region, such as PR, or --region-file with your own polygons, "
-                f"not both; found {found}."
+                "expected a region, such as PR, or --region-file with your own polygons, but not "
+                f"both; found {found}."
             )
         if self.name is not None and self.file is None:
             raise RequestError(

@@ -108,7 +108,7 @@ def _check_tables(path: Path) -> None:
             ).fetchone()
     except sqlite3.Error as error:
         raise DataError(
-            f"{path} cannot be read as a GeoPackage ({error}). Download it or write it again."
+            f"{path} cannot be read as a GeoPackage ({error}). Download or write this file again."
         ) from error
     if found is None:
         raise DataError(
@@ -135,8 +135,8 @@ def _check_head(path: Path, ending: str, head: bytes) -> None:
     }
     if not fits[ending]:
         raise DataError(
-            f"{path} ends in {ending}, but does not begin like a file of this format. Download "
-            f"it or write it again."
+            f"{path} ends in {ending}, but does not begin like a file of this format. Download or "
+            "write this file again."
         )
 
 
@@ -186,14 +186,15 @@ def _check_geojson(path: Path) -> None:
         raise DataError(f"{path} cannot be read as GeoJSON: it is nested too deeply.") from error
     except ValueError as error:
         raise DataError(
-            f"{path} cannot be read as GeoJSON ({error}). Download it or write it again."
+            f"{path} cannot be read as GeoJSON ({error}). Download or write this file again."
         ) from error
     types, wrong = found if isinstance(found, _Seen) else _Seen((), None)
     if wrong is not None:
         raise DataError(
             f"expected a CRS of type 'name' in {path}, found one of type "
             f"{', '.join(map(repr, wrong))[:40] or 'none'}; geogp does not download a CRS. "
-            'Write it as {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::4269"}}, '
+            'Write the CRS as {"type": "name", "properties": '
+            '{"name": "urn:ogc:def:crs:EPSG::4269"}}, '
             "or write the file in longitude and latitude, without a CRS."
         )
     if len(types) != 1 or types[0] not in _TOP_TYPES:

@@ -68,14 +68,14 @@ class QuarterFiles:
         unchecked = [quarter for quarter, held in self.files.items() if not held.checked]
         if unchecked:
             texts.append(
-                f"{where} could not be reached to check for changed files: {_labels(unchecked)} "
-                f"come from the cache, unchecked."
+                f"{where} could not be reached to check for changed files: the files of "
+                f"{_labels(unchecked)} come from the cache, unchecked."
             )
         if self.unreached:
             texts.append(
-                f"{where} could not be reached, and these quarters are not in the cache and are "
-                f"left out: {_labels(self.unreached)}. When the network works, geogp fetch "
-                f"downloads them."
+                f"{where} could not be reached. These quarters are not in the cache, so they are "
+                f"left out: {_labels(self.unreached)}. When the network works again, geogp fetch "
+                "downloads them."
             )
         changed = {
             q: held.note.date for q, held in self.files.items() if held.changed and held.note
@@ -83,8 +83,8 @@ class QuarterFiles:
         if changed:
             since = min(changed.values())[:10]
             texts.append(
-                f"{where} has new files of {_labels(changed)} since the download on {since}; "
-                f"geogp fetch --refresh downloads the new files."
+                f"{where} has changed the files of {_labels(changed)} since the download on "
+                f"{since}; geogp fetch --refresh downloads the new files."
             )
         return texts
 

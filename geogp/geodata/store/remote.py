@@ -215,14 +215,19 @@ class RemoteFile:
 
         def take(answer: requests.Response) -> bytes:
             if answer.status_code == requests.codes.ok:
-                raise NoRangesError(f"{self.address} is not sent in parts.")
+                raise NoRangesError(
+                    f"{self.address}: the server does not support reading parts of a file (HTTP "
+                    "range requests)."
+                )
             if answer.status_code != requests.codes.partial_content:
                 raise self._unexpected(answer)
             place, _, size = answer.headers.get("Content-Range", "").partition("/")
             if place != f"bytes {asked}":
                 raise _FaultError(f"expected bytes {asked}, found {place!r}")
             if not self._same(answer, int(size) if size.isdecimal() else None).strong:
-                raise NoRangesError(f"{self.address} is sent in parts without a strong ETag.")
+                raise NoRangesError(
+                    f"{self.address}: the server sends parts of the file without a strong ETag."
+                )
             return b"".join(self._pieces(answer, length))
 
         headers = {"Range": f"bytes={asked}", "If-Match": str(self.version.etag)}
@@ -252,8 +257,8 @@ class RemoteFile:
                 size = max(length or 0, stream.tell() + len(piece))
                 if most is not None and size > most:
                     raise NetworkError(
-                        f"{self.address} has {size} bytes or more; expected at most {most}. Is it "
-                        "the right file?"
+                        f"{self.address} has {size} bytes or more; expected at most {most}. Is "
+                        "this the right file?"
                     )
                 try:
                     stream.write(piece)
@@ -293,7 +298,7 @@ class RemoteFile:
         if answer.status_code in FORBIDDEN:
             return RefusedError(
                 f"{answered}: the file is missing or needs a login (some servers give this answer "
-                f"for missing files too). Check the address and the quarters."
+                "in both cases). Check the address and the quarters."
             )
         return NetworkError(f"{answered}; check the address and try again.")
 

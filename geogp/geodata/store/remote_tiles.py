@@ -92,8 +92,8 @@ def _fetch(
     except DamagedParquetError as error:
         copy.discard()
         raise DataError(
-            f"{remote.address} is not a complete Parquet file ({error}). The source is damaged; "
-            f"leave its quarter out or try again later."
+            f"{remote.address} is not a complete Parquet file ({error}). The file at the source is "
+            "damaged; leave its quarter out, or try again later."
         ) from error
     except DataError as error:
         copy.discard()

@@ -278,7 +278,7 @@ def relative_name(name: str) -> str:
     """
     parts = name.split("/")
     if {"", ".", ".."} & set(parts) or set(name) & set('\\?#%:*"<>|') or not name.isprintable():
-        raise DataError(f"expected the name of a file below the source, found {name!r}.")
+        raise DataError(f"expected the name of a file in the folder of the source, found {name!r}.")
     return name
 
 
@@ -333,12 +333,13 @@ def _checked(address: str) -> str:
         )
     if "@" in parts.netloc:
         raise RequestError(
-            "an address with a user name or password would be stored in run.json; put them into "
-            "~/.netrc, and give the address without them."
+            "the address contains a user name or password, which would be stored in run.json. Put "
+            "them into ~/.netrc, and give the address without them."
         )
     if "?" in address or "#" in address:
         raise RequestError(
-            "an address with ? or # may contain secret keys, which would be stored in run.json, "
-            "and no file name can be added to it; give the address of a folder, without ? or #."
+            "expected the address of a folder, found an address with ? or #. No file name can be "
+            "added to such an address, and it may contain secret keys, which would be stored in "
+            "run.json. Leave out ? or # and what follows."
         )
     return address

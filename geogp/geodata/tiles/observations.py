@@ -123,7 +123,7 @@ def complete_counts(measured: Observations, region: Region) -> Observations:
         cure = f"Choose {fewer} or fewer with --quarters." if fewer else "Map a part of the region."
 
         raise RequestError(
-            f"{region.name} has about {about:,} tiles; with {len(quarters)} quarters these are "
+            f"{region.name} has about {about:,} tiles; with {len(quarters)} quarters this gives "
             f"{about * len(quarters):,} counts, more than {MAX_ROWS:,}. {cure}"
         )
     tiles = region.tiles(quadkeys.ZOOM)

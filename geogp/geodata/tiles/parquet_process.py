@@ -93,8 +93,8 @@ class _OpenFile:
                     and not 4 <= first <= first + length <= self._size
                 ):
                     raise _RefusedError(
-                        f"the footer places column {path} at bytes {first} to {first + length} of "
-                        f"{self._size}."
+                        f"the footer places column {path} at bytes {first} to {first + length}, "
+                        f"but the file has {self._size} bytes."
                     )
                 chunks.append([path, first, length])
                 statistics = chunk.statistics if path == key else None

@@ -95,7 +95,7 @@ class LeftOut:
         """Return the warning for the user."""
         return (
             f"{self.rows} rows of {self.file} are left out of {target}, after the split, because "
-            f"of impossible values: {told(self.first, service)}."
+            f"their values are impossible: {told(self.first, service)}."
         )
 
 
@@ -163,7 +163,7 @@ def exchanged_columns(name: str, medians: Mapping[str, tuple[float, float]]) -> 
             found, known = found or jumps, f" (other quarters: {usual:g} and {usual_tests:g})"
         if found:
             warnings.append(
-                f"the columns {name} and tests of {file} seem to be exchanged: their medians are "
+                f"the columns {name} and tests of {file} seem to be swapped: their medians are "
                 f"{value:g} and {tests:g}{known}. Compare the file with its source."
                 if name != "tests"
                 else f"the column tests of {file} seems to contain another quantity: its median "

@@ -29,8 +29,8 @@ IN_PLACE = "Repair the file or leave its quarter out."
 """What the user should do if a local file has faults."""
 
 AT_SOURCE = (
-    "Leave its quarter out until the source has a better file; then download it with geogp fetch "
-    "--refresh."
+    "Leave its quarter out until the source has a better file; then download the better file with "
+    "geogp fetch --refresh."
 )
 """What the user should do if a file at an address has faults."""
 

@@ -90,8 +90,8 @@ def read_rows(held: LocalFile, region: Region, column: TargetColumn, service: st
     if len(repeated):
         first = quadkeys.format_quadkeys(repeated[:1])[0]
         faults.append(
-            f"expected every tile once in a quarter, found {len(repeated)} duplicates, "
-            f"first tile {first}."
+            f"expected every tile once in a quarter, found {len(repeated)} duplicates, the first "
+            f"in tile {first}."
         )
     if faults:
         raise _faulty(held, faults)
@@ -193,9 +193,9 @@ def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
     right = np.isfinite(value) & ((value >= 0) if zero else (value > 0))
     rules = [
         (f"expected finite {column.column} {least}", ~right, value),
-        ("expected whole tests of 1 or more", ~_counts(tests), tests),
+        ("expected whole numbers of tests, 1 or more", ~_counts(tests), tests),
         (
-            "expected whole devices between 1 and tests",
+            "expected whole numbers of devices, from 1 to the number of tests",
             ~(_counts(devices) & (devices <= tests)),
             devices,
         ),

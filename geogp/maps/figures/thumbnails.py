@@ -77,7 +77,9 @@ def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = Non
             values = np.asarray(grid[view.variable].values, np.float64)
             far = veiled(grid) & np.isfinite(values)
     except _DAMAGE as error:
-        raise DataError(f"expected a map in {path}, but it cannot be read ({error}).") from error
+        raise DataError(
+            f"expected a map in {path}, but the file cannot be read ({error})."
+        ) from error
     if values.ndim != 2 or not np.isfinite(values).any():
         raise DataError(f"expected a map in {path}, but its variable {view.variable} has no value.")
     step = -(-max(values.shape) // most)

@@ -183,7 +183,7 @@ def kernel_basis(
         if text_bytes(packed) <= most_text:
             break
     else:
-        raise DataError(f"the kernel on {len(cells)} cells does not fit {most_text} bytes.")
+        raise DataError(f"the kernel on {len(cells)} cells does not fit into {most_text} bytes.")
     decoded = unpack(packed)
     found = differences(interpolated(decoded, frame, places), places, model, random)
     within = finer(tiles) if cells.zoom > tiles.zoom else coarser(tiles, cells.zoom)

@@ -72,7 +72,7 @@ def pack(
     if rounded.size and (rounded.min() < 0 or rounded.max() > most):
         raise DataError(
             f"expected values from {offset:g} to {offset + step * most:g}, which {bits} bits hold "
-            f"in steps of {step:g}, found {present.min():g} to {present.max():g}. Take more bits "
+            f"in steps of {step:g}, found {present.min():g} to {present.max():g}. Choose more bits "
             "or a larger step."
         )
     numbers = np.zeros(values.shape, _TYPES[bits])

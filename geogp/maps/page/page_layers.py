@@ -52,11 +52,12 @@ def speed_layers(
     cautious = View(
         "bound",
         "",
-        f"At {side}, in 19 of 20",
-        f"at {side} this in 19 of 20, {quantity.unit}",
+        f"In 19 of 20, at {side}",
+        f"in 19 of 20, at {side} this, {quantity.unit}",
         BOUND_PALETTE,
         speed_scale,
-        f"19 of 20 {{predicted}} are expected to be at {side} this value; 1 of 20 {beyond} it.",
+        f"19 of 20 {{predicted}} are expected to be at {side} this value, and 1 of 20 {beyond} "
+        "this value.",
         quantity.unit,
     )
     probability = View(
@@ -96,8 +97,8 @@ def tests_layer(grid: xr.Dataset) -> Layer:
         "tests in the data, all quarters together",
         TESTS_PALETTE,
         count_scale,
-        "The number of tests in the data for each tile, including test rows; 0 if nothing was "
-        "measured.",
+        "The number of tests in the data for each tile, including the test rows; 0 where nothing "
+        "was measured.",
         "tests",
     )
     values = np.asarray(grid["tests"].values, np.float64)

@@ -223,8 +223,10 @@ def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
         lowest = float((residual.detach() / variance.detach()).min())
         if lowest < -RESIDUAL_TOLERANCE:
             raise NumericalError(
-                f"the basis exceeds its kernel by {-lowest:.2g} of the prior variance, "
-                f"expected at most {RESIDUAL_TOLERANCE:g}. Raise the jitter."
+                "the variance of the basis exceeds the prior variance by a share of "
+                f"{-lowest:.2g}; expected at most {RESIDUAL_TOLERANCE:g}. Raise the jitter."
             )
-        logger.info("%d residual variances below zero by rounding count as 0", int(below.sum()))
+        logger.info(
+            "%d residual variances are set to 0: rounding made them negative", int(below.sum())
+        )
     return residual.clamp(min=0)

@@ -81,7 +81,7 @@ def build(
         raise RequestError(NO_NUMBERS)
     generator = torch.Generator().manual_seed(seed)
     if not NOISE_FLOOR < noise_start < float("inf"):
-        raise RequestError(f"expected a noise to start above {NOISE_FLOOR:g}, found {noise_start}.")
+        raise RequestError(f"expected a starting noise above {NOISE_FLOOR:g}, found {noise_start}.")
     one_of("scaling", scaling, SCALINGS)
     values = None
     if x is not None:
@@ -141,8 +141,8 @@ def _checked(x: Floats | Tensor, architecture: Architecture, scaling: Scaling) -
     largest = np.abs(values).max()
     if scaling == "none" and largest > LARGEST_INPUT:
         raise DataError(
-            f"expected inputs in about [-1, 1], found values up to {largest:.3g}; "
-            "build with scaling='minmax'."
+            f"expected inputs roughly in [-1, 1], found values up to {largest:.3g}; build with "
+            "scaling='minmax'."
         )
     return values
 
@@ -157,12 +157,12 @@ def _without_constants(values: Floats, architecture: Architecture) -> Architectu
     dropped = {*names, *architecture.dropped}
     if dropped == set(architecture.columns):
         raise DataError(
-            f"every column of the inputs that is used ({', '.join(names)}) has one value in all "
-            f"{len(values)} training rows; the rows cannot be distinguished."
+            f"each of the columns that are used ({', '.join(names)}) has the same value in all "
+            f"{len(values)} training rows, so the rows cannot be distinguished."
         )
     if names:
         warnings.warn(
-            f"columns with one value in all {len(values)} training rows are not used: "
+            f"columns with the same value in all {len(values)} training rows are not used: "
             f"{', '.join(names)}.",
             stacklevel=3,
         )

@@ -71,7 +71,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         ) from error
     if "sha256" not in metadata:
         raise DataError(
-            f"{path} contains no hash of its content; it was not written by this version of geogp."
+            f"{path} contains no hash of its content, so it was not written by this version of "
+            "geogp."
         )
     if metadata["sha256"] != _digest(tensors, metadata["description"]):
         raise DataError(f"{path} was changed after geogp wrote it; use an unchanged copy.")

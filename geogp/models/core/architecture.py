@@ -79,8 +79,8 @@ class Architecture:
         ):
             found = ", ".join(f"{name} {size!s:.40}" for name, size in sizes.items())
             raise RequestError(
-                f"expected whole sizes, d from 1 to {MAX_COLUMNS:,}, r of 1 or more, h of 2 or "
-                f"more and blocks from 0 to {MAX_BLOCKS:,}, found {found}."
+                f"expected whole numbers as sizes, d from 1 to {MAX_COLUMNS:,}, r of 1 or more, h "
+                f"of 2 or more and blocks from 0 to {MAX_BLOCKS:,}, found {found}."
             )
 
     @property

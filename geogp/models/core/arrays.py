@@ -48,10 +48,10 @@ def check_devices(devices: NDArray[np.float64], tests: NDArray[np.float64]) -> N
     if wrong.any():
         row = int(wrong.argmax())
         raise DataError(
-            f"expected at most as many devices as tests, because a test comes from one device, "
-            f"found more devices in {int(wrong.sum())} of {wrong.size} rows, the first of them row "
-            f"{row} with {devices[row]:g} devices and {tests[row]:g} tests. Without a number of "
-            f"tests, a row has one test."
+            "expected no more devices than tests, because each test comes from one device; found "
+            f"more devices in {int(wrong.sum())} of {wrong.size} rows, the first in row {row} with "
+            f"{devices[row]:g} devices and {tests[row]:g} tests. A row without a number of tests "
+            "counts as one test."
         )
 
 

@@ -56,7 +56,7 @@ def check_model(sizes: Architecture) -> None:
     if needed > free:
         raise RequestError(
             f"a model of rank {sizes.r:,} and width {sizes.h:,} needs {needed / 1e9:,.1f} GB of "
-            f"memory or more, and {free / 1e9:.1f} GB are free. Choose a smaller r or h."
+            f"memory or more, but only {free / 1e9:.1f} GB are free. Choose a smaller r or h."
         )
 
 
@@ -102,8 +102,8 @@ def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block:
     free = available_bytes(torch.device("cpu"))
     if needed > free:
         raise RequestError(
-            f"the joint level of {tiles:,} tiles needs about {needed / 1e9:.1f} GB of memory, "
-            f"and {free / 1e9:.1f} GB are free. Map the region with a lower --zoom."
+            f"the joint level of {tiles:,} tiles needs about {needed / 1e9:.1f} GB of memory, but "
+            f"only {free / 1e9:.1f} GB are free. Map the region with a lower --zoom."
         )
 
 
@@ -146,6 +146,6 @@ def check_memory(sizes: Architecture, n: int, batch: int, device: torch.device) 
     if needed > free:
         raise RequestError(
             f"a fit of rank {sizes.r} to {n:,} rows needs about {needed / 1e9:.1f} GB on {device}, "
-            f"and {free / 1e9:.1f} GB are free. Choose a smaller rank (another --preset), or fewer "
-            "quarters, with --fresh."
+            f"but only {free / 1e9:.1f} GB are free. Choose a smaller rank (another --preset), or "
+            "fewer quarters, and add --fresh."
         )

@@ -72,8 +72,7 @@ def enrich(
         n, r = len(x), len(readout)
         if not r <= k <= n:
             raise RequestError(
-                f"expected a subsample of at least the {r} features and at most the {n} rows, "
-                f"found k = {k}."
+                f"expected a subsample of {r} (the number of features) to {n} rows, found k = {k}."
             )
         drawn = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:k]
         x, scale = x[drawn.to(x.device)], math.sqrt(n / k)
@@ -256,8 +255,8 @@ class EnrichedGP(LastLayerGP):
         found = enrich(self.network, self.posterior.m, x, k, seed=seed)
         if found.rows < len(x):
             logger.warning(
-                "the map from last-layer to tangent features is fitted to %d of %d rows: all rows "
-                "times %d parameters exceed %d",
+                "the map from last-layer to tangent features is fitted to %d of %d rows: the "
+                "number of rows times %d parameters exceeds %d",
                 *(found.rows, len(x), parameters_before_the_last(self.network), EXACT_ENTRIES),
             )
         self.enrichment.copy_(found.L)

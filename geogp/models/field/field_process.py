@@ -138,7 +138,7 @@ class FieldProcess(LowRankGP):
             if not len(self.rows.y):
                 raise RequestError("the model is not fitted: it has no training rows.")
             sites = Sites.of(numpy_of(self.points(self.rows.x)[:, :2]))
-            assert (np.diff(sites.order) == 1).all(), "rows are held in the order of their places"
+            assert (np.diff(sites.order) == 1).all(), "the model stores rows in the order of places"
             self._sites = NearSites.of(sites)
         return self._sites
 

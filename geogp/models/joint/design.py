@@ -111,7 +111,8 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
     if needed > free:
         raise RequestError(
             f"choosing among {len(level):,} tiles at rank {rank} needs about {needed / 1e9:.1f} GB "
-            f"of memory, and {free / 1e9:.1f} GB are free. Map the region with a lower --zoom."
+            f"of memory, but only {free / 1e9:.1f} GB are free. Map the region with a lower "
+            "--zoom."
         )
     local = level.local_times if level.has_local else None
     return LevelCovariance(level.low_rank(), level.single_variances(), local, level.own)

@@ -76,7 +76,9 @@ class FirstMisses:
         """
         n = len(self.score)
         if met.ndim != 2 or met.shape[1] != n:
-            raise DataError(f"expected draws of {n} points, (b, n), found shape {met.shape}.")
+            raise DataError(
+                f"expected draws of shape (b, n) for n = {n} points, found shape {met.shape}."
+            )
         missed = ~met[:, self._order]
         self._found.append(np.where(missed.any(1), missed.argmax(1), n))
 

@@ -215,7 +215,8 @@ class JointLevel:
     def _checked(self, weights: Weights) -> Weights:
         if len(weights.shape) != 2 or weights.shape[0] != len(self):
             raise DataError(
-                f"expected weights of {len(self)} tiles, (n, k), found shape {weights.shape}."
+                f"expected weights of shape (n, k) for n = {len(self)} tiles, found shape "
+                f"{weights.shape}."
             )
         return sparse.csc_array(weights)
 
@@ -351,7 +352,7 @@ def check_rows(model: "LowRankGP", y: Floats) -> None:
     if not np.allclose(given, held, rtol=1e-9):
         raise DataError(
             f"expected the training rows of {model.name}, with mean {held[0]:g} and sd "
-            f"{held[1]:g}, found {len(y)} rows of mean {given[0]:g} and sd {given[1]:g}."
+            f"{held[1]:g}, found {len(y)} rows with mean {given[0]:g} and sd {given[1]:g}."
         )
 
 

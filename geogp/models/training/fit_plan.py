@@ -139,8 +139,8 @@ class FitPlan:
             state.seconds += monotonic() - start
             if warn is not None:
                 warn(
-                    f"{len(known.y)} rows at {count_places(known)} places are few: the width of "
-                    f"the intervals{named} is estimated by cross-validation, and is {factor:.2f} "
-                    f"times the width that the model gives."
+                    f"{len(known.y)} rows at {count_places(known)} places are few, so the width of "
+                    f"the intervals{named} is estimated by cross-validation; this width is "
+                    f"{factor:.2f} times the width that the model gives."
                 )
         return model, state

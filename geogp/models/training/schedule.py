@@ -70,8 +70,8 @@ class FitSettings:
         ]
         if faults:
             raise RequestError(
-                "expected whole numbers of 1 or more for epochs, batch and patience, numbers above "
-                "0 for learning_rate and clip, 0 or more for the other rates, average, "
-                f"weight_decay and seed, a decay of {' or '.join(get_args(Decay))} and an "
-                f"optimiser of {' or '.join(OPTIMISERS)}; found {', '.join(faults)}."
+                "expected epochs, batch and patience as whole numbers of 1 or more; learning_rate "
+                "and clip above 0; the other rates, average, weight_decay and seed of 0 or more; "
+                f"a decay of {' or '.join(get_args(Decay))} and an optimiser of "
+                f"{' or '.join(OPTIMISERS)}; found {', '.join(faults)}."
             )

@@ -106,8 +106,8 @@ class ByRows(Step[M]):
         if not self.splits:
             raise RequestError(
                 f"{model.name} is fitted to all rows at once, so {count} processes cannot share "
-                f"the fit. Start it without torchrun, or choose a model that is fitted in "
-                f"batches, such as field."
+                "the fit. Start the fit without torchrun, or choose a model that is fitted in "
+                "batches, such as field."
             )
         return [Part(own, rows.at(own).n) for own in part.numbers.tensor_split(count)]
 

@@ -41,8 +41,8 @@ class Data:
         n = len(self.y)
         if self.x.ndim != 2 or self.y.shape != (len(self.x),) or not n:
             raise DataError(
-                "expected inputs (n, d) and targets (n,) with n >= 1, "
-                f"found {self.x.shape} and {self.y.shape}."
+                "expected inputs of shape (n, d) and targets of shape (n,) with n >= 1, found "
+                f"{self.x.shape} and {self.y.shape}."
             )
         self._take_counts("tests", np.ones(n))
         self._take_counts("devices", self.tests)
@@ -50,8 +50,8 @@ class Data:
         groups = np.arange(n) if self.groups is None else np.asarray(self.groups)
         if groups.shape != (n,) or groups.dtype.kind not in "iu":
             raise DataError(
-                f"expected {n} whole numbers of groups, found {groups.dtype} of shape "
-                f"{groups.shape}."
+                f"expected a whole number for the group of each of {n} rows, found {groups.dtype} "
+                f"of shape {groups.shape}."
             )
         # torch shares the memory of an array, so an array that is not writeable is copied.
         object.__setattr__(self, "groups", np.require(groups, np.int64, ["C", "W"]))

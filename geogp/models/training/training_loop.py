@@ -145,7 +145,8 @@ class _Run:
         self.step = spec_of(model).step
         if settings.solve_mean and not model.can_solve_mean:
             raise RequestError(
-                f"expected solve_mean=False: the posterior of {model.name} does not support it."
+                f"expected solve_mean=False, because the posterior of {model.name} does not "
+                "support solve_mean=True."
             )
         self.rows = self.step.gathered(model.keep_rows(self._on_device(train), settings.seed))
         self.held_out = self._on_device(validation)
@@ -171,8 +172,7 @@ class _Run:
         if settings.optimiser == "lbfgs" and len(parts) > 1:
             raise RequestError(
                 f"L-BFGS needs an objective over all rows at once; {self.model.name} makes "
-                f"{len(parts)} steps "
-                "an epoch. Choose the optimiser adamw."
+                f"{len(parts)} steps per epoch. Choose the optimiser adamw."
             )
         total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
         for step, part in enumerate(parts):

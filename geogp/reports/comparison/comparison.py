@@ -167,8 +167,8 @@ def compare(
     if not splits:
         which = ", ".join(f"{name} (seed {seed})" for name, seed in seeds.items())
         raise RequestError(
-            f"expected test rows that are common to all runs, found none in any split of {which}. "
-            + say("compare", "no_rows", list(seeds.values()))
+            "expected test rows that all runs have in common, found none in any split of "
+            f"{which}. " + say("compare", "no_rows", list(seeds.values()))
         )
     first = runs[0].run
     return Comparison(

@@ -72,9 +72,9 @@ def table_of(one: RunContent) -> pd.DataFrame:
     twice = int(table.duplicated(["split", *_KEYS]).sum())
     if twice:
         raise DataError(
-            f"{one.name}: expected each tile and quarter once in a fold of a split, found "
-            f"{twice} repeated rows. Was test_predictions.parquet edited? Run `geogp map` again "
-            f"with --fresh."
+            f"{one.name}: expected each pair of tile and quarter at most once per fold of a split, "
+            f"found {twice} repeated rows. Was test_predictions.parquet edited? Run `geogp map` "
+            "again with --fresh."
         )
     odd = sorted(set(table["split"]) - set(SPLITS))
     if odd:
@@ -103,9 +103,9 @@ def check_same_rows(title: str, joined: dict[str, pd.DataFrame]) -> None:
         wrong = int((~(off <= TOLERANCE)).sum())
         if wrong:
             raise DataError(
-                f"expected one measurement of each row, found {wrong} of {len(table)} common rows "
-                f"({title}) with different measurements in {first} and {name}: the runs use "
-                f"different data. Compare runs that were made from the same source."
+                f"expected the same measurements in all runs, found {wrong} of {len(table)} common "
+                f"rows ({title}) with different measurements in {first} and {name}: the runs use "
+                "different data. Compare runs that were made from the same source."
             )
 
 

@@ -124,14 +124,14 @@ def draw(
     texts = []
     if zoom < request.zoom:
         texts.append(
-            f"{region.name} has more than {MAX_TILES:,} tiles at zoom {request.zoom}; the map has "
-            f"zoom {zoom}."
+            f"{region.name} has more than {MAX_TILES:,} tiles at zoom {request.zoom}, so the map "
+            f"has zoom {zoom}."
         )
     if not prediction.shape.has_power_mean:
         texts.append(
-            f"the mean of the predicted {quantity.subject} does not exist: its distribution is "
-            f"Student-t on the log scale, and the tails are too heavy for a mean. The map shows "
-            f"the median; the layer of the mean is empty."
+            f"the mean of the predicted {quantity.subject} does not exist: the predicted "
+            "distribution is Student-t on the log scale, and its tails are too heavy for a mean. "
+            "The map shows the median; the layer of the mean is empty."
         )
     else:
         texts += _missing_means(grid, quantity)

@@ -87,9 +87,9 @@ def threads_for(job: Job, began: int | None) -> int:
         )
         return began
     job.warn(
-        f"the run started with {began} threads and continues with {now}, because this process "
-        f"may use {cores_here()} cores: the last digits may differ from the digits of a run "
-        f"without interruption."
+        f"the run started with {began} threads and continues with {now}, because this process may "
+        f"use {cores_here()} cores: the last digits of the results may differ from those of an "
+        "uninterrupted run."
     )
     return now
 
@@ -133,7 +133,10 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, Weight
     preset, uses = job.preset.weights, job.about.uses
     if not uses:
         if job.request.tune_weights:
-            job.warn(f"the objective of {job.request.model} has no weights to choose.")
+            job.warn(
+                f"--tune-weights has no effect: the objective of {job.request.model} has no "
+                "weights to choose."
+            )
         return preset, WeightsRecord(chosen_by="none")
     if not job.request.tune_weights:
         return preset, _named(WeightsRecord(chosen_by="preset"), preset, uses)

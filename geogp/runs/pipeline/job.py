@@ -248,8 +248,8 @@ def _check_question(job: Job) -> None:
     question, scale = job.question, job.scale
     if question.quarter != question.latest and scale.times is None:
         raise RequestError(
-            f"--at {quarter_label(question.quarter)} needs quarters as inputs, but the inputs are "
-            f"places only; the data are of {quarter_label(question.latest)}"
+            f"--at {quarter_label(question.quarter)} needs the quarter as an input, but the model "
+            f"has only the place as an input; the data are of {quarter_label(question.latest)}"
             f"{' and earlier quarters' if len(job.observations.quarters) > 1 else ''}."
         )
     first = job.observations.quarters[0]
@@ -276,7 +276,7 @@ def _check_question(job: Job) -> None:
     if question.tests is None and question.name not in {LEVEL, COUNT} and asked:
         job.warn(
             f"the noise of {spec.name} does not depend on the number of tests: the map predicts "
-            f"a measurement with as many tests as the measurements in the data have."
+            "measurements with as many tests as those in the data."
         )
     if question.name == LEVEL and not about.has_spread:
         raise RequestError(
@@ -285,8 +285,8 @@ def _check_question(job: Job) -> None:
         )
     if question.name == LEVEL and about.spread_is_noise:
         job.warn(
-            f"the function variance of {spec.name} also contains noise that varies over space: the "
-            "intervals of the level are too wide."
+            f"the function variance of {spec.name} also contains noise that varies over space, so "
+            "the intervals of the level are too wide."
         )
     if question.beyond:
         job.warn(

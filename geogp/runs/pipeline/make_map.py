@@ -139,7 +139,7 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
     if lost:
         job.listener.stage(f"missing, or changed since the run was made: {', '.join(lost)}")
     if {MODEL_FILE, PREDICTIONS_FILE} & set(lost):
-        job.listener.stage("the run is made again from its data")
+        job.listener.stage("making the run again from its data")
         return None
     if same and set(lost) <= set(REPORT_FILES):
         job.listener.stage("writing the report again from run.json and the test predictions")

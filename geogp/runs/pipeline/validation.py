@@ -151,22 +151,23 @@ def _warn_of(job: Job) -> None:
     request = job.request
     if request.folds > 1 and request.tune_weights and job.about.uses:
         job.warn(
-            "alpha and beta are chosen once, on rows that are outside the test rows of every "
-            "first fold. Later folds test some of these rows, so their scores may be slightly "
-            "too good."
+            "alpha and beta are chosen once, on rows that are not test rows in the first fold of "
+            "any split. Later folds test some of these rows, so the scores of later folds may be "
+            "slightly too good."
         )
     if LATEST.name not in request.splits:
         return
     if not job.about.has_tiles:
         job.warn(
-            f"in the split latest, {job.spec.name} predicts a quarter after its training quarters. "
-            f"The intervals do not become wider there, so their coverage may be below the stated "
-            f"level."
+            f"in the split latest, {job.spec.name} predicts a quarter after the training quarters. "
+            "The intervals do not become wider with time, so their coverage may be below the "
+            "stated level."
         )
     elif len(job.observations.quarters) == request.folds + 1:
         job.warn(
-            "the split latest fits a single quarter, which does not show how much the level "
-            "changes between quarters; the coverage of its intervals may be below the stated level."
+            "the split latest trains on a single quarter, which does not show how much the level "
+            "changes between quarters. The coverage of the intervals may be below the stated "
+            "level."
         )
 
 
@@ -246,8 +247,8 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
     yardstick = _pooled([one.baseline for one in found])
     for group in groups_below_baseline(metrics, yardstick):
         job.warn(
-            f"the model's log score is worse than the baseline's ({name} split, {group}): there, "
-            f"the mean of each quarter predicts better than the map."
+            f"the model's log score is worse than the baseline's ({name} split, {group}): for "
+            "these rows, the mean of each quarter predicts better than the model."
         )
     folds = [
         FoldRecord(
@@ -284,7 +285,7 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
         which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"
         job.warn(
             f"{reference.rows_pooled} test rows ({which}) lie in quarters with too few training "
-            f"rows; their baseline is the mean and variance of all quarters."
+            "rows; for these test rows, the baseline is the mean and variance of all quarters."
         )
     y = seen.y[test]
     stratum = stratum_column(seen.stratum[test], seen.strata)

@@ -59,7 +59,7 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
     if job.request.calibrated:
         job.warn(
             "the conformal repair of this run applies to single measurements. Means over areas, "
-            "with and without noise, come from the model without repair."
+            "with and without noise, come from the model without the repair."
         )
     level = opened.level(seed=asked.seed, columns=max(asked.draws, len(layer)))
     measured = level.measured(float(job.question.tests or 1), job.question.devices)

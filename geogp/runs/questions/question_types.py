@@ -109,7 +109,7 @@ class ChoiceQuestion(_Question):
         if self.candidates < 2 * self.tiles:
             raise RequestError(
                 f"expected {2 * self.tiles} candidates or more for {self.tiles} tiles, found "
-                f"{self.candidates}. Increase the candidates or choose fewer tiles."
+                f"{self.candidates}. Increase --candidates, or choose fewer tiles."
             )
 
 

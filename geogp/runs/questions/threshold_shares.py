@@ -55,8 +55,9 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
     if not job.about.has_tiles:
         own = ", with a variance that differs between tiles" if level.own.any() else ""
         job.warn(
-            f"{job.spec.name} has no process of single tiles: its level is a smooth "
-            f"field{own}, and the uncertainty of shares and joint regions is too small."
+            f"{job.spec.name} does not model how single tiles differ from their surroundings: its "
+            f"level is a smooth field{own}, so the stated uncertainty of shares and joint regions "
+            "is too small."
         )
     job.listener.stage(f"{asked.draws} draws of all tiles")
     return excursions(level, thresholds, areas, weights, draws=asked.draws, seed=asked.seed)

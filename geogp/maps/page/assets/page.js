@@ -118,7 +118,7 @@ class MapPage {
       && !this.pictures.painter.inTime(layer);
     const asked = layer.source.live && state.point === null;
     return [asked ? 'Click a place to draw its kernel.' : '', layer.hint,
-      still ? 'The same for all quarters.' : ''].filter(Boolean).join(' ');
+      still ? 'This layer is the same for all quarters.' : ''].filter(Boolean).join(' ');
   }
 
   showOutlines({marks}) {
@@ -181,8 +181,8 @@ class MapPage {
       'pointerdown', () => document.body.classList.remove('geogp-keys'), true);
     const box = map.getContainer();
     box.setAttribute('role', 'application');
-    box.setAttribute('aria-label', 'Map. Arrow keys move it, plus and minus zoom, Enter reads the '
-      + 'place under the cross in the middle.');
+    box.setAttribute('aria-label', 'Map. Arrow keys move the map, plus and minus zoom, Enter reads '
+      + 'the place under the cross in the middle.');
     map.on('click', (event) => this.choose(event.latlng));
     box.addEventListener('keydown', (event) => {
       if (event.key === 'Enter' && event.target === box) {

@@ -121,7 +121,7 @@ class Panel {
       hint.textContent = coarse
         ? `Drawn in squares of ${formatNumber(tileKm(frame), 2)} km; `
           + `only ${data.quarters[data.shown].label} is drawn tile by tile.`
-        : 'Drawn tile by tile; other quarters in larger squares.';
+        : 'Drawn tile by tile; other quarters are drawn in larger squares.';
     }
   }
 }

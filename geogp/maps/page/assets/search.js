@@ -44,7 +44,7 @@ class Search {
   go(place) {
     if (!place) {
       const text = this.field.value.trim();
-      this.answer.textContent = text ? `No county or town called ${text} here.` : '';
+      this.answer.textContent = text ? `No county or town called ${text} on this map.` : '';
       return;
     }
     const [south, west, north, east] = place.bounds;

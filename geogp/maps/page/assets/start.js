@@ -10,7 +10,7 @@ function startPage() {
     document.documentElement.dataset.geogp = 'ready';
     performance.mark('geogp-ready');
   }).catch((error) => {
-    say(`The map could not be drawn (${error.message}). It needs a browser of 2023 or later.`);
+    say(`The map could not be drawn (${error.message}). It needs a browser from 2023 or later.`);
     throw error;
   });
 }

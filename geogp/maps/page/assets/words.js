@@ -10,8 +10,8 @@ function placeWords(found, data, state) {
     for (const {name, low, high} of law.intervals) {
       words.push({name: `${name} interval`, value: `${amount(low)} to ${amount(high)} ${unit}`});
     }
-    const side = data.bound === 'upper' ? 'At most' : 'At least';
-    words.push({name: `${side}, in 19 of 20`, value: `${amount(law.bound)} ${unit}`});
+    const side = data.bound === 'upper' ? 'at most' : 'at least';
+    words.push({name: `In 19 of 20, ${side}`, value: `${amount(law.bound)} ${unit}`});
     if (law.probability !== null) {
       const met = thresholdWords(data, state.threshold);
       words.push({name: `Probability of ${met}`, value: formatShare(law.probability)});
