@@ -92,10 +92,8 @@ def errors_of(
     data: Data, counts: Floats, centre: Floats, sd: Floats, *, of_fit: bool = False
 ) -> Errors:
     """Return standardised errors by counts, sd and mean; `of_fit` for training rows."""
-    _, rows = np.unique(data.groups, return_counts=True)
-    size = float(np.square(rows).sum() / rows.sum()) if of_fit else 1.0
     known = _covariates(counts, centre, sd)
-    return Errors((data.y - centre) / sd, known, np.full(len(sd), not of_fit), size)
+    return Errors((data.y - centre) / sd, known, np.full(len(sd), not of_fit), data.groups)
 
 
 def with_law(law: PredictiveLaw, counts: Floats, centre: Floats, sd: Floats) -> Prediction:

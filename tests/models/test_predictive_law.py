@@ -214,12 +214,37 @@ def test_few_errors_stay_near_the_normal():
 def test_errors_of_large_groups_count_for_less():
     seen = _drawn(BY_BOTH, 500)
     size = [
-        np.square(fit_law(replace(seen, group_rows=n)).coefficients).sum() for n in (1, 15, 200)
+        np.square(fit_law(replace(seen, groups=np.arange(500) // n)).coefficients).sum()
+        for n in (1, 60, 500)
     ]
-    assert size[1] == size[0]  # two groups of 15 are the 30 rows of the prior
+    assert size[1] == size[0]  # half a group of 60 is the 30 rows of the prior
     assert size[2] < 0.7 * size[0]
-    parts = replace(seen, group_rows=200.0).joined(seen)
-    assert parts.group_rows == seen.joined(replace(seen, group_rows=200.0)).group_rows == 200
+
+
+def test_groups_of_both_kinds_of_rows_are_counted():
+    seen = _drawn(BY_BOTH, 120)
+    groups = np.repeat([0, 1, 2], [60, 20, 40])
+    both = replace(seen, groups=groups, held_out=groups == 0)
+    assert both.group_rows(both.held_out) == 60
+    assert both.group_rows(~both.held_out) == pytest.approx((20**2 + 40**2) / 60)
+    twice = both.joined(seen)
+    assert twice.groups is not None
+    assert twice.groups.tolist() == [*groups, *range(120)]
+    assert replace(both, groups=None).group_rows(both.held_out) == 1
+
+
+def test_few_held_out_groups_hardly_move_the_law():
+    """The law of held-out rows is that of the training rows unless many groups say otherwise."""
+    training, held = _drawn(BY_BOTH, 2000), _drawn(BY_BOTH, 400)
+    training = replace(training, held_out=np.zeros(2000, np.bool_))
+    wide = replace(held, errors=3 * held.errors)
+    few, many = (
+        fit_law(training.joined(replace(wide, groups=groups))).coefficients[1, 0]
+        for groups in (np.arange(400) // 200, np.arange(400))
+    )
+    own = fit_law(training).coefficients[1, 0]
+    assert own < few < own + 0.5 * (many - own)
+    assert many > own + 0.6
 
 
 def test_light_tails_need_many_errors():

@@ -152,16 +152,11 @@ class FieldNetwork(FieldProcess):
         rows, found, distance = left
         errors = numpy_of(rows.y.double() - found.mean)
         sd = np.sqrt(numpy_of(found.field + found.tile + found.noise))
-        sizes = (
-            np.ones(len(errors))
-            if rows.groups is None
-            else np.unique(numpy_of(rows.groups), return_counts=True)[1]
-        )
         return Errors(
             errors / sd,
             self._covariates(rows.counts, found, distance),
             np.full(len(errors), held_out),
-            float((sizes @ sizes) / sizes.sum()),
+            None if rows.groups is None else rows.groups.cpu().numpy(),
         )
 
     def _covariates(self, counts: Tensor, found: Conditional, distance: Floats) -> Floats:

@@ -38,8 +38,9 @@ PARAMETERS = 4
 PRIOR_ROWS = 30.0
 """Weight, in rows, of the prior, which is centred at the standard normal."""
 
-PRIOR_GROUPS = 2.0
-"""Smallest weight of the prior, in groups of rows."""
+PRIOR_GROUPS, OFFSET_GROUPS = 0.5, 8.0
+"""Smallest weights of the prior, in groups of rows: of the coefficients of covariates, and of the
+difference between training and held-out rows."""
 
 ROWS_OF_LIGHT_TAILS = 5000
 """With fewer errors, the fitted tails are at least as heavy as normal tails."""
@@ -102,22 +103,33 @@ class Errors:
 
     `errors` (n,) are the errors, and `covariates` (n, c) the covariates of the predictions.
     `held_out` (n,) marks rows outside the fit; the other rows are training rows, each predicted
-    without its group. `group_rows` is the size of a row's group, averaged over rows.
+    without its group. `groups` (n,) are the groups of rows; by default each row is a group.
     """
 
     errors: Floats
     covariates: Floats
     held_out: NDArray[np.bool_]
-    group_rows: float = 1.0
+    groups: NDArray[np.int64] | None = None
 
     def joined(self, other: "Errors") -> "Errors":
-        """Return these errors followed by `other`; `group_rows` is the larger of the two."""
+        """Return these errors followed by `other`."""
+        groups = [
+            np.arange(len(part.errors)) if part.groups is None else part.groups
+            for part in (self, other)
+        ]
         return Errors(
             np.concatenate([self.errors, other.errors]),
             np.concatenate([self.covariates, other.covariates]),
             np.concatenate([self.held_out, other.held_out]),
-            max(self.group_rows, other.group_rows),
+            np.concatenate(groups),
         )
+
+    def group_rows(self, part: NDArray[np.bool_]) -> float:
+        """Return the size of a row's group, averaged over the rows of a part (n,)."""
+        if self.groups is None or not part.any():
+            return 1.0
+        sizes = np.unique(self.groups[part], return_counts=True)[1]
+        return float((sizes @ sizes) / sizes.sum())
 
 
 def fit_law(seen: Errors) -> PredictiveLaw:
@@ -125,11 +137,12 @@ def fit_law(seen: Errors) -> PredictiveLaw:
 
     The objective is the sum of the log densities, minus a penalty: the prior weight times half the
     sum of the squared coefficients of standardised covariates. The penalty keeps the law near the
-    standard normal if there are few rows. The weight is `PRIOR_ROWS`, or `PRIOR_GROUPS` times the
-    rows of a group if that is more, because the errors of a group depend on each other. Covariates
-    are clamped to their 1 % and 99 % quantiles. Features have seen the training rows, but not the
-    held-out rows. So each parameter differs by a constant between these two kinds of rows; the
-    constants have the same prior. The result is the law of held-out rows. Tails lighter than normal
+    standard normal if there are few rows. The errors of a group depend on each other. So the weight
+    is `PRIOR_GROUPS` times the mean rows of a group, but at least `PRIOR_ROWS`. Covariates are
+    clamped to their 1 % and 99 % quantiles. Features have seen the training rows, but not the
+    held-out rows. So each parameter differs by a constant between these two kinds of rows. The
+    weight of the constants is `OFFSET_GROUPS` times the mean rows of a held-out group, but at least
+    `PRIOR_ROWS`. The result is the law of held-out rows. Tails lighter than normal
     tails need `ROWS_OF_LIGHT_TAILS` rows. The optimiser is L-BFGS in float64. Raises NumericalError
     if a value is not finite, or the fit does not end at finite values.
     """
@@ -149,14 +162,15 @@ def fit_law(seen: Errors) -> PredictiveLaw:
     optimiser = torch.optim.LBFGS(
         [theta], max_iter=200, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
     )
-    weight = max(PRIOR_ROWS, PRIOR_GROUPS * seen.group_rows)
+    weight = torch.full_like(used, max(PRIOR_ROWS, PRIOR_GROUPS * _rows_per_group(seen)))
+    weight[:, -1] = max(PRIOR_ROWS, OFFSET_GROUPS * seen.group_rows(seen.held_out))
     most_tail = math.log(MAX_TAILWEIGHT) if len(r) >= ROWS_OF_LIGHT_TAILS else 0.0
 
     def closure() -> torch.Tensor:
         optimiser.zero_grad()
         a, log_b, skewness, log_tail = ((theta * used) @ design).unbind()
         density = _log_density(r, a, log_b, *_bounded(skewness, log_tail, most_tail))
-        loss = (weight / 2 * theta.square().sum() - density.sum()) / len(r)
+        loss = ((weight * theta.square()).sum() / 2 - density.sum()) / len(r)
         loss.backward()
         return loss
 
@@ -165,6 +179,12 @@ def fit_law(seen: Errors) -> PredictiveLaw:
     if not np.isfinite(found).all():
         raise NumericalError("the fit of the predictive law diverged.")
     return PredictiveLaw(found, ranges, most_tail)
+
+
+def _rows_per_group(seen: Errors) -> float:
+    """Return the number of rows divided by the effective number of their groups."""
+    parts = (seen.held_out, ~seen.held_out)
+    return len(seen.errors) / sum(float(part.sum()) / seen.group_rows(part) for part in parts)
 
 
 def _log_density(
