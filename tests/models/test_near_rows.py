@@ -237,7 +237,8 @@ def test_places_that_are_not_searched_give_no_rows(model, monkeypatch):
     assert torch.equal(others, every.masked_fill(every == own[:, None], NO_ROW))
 
 
-def test_a_fit_hands_the_groups_of_its_rows_to_the_model():
+def test_a_fit_hands_the_groups_of_its_rows_to_the_model(monkeypatch):
+    monkeypatch.setattr(FieldNetwork, "_condition_on", lambda *_: None)
     random = np.random.default_rng(0)
     x = random.permutation(np.vstack([grid(8), grid(8, 0.0)]))
     data = Data(x, random.standard_normal(128), groups=(7 + (x[:, 0] > 0)).astype(np.int64))
@@ -250,3 +251,36 @@ def test_a_fit_hands_the_groups_of_its_rows_to_the_model():
         if train is data:
             assert model.groups.tolist() == (7 + (model.rows.x[:, 0] > 0)).tolist()
     assert not torch.equal(*laws)
+
+
+@pytest.mark.usefixtures("exact")
+def test_validation_rows_condition_predictions(model):
+    """After the last step, the weights have their posterior given all rows, in closed form."""
+    rows = model.rows.as_rows()
+    train, others = rows.at(torch.arange(40)), rows.at(torch.arange(40, 60))
+    drift = torch.tensor([0.3, 0.2]).double()
+    model.keep_rows(train, 0)
+    model.drift.copy_(drift)
+    with torch.no_grad():
+        model._condition_on(others)
+    assert sorted(model.rows.y.tolist()) == sorted(rows.y.tolist())
+    assert torch.equal(model.drift, drift)
+    world = _world(model)
+    weight = np.linalg.inv(world.K + np.diag(world.noise))
+    S = np.linalg.inv(np.eye(5) + world.phi.T @ weight @ world.phi)
+    m, L = _weights(model)
+    np.testing.assert_allclose(L @ L.T, S, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(m, S @ world.phi.T @ weight @ (world.y - world.base), rtol=1e-7)
+
+
+def test_a_fit_ends_with_all_rows_stored():
+    random = np.random.default_rng(0)
+    data = Data(np.vstack([grid(8), grid(8, 0.0)]), random.standard_normal(128))
+    sizes = Architecture(d=3, h=4, r=3, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))
+    model = build("field", sizes, data.x, seed=0)
+    train, held = data.at(np.arange(128) >= 9), data.at(np.arange(9))
+    fit(model, train, held, FitSettings(epochs=1, batch=32))
+    assert len(model.rows.y) == 128
+    expected = model.standardised(data.y).double()
+    np.testing.assert_allclose(np.sort(model.rows.y), np.sort(expected), rtol=1e-6)
+    assert model.predictive_law.coefficients.any()
