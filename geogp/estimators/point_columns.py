@@ -1,5 +1,6 @@
 """Read points from a table or an array: places, times and counts of measurements."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +23,8 @@ class Points:
     """Place, time and counts of measurements, each (n,).
 
     `x` and `y` are as given; `time` is in quarters, and `time_kind` is its original kind (see
-    `Times`). If `tests` or `exposure` is None, it is 1 everywhere.
+    `Times`). If `tests` or `exposure` is None, it is 1 everywhere. `covariates` has a column for
+    each covariate, (n, c).
     """
 
     x: Floats
@@ -32,6 +34,7 @@ class Points:
     devices: Floats | None = None
     exposure: Floats | None = None
     time_kind: str | None = None
+    covariates: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -56,14 +59,15 @@ class PointColumns:
     tests: str | None = None
     devices: str | None = None
     exposure: str | None = None
+    covariates: Sequence[str] | None = None
 
     def read(self, X: Any, *, counts: bool = True) -> Points:
         """Return the points of a table or an array.
 
-        A table needs the columns x, y and time, if they are named. If the columns of counts are
-        missing, or `counts` is False, counts are 1. A GeoDataFrame of points may omit x and y. An
-        array has the columns x, y and then time, tests, devices. Raises RequestError if a column is
-        missing or its unit is not given, DataError if a value is missing or out of range.
+        A table needs the columns x, y, time and covariates, if they are named. If the columns of
+        counts are missing, or `counts` is False, counts are 1. A GeoDataFrame of points may omit x
+        and y. An array has the columns x, y and then time, tests, devices. Raises RequestError if a
+        column is missing or its unit is not given, DataError if a value is missing or out of range.
         """
         check_unit(self.time_unit)
         if isinstance(X, pd.DataFrame):
@@ -92,6 +96,7 @@ class PointColumns:
             time,
             exposure=exposure,
             time_kind=kind,
+            covariates=self.covariates_of(table),
             **{
                 key: self._numbers(table, name)
                 for key, name in optional.items()
@@ -114,6 +119,11 @@ class PointColumns:
         return found
 
     def _of_array(self, X: Any) -> Points:
+        if covariate_names(self.covariates):
+            raise RequestError(
+                f"expected a table with the covariates {', '.join(self.covariates or ())}, found "
+                f"{type(X).__name__}; give a table (pandas.DataFrame) whose columns have names."
+            )
         if hasattr(X, "columns") or hasattr(X, "column_names"):
             raise DataError(
                 f"expected a table of pandas or an array, found {type(X).__name__}; convert it "
@@ -155,6 +165,11 @@ class PointColumns:
         columns = PointColumns(crs=self.crs, time_unit=self.time_unit, **found)
         return columns._of_table(pd.DataFrame(parts), counts=True)
 
+    def covariates_of(self, table: Any) -> Floats | None:
+        """Return the columns of the covariates, (n, c); None if there are none."""
+        names = covariate_names(self.covariates)
+        return np.column_stack([self._numbers(table, name) for name in names]) if names else None
+
     def _numbers(self, table: pd.DataFrame, name: str) -> Floats:
         self._need(table, name)
         column = table[name]
@@ -168,7 +183,7 @@ class PointColumns:
         if name not in table.columns:
             raise RequestError(
                 f"expected a column {name!r}, found {', '.join(map(str, table.columns))}. Name "
-                "the columns with x=, y=, time=, tests=."
+                "the columns with x=, y=, time=, tests=, covariates=."
             )
         if isinstance(table[name], pd.DataFrame):
             raise RequestError(f"expected one column {name!r}, found several with this name.")
@@ -191,6 +206,16 @@ class PointColumns:
         if points.exposure is not None and not points.exposure.min() > 0:
             raise DataError(f"expected exposures above 0, found {points.exposure.min():g}.")
         return points
+
+
+def covariate_names(given: Any) -> tuple[str, ...]:
+    """Return the names of covariates; RequestError if they are not different texts."""
+    if given is None:
+        return ()
+    names = tuple(given) if isinstance(given, list | tuple) else (None,)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise RequestError(f"expected covariates as a list of different columns, found {given!r}.")
+    return names
 
 
 def is_geographic(crs: Any) -> bool:

@@ -277,7 +277,7 @@ class FieldNetwork(FieldProcess):
 
     def _drift(self) -> Tensor:
         """Return variance per quarter and squared mean of the level's change in a quarter."""
-        if self.rows.x.shape[1] == 2:
+        if self.coordinates == 2:
             return torch.zeros(2, dtype=torch.float64)
         values = self.rows.y - self.law.shift(self.rows.counts)
         return level_drift(self.points(self.rows.x)[:, 2], values)
