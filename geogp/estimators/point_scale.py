@@ -93,7 +93,7 @@ class PointScale:
         exposure = None
         if counts:
             exposure = 1.0 if points.exposure is None else float(points.exposure.mean())
-        scales = covariate_scales(covariates, points)
+        scales = covariate_scales(covariates, points.covariates)
         return cls(box, km, times, exposure, names, points.time_kind, scales)
 
     @property
@@ -181,14 +181,14 @@ class PointScale:
         return {"bounds": self.bounds, "quarters": self.times, **area, **km, **kind, **drift}
 
 
-def covariate_scales(names: Sequence[str], points: Points) -> tuple[CovariateScale, ...]:
-    """Return the scales of the covariates of training points; a constant one has the sd 1."""
-    if not names or points.covariates is None:
+def covariate_scales(names: Sequence[str], values: Floats | None) -> tuple[CovariateScale, ...]:
+    """Return the scales of covariates (n, c) of training points; a constant one has the sd 1."""
+    if not names or values is None:
         return ()
-    columns = zip(names, points.covariates.T, strict=True)
+    columns = zip(names, values.T, strict=True)
     return tuple(
-        CovariateScale(name, float(values.mean()), float(values.std()) or 1.0)
-        for name, values in columns
+        CovariateScale(name, float(column.mean()), float(column.std()) or 1.0)
+        for name, column in columns
     )
 
 

@@ -346,6 +346,19 @@ class SpatialGP(SpatialParameters):
         tiles = region.tiles(zoom)
         return tile_grid(tiles, predict(*from_degrees(self.crs, *tiles.centres)))
 
+    @property
+    def coefficients_(self) -> pd.DataFrame:
+        """The covariates' coefficients: ``mean`` and ``sd`` by name of the covariate.
+
+        In the unit of y, per standard deviation of the covariate over the rows of the fit.
+        Covariates that are constant in the fit are left out.
+        """
+        network = self._fitted()
+        sizes = network.architecture
+        names = [name for name in sizes.covariates if name not in sizes.dropped]
+        mean, sd = network.coefficients()
+        return pd.DataFrame({"mean": mean, "sd": sd}, index=pd.Index(names, name="covariate"))
+
     def save(self, path: Path | str, *, notes: dict[str, str] | None = None) -> None:
         """Write the fitted estimator to a safetensors file, to be read by `geogp.load_model`.
 

@@ -64,10 +64,11 @@ class Report:
     source of the data.
 
     The following are sentences. `headline` states whether the 95 % intervals have the stated
-    coverage. `findings` has one sentence for each split. `marks` names the marked strata of each
-    split. `rules` explains how strata are pooled and marked, `repairs` explains how the intervals
-    were repaired, and `statements` explains the limits of the numbers. The keys of `splits` are
-    names: ``blocks`` comes first; splits with training rows near test rows
+    coverage. `covariates` has one sentence for each covariate, and `findings` one for each split.
+    `marks` names the marked strata of each split. `rules` explains how strata are pooled and
+    marked, `repairs` explains how the intervals were repaired, and `statements` explains the limits
+    of the numbers. The keys of `splits` are names: ``blocks`` comes first; splits with training
+    rows near test rows
     (`splits.Split.flatters`) come last.
     """
 
@@ -91,6 +92,7 @@ class Report:
     warnings: list[str]
     attribution: str
     headline: str
+    covariates: list[str]
     findings: list[str]
     marks: dict[str, str]
     rules: list[str]
@@ -132,6 +134,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         warnings=given(run.warnings, []),
         attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
         headline=say("report", "headline", next(iter(splits.values()))),
+        covariates=[say("report", "covariate", one, unit) for one in run.covariates or ()],
         findings=[say("report", "finding", split) for split in splits.values()],
         marks={name: say("report", "marks", split, LIMITS) for name, split in splits.items()},
         rules=say_all("report", "rules", LIMITS),

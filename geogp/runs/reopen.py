@@ -20,7 +20,6 @@ from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
 from geogp.models.joint.joint_level import JointLevel
 from geogp.records.run_record import OpenedRecord
-from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.question_types import BY_COUNTY, BY_URBAN
@@ -59,7 +58,7 @@ class Reopened:
         if the rows that the model was fitted to cannot be found again.
         """
         self.job.listener.stage(f"joint level of {len(self.tiles):,} tiles")
-        places = tile_table(self.tiles, self.job.question.quarter)
+        places = self.job.places.of_tiles(self.tiles, self.job.question.quarter)
         return self.model.joint(places, seed=seed, columns=columns, rows=self._rows())
 
     def layer(self, by: str) -> PolygonLayer:
@@ -186,6 +185,7 @@ def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> Ma
         zoom=record.map.zoom,
         noise=settings.noise,
         conformal=settings.conformal,
+        covariates=tuple(settings.covariates or ()),
     )
 
 
@@ -194,7 +194,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     # Each file is compared with all entries: a user's layer may have the name of a boundary file.
     changed = [
         file.name
-        for file in (*job.boundaries.files, *job.ingested.files)
+        for file in (*job.boundaries.files, *job.ingested.files, *job.covariates.files)
         if not any(same_input(input_record(file), one) for one in record.inputs)
     ]
     if changed:

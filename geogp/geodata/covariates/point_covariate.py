@@ -15,10 +15,11 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from geogp.errors import DataError
+from geogp.geodata.covariates.covariate_values import CovariateValues, indices_of
 from geogp.geodata.places.distances import unit_vectors
 from geogp.geodata.places.region import EARTH_RADIUS_KM
 
@@ -41,13 +42,6 @@ MOST_PLACES = 2000
 """Most places whose values are predicted from other places to choose l and v."""
 
 PLACES_AT_ONCE = 4096
-
-
-class CovariateValues(NamedTuple):
-    """Values of a covariate and their standard deviations, each (n,); NaN where there are none."""
-
-    value: Floats
-    sd: Floats
 
 
 class Model(NamedTuple):
@@ -80,19 +74,39 @@ class PointCovariate:
                 f"{len(self.value)} points at {len(self._place.points)} places."
             )
 
-    def at(
-        self, longitude: Floats, latitude: Floats, quarter: NDArray[np.int64] | None = None
-    ) -> CovariateValues:
-        """Return deviations from the mean of a quarter and their standard deviations.
+    interpolation = (
+        f"kriging from the {NEAREST} nearest points, as deviations from the mean of a quarter"
+    )
 
-        `quarter` are indices of quarters (n,); None uses the points of all quarters alike.
+    @property
+    def rows(self) -> int:
+        """Number of points."""
+        return len(self.value)
+
+    @property
+    def prior_sd(self) -> float:
+        """Standard deviation of a value far from all points."""
+        return float(np.sqrt(self.model.variance))
+
+    def at(
+        self, longitude: ArrayLike, latitude: ArrayLike, quarter: ArrayLike | None = None
+    ) -> CovariateValues:
+        """Return deviations from the mean of a quarter, and their standard deviations.
+
+        Parameters
+        ----------
+        longitude, latitude
+            Places in degrees, (n,).
+        quarter
+            Calendar quarters (``Period[Q]``, or text such as ``2023Q4``) or their indices, (n,);
+            None uses the points of all quarters alike.
         """
-        value, sd = np.empty(len(longitude)), np.empty(len(longitude))
-        if self.quarter is None or quarter is None:
-            groups = [(None, np.arange(len(longitude)))]
-        else:
-            groups = [(int(t), np.flatnonzero(quarter == t)) for t in np.unique(quarter)]
         points = _points_km(longitude, latitude)
+        value, sd = np.empty(len(points)), np.empty(len(points))
+        groups: list[tuple[int | None, NDArray[np.int64]]] = [(None, np.arange(len(points)))]
+        if self.quarter is not None and quarter is not None:
+            asked = indices_of(quarter)
+            groups = [(int(t), np.flatnonzero(asked == t)) for t in np.unique(asked)]
         for time, rows in groups:
             mean, weight = self._means(time)
             for part in np.array_split(rows, 1 + len(rows) // PLACES_AT_ONCE):
@@ -133,7 +147,8 @@ class PointCovariate:
         if quarter is not None and self.quarter is not None:
             weight = weight * np.exp(-np.abs(self.quarter - quarter) / MEMORY)
         total = np.bincount(self._place.number, weight)
-        return np.bincount(self._place.number, weight * self._deviation) / total, total
+        mean: Floats = np.bincount(self._place.number, weight * self._deviation) / total
+        return mean, total.astype(np.float64)
 
     @cached_property
     def _deviation(self) -> Floats:
@@ -160,11 +175,11 @@ class _Places(NamedTuple):
 
     def nearest(self, points: Floats, most: int) -> tuple[Floats, NDArray[np.int64]]:
         """Return distances to the nearest places and their numbers, each (m, at most `most`)."""
-        distance, near = self.tree.query(points, k=range(1, min(most, len(self.points)) + 1))
-        return distance, near
+        found = self.tree.query(points, k=range(1, min(most, len(self.points)) + 1))
+        return np.asarray(found[0]), np.asarray(found[1], np.int64)
 
 
-def _points_km(longitude: Floats, latitude: Floats) -> Floats:
+def _points_km(longitude: ArrayLike, latitude: ArrayLike) -> Floats:
     """Return places as vectors of length R in km; at short distances, a chord is the distance."""
     return EARTH_RADIUS_KM * unit_vectors(longitude, latitude)
 
@@ -177,6 +192,7 @@ def _kriged(
     `near` (m, k, 3) are the near places, `distance` (m, k) their distances, `mean` and `weight`
     (m, k) the means and weights of their rows.
     """
+    near = near - near[:, :1]  # short vectors, whose squares lose no digits
     square = np.square(near).sum(2)
     apart = square[:, :, None] + square[:, None, :] - 2 * near @ near.transpose(0, 2, 1)
     covariance = np.exp(-np.sqrt(apart.clip(0)) / model.range_km)

@@ -24,7 +24,7 @@ from geogp.errors import RequestError
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms, elbo, whitened_elbo
 from geogp.models.core.options import Weights
-from geogp.models.core.posteriors import WeightedRows
+from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
 from geogp.models.field.left_out import left_out
@@ -116,12 +116,15 @@ class FieldNetwork(FieldProcess):
         """Do nothing, because `finish` learns the remaining parts after the last step."""
 
     def finish(self, validation: Rows) -> None:
-        """Learn the drift of the level between quarters, and the law of prediction errors.
+        """Learn the coefficients of covariates, the drift of the level, and the law of errors.
 
+        The coefficients are those given the other weights at their means: the bound is then largest
+        under independence of the two parts. The drift is that of the level between quarters.
         The law is learned from the errors of training rows, each predicted without the rows of its
         group, and from the errors of the validation rows.
         """
         with torch.no_grad():
+            self._take_coefficients()
             self.drift.copy_(self._drift())
             self.set_law(no_law())
             rng = np.random.default_rng([int(self.order_seed), 3])
@@ -130,6 +133,15 @@ class FieldNetwork(FieldProcess):
             found = self._conditional(validation.x, validation.counts)
             errors = training.joined(self._errors(validation, found, held_out=True))
         self.set_law(fit_law(errors))
+
+    def _take_coefficients(self) -> None:
+        c = self.architecture.used_covariates
+        if not c:
+            return
+        m = self.posterior.m.double()
+        known = information(self.weighted_rows(self.rows.as_rows()), m)
+        pull = known.pull[-c:] - known.precision[-c:, :-c] @ m[:-c]
+        self.posterior.take_last(*posterior_of(Information(known.precision[-c:, -c:], pull)))
 
     def _errors(self, rows: Rows, found: Conditional, *, held_out: bool) -> Errors:
         """Return the standardised errors of predictions of rows."""

@@ -178,6 +178,19 @@ class FieldProcess(LowRankGP):
             self.law(phi, counts),
         )
 
+    def coefficients(self) -> tuple[Floats, Floats]:
+        """Return means and standard deviations of the covariates' coefficients, each (c,).
+
+        In the target's unit, per unit of the scaled covariate.
+        """
+        c = self.architecture.used_covariates
+        if not c:
+            return np.zeros(0), np.zeros(0)
+        with torch.no_grad():
+            scale = self.y_sd * self.basis.log_scale.double().exp()
+            sd = self.factor[-c:].double().square().sum(1).sqrt()
+            return numpy_of(scale * self.posterior.m[-c:].double()), numpy_of(scale * sd)
+
     @property
     def weights(self) -> WeightPosterior:
         """The posterior of the field's weights."""
