@@ -202,6 +202,14 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
             f"{', '.join(changed)} changed since {path} was made, or is new. Make the run again "
             f"with --fresh, or restore the files."
         )
+    # A missing file of the other service has no rows, and is no error when the service is read.
+    read = {file.name for file in job.covariates.files}
+    lost = [name for one in record.covariates or () for name in one.files if name not in read]
+    if lost:
+        raise DataError(
+            f"{path} was made with covariates from {', '.join(sorted(set(lost)))}, which are "
+            f"missing now. Restore the files, or make the run again with --fresh."
+        )
     found = len(job.observations)
     counted = {} if record.n is UNSET else record.n
     other = {parts.rows for parts in counted.values()} - {found}
