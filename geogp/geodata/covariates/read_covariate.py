@@ -66,7 +66,8 @@ def _table(path: Path) -> pd.DataFrame:
     if path.suffix.lower() != ".csv":
         found = read_table(path, MAX_POINTS)
         columns = [name for name in (*_NEEDED, *_OPTIONAL) if name in found.column_names]
-        return found.select(columns).to_pandas()
+        table: pd.DataFrame = found.select(columns).to_pandas()
+        return table
     try:
         return pd.read_csv(path, nrows=MAX_POINTS + 1)
     except (ValueError, OSError) as error:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
+from geogp.models.bases.basis_functions import DriftBasis
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import LowRankGP, Rows
@@ -183,9 +184,9 @@ class FieldProcess(LowRankGP):
 
         In the target's unit, per unit of the scaled covariate.
         """
-        c = self.architecture.used_covariates
-        if not c:
-            return np.zeros(0), np.zeros(0)
+        if not isinstance(self.basis, DriftBasis):
+            return super().coefficients()
+        c = len(self.basis.log_scale)
         with torch.no_grad():
             scale = self.y_sd * self.basis.log_scale.double().exp()
             sd = self.factor[-c:].double().square().sum(1).sqrt()

@@ -57,5 +57,5 @@ def run_scale(
     counts = find_model(request.model).counts
     area = float(tile_areas_km2(observations.latitude).mean()) if counts else None
     kind = None if times is None else "quarter"
-    drift = covariate_scales(list(covariates), covariates.to_numpy(np.float64))
+    drift = covariate_scales(list(map(str, covariates)), covariates.to_numpy(np.float64))
     return PointScale(region.bounds, times=times, exposure=area, time_kind=kind, covariates=drift)

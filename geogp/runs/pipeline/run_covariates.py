@@ -118,7 +118,8 @@ class PlaceTables:
 
     def of_tiles(self, tiles: Tiles, quarter: int, **counts: int | None) -> pd.DataFrame:
         """Return a table of the centres of tiles in one quarter."""
-        return self.at(*tiles.centres, np.full(len(tiles), quarter), **counts)
+        longitude, latitude = tiles.centres
+        return self.at(longitude, latitude, np.full(len(tiles), quarter), **counts)
 
 
 @dataclass(frozen=True)
