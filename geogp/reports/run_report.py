@@ -134,7 +134,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         warnings=given(run.warnings, []),
         attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
         headline=say("report", "headline", next(iter(splits.values()))),
-        covariates=[say("report", "covariate", one, unit) for one in run.covariates or ()],
+        covariates=[say("report", "covariate", one, unit) for one in given(run.covariates, [])],
         findings=[say("report", "finding", split) for split in splits.values()],
         marks={name: say("report", "marks", split, LIMITS) for name, split in splits.items()},
         rules=say_all("report", "rules", LIMITS),

@@ -19,7 +19,7 @@ from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
 from geogp.models.joint.joint_level import JointLevel
-from geogp.records.run_record import OpenedRecord
+from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.question_types import BY_COUNTY, BY_URBAN
@@ -204,7 +204,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
         )
     # A missing file of the other service has no rows, and is no error when the service is read.
     read = {file.name for file in job.covariates.files}
-    lost = [name for one in record.covariates or () for name in one.files if name not in read]
+    lost = [name for one in given(record.covariates, []) for name in one.files if name not in read]
     if lost:
         raise DataError(
             f"{path} was made with covariates from {', '.join(sorted(set(lost)))}, which are "

@@ -60,6 +60,10 @@ class Basis(nn.Module, ABC):
     def rank(self) -> int:
         """Number of basis functions."""
 
+    def covariate_sds(self) -> Tensor:
+        """Return the prior sd of the coefficient of each covariate, (c,); here there are none."""
+        return torch.zeros(0)
+
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:  # noqa: ARG002
         """Return a function that computes mean and variance of <w, phi> at inputs.
 
@@ -213,11 +217,15 @@ class DriftBasis(Basis):
         """Number of basis functions: the other basis's, and one for each covariate."""
         return self.basis.rank + len(self.log_scale)
 
+    def covariate_sds(self) -> Tensor:
+        """Return s, (c,)."""
+        return self.log_scale.exp()
+
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d)."""
         d = x.shape[1] - len(self.log_scale)
         found: Features = self.basis(x[:, :d])
-        drift = self.log_scale.exp() * x[:, d:]
+        drift = self.covariate_sds() * x[:, d:]
         norm = found.norm + squared_norms(drift)
         return Features(torch.cat([found.phi, drift], 1), norm, found.residual)
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
-from geogp.models.bases.basis_functions import DriftBasis
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import LowRankGP, Rows
@@ -184,11 +183,11 @@ class FieldProcess(LowRankGP):
 
         In the target's unit, per unit of the scaled covariate.
         """
-        if not isinstance(self.basis, DriftBasis):
+        scale = self.y_sd * self.basis.covariate_sds().double()
+        c = len(scale)
+        if not c:
             return super().coefficients()
-        c = len(self.basis.log_scale)
         with torch.no_grad():
-            scale = self.y_sd * self.basis.log_scale.double().exp()
             sd = self.factor[-c:].double().square().sum(1).sqrt()
             return numpy_of(scale * self.posterior.m[-c:].double()), numpy_of(scale * sd)
 

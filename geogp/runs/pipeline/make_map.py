@@ -269,7 +269,7 @@ def _complete(
                     convert(one.described(), RowsLeftOut) for one in job.ingested.left_out
                 ],
                 calibration=with_repair(fitted.calibration, repair),
-                covariates=covariates or None,
+                covariates=covariates or UNSET,
                 seconds=job.seconds,
                 warnings=job.warnings,
                 map=replace(drawing.record, **sizes),

@@ -21,7 +21,7 @@ from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import InputFile, read_observations
 from geogp.geodata.tiles.quarters import QuarterRequest
 from geogp.geodata.tiles.targets import SERVICES
-from geogp.records.run_record import CovariateRecord
+from geogp.records.covariate_record import CovariateRecord
 from geogp.runs.pipeline.inputs import place_table
 
 Floats = NDArray[np.float64]
