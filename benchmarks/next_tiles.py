@@ -56,7 +56,6 @@ from geogp.models.joint.design import (
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.joint.tile_level import TileLevel, closed_form_mean
 from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.reopen import Reopened
 
 Indices = NDArray[np.int64]
@@ -275,7 +274,9 @@ def run(
     opened = open_run(path, device="cpu").reopen(tests=tests)
     truth = Truth.of(opened)
     asked = int(opened.job.question.tests or 1)
-    inputs = opened.model.inputs(tile_table(opened.tiles, opened.job.question.quarter))
+    inputs = opened.model.inputs(
+        opened.job.places.of_tiles(opened.tiles, opened.job.question.quarter)
+    )
     level = joint_level(opened.model.network_, None, inputs, calibrated=False, seed=seed)
     covariance = covariance_of(level)
     noise = level.measured(float(asked)).noise_variance

@@ -28,7 +28,6 @@ import geogp
 from geogp.geodata.places.region import Tiles
 from geogp.maps.frame import Frame
 from geogp.maps.page.kernel_error import random_places
-from geogp.runs.pipeline.inputs import tile_table
 
 CLICK = """async (place) => {
   const start = performance.now();
@@ -146,7 +145,7 @@ def about(browser: Browser, path: Path, places: int) -> Figures:
     frame, tiles, random = Frame(**told["frame"]), opened.tiles, np.random.default_rng(1)
 
     def inputs(tiles: Tiles) -> Any:
-        return tile_table(tiles, opened.job.question.quarter)
+        return opened.job.places.of_tiles(tiles, opened.job.question.quarter)
 
     rows = np.sort(random.choice(len(tiles), min(MAX_TILES, len(tiles)), replace=False))
     some = Tiles(tiles.column[rows], tiles.row[rows], tiles.zoom)

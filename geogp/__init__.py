@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from geogp.estimators.stored_estimators import load_model
     from geogp.evaluation.evaluate import evaluate
     from geogp.evaluation.splits.split_table import split
+    from geogp.geodata.covariates.read_covariate import read_covariate
     from geogp.geodata.places.region import Region
     from geogp.geodata.readers import read_region, read_tiles
     from geogp.models.catalogue.model_names import list_models
@@ -54,6 +55,7 @@ _MODULES = {
     "load_model": "estimators.stored_estimators",
     "make_map": "runs.make_run",
     "open_run": "runs.open_run",
+    "read_covariate": "geodata.covariates.read_covariate",
     "read_region": "geodata.readers",
     "read_tiles": "geodata.readers",
     "split": "evaluation.splits.split_table",
@@ -83,6 +85,7 @@ __all__ = [
     "load_model",
     "make_map",
     "open_run",
+    "read_covariate",
     "read_region",
     "read_tiles",
     "split",

@@ -1,5 +1,6 @@
 """The estimators: one class for each family of models."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -33,6 +34,11 @@ class FieldGP(SpatialGP):
         Columns with the numbers of tests and devices that each measurement averages. If a column is
         missing, `fit` assumes one test per measurement and one device per test; `predict` assumes
         the typical number of devices for the tests.
+    covariates
+        Columns of a table that the measurements depend on linearly, such as the height of a place;
+        `fit` and all predictions need them. A value that is more than four standard deviations from
+        the mean counts as four. A covariate must not come from the measurements themselves;
+        `geogp.read_covariate` reads one from a file.
     validation
         Rows that determine the epoch and the shape of the predictive distribution: ``blocks`` (a
         tenth of the cells), ``random`` (a tenth of the rows), or a mask of the rows, (n,).
@@ -61,6 +67,7 @@ class FieldGP(SpatialGP):
     model: str = field(default="field", init=False)
     tests: str | None = None
     devices: str | None = None
+    covariates: Sequence[str] | None = None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -1,6 +1,7 @@
 """Parameters of estimators, unchanged as scikit-learn requires; scikit-learn is not imported."""
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -104,6 +105,7 @@ class SpatialParameters(Parameters):
     tests: str | None = field(default=None, init=False)
     devices: str | None = field(default=None, init=False)
     exposure: str | None = field(default=None, init=False)
+    covariates: Sequence[str] | None = field(default=None, init=False)
     alpha: float | None = field(default=None, init=False)
     beta: float | None = field(default=None, init=False)
     noise: str = field(default=NOISES[0], init=False)
@@ -150,6 +152,7 @@ class SpatialParameters(Parameters):
             scale.offsets,
             self.noise,
             self.random_state,
+            tuple(one.name for one in scale.covariates),
         )
 
     def _preset(self) -> Preset:

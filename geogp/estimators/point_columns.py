@@ -1,5 +1,6 @@
 """Reads points from a table or an array: places, times and counts of measurements."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,8 @@ class Points:
     """Place, time and counts of measurements, each (n,).
 
     `x` and `y` are unchanged. `time` is in quarters; `time_kind` is the original kind of time (see
-    `Times`). If `tests` or `exposure` is None, it is 1 everywhere.
+    `Times`). If `tests` or `exposure` is None, it is 1 everywhere. `covariates` has a
+    column for each covariate, (n, c).
     """
 
     x: Floats
@@ -33,6 +35,7 @@ class Points:
     devices: Floats | None = None
     exposure: Floats | None = None
     time_kind: str | None = None
+    covariates: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -57,13 +60,14 @@ class PointColumns:
     tests: str | None = None
     devices: str | None = None
     exposure: str | None = None
+    covariates: Sequence[str] | None = None
 
     def read(self, X: Any, *, counts: bool = True) -> Points:
         """Return the points of a table or an array.
 
-        A table needs the columns x, y and, if named, time and exposure. The columns of tests and
-        devices may be missing; if `counts` is False, they are not read. A GeoDataFrame of points
-        may omit x and y. An array has the columns x, y and then time, tests, devices. Raises
+        A table needs the columns x, y and, if named, time, exposure and covariates. The columns of
+        tests and devices may be missing; if `counts` is False, they are not read. A GeoDataFrame of
+        points may omit x and y. An array has the columns x, y and then time, tests, devices. Raises
         RequestError if a column is missing or the unit of times is not given. Raises DataError if a
         value is missing or out of range.
         """
@@ -94,6 +98,7 @@ class PointColumns:
             time,
             exposure=exposure,
             time_kind=kind,
+            covariates=self.covariates_of(table),
             **{
                 key: self._numbers(table, name)
                 for key, name in optional.items()
@@ -116,6 +121,11 @@ class PointColumns:
         return found
 
     def _of_array(self, X: Any) -> Points:
+        if covariate_names(self.covariates):
+            raise RequestError(
+                f"expected a table with the covariates {', '.join(self.covariates or ())}, found "
+                f"{type(X).__name__}; give a table (pandas.DataFrame) whose columns have names."
+            )
         if hasattr(X, "columns") or hasattr(X, "column_names"):
             raise DataError(
                 f"expected a pandas table or an array, found {type(X).__name__}; convert it with "
@@ -157,6 +167,11 @@ class PointColumns:
         columns = PointColumns(crs=self.crs, time_unit=self.time_unit, **found)
         return columns._of_table(pd.DataFrame(parts), counts=True)
 
+    def covariates_of(self, table: Any) -> Floats | None:
+        """Return the columns of the covariates, (n, c); None if there are none."""
+        names = covariate_names(self.covariates)
+        return np.column_stack([self._numbers(table, name) for name in names]) if names else None
+
     def _numbers(self, table: pd.DataFrame, name: str) -> Floats:
         self._need(table, name)
         column = table[name]
@@ -171,7 +186,7 @@ class PointColumns:
             raise RequestError(
                 f"expected a column {name!r}, found the columns "
                 f"{', '.join(map(str, table.columns))}. Name the columns with x=, y=, time=, "
-                "tests=."
+                "tests=, covariates=."
             )
         if isinstance(table[name], pd.DataFrame):
             raise RequestError(f"expected one column {name!r}, found several with this name.")
@@ -197,6 +212,16 @@ class PointColumns:
         if points.exposure is not None and not points.exposure.min() > 0:
             raise DataError(f"expected exposures above 0, found {points.exposure.min():g}.")
         return points
+
+
+def covariate_names(given: Any) -> tuple[str, ...]:
+    """Return the names of covariates; RequestError if they are not different texts."""
+    if given is None:
+        return ()
+    names = tuple(given) if isinstance(given, list | tuple) else (None,)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise RequestError(f"expected covariates as a list of different columns, found {given!r}.")
+    return names
 
 
 def is_geographic(crs: Any) -> bool:

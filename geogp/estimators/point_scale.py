@@ -1,7 +1,8 @@
 """The scale of points: it maps them to inputs in [-1, 1], and has units in km and quarters."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,11 +15,22 @@ from geogp.models.core.options import OFFSET
 Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
+MOST_SD = 4.0
+"""Bound of a standardised covariate; larger values are clamped."""
+
 SPACING_KM = 0.6
 """Assumed spacing of places in plane coordinates in any unit: the spacing of tiles of zoom 16.
 
 The fit of the field model starts with ranges of five times this spacing.
 """
+
+
+class CovariateScale(NamedTuple):
+    """Name, mean and standard deviation of a covariate over training points."""
+
+    name: str
+    mean: float
+    sd: float
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,8 @@ class PointScale:
         Names of the first three inputs.
     time_kind
         ``quarter``, ``date`` or ``number``; None for any kind.
+    covariates
+        Scales of the covariates. Their inputs are (value - mean) / sd, within ± `MOST_SD`.
     """
 
     bounds: Bounds
@@ -51,6 +65,7 @@ class PointScale:
     exposure: float | None = None
     names: tuple[str, str, str] = ("longitude", "latitude", "quarter")
     time_kind: str | None = None
+    covariates: tuple[CovariateScale, ...] = ()
 
     @classmethod
     def of_points(
@@ -60,6 +75,7 @@ class PointScale:
         *,
         counts: bool = False,
         names: tuple[str, str, str] = ("x", "y", "time"),
+        covariates: Sequence[str] = (),
     ) -> "PointScale":
         """Return the scale of training points.
 
@@ -77,12 +93,14 @@ class PointScale:
         exposure = None
         if counts:
             exposure = 1.0 if points.exposure is None else float(points.exposure.mean())
-        return cls(box, km, times, exposure, names, points.time_kind)
+        scales = covariate_scales(covariates, points.covariates)
+        return cls(box, km, times, exposure, names, points.time_kind, scales)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the inputs."""
-        return (*self.names[: 2 if self.times is None else 3], *self.offsets)
+        own = self.names[: 2 if self.times is None else 3]
+        return (*own, *self.offsets, *(one.name for one in self.covariates))
 
     @property
     def offsets(self) -> tuple[str, ...]:
@@ -103,7 +121,8 @@ class PointScale:
     def units(self) -> tuple[float, ...]:
         """Length of one unit of each input: kilometres for places, quarters for time."""
         time = () if self.times is None else ((self.times[1] - self.times[0]) / 2,)
-        return (*self.half_size_km, *time, *(1.0 for _ in self.offsets))
+        others = (*self.offsets, *self.covariates)
+        return (*self.half_size_km, *time, *(1.0 for _ in others))
 
     def unwrap(self, longitude: ArrayLike) -> Floats:
         """Move longitudes by whole turns to within 180 degrees of the middle of the box."""
@@ -128,6 +147,14 @@ class PointScale:
         if self.exposure is not None:
             share = 1.0 if points.exposure is None else points.exposure / self.exposure
             parts.append(np.log(np.broadcast_to(share, len(points))))
+        if self.covariates:
+            if points.covariates is None:
+                raise RequestError(
+                    f"expected the covariates {', '.join(one.name for one in self.covariates)}, "
+                    f"because the model was fitted to them."
+                )
+            mean, sd = (np.array(part) for part in list(zip(*self.covariates, strict=True))[1:])
+            parts += list(((points.covariates - mean) / sd).clip(-MOST_SD, MOST_SD).T)
         return np.column_stack(parts)
 
     def _when(self, points: Points) -> Floats:
@@ -149,7 +176,20 @@ class PointScale:
         area = {} if self.exposure is None else {"area_km2": self.exposure}
         km = {} if self.km is None else {"km": self.km}
         kind = {} if self.time_kind is None else {"time_kind": self.time_kind}
-        return {"bounds": self.bounds, "quarters": self.times, **area, **km, **kind}
+        known = [list(one) for one in self.covariates]
+        drift = {"covariates": known} if known else {}
+        return {"bounds": self.bounds, "quarters": self.times, **area, **km, **kind, **drift}
+
+
+def covariate_scales(names: Sequence[str], values: Floats | None) -> tuple[CovariateScale, ...]:
+    """Return the scales of covariates (n, c) of training points; a constant one has the sd 1."""
+    if not names or values is None:
+        return ()
+    columns = zip(names, values.T, strict=True)
+    return tuple(
+        CovariateScale(name, float(column.mean()), float(column.std()) or 1.0)
+        for name, column in columns
+    )
 
 
 def _box(x: Floats, y: Floats) -> Bounds:

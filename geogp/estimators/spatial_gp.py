@@ -1,5 +1,6 @@
 """The base of all estimators: fit, predict, score, joint distributions, grids, and files."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +24,7 @@ from geogp.estimators.fit_rows import (
     warn_of_absent_devices,
 )
 from geogp.estimators.parameters import SpatialParameters
-from geogp.estimators.point_columns import Points, crs_text, from_degrees
+from geogp.estimators.point_columns import Points, covariate_names, crs_text, from_degrees
 from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.estimators.point_times import Times, time_at
 from geogp.geodata.places.region import Region
@@ -120,7 +121,13 @@ class SpatialGP(SpatialParameters):
         target = target_of(y, len(points), warn)
         if scale is None:
             names = self.x, self.y, self.time or "time"
-            scale = PointScale.of_points(points, self.crs, counts=self.counts, names=names)
+            scale = PointScale.of_points(
+                points,
+                self.crs,
+                counts=self.counts,
+                names=names,
+                covariates=covariate_names(self.covariates),
+            )
             if points.time is not None and scale.times is None:
                 warn("all rows have the same time: the model depends only on the place.")
         held, cells = validation_rows(self.validation, points, self.crs, self.random_state)
@@ -266,6 +273,7 @@ class SpatialGP(SpatialParameters):
         zoom: int = 14,
         resolution: float | None = None,
         level: bool = False,
+        covariates: Mapping[str, Callable[[Floats, Floats], ArrayLike]] | None = None,
     ) -> xr.Dataset:
         """Return a map: predictions on a raster.
 
@@ -289,6 +297,9 @@ class SpatialGP(SpatialParameters):
             the longer side of the box.
         level
             Predict the level, without the noise of measurements.
+        covariates
+            For each covariate of the fit, a function that returns its values, (n,), at coordinates
+            x and y, each (n,), in the coordinate reference system of the estimator.
 
         Returns
         -------
@@ -301,10 +312,19 @@ class SpatialGP(SpatialParameters):
         Raises
         ------
         RequestError
-            The estimator is not fitted, a time is needed but not given, there are more devices than
-            tests, or the box is invalid.
+            The estimator is not fitted, a time or a covariate is needed but not given, there are
+            more devices than tests, or the box is invalid.
+        DataError
+            The values of a covariate are not finite.
         """
         self._fitted()
+        columns, given = self.columns(), covariates or {}
+        missing = [name for name in covariate_names(columns.covariates) if name not in given]
+        if missing:
+            raise RequestError(
+                f"expected covariates= with a function for {', '.join(missing)}, because the model "
+                f"was fitted to them."
+            )
         when: Times | None = None
         if self.scale_.times is not None:
             if time is None:
@@ -318,11 +338,12 @@ class SpatialGP(SpatialParameters):
             check_sample(tests, devices)
 
         def predict(x: Floats, y: Floats) -> Prediction:
-            points = Points(x, y)
+            values = pd.DataFrame({name: found(x, y) for name, found in given.items()})
+            points = Points(x, y, covariates=columns.covariates_of(values))
             if when is not None:
                 quarters = np.full(len(x), when.quarters[0])
                 points = replace(points, time=quarters, time_kind=when.kind)
-            inputs = self.scale_.inputs(self.columns().checked(points))
+            inputs = self.scale_.inputs(columns.checked(points))
             return self.network_.predict(inputs, tests, devices, level=level)
 
         if not isinstance(region, Region):
@@ -342,6 +363,19 @@ class SpatialGP(SpatialParameters):
             )
         tiles = region.tiles(zoom)
         return tile_grid(tiles, predict(*from_degrees(self.crs, *tiles.centres)))
+
+    @property
+    def coefficients_(self) -> pd.DataFrame:
+        """The covariates' coefficients: ``mean`` and ``sd`` by name of the covariate.
+
+        In the unit of y, per standard deviation of the covariate over the rows of the fit.
+        Covariates that are constant in the fit are left out.
+        """
+        network = self._fitted()
+        sizes = network.architecture
+        names = [name for name in sizes.covariates if name not in sizes.dropped]
+        mean, sd = network.coefficients()
+        return pd.DataFrame({"mean": mean, "sd": sd}, index=pd.Index(names, name="covariate"))
 
     def save(self, path: Path | str, *, notes: dict[str, str] | None = None) -> None:
         """Write the fitted estimator to a safetensors file; `geogp.load_model` reads this file.

@@ -7,7 +7,7 @@ import numpy as np
 
 from geogp.errors import DataError
 from geogp.estimators.estimator_classes import CountGP, DeepBasisGP, FieldGP, KernelGP
-from geogp.estimators.point_scale import PointScale
+from geogp.estimators.point_scale import CovariateScale, PointScale
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.models.catalogue import storage
 from geogp.models.catalogue.model_names import find_model
@@ -98,4 +98,5 @@ def _scale(estimator: SpatialGP, inputs: dict[str, Any]) -> PointScale:
         inputs.get("area_km2"),
         (estimator.x, estimator.y, estimator.time or "time"),
         inputs.get("time_kind", None if times is None else "quarter"),
+        tuple(CovariateScale(*one) for one in inputs.get("covariates", [])),
     )

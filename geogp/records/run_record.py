@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from geogp.evaluation.scores import Count, Real, Scores, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import CELL_DEGREES
+from geogp.records.covariate_record import CovariateRecord
 from geogp.records.record_types import (
     BY_SPLIT,
     AboveZero,
@@ -117,6 +118,7 @@ class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     strata: Annotated[list[Name], Meta(min_length=2, max_length=2)] | None = None
     buffer_km: AboveZero | None = None
     budget: AboveZero | None = None
+    covariates: list[Place] | None = None
 
 
 class RunMap(Struct, frozen=True, kw_only=True):
@@ -279,6 +281,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     folds: Annotated[dict[Split, Folded], BY_SPLIT] | UnsetType = UNSET
     calibration: CalibrationRecord | UnsetType = UNSET
     variance_check: VarianceCheck | None = None
+    covariates: list[CovariateRecord] | UnsetType = UNSET
     fit_warnings: list[Text] | UnsetType = UNSET
     threads: Count | None = None
     call: Text | UnsetType = UNSET

@@ -59,11 +59,11 @@ class Report:
     source of the data.
 
     The following fields hold sentences. `headline` states whether the 95 % intervals have the
-    stated coverage. `findings` has one sentence for each split. `marks` names the marked strata of
-    each split. `rules` explains how strata are pooled and marked, `repairs` explains how the
-    intervals were repaired, and `statements` explains the limits of the numbers. The keys of
-    `splits` are names: ``blocks`` comes first; splits with training rows near test rows
-    (`splits.Split.flatters`) come last.
+    stated coverage. `covariates` has one sentence for each covariate. `findings` has one sentence
+    for each split. `marks` names the marked strata of each split. `rules` explains how strata are
+    pooled and marked, `repairs` explains how the intervals were repaired, and `statements` explains
+    the limits of the numbers. The keys of `splits` are names: ``blocks`` comes first; splits with
+    training rows near test rows (`splits.Split.flatters`) come last.
     """
 
     geogp: str | None
@@ -86,6 +86,7 @@ class Report:
     warnings: list[str]
     attribution: str
     headline: str
+    covariates: list[str]
     findings: list[str]
     marks: dict[str, str]
     rules: list[str]
@@ -129,6 +130,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         warnings=given(run.warnings, []),
         attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
         headline=say("report", "headline", next(iter(splits.values()))),
+        covariates=[say("report", "covariate", one, unit) for one in given(run.covariates, [])],
         findings=[say("report", "finding", split) for split in splits.values()],
         marks={name: say("report", "marks", split, LIMITS) for name, split in splits.items()},
         rules=say_all("report", "rules", LIMITS),

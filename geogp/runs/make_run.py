@@ -27,6 +27,7 @@ class MapSettings(TypedDict, total=False):
     folds: int
     buffer_km: float
     layers: tuple[str, ...]
+    covariates: tuple[str, ...]
     conformal: str
     inputs: str
     epochs: int | None
@@ -65,7 +66,7 @@ def make_map(
         Called with stages, progress and warnings.
     **settings
         The fields of `MapRequest`: the options of ``geogp map`` with underscores. ``question`` is
-        ``--for``; ``layers`` and ``threshold`` take several values.
+        ``--for``; ``layers``, ``covariates`` and ``threshold`` take several values.
 
     Returns
     -------

@@ -19,8 +19,7 @@ from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
 from geogp.models.joint.joint_level import JointLevel
-from geogp.records.run_record import OpenedRecord
-from geogp.runs.pipeline.inputs import tile_table
+from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.question_types import BY_COUNTY, BY_URBAN
@@ -59,7 +58,7 @@ class Reopened:
         Raises DataError if the rows that the model was fitted to cannot be found again.
         """
         self.job.listener.stage(f"joint level of {len(self.tiles):,} tiles")
-        places = tile_table(self.tiles, self.job.question.quarter)
+        places = self.job.places.of_tiles(self.tiles, self.job.question.quarter)
         return self.model.joint(places, seed=seed, columns=columns, rows=self._rows())
 
     def layer(self, by: str) -> PolygonLayer:
@@ -187,6 +186,7 @@ def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> Ma
         zoom=record.map.zoom,
         noise=settings.noise,
         conformal=settings.conformal,
+        covariates=tuple(settings.covariates or ()),
     )
 
 
@@ -195,13 +195,21 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     # Each file is compared with all entries: a user's layer may have the name of a boundary file.
     changed = [
         file.name
-        for file in (*job.boundaries.files, *job.ingested.files)
+        for file in (*job.boundaries.files, *job.ingested.files, *job.covariates.files)
         if not any(same_input(input_record(file), one) for one in record.inputs)
     ]
     if changed:
         raise DataError(
             f"{', '.join(changed)} changed or appeared since {path} was made. Make the run again "
             "with --fresh, or restore the files."
+        )
+    # A missing file of the other service has no rows, and is no error when the service is read.
+    read = {file.name for file in job.covariates.files}
+    lost = [name for one in given(record.covariates, []) for name in one.files if name not in read]
+    if lost:
+        raise DataError(
+            f"{path} was made with covariates from {', '.join(sorted(set(lost)))}, which are "
+            f"missing now. Restore the files, or make the run again with --fresh."
         )
     found = len(job.observations)
     counted = {} if record.n is UNSET else record.n

@@ -121,6 +121,11 @@ class MapRequest:
         default=(),
         option="--layer",
     )
+    covariates: tuple[str, ...] = setting(
+        "What the field may depend on: the other service (fixed or mobile), or a GeoTIFF or a file "
+        "of points; repeatable.",
+        default=(),
+    )
     conformal: str = setting(
         "Conformal repair of the intervals: none, marginal, strata or local.",
         default=METHODS[0],
@@ -203,6 +208,7 @@ class MapRequest:
         check_settings(self)
         self._check_model()
         find_model(self.model).check_noise(self.noise)
+        self._check_covariates()
         self._check_budget()
         for name in [] if self.split is None else self.split.split(","):
             one_of("split", name.strip(), SPLIT_CHOICES)
@@ -231,6 +237,8 @@ class MapRequest:
         object.__setattr__(self, "region_file", self.place.file)
         object.__setattr__(self, "strata", self.place.strata)
         object.__setattr__(self, "layers", tuple(map(absolute_name, self.layers)))
+        covariates = (one if one in SERVICES else absolute_place(one) for one in self.covariates)
+        object.__setattr__(self, "covariates", tuple(covariates))
 
     def _check_validation(self) -> None:
         if self.calibrated and TARGETS[self.target].counted:
@@ -243,6 +251,22 @@ class MapRequest:
                 f"--buffer-km {self.buffer_km:g} is for the split buffer, which was not chosen. "
                 f"Add buffer to --split, or leave --buffer-km out."
             )
+
+    def _check_covariates(self) -> None:
+        if self.covariates and not find_model(self.model).takes_covariates:
+            able = [name for name, spec in MODELS.items() if spec.takes_covariates]
+            raise RequestError(
+                f"--covariates is for the model {', '.join(able)}, found --model {self.model}. "
+                f"Leave --covariates out, or choose --model {able[0]}."
+            )
+        if self.service in self.covariates:
+            other = next(name for name in SERVICES if name != self.service)
+            raise RequestError(
+                f"--covariates {self.service} is the service of the map itself. Choose "
+                f"--covariates {other}, or a file."
+            )
+        if len(set(self.covariates)) < len(self.covariates):
+            raise RequestError("expected different --covariates, found one of them twice.")
 
     def _check_budget(self) -> None:
         if self.budget is not None and not find_model(self.model).takes_budget:

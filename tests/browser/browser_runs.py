@@ -25,7 +25,6 @@ from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.maps.frame import Frame
 from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.predicting import MapPredictor
 from geogp.runs.pipeline.repair import repair_of
@@ -79,7 +78,9 @@ class Run:
         job, model = self.opened.job, self.opened.model
         repair = repair_of(job, model, map_calibration_rows(job))
         zoom = self.data["frame"]["zoom"]
-        return MapPredictor(job.region, job.observations, model, job.question, repair, zoom)
+        return MapPredictor(
+            job.region, job.observations, model, job.question, repair, zoom, job.places
+        )
 
     def law(self, at: tuple[int, int]) -> Prediction:
         """Return what the model predicts for a cell of the grid, (row, column)."""
@@ -94,7 +95,7 @@ class Run:
 
     def places(self, tiles: Tiles) -> pd.DataFrame:
         """Return tiles as the model takes them, in the quarter of the map."""
-        return tile_table(tiles, self.opened.job.question.quarter)
+        return self.opened.job.places.of_tiles(tiles, self.opened.job.question.quarter)
 
 
 def cells_of(inside: np.ndarray, frame: Frame) -> Tiles:

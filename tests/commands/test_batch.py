@@ -476,7 +476,7 @@ def test_a_fresh_run_is_begun_over_once(tmp_path, monkeypatch, remote):
         if faults[0] == "reading":
             raise NetworkError("down.")
         folder = RunFolder(request.out)
-        return Job(request, None, Heard(), folder, None, None, None, None, seconds={})
+        return Job(request, None, Heard(), folder, None, None, None, seconds={})
 
     def run_job(job):
         job.folder.prepare(fresh=job.request.fresh)

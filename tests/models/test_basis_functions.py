@@ -12,6 +12,7 @@ from geogp.errors import NumericalError
 from geogp.models.bases.basis_functions import (
     Backbone,
     DenseBasis,
+    DriftBasis,
     InducingBasis,
     NetworkBasis,
     checked_residual,
@@ -267,3 +268,19 @@ class TestKernelOfRows:
             torch.from_numpy(part).requires_grad_() for part in (Z[:3], np.vstack([Z[:2], x[:2]]))
         ]
         assert torch.autograd.gradcheck(rbf, (*rows, variance))
+
+
+def test_covariates_are_added_to_the_features_of_the_other_inputs(x):
+    torch.manual_seed(0)
+    inner = DenseBasis(Backbone(2, 8), 8, 5).double()
+    basis = DriftBasis(inner, 2).double()
+    with torch.no_grad():
+        basis.log_scale.copy_(torch.tensor([2.0, 0.5]).log())
+        inputs = torch.from_numpy(np.column_stack([x, x + 3]))
+        found = basis(inputs)
+        first = inner(inputs[:, :2]).phi.numpy()
+    assert basis.rank == 7
+    np.testing.assert_allclose(found.phi[:, :5], first)
+    np.testing.assert_allclose(found.phi[:, 5:], (x + 3) * [2.0, 0.5])
+    np.testing.assert_allclose(found.norm, found.phi.square().sum(1))
+    assert not found.residual.any()

@@ -56,6 +56,17 @@ def test_cholesky_ignores_what_stands_above_the_diagonal(posterior):
     np.testing.assert_allclose(L @ L.T, _dense(posterior)[1], rtol=1e-12)
 
 
+def test_the_last_weights_become_independent_of_the_others(posterior):
+    m, S = _dense(posterior)
+    L = np.random.default_rng(2).standard_normal((2, 2))
+    posterior.take_last(torch.tensor([3.0, 4.0]), torch.from_numpy(L))
+    found, covariance = _dense(posterior)
+    np.testing.assert_allclose(found, [*m[:3], 3.0, 4.0])
+    np.testing.assert_allclose(covariance[:3, :3], S[:3, :3], rtol=1e-10)
+    np.testing.assert_allclose(covariance[3:, 3:], L @ L.T, rtol=1e-10)
+    np.testing.assert_allclose(covariance[3:, :3], 0, atol=1e-12)
+
+
 def test_initial_values():
     r = 100
     posterior = VariationalPosterior(r, torch.Generator().manual_seed(1), torch.float32)

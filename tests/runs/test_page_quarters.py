@@ -29,6 +29,7 @@ from geogp.models.catalogue.storage import load_model
 from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.predicting import OTHER_LEAST, OTHER_SHARE, MapPredictor, other_zoom
+from geogp.runs.pipeline.run_covariates import PlaceTables
 from geogp.runs.question import Question
 
 QUARTERS = (quarter_index("2023Q3"), quarter_index("2023Q4"))
@@ -166,7 +167,7 @@ def asking(small):
     seen = read_observations(open_source(str(small.folder)), region).observations
 
     def make(model, repair, question, zoom=13):
-        return MapPredictor(region, seen, model, question, repair, zoom)
+        return MapPredictor(region, seen, model, question, repair, zoom, PlaceTables())
 
     return make
 

@@ -13,7 +13,6 @@ from geogp.errors import RequestError
 from geogp.models.catalogue.storage import load_model
 from geogp.models.field.predictive_law import no_law
 from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.make_map import RunResult, make_map
 from geogp.runs.progress import ProgressListener
 
@@ -30,7 +29,9 @@ def _predicted(result: RunResult, *, plain: bool = False) -> Prediction:
     run = open_run(result.path)
     opened = run.reopen(tests=run.record.map.tests, devices=run.record.map.devices)
     asked, network = opened.job.question, opened.model.network_
-    table = tile_table(opened.tiles, asked.quarter, tests=asked.tests, devices=asked.devices)
+    table = opened.job.places.of_tiles(
+        opened.tiles, asked.quarter, tests=asked.tests, devices=asked.devices
+    )
     law = network.predictive_law
     if plain:
         network.set_law(no_law())

@@ -19,14 +19,15 @@ def nearest_km(
     6371.0088 km. All coordinates are in degrees, and longitudes may be wrapped or not. Raises
     DataError if there is no point, or a coordinate is not finite.
     """
-    points = _unit_vectors(_distinct(to_longitude, to_latitude)[0])
+    known = _distinct(to_longitude, to_latitude)[0]
+    points = unit_vectors(known.real, known.imag)
     if len(points) == 0 or not np.isfinite(points).all():
         raise DataError(
             f"expected measured points, all with finite coordinates, found {len(points)} "
             f"points, {int((~np.isfinite(points)).any(axis=1).sum())} of them not finite."
         )
     places, number = _distinct(longitude, latitude)
-    vectors = _unit_vectors(places)
+    vectors = unit_vectors(places.real, places.imag)
     if not np.isfinite(vectors).all():
         raise DataError("expected finite coordinates of the places to measure distances from.")
     chord, _ = cKDTree(points).query(vectors)
@@ -49,6 +50,7 @@ def _distinct(
     return distinct, number.reshape(-1)
 
 
-def _unit_vectors(place: NDArray[np.complex128]) -> Floats:
-    lon, lat = np.deg2rad(place.real), np.deg2rad(place.imag)
+def unit_vectors(longitude: ArrayLike, latitude: ArrayLike) -> Floats:
+    """Return places in degrees as unit vectors, (n, 3)."""
+    lon, lat = np.deg2rad(longitude), np.deg2rad(latitude)
     return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])

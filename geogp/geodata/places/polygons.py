@@ -77,7 +77,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         table = table.rename_geometry("geometry")
     try:
         table = _valid(table)
-        with _without_network():
+        with without_network():
             degrees = table.to_crs(4326)
         turned = within_one_turn(table.geometry, degrees.geometry)
         return _valid(degrees.set_geometry(turned))
@@ -98,7 +98,7 @@ def _geo_table(found: pa.Table) -> gpd.GeoDataFrame:
 
 
 @contextmanager
-def _without_network() -> Iterator[None]:
+def without_network() -> Iterator[None]:
     """Turn PROJ's network access off, because a file's CRS can refer to a grid on a server.
 
     The setting applies to the whole process, so a lock lets only one thread at a time change it.

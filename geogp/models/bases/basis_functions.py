@@ -28,6 +28,9 @@ FEATURE_JITTER = 1e-6
 COORDINATE_JITTER = 1e-4
 """Relative jitter of Kzz for inducing points among raw coordinates. They are closer together."""
 
+DRIFT_START = 1.0
+"""Start value of the prior standard deviation of a covariate's coefficient."""
+
 
 @dataclass(frozen=True)
 class Features:
@@ -56,6 +59,10 @@ class Basis(nn.Module, ABC):
     @abstractmethod
     def rank(self) -> int:
         """Number of basis functions."""
+
+    def covariate_sds(self) -> Tensor:
+        """Return the prior sd of the coefficient of each covariate, (c,); here there are none."""
+        return torch.zeros(0)
 
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:  # noqa: ARG002
         """Return a function that computes mean and variance of <w, phi> at inputs.
@@ -190,6 +197,37 @@ class DenseBasis(Basis):
         phi = self.scale * nn.functional.silu(self.expand(self.backbone(x)))
         norm = squared_norms(phi)
         return Features(phi, norm, torch.zeros_like(norm))
+
+
+class DriftBasis(Basis):
+    """Another basis psi and covariates c, the last inputs: phi(z, c) = (psi(z), s ∘ c).
+
+    This is kriging with external drift (Chilès and Delfiner 2012, section 5.7) with a prior: the
+    coefficient of a covariate is normal with mean 0 and standard deviation s, which is learned.
+    """
+
+    def __init__(self, basis: Basis, covariates: int) -> None:
+        super().__init__()
+        self.basis = basis
+        start = torch.full((covariates,), DRIFT_START)
+        self.log_scale = nn.Parameter(start.log())
+
+    @property
+    def rank(self) -> int:
+        """Number of basis functions: the other basis's, and one for each covariate."""
+        return self.basis.rank + len(self.log_scale)
+
+    def covariate_sds(self) -> Tensor:
+        """Return s, (c,)."""
+        return self.log_scale.exp()
+
+    def forward(self, x: Tensor) -> Features:
+        """Return the features of inputs (b, d)."""
+        d = x.shape[1] - len(self.log_scale)
+        found: Features = self.basis(x[:, :d])
+        drift = self.covariate_sds() * x[:, d:]
+        norm = found.norm + squared_norms(drift)
+        return Features(torch.cat([found.phi, drift], 1), norm, found.residual)
 
 
 class NetworkBasis(Basis):

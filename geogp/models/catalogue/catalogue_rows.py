@@ -15,6 +15,7 @@ from geogp.models.catalogue.part_makers import (
     anchored,
     deep_basis,
     dense_basis,
+    field_basis,
     last_layer_basis,
     mixed_kernel,
     network_basis,
@@ -120,7 +121,7 @@ _last_layer = partial(
 _sparse = partial(_learned, step=_ELBO, diagonal=NystromDiagonal, student=_STUDENT_ELBO)
 
 _ROWS = (
-    _learned("field", dense_basis, step=PerPlace(), assemble=FieldNetwork),
+    _learned("field", field_basis, step=PerPlace(), assemble=FieldNetwork),
     _learned("dbk-rbf", deep_basis, step=_DPPGP),
     _learned("dbk-silu", dense_basis, step=_DPPGP),
     _learned("pp-dkl", deep_basis, step=_PPGP, diagonal=NystromDiagonal),

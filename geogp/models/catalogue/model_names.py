@@ -23,6 +23,7 @@ class ModelName:
         measurements.
     `takes_student`: whether the model can be trained under Student-t noise.
     `uses`: names of the weights in `Weights` that the objective uses.
+    `takes_covariates`: whether the model may depend on covariates.
     `spread_is_noise`: whether the objective scores predictions with the variance s² + noise_var, as
         in the PPGP family. Then the function variance s² also contains input-dependent noise.
     """
@@ -35,6 +36,7 @@ class ModelName:
     takes_student: bool = False
     uses: tuple[str, ...] = ()
     spread_is_noise: bool = False
+    takes_covariates: bool = False
 
     @property
     def counts(self) -> bool:
@@ -69,6 +71,7 @@ _MODELS = (
         "number of tests",
         family="field",
         has_tiles=True,
+        takes_covariates=True,
     ),
     ModelName(
         "dbk-rbf",

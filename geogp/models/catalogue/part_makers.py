@@ -10,6 +10,7 @@ from geogp.models.bases.basis_functions import (
     Backbone,
     Basis,
     DenseBasis,
+    DriftBasis,
     InducingBasis,
     NetworkBasis,
 )
@@ -38,7 +39,8 @@ MakeBasis = Callable[[Architecture, PlacementContext], Basis]
 
 
 def _backbone(sizes: Architecture) -> Backbone:
-    return Backbone(len(sizes.used), sizes.h, sizes.blocks).to(sizes.torch_dtype)
+    d = len(sizes.used) - sizes.used_covariates
+    return Backbone(d, sizes.h, sizes.blocks).to(sizes.torch_dtype)
 
 
 def plain_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
@@ -65,6 +67,13 @@ def deep_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
 def dense_basis(sizes: Architecture, _given: PlacementContext) -> DenseBasis:
     """Return a dense SiLU layer on a network."""
     return DenseBasis(_backbone(sizes), sizes.h, sizes.r).to(sizes.torch_dtype)
+
+
+def field_basis(sizes: Architecture, given: PlacementContext) -> Basis:
+    """Return a dense SiLU layer on a network, and linear functions of the covariates, if any."""
+    basis = dense_basis(sizes, given)
+    covariates = sizes.used_covariates
+    return DriftBasis(basis, covariates).to(sizes.torch_dtype) if covariates else basis
 
 
 def network_basis(sizes: Architecture, _given: PlacementContext) -> NetworkBasis:

@@ -30,6 +30,8 @@ class Architecture:
     `units`: number of kilometres or quarters in one unit of each column, by default 1; only models
         that measure distances use it.
     `noise`: ``gaussian`` or ``student-t``.
+    `covariates`: names of the last columns, if they are covariates, which enter the field model
+        linearly.
 
     Raises RequestError if the dtype or noise is unknown, a size is not a whole number, a size or
     the jitter is out of range, or there are not as many names or units as columns.
@@ -45,6 +47,7 @@ class Architecture:
     dropped: tuple[str, ...] = ()
     units: tuple[float, ...] = ()
     noise: str = NOISES[0]
+    covariates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         one_of("dtype", self.dtype, _DTYPES)
@@ -58,6 +61,7 @@ class Architecture:
         object.__setattr__(self, "columns", names)
         object.__setattr__(self, "dropped", tuple(self.dropped))
         object.__setattr__(self, "units", tuple(self.units))
+        object.__setattr__(self, "covariates", tuple(self.covariates))
         if self.units and (len(self.units) != self.d or not min(self.units) > 0):
             raise RequestError(
                 f"expected {self.d} units above 0, one for each column, found {self.units}."
@@ -66,6 +70,11 @@ class Architecture:
             raise RequestError(
                 f"expected {self.d} different names of columns, and at least one column that is "
                 f"not dropped, found {list(names)}, dropped {list(self.dropped)}."
+            )
+        if names[self.d - len(self.covariates) :] != self.covariates:
+            raise RequestError(
+                f"expected the covariates {list(self.covariates)} as the last of the columns, "
+                f"found {list(names)}."
             )
 
     def _check_sizes(self) -> None:
@@ -87,6 +96,11 @@ class Architecture:
     def used(self) -> tuple[int, ...]:
         """Positions of the columns that the basis uses."""
         return tuple(i for i, name in enumerate(self.columns) if name not in self.dropped)
+
+    @property
+    def used_covariates(self) -> int:
+        """Number of covariates that the basis uses."""
+        return len(set(self.covariates) - set(self.dropped))
 
     @property
     def torch_dtype(self) -> torch.dtype:

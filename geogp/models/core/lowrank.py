@@ -223,6 +223,10 @@ class LowRankGP(nn.Module):
         """
         return rows
 
+    def coefficients(self) -> tuple[Floats, Floats]:
+        """Return means and standard deviations of the covariates' coefficients; here none."""
+        return np.zeros(0), np.zeros(0)
+
     def rates(self) -> dict[str, float]:
         """Return learning rates by parameter name, relative to the usual rate; by default none."""
         return {}

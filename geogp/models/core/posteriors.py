@@ -102,6 +102,18 @@ class VariationalPosterior(Posterior):
             self.lower.copy_(lower.tril(-1))
             self.log_diagonal.copy_(lower.diagonal().log())
 
+    def take_last(self, m: Tensor, L: Tensor) -> None:
+        """Make the last c weights independent of the others, with mean m (c,) and factor L (c, c).
+
+        L is any factor of full rank.
+        """
+        c, factor = len(m), self.cholesky().detach().double()
+        factor[-c:, :-c] = 0.0
+        factor[-c:, -c:] = L
+        self.take_covariance(factor)
+        with torch.no_grad():
+            self.m[-c:] = m.to(self.m.dtype)
+
     def moments(self, phi: Tensor) -> Moments:
         """Return mean and variance of <w, phi>."""
         return self._moments(phi, self.cholesky())

@@ -24,7 +24,7 @@ from geogp.errors import RequestError
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms, elbo, whitened_elbo
 from geogp.models.core.options import Weights
-from geogp.models.core.posteriors import WeightedRows
+from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
 from geogp.models.field.left_out import LeftOutRows, left_out
@@ -116,13 +116,16 @@ class FieldNetwork(FieldProcess):
         """Do nothing, because `finish` learns the remaining parts after the last step."""
 
     def finish(self, validation: Rows) -> None:
-        """Learn the drift of the level between quarters, and the law of prediction errors.
+        """Learn the coefficients of covariates, the drift of the level, and the law of errors.
 
+        The coefficients are those given the other weights at their means: the bound is then largest
+        under independence of the two parts. The drift is that of the level between quarters.
         The law is learned from the errors of training rows, each predicted without the rows of its
         group, and from the errors of the validation rows. Then the validation rows join the stored
         rows.
         """
         with torch.no_grad():
+            self._take_coefficients()
             self.drift.copy_(self._drift())
             self.set_law(no_law())
             rng = np.random.default_rng([int(self.order_seed), 3])
@@ -133,6 +136,15 @@ class FieldNetwork(FieldProcess):
             law = fit_law(errors)
             self._condition_on(validation)
         self.set_law(law)
+
+    def _take_coefficients(self) -> None:
+        c = self.architecture.used_covariates
+        if not c:
+            return
+        m = self.posterior.m.double()
+        known = information(self.weighted_rows(self.rows.as_rows()), m)
+        pull = known.pull[-c:] - known.precision[-c:, :-c] @ m[:-c]
+        self.posterior.take_last(*posterior_of(Information(known.precision[-c:, -c:], pull)))
 
     def _condition_on(self, others: Rows) -> None:
         """Store further rows, and give the weights their posterior given all stored rows."""
@@ -293,7 +305,7 @@ class FieldNetwork(FieldProcess):
 
     def _drift(self) -> Tensor:
         """Return the variance and the squared mean of the change of the level per quarter."""
-        if self.rows.x.shape[1] == 2:
+        if self.coordinates == 2:
             return torch.zeros(2, dtype=torch.float64)
         values = self.rows.y - self.law.shift(self.rows.counts)
         return level_drift(self.points(self.rows.x)[:, 2], values)

@@ -61,10 +61,9 @@ class FieldProcess(LowRankGP):
     order_seed: Tensor
 
     def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
-        if architecture.d not in {2, 3} or architecture.dropped not in {
-            (),
-            architecture.columns[2:],
-        }:
+        d = architecture.d - len(architecture.covariates)
+        dropped = set(architecture.dropped) - set(architecture.covariates)
+        if d not in {2, 3} or dropped not in (set(), set(architecture.columns[2:d])):
             raise RequestError(
                 f"{name} expects two coordinates and optionally a time, found the columns "
                 f"{', '.join(architecture.columns)}"
@@ -79,6 +78,7 @@ class FieldProcess(LowRankGP):
         super().__init__(name, architecture, **{**parts, "noise": MeasurementLaw(r, dtype)})
         self.tiles = TileProcess(r, dtype)
         self.rows = HeldRows(len(architecture.used), dtype)
+        self.coordinates = len(architecture.used) - architecture.used_covariates
         self.register_buffer("units", torch.ones(3, dtype=torch.float64))
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
         law = no_law()
@@ -97,7 +97,8 @@ class FieldProcess(LowRankGP):
         super().take_range(low, high)
         used = list(self.architecture.used)
         per_input = torch.tensor(self.architecture.units, dtype=torch.float64)[used]
-        self.units[: len(used)] = per_input * ((high - low) / 2).double()
+        found = per_input * ((high - low) / 2).double()
+        self.units[: self.coordinates] = found[: self.coordinates]
 
     @property
     def can_solve_mean(self) -> bool:
@@ -178,6 +179,19 @@ class FieldProcess(LowRankGP):
             self.law(phi, counts),
         )
 
+    def coefficients(self) -> tuple[Floats, Floats]:
+        """Return means and standard deviations of the covariates' coefficients, each (c,).
+
+        In the target's unit, per unit of the scaled covariate.
+        """
+        scale = self.y_sd * self.basis.covariate_sds().double()
+        c = len(scale)
+        if not c:
+            return super().coefficients()
+        with torch.no_grad():
+            sd = self.factor[-c:].double().square().sum(1).sqrt()
+            return numpy_of(scale * self.posterior.m[-c:].double()), numpy_of(scale * sd)
+
     @property
     def weights(self) -> WeightPosterior:
         """The posterior of the field's weights."""
@@ -236,7 +250,7 @@ class FieldProcess(LowRankGP):
 
     def beyond(self, x: Tensor) -> Tensor:
         """Return the variance of the drift of the level outside the times of the stored rows."""
-        if x.shape[-1] == 2:
+        if self.coordinates == 2:
             return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)
         away = (x - self.seen(x))[..., 2].double().abs() * self.units[2]
         found: Tensor = away * self.drift[0] + away.square() * self.drift[1]
@@ -270,8 +284,8 @@ class FieldProcess(LowRankGP):
 
     def points(self, x: Tensor) -> Tensor:
         """Return scaled inputs as kilometres and quarters, (n, 3) float64."""
-        exact = x.double()
-        if x.shape[-1] == 2:
+        exact = x[..., : self.coordinates].double()
+        if self.coordinates == 2:
             exact = torch.cat([exact, torch.zeros_like(exact[..., :1])], -1)
         return exact * self.units
 
@@ -287,11 +301,11 @@ class FieldProcess(LowRankGP):
 
     def seen(self, x: Tensor) -> Tensor:
         """Return inputs, with times clamped to the times of the stored rows."""
-        if x.shape[-1] == 2 or not len(self.rows.x):
+        if self.coordinates == 2 or not len(self.rows.x):
             return x
         times = self.rows.x[:, 2]
-        time = x[..., 2:].clamp(times.min(), times.max())
-        return torch.cat([x[..., :2], time], -1)
+        time = x[..., 2:3].clamp(times.min(), times.max())
+        return torch.cat([x[..., :2], time, x[..., 3:]], -1)
 
     def endless(self, n: int) -> Tensor:
         """Return infinitely many tests and devices for n rows, (n, 2)."""

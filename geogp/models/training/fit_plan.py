@@ -34,6 +34,7 @@ class FitPlan:
     `epochs`, `batch`: replace the values of the preset.
     `weights`: alpha and beta of the objective.
     `seed`: fixes initial values and the order of rows.
+    `covariates`: names of the last inputs, if they are covariates; see `Architecture`.
     `device`: where to compute.
     """
 
@@ -48,6 +49,7 @@ class FitPlan:
     dropped: tuple[str, ...] = ()
     noise: str = "gaussian"
     seed: int = 0
+    covariates: tuple[str, ...] = ()
 
     @property
     def settings(self) -> FitSettings:
@@ -82,6 +84,7 @@ class FitPlan:
             dropped=self.dropped,
             units=self.units,
             noise=self.noise,
+            covariates=self.covariates,
         )
         check_memory(sizes, len(rows.y), min(self.batch, len(rows.y)), self.device)
         with warnings.catch_warnings(record=True) as caught:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -27,7 +28,6 @@ from geogp.maps.tile_table import write_tile_table
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import RunMap
 from geogp.reports.rendering import say
-from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.predicting import MapPredictor
 from geogp.runs.pipeline.reference_slices import distance_to_measured, reference_slices
@@ -106,7 +106,7 @@ def draw(
     zoom = region.zoom_within(request.zoom, MAX_TILES)
     region.check_zoom(zoom)
     tiles = region.tiles(zoom)
-    asker = MapPredictor(region, seen, model, question, repair, zoom)
+    asker = MapPredictor(region, seen, model, question, repair, zoom, job.places)
     prediction = asker.predict(tiles, [question.quarter])
     quantity = quantity_of(seen.target)
     grid = build_grid(
@@ -150,8 +150,8 @@ def draw(
         question.words(),
         tuple(quarters),
         shown,
-        reference_slices(model, tiles, seen, question.quarter),
-        _kernel(model, tiles, question.quarter),
+        reference_slices(model, tiles, seen, question.quarter, job.places),
+        _kernel(job, model, tiles),
         request.thresholds,
         job.boundaries.counties,
         job.boundaries.urban_areas,
@@ -159,11 +159,15 @@ def draw(
     return Drawing(grid, content, question, seen.target, texts)
 
 
-def _kernel(model: SpatialGP, tiles: Tiles, quarter: int) -> KernelBasis | None:
+def _kernel(job: Job, model: SpatialGP, tiles: Tiles) -> KernelBasis | None:
     """Return the reduced kernel of the map's quarter for the page; None if the kernel is 0."""
+
+    def table(cells: Tiles) -> pd.DataFrame:
+        return job.places.of_tiles(cells, job.question.quarter)
+
     asked = KernelFeatures(
-        lambda cells: model.features(tile_table(cells, quarter)),
-        lambda one, other: model.kernel(tile_table(one, quarter), tile_table(other, quarter)),
+        lambda cells: model.features(table(cells)),
+        lambda one, other: model.kernel(table(one), table(other)),
     )
     return kernel_basis(tiles, asked)
 

@@ -5,8 +5,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-from geogp.estimators.point_scale import PointScale
-from geogp.geodata.places.region import Region, Tiles
+from geogp.estimators.point_scale import PointScale, covariate_scales
+from geogp.geodata.places.region import Region
 from geogp.geodata.tiles.observations import Observations, quarter_periods
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.quarters import quarter_label
@@ -37,18 +37,15 @@ def place_table(
     return pd.DataFrame(table).assign(**known)
 
 
-def tile_table(tiles: Tiles, quarter: int, **counts: int | None) -> pd.DataFrame:
-    """Return a table of the centres of tiles in one quarter; see `place_table`."""
-    longitude, latitude = tiles.centres
-    return place_table(longitude, latitude, np.full(len(tiles), quarter), **counts)
-
-
-def run_scale(request: MapRequest, region: Region, observations: Observations) -> PointScale:
+def run_scale(
+    request: MapRequest, region: Region, observations: Observations, covariates: pd.DataFrame
+) -> PointScale:
     """Return the scale of the inputs of all fits of a run.
 
     The scale comes from the box of the region and the times of all rows, so all splits and the map
     share it. The exposure of a count is the area of its tile divided by the mean area. Raises
     RequestError if the request asks for quarters as inputs, but all rows are of one quarter.
+    `covariates` are the covariates of all rows.
     """
     quarters = observations.quarters
     if request.inputs == "place-quarter" and len(quarters) == 1:
@@ -61,4 +58,5 @@ def run_scale(request: MapRequest, region: Region, observations: Observations) -
     counts = find_model(request.model).counts
     area = float(tile_areas_km2(observations.latitude).mean()) if counts else None
     kind = None if times is None else "quarter"
-    return PointScale(region.bounds, times=times, exposure=area, time_kind=kind)
+    drift = covariate_scales(list(map(str, covariates)), covariates.to_numpy(np.float64))
+    return PointScale(region.bounds, times=times, exposure=area, time_kind=kind, covariates=drift)

@@ -38,7 +38,12 @@ from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.training_data import Data
 from geogp.records.record_names import COUNT, LEVEL
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
-from geogp.runs.pipeline.inputs import COLUMNS, place_table, run_scale
+from geogp.runs.pipeline.inputs import COLUMNS, run_scale
+from geogp.runs.pipeline.run_covariates import (
+    PlaceTables,
+    ReadCovariates,
+    read_run_covariates,
+)
 from geogp.runs.progress import ProgressListener
 from geogp.runs.question import Question
 from geogp.runs.run_folder import RunFolder
@@ -52,11 +57,11 @@ Rows = NDArray[np.bool_]
 class Job:
     """One run in progress.
 
-    `scale`: maps rows to inputs.
     `seconds`: time of each stage.
     `warnings`: texts that `warn` has added.
     `layers`, `layer_files`: the user's polygon layers, and the files that contain them.
     `call`: as in `RunNote`.
+    `covariates`: covariates of the model, and the files that contain them.
     """
 
     request: MapRequest
@@ -65,13 +70,13 @@ class Job:
     folder: RunFolder
     boundaries: Boundaries
     ingested: Ingested
-    scale: PointScale
     device: torch.device
     seconds: dict[str, float]
     warnings: list[str] = field(default_factory=list)
     layers: tuple[PolygonLayer, ...] = ()
     layer_files: tuple[InputFile, ...] = ()
     call: str | None = None
+    covariates: ReadCovariates = field(default_factory=ReadCovariates)
 
     @property
     def observations(self) -> Observations:
@@ -97,9 +102,20 @@ class Job:
     def table(self) -> pd.DataFrame:
         """All rows, with the columns that the run's estimator reads."""
         seen = self.observations
-        table = place_table(seen.longitude, seen.latitude, seen.quarter)
+        table = self.places.at(seen.longitude, seen.latitude, seen.quarter)
         table = table.assign(tests=seen.tests, devices=seen.devices)
         return table if self.about.counts else table.drop(columns="area_km2")
+
+    @property
+    def places(self) -> PlaceTables:
+        """Tables of any places and quarters, with the covariates of the run."""
+        return PlaceTables(self.covariates.covariates)
+
+    @cached_property
+    def scale(self) -> PointScale:
+        """The map from rows to inputs of all fits; raises the errors of `run_scale`."""
+        covariates = self.table[self.places.names]
+        return run_scale(self.request, self.region, self.observations, covariates)
 
     def estimator(
         self, weights: Weights, *, validation: Rows | None = None, epochs: int | None = None
@@ -114,6 +130,7 @@ class Job:
         return make_estimator(
             request.model,
             **COLUMNS | timeless,
+            covariates=self.places.names or None,
             validation="random" if validation is None else validation,
             preset=request.preset,
             epochs=epochs or self.epochs,
@@ -194,6 +211,13 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
             quarters=quarters,
             progress=lambda done, total, note: listener.progress("tiles", done, total, note),
         )
+        covariates = read_run_covariates(
+            request.covariates,
+            source,
+            boundaries.region,
+            ingested.observations,
+            lambda done, total, note: listener.progress("covariates", done, total, note),
+        )
     region, y = boundaries.region, ingested.observations.y
     if y.min() == y.max():
         raise DataError(
@@ -209,17 +233,17 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
         RunFolder(request.out or Path("runs") / name),
         boundaries,
         ingested,
-        run_scale(request, region, ingested.observations),
         device,
         seconds,
         layers=layers,
         layer_files=layer_files,
+        covariates=covariates,
     )
     job.folder.check()
     region.check_zoom(request.zoom)
     _check_strata(job)
     _check_question(job)
-    for text in (*boundaries.warnings, *ingested.warnings):
+    for text in (*boundaries.warnings, *ingested.warnings, *covariates.warnings):
         job.warn(text)
     seen, counties = job.observations, boundaries.counties
     for layer in layers if counties is None else (counties, *layers):
@@ -302,7 +326,10 @@ def identity_of(job: Job) -> RunIdentity:
     The entry `drawing` determines only the map.
     """
     request, question = job.request, job.question
-    files = (*job.boundaries.files, *job.layer_files, *job.ingested.files)
+    files = (
+        *(*job.boundaries.files, *job.layer_files, *job.ingested.files),
+        *job.covariates.files,
+    )
     return RunIdentity(
         schema=RUN_SCHEMA,
         geogp=__version__,
@@ -351,6 +378,7 @@ def _settings_of(job: Job) -> RunSettings:
         splits=list(request.splits),
         folds=request.folds,
         layers=list(request.layers),
+        covariates=list(request.covariates) or None,
         conformal=request.conformal,
         inputs="place" if job.scale.times is None else "place-quarter",
         source=request.source,

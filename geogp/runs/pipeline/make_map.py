@@ -242,6 +242,10 @@ def _complete(
             "attribution": job.ingested.attribution,
         }
         drawing = draw(job, model, repair, settings)
+        quarter = job.question.quarter
+        covariates = [
+            one.record(drawing.content.tiles, quarter, model) for one in job.places.covariates
+        ]
     for text in drawing.warnings:
         job.warn(text)
     with timed(job.seconds, "write"):
@@ -267,6 +271,7 @@ def _complete(
                     convert(one.described(), RowsLeftOut) for one in job.ingested.left_out
                 ],
                 calibration=with_repair(fitted.calibration, repair),
+                covariates=covariates or UNSET,
                 seconds=job.seconds,
                 warnings=job.warnings,
                 map=replace(drawing.record, **sizes),

@@ -17,7 +17,7 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.page_quantiles import QuarterMap
 from geogp.records.record_names import LEVEL
-from geogp.runs.pipeline.inputs import tile_table
+from geogp.runs.pipeline.run_covariates import PlaceTables
 from geogp.runs.question import Question
 
 OTHER_SHARE = 1 / 8
@@ -41,12 +41,13 @@ class MapPredictor:
     question: Question
     repair: Repair
     zoom: int
+    places: PlaceTables
 
     def predict(self, tiles: Tiles, quarters: Sequence[int]) -> Prediction:
         """Return predictions at the centres of tiles in q quarters, (q n,), quarter by quarter."""
         question = self.question
         counts = {"tests": question.tests, "devices": question.devices}
-        places = pd.concat([tile_table(tiles, quarter, **counts) for quarter in quarters])
+        places = pd.concat([self.places.of_tiles(tiles, quarter, **counts) for quarter in quarters])
         found = self.model.predict_distribution(places, level=question.name == LEVEL)
         if self.repair.n and question.name != LEVEL:
             found = self.repair.apply(found, self._places(tiles, len(quarters)))

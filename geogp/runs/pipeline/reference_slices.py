@@ -11,7 +11,7 @@ from geogp.geodata.places.region import UNKNOWN, Tiles
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.kernel_slices import KernelSlice
-from geogp.runs.pipeline.inputs import place_table, tile_table
+from geogp.runs.pipeline.run_covariates import PlaceTables
 
 Floats = NDArray[np.float64]
 _Place = tuple[str, str, float, float]
@@ -23,6 +23,7 @@ def reference_slices(
     tiles: Tiles,
     observations: Observations,
     quarter: int,
+    tables: PlaceTables,
 ) -> list[KernelSlice]:
     """Return k(x, x_ref) on tiles for three places x_ref, all in one quarter.
 
@@ -30,8 +31,8 @@ def reference_slices(
     """
     places = _reference_places(_measured_tiles(observations), tiles)
     _, _, longitude, latitude = map(np.array, zip(*places, strict=True))
-    references = place_table(longitude, latitude, np.full(len(places), quarter))
-    values = model.kernel(tile_table(tiles, quarter), references)
+    references = tables.at(longitude, latitude, np.full(len(places), quarter))
+    values = model.kernel(tables.of_tiles(tiles, quarter), references)
     return [
         KernelSlice(name, x, y, values[:, column], quarter_label(quarter), text)
         for column, (name, text, x, y) in enumerate(places)

@@ -1,0 +1,1 @@
+"""Covariates: quantities of other sources at the places of measurements."""

@@ -1,0 +1,204 @@
+"""Covariates from points: a quantity measured elsewhere, interpolated by simple kriging.
+
+The deviation of row i from the mean of its quarter is a_i = g(place) + e_i. Here g is a process
+with mean 0 and covariance s² exp(-h / l) at the distance h, and the variance of e_i is v s² / w_i.
+In a prediction for the quarter t, w_i = k_i / (k_i + 2) exp(-|t_i - t| / 4): k_i is the number of
+tests in the row, and the weight of a row falls by a factor e in four quarters. The rows of a place
+are replaced by their weighted mean. The prediction at a place x is the conditional mean of g(x)
+given the means of the 16 nearest places, and its standard deviation is that of g(x). Far from all
+points, the prediction is 0 and its standard deviation s.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
+
+from geogp.errors import DataError
+from geogp.geodata.covariates.covariate_values import CovariateValues, indices_of
+from geogp.geodata.places.distances import unit_vectors
+from geogp.geodata.places.region import EARTH_RADIUS_KM
+
+Floats = NDArray[np.float64]
+
+NEAREST = 16
+"""Number of nearest places that determine a value."""
+
+MEMORY = 4.0
+"""Time in quarters in which the weight of a row falls by a factor e."""
+
+HALF_TESTS = 2.0
+"""Number of tests at which a row has half of the largest weight."""
+
+RANGES_KM = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+NOISES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Choices of the range l and of the noise v, from which the best predictor of points is taken."""
+
+MOST_PLACES = 2000
+"""Most places whose values are predicted from other places to choose l and v."""
+
+PLACES_AT_ONCE = 4096
+
+
+class Model(NamedTuple):
+    """Variance s² of the quantity, range l in km, and noise v; see the module."""
+
+    variance: float
+    range_km: float
+    noise: float
+
+
+@dataclass(frozen=True)
+class PointCovariate:
+    """A quantity measured at points; see the module.
+
+    Each (n,): `longitude` and `latitude` in degrees, `value`, `tests` behind each value, and
+    `quarter`, its index; None if the points have no time. Raises DataError if there are fewer than
+    two places, or all deviations are 0.
+    """
+
+    longitude: Floats
+    latitude: Floats
+    value: Floats
+    tests: Floats
+    quarter: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self._place.points) < 2 or not np.any(self._deviation):
+            raise DataError(
+                f"expected points with different values at two places or more, found "
+                f"{len(self.value)} points at {len(self._place.points)} places."
+            )
+
+    interpolation = (
+        f"kriging from the {NEAREST} nearest points, as deviations from the mean of a quarter"
+    )
+
+    @property
+    def rows(self) -> int:
+        """Number of points."""
+        return len(self.value)
+
+    @property
+    def prior_sd(self) -> float:
+        """Standard deviation of a value far from all points."""
+        return float(np.sqrt(self.model.variance))
+
+    def at(
+        self, longitude: ArrayLike, latitude: ArrayLike, quarter: ArrayLike | None = None
+    ) -> CovariateValues:
+        """Return deviations from the mean of a quarter, and their standard deviations.
+
+        Parameters
+        ----------
+        longitude, latitude
+            Places in degrees, (n,).
+        quarter
+            Calendar quarters (``Period[Q]``, or text such as ``2023Q4``) or their indices, (n,);
+            None uses the points of all quarters alike.
+        """
+        points = _points_km(longitude, latitude)
+        value, sd = np.empty(len(points)), np.empty(len(points))
+        groups: list[tuple[int | None, NDArray[np.int64]]] = [(None, np.arange(len(points)))]
+        if self.quarter is not None and quarter is not None:
+            asked = indices_of(quarter)
+            groups = [(int(t), np.flatnonzero(asked == t)) for t in np.unique(asked)]
+        for time, rows in groups:
+            mean, weight = self._means(time)
+            for part in np.array_split(rows, 1 + len(rows) // PLACES_AT_ONCE):
+                distance, near = self._place.nearest(points[part], NEAREST)
+                found = _kriged(
+                    self.model, self._place.points[near], distance, mean[near], weight[near]
+                )
+                value[part], sd[part] = found
+        return CovariateValues(value, sd)
+
+    @cached_property
+    def model(self) -> Model:
+        """The model of the quantity, which predicts the places best from other places.
+
+        For each range and noise, the means of places are predicted from the 15 nearest other
+        places. s² maximises the normal likelihood of the errors, and range and noise have the
+        highest likelihood of all choices.
+        """
+        mean, weight = self._means(None)
+        n = len(mean)
+        asked = np.random.default_rng(0).permutation(n)[:MOST_PLACES]
+        distance, near = self._place.nearest(self._place.points[asked], NEAREST)
+        distance, near = distance[:, 1:], near[:, 1:]  # the first is the place itself
+        best, lowest = Model(1.0, RANGES_KM[0], NOISES[0]), np.inf
+        for range_km, noise in product(RANGES_KM, NOISES):
+            unit = Model(1.0, range_km, noise)
+            found = _kriged(unit, self._place.points[near], distance, mean[near], weight[near])
+            variance = found.sd**2 + noise / weight[asked]
+            scale = float(np.mean((mean[asked] - found.value) ** 2 / variance))
+            loss = np.log(scale) + float(np.log(variance).mean())
+            if loss < lowest:
+                best, lowest = Model(scale, range_km, noise), loss
+        return best
+
+    def _means(self, quarter: int | None) -> tuple[Floats, Floats]:
+        """Return the weighted mean of the deviations at each place, and the sum of the weights."""
+        weight = self.tests / (self.tests + HALF_TESTS)
+        if quarter is not None and self.quarter is not None:
+            weight = weight * np.exp(-np.abs(self.quarter - quarter) / MEMORY)
+        total = np.bincount(self._place.number, weight)
+        mean: Floats = np.bincount(self._place.number, weight * self._deviation) / total
+        return mean, total.astype(np.float64)
+
+    @cached_property
+    def _deviation(self) -> Floats:
+        quarter = np.zeros(len(self.value)) if self.quarter is None else self.quarter
+        _, number = np.unique(quarter, return_inverse=True)
+        level = np.bincount(number, self.value) / np.bincount(number)
+        found: Floats = self.value - level[number]
+        return found
+
+    @cached_property
+    def _place(self) -> "_Places":
+        points, number = np.unique(
+            _points_km(self.longitude, self.latitude), axis=0, return_inverse=True
+        )
+        return _Places(points, number.reshape(-1), cKDTree(points))
+
+
+class _Places(NamedTuple):
+    """Distinct places as vectors in km (p, 3), the place of each row (n,), and a search tree."""
+
+    points: Floats
+    number: NDArray[np.int64]
+    tree: cKDTree
+
+    def nearest(self, points: Floats, most: int) -> tuple[Floats, NDArray[np.int64]]:
+        """Return distances to the nearest places and their numbers, each (m, at most `most`)."""
+        found = self.tree.query(points, k=range(1, min(most, len(self.points)) + 1))
+        return np.asarray(found[0]), np.asarray(found[1], np.int64)
+
+
+def _points_km(longitude: ArrayLike, latitude: ArrayLike) -> Floats:
+    """Return places as vectors of length R in km; at short distances, a chord is the distance."""
+    return EARTH_RADIUS_KM * unit_vectors(longitude, latitude)
+
+
+def _kriged(
+    model: Model, near: Floats, distance: Floats, mean: Floats, weight: Floats
+) -> CovariateValues:
+    """Return the conditional mean and sd at m places given k near places each.
+
+    `near` (m, k, 3) are the near places, `distance` (m, k) their distances, `mean` and `weight`
+    (m, k) the means and weights of their rows.
+    """
+    near = near - near[:, :1]  # short vectors, whose squares lose no digits
+    square = np.square(near).sum(2)
+    apart = square[:, :, None] + square[:, None, :] - 2 * near @ near.transpose(0, 2, 1)
+    covariance = np.exp(-np.sqrt(apart.clip(0)) / model.range_km)
+    k = np.arange(near.shape[1])
+    covariance[:, k, k] = 1 + model.noise / weight
+    cross = np.exp(-distance / model.range_km)
+    share = np.linalg.solve(covariance, cross[..., None])[..., 0]
+    variance = model.variance * (1 - (share * cross).sum(1)).clip(0)
+    return CovariateValues((share * mean).sum(1), np.sqrt(variance))

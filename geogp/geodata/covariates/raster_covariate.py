@@ -1,0 +1,131 @@
+"""Covariates from rasters, interpolated between cells."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rasterio
+from numpy.typing import ArrayLike, NDArray
+from pyproj import CRS, Transformer
+from pyproj.exceptions import ProjError
+from rasterio.errors import RasterioError
+from rasterio.windows import Window
+
+from geogp.errors import DataError
+from geogp.geodata.covariates.covariate_values import CovariateValues
+from geogp.geodata.places.polygons import without_network
+
+Floats = NDArray[np.float64]
+
+MAX_CELLS = 1 << 27
+"""Most cells of the part of a raster that is read at once."""
+
+_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+"""First bytes of a TIFF."""
+
+_DAMAGE = (RasterioError, ProjError, ValueError, OSError)
+
+
+@dataclass(frozen=True)
+class RasterCovariate:
+    """The only band of a GeoTIFF, interpolated bilinearly between the centres of cells.
+
+    Cells without data do not count: the weights of the other cells around a place are scaled to the
+    sum 1. Without a cell with data, and outside the raster, the value is NaN. Raises DataError if
+    the file is not a GeoTIFF of one band of real numbers with a CRS.
+    """
+
+    path: Path
+    to_raster: Transformer = field(init=False, repr=False, compare=False)
+    interpolation = "bilinear"
+    rows = 0
+    prior_sd = float("nan")
+
+    def __post_init__(self) -> None:
+        with self.path.open("rb") as stream:
+            if stream.read(4) not in _MAGIC:
+                raise DataError(f"{self.path} is not a GeoTIFF; expected a raster in this format.")
+        try:
+            with self._opened() as raster:
+                if raster.count != 1 or np.dtype(raster.dtypes[0]).kind not in "iuf":
+                    raise DataError(
+                        f"expected a raster of one band of real numbers in {self.path}, found "
+                        f"{raster.count} of {raster.dtypes[0]}. Write the band to its own file."
+                    )
+                if raster.crs is None:
+                    raise DataError(
+                        f"{self.path} has no CRS, so the meaning of its coordinates is unknown. "
+                        f"Set the CRS."
+                    )
+                with without_network():
+                    crs = CRS.from_wkt(raster.crs.to_wkt())
+                    found = Transformer.from_crs("EPSG:4326", crs, always_xy=True)
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+        object.__setattr__(self, "to_raster", found)
+
+    def at(
+        self,
+        longitude: ArrayLike,
+        latitude: ArrayLike,
+        quarter: ArrayLike | None = None,  # noqa: ARG002 - a raster has no time
+    ) -> CovariateValues:
+        """Return values at places in degrees, (n,), NaN without data; their sd is unknown (NaN).
+
+        Raises DataError if the raster is damaged, or too many of its cells lie between the places.
+        """
+        longitude = (np.asarray(longitude, np.float64) + 180) % 360 - 180
+        with without_network():
+            x, y = self.to_raster.transform(longitude, np.asarray(latitude, np.float64))
+        try:
+            with self._opened() as raster:
+                to_cells = ~raster.transform
+                column = to_cells.a * np.asarray(x) + to_cells.b * np.asarray(y) + to_cells.c
+                row = to_cells.d * np.asarray(x) + to_cells.e * np.asarray(y) + to_cells.f
+                values = self._between(raster, column - 0.5, row - 0.5)
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+        return CovariateValues(values, np.full(len(values), np.nan))
+
+    def _between(self, raster: Any, column: Floats, row: Floats) -> Floats:
+        """Return values at positions between the centres of cells."""
+        inside = (column > -1) & (column < raster.width) & (row > -1) & (row < raster.height)
+        found = np.full(len(column), np.nan)
+        if not inside.any():
+            return found
+        u, v = column[inside], row[inside]
+        left, top = np.floor(u).astype(np.int64), np.floor(v).astype(np.int64)
+        first, last = (max(0, left.min()), max(0, top.min())), (left.max() + 1, top.max() + 1)
+        width, height = (
+            min(end, most - 1) - start + 1
+            for start, end, most in zip(first, last, (raster.width, raster.height), strict=True)
+        )
+        if width * height > MAX_CELLS:
+            raise DataError(
+                f"{self.path} has {width * height:,} cells between the places, more than "
+                f"{MAX_CELLS:,}. Write the raster with larger cells."
+            )
+        read = raster.read(1, window=Window(*first, width, height), masked=True)
+        cells = read.filled(0).astype(np.float64) * raster.scales[0] + raster.offsets[0]
+        known = ~np.ma.getmaskarray(read) & np.isfinite(cells)
+        total, weight = np.zeros(len(u)), np.zeros(len(u))
+        for right, down in ((0, 0), (1, 0), (0, 1), (1, 1)):
+            i, j = left + right - first[0], top + down - first[1]
+            share = (1 - np.abs(u - left - right)) * (1 - np.abs(v - top - down))
+            here = (i >= 0) & (i < width) & (j >= 0) & (j < height)
+            i, j = i.clip(0, width - 1), j.clip(0, height - 1)
+            share = share * (here & known[j, i])
+            total += share * np.where(known[j, i], cells[j, i], 0.0)
+            weight += share
+        with np.errstate(invalid="ignore"):
+            found[inside] = total / weight
+        return found
+
+    def _opened(self) -> Any:
+        return rasterio.open(self.path.absolute(), driver="GTiff")
+
+    def _damaged(self, error: Exception) -> DataError:
+        if isinstance(error, DataError):
+            return error
+        return DataError(f"{self.path} cannot be read as a GeoTIFF ({error}). Write it again.")

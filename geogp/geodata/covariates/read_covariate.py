@@ -1,0 +1,107 @@
+"""Read covariates from rasters, files of points, or tables."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import DataError, RequestError
+from geogp.geodata.covariates.covariate_values import Covariate, indices_of
+from geogp.geodata.covariates.point_covariate import PointCovariate
+from geogp.geodata.covariates.raster_covariate import RasterCovariate
+from geogp.geodata.tiles.parquet_files import read_table
+
+MAX_POINTS = 5_000_000
+"""Most points of a covariate."""
+
+RASTERS, TABLES = (".tif", ".tiff"), (".parquet", ".geoparquet", ".csv")
+"""Endings of the files that are read."""
+
+_NEEDED, _OPTIONAL = ("longitude", "latitude", "value"), ("tests", "quarter")
+
+
+def read_covariate(source: str | Path | pd.DataFrame) -> Covariate:
+    """Read a covariate, a quantity of another source, for any places.
+
+    Parameters
+    ----------
+    source
+        A GeoTIFF with one band; a file of points (Parquet or CSV); or a table of points. Points
+        have the columns ``longitude`` and ``latitude`` in degrees, ``value``, and optionally
+        ``tests``, the number of measurements behind each value, and ``quarter``, such as
+        ``2023Q4``.
+
+    Returns
+    -------
+    Covariate
+        An object whose method ``at(longitude, latitude, quarter=None)`` returns ``value`` and
+        ``sd``, each (n,). Values of a raster are bilinear; NaN outside and without data; their
+        ``sd`` is unknown (NaN). Values of points are deviations from the mean of all points of the
+        same quarter, by kriging from the 16 nearest places: far from all points they are 0.
+
+    Raises
+    ------
+    RequestError
+        There is no such file, or its name has another ending.
+    DataError
+        The file is damaged, lacks a column or a CRS, or a value is not finite.
+    """
+    if isinstance(source, pd.DataFrame):
+        return _of_points(source, "the table")
+    path = Path(source)
+    ending = path.suffix.lower()
+    if not path.is_file() or ending not in RASTERS + TABLES:
+        raise RequestError(
+            f"expected a file of a covariate that ends in {', '.join(RASTERS + TABLES)}, found "
+            f"{path}{'' if path.is_file() else ', which is not a file'}."
+        )
+    if ending in RASTERS:
+        return RasterCovariate(path)
+    return _of_points(_table(path), str(path))
+
+
+def _table(path: Path) -> pd.DataFrame:
+    if path.suffix.lower() != ".csv":
+        found = read_table(path, MAX_POINTS)
+        columns = [name for name in (*_NEEDED, *_OPTIONAL) if name in found.column_names]
+        table: pd.DataFrame = found.select(columns).to_pandas()
+        return table
+    try:
+        return pd.read_csv(path, nrows=MAX_POINTS + 1)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} cannot be read as CSV ({error}). Write it again.") from error
+
+
+def _of_points(table: pd.DataFrame, what: str) -> PointCovariate:
+    missing = [name for name in _NEEDED if name not in table]
+    if missing:
+        raise DataError(
+            f"expected the columns {', '.join(_NEEDED)} in {what}, found no {', '.join(missing)}."
+        )
+    if not 0 < len(table) <= MAX_POINTS:
+        raise DataError(
+            f"expected from 1 to {MAX_POINTS:,} points in {what}, found {len(table):,}."
+        )
+    longitude, latitude, value = (_numbers(table, name, what) for name in _NEEDED)
+    tests = _numbers(table, "tests", what) if "tests" in table else np.ones(len(table))
+    if np.abs(longitude).max() > 360 or np.abs(latitude).max() > 90 or tests.min() <= 0:
+        raise DataError(
+            f"expected longitudes and latitudes in degrees, and tests above 0, in {what}."
+        )
+    quarter = indices_of(table["quarter"]) if "quarter" in table else None
+    return PointCovariate(longitude, latitude, value, tests, quarter)
+
+
+def _numbers(table: pd.DataFrame, name: str, what: str) -> NDArray[np.float64]:
+    column: Any = table[name]
+    if column.dtype.kind not in "iuf":
+        raise DataError(f"expected numbers in the column {name} of {what}, found {column.dtype}.")
+    values: NDArray[np.float64] = column.to_numpy(np.float64, na_value=np.nan)
+    if not np.isfinite(values).all():
+        raise DataError(
+            f"expected finite numbers in the column {name} of {what}, found "
+            f"{int((~np.isfinite(values)).sum())} others; drop those rows."
+        )
+    return values

@@ -1,0 +1,212 @@
+"""The covariates of a run: their sources, and their columns in tables of places and quarters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import DataError, RequestError
+from geogp.estimators.spatial_gp import SpatialGP
+from geogp.files import sha256_of
+from geogp.geodata.covariates.covariate_values import Covariate
+from geogp.geodata.covariates.point_covariate import PointCovariate
+from geogp.geodata.covariates.read_covariate import read_covariate
+from geogp.geodata.places.region import Region, Tiles
+from geogp.geodata.store.fetch_quarters import Progress
+from geogp.geodata.store.sources import Source
+from geogp.geodata.tiles.observations import Observations
+from geogp.geodata.tiles.ookla import InputFile, read_observations
+from geogp.geodata.tiles.quarters import QuarterRequest
+from geogp.geodata.tiles.targets import SERVICES
+from geogp.records.covariate_record import CovariateRecord
+from geogp.runs.pipeline.inputs import place_table
+
+Floats = NDArray[np.float64]
+
+OTHER_COLUMNS = ("longitude", "latitude", "quarter", "area_km2", "tests", "devices")
+"""Columns of a run's tables that are not covariates."""
+
+KNOWN_SHARE = 0.9
+"""A value has data if its variance is below this share of the variance without data."""
+
+LEAST_VARIANCE = 1e-3
+"""Added to the share of the variance in the column of support, because the share may be 0."""
+
+
+@dataclass(frozen=True)
+class RunCovariate:
+    """A covariate of a run, and its columns.
+
+    The column `name` has the values. If `with_support`, `<name>_support` is -log10 of the share of
+    their variance that the data leave. If the run has rows without a value, `mean` is the mean of
+    the other rows, which replaces missing values, and `<name>_missing` marks them. `source` is the
+    text of ``--covariates``, and `files` are the names of its files in run.json.
+    """
+
+    name: str
+    source: str
+    covariate: Covariate
+    files: tuple[str, ...] = ()
+    with_support: bool = False
+    mean: float | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        support = (f"{self.name}_support",) if self.with_support else ()
+        missing = () if self.mean is None else (f"{self.name}_missing",)
+        return (self.name, *support, *missing)
+
+    def columns(
+        self, longitude: Floats, latitude: Floats, quarter: NDArray[np.int64]
+    ) -> dict[str, Floats]:
+        """Return the columns at places and quarters, each (n,)."""
+        found = self.covariate.at(longitude, latitude, quarter)
+        missing = np.isnan(found.value)
+        columns = [np.where(missing, self.mean or 0.0, found.value)]
+        if self.with_support:
+            left = np.square(found.sd / self.covariate.prior_sd) + LEAST_VARIANCE
+            columns.append(-np.log10(left))
+        if self.mean is not None:
+            columns.append(missing.astype(np.float64))
+        return dict(zip(self.names, columns, strict=True))
+
+    def record(self, tiles: Tiles, quarter: int, model: SpatialGP) -> CovariateRecord:
+        """Return the entry of run.json, from the tiles of the map and the fitted model."""
+        found = self.covariate.at(*tiles.centres, np.full(len(tiles), quarter))
+        sd = found.sd[np.isfinite(found.sd)]
+        far = found.sd**2 > KNOWN_SHARE * self.covariate.prior_sd**2
+        known = model.coefficients_.reindex([self.name]).iloc[0]
+        return CovariateRecord(
+            name=self.name,
+            source=self.source,
+            files=list(self.files),
+            interpolation=self.covariate.interpolation,
+            share_with_data=float(np.mean(np.isfinite(found.value) & ~far)),
+            median_sd=float(np.median(sd)) if len(sd) else None,
+            coefficient=None if np.isnan(known["mean"]) else float(known["mean"]),
+            coefficient_sd=None if np.isnan(known["sd"]) else float(known["sd"]),
+        )
+
+
+@dataclass(frozen=True)
+class PlaceTables:
+    """Tables of places and quarters with the columns that a run's estimator reads."""
+
+    covariates: tuple[RunCovariate, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of all covariates."""
+        return [name for one in self.covariates for name in one.names]
+
+    def at(
+        self,
+        longitude: Floats,
+        latitude: Floats,
+        quarter: NDArray[np.int64],
+        **counts: int | None,
+    ) -> pd.DataFrame:
+        """Return a table of places in quarters; see `place_table`."""
+        table = place_table(longitude, latitude, quarter, **counts)
+        for one in self.covariates:
+            table = table.assign(**one.columns(longitude, latitude, quarter))
+        return table
+
+    def of_tiles(self, tiles: Tiles, quarter: int, **counts: int | None) -> pd.DataFrame:
+        """Return a table of the centres of tiles in one quarter."""
+        longitude, latitude = tiles.centres
+        return self.at(longitude, latitude, np.full(len(tiles), quarter), **counts)
+
+
+@dataclass(frozen=True)
+class ReadCovariates:
+    """The covariates of a run, the files that were read, and warnings about them."""
+
+    covariates: tuple[RunCovariate, ...] = ()
+    files: tuple[InputFile, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def read_run_covariates(
+    texts: Sequence[str],
+    source: Source,
+    region: Region,
+    observations: Observations,
+    progress: Progress,
+) -> ReadCovariates:
+    """Read the covariates of ``--covariates``: a service of the source, or files.
+
+    Raises the errors of `read_observations` and `read_covariate`, RequestError if two covariates
+    have the same name, and DataError if a file has no data at any row.
+    """
+    covariates: list[RunCovariate] = []
+    files: list[InputFile] = []
+    warnings: list[str] = []
+    for text in texts:
+        if text in SERVICES:
+            found = _service(text, source, region, observations, progress)
+            covariates += found.covariates
+            files += found.files
+            warnings += found.warnings
+            continue
+        path = Path(text)
+        covariate = read_covariate(path)
+        name = path.stem
+        one = RunCovariate(name, text, covariate, (path.name,), np.isfinite(covariate.prior_sd))
+        covariates.append(_without_gaps(one, observations))
+        rows = covariate.rows
+        files.append(InputFile(path.name, sha256_of(path), rows, rows))
+    columns = [name for one in covariates for name in one.names]
+    double = sorted({name for name in columns if columns.count(name) > 1 or name in OTHER_COLUMNS})
+    if double:
+        raise RequestError(
+            f"expected covariates with different names that no other column has, found "
+            f"{', '.join(double)}. A covariate has the name of its file; rename the file."
+        )
+    return ReadCovariates(tuple(covariates), tuple(files), tuple(warnings))
+
+
+def _service(
+    service: str, source: Source, region: Region, seen: Observations, progress: Progress
+) -> ReadCovariates:
+    """Return the deviations of the target and of the numbers of tests of the other service."""
+    read = read_observations(
+        source,
+        region,
+        service=service,
+        target=seen.target,
+        quarters=QuarterRequest((), seen.quarters),
+        progress=progress,
+    )
+    other = read.observations
+    tests = other.tests.astype(np.float64)
+    place = other.longitude, other.latitude
+    value = PointCovariate(*place, other.y, tests, other.quarter)
+    popular = PointCovariate(*place, np.log10(tests), np.ones(len(tests)), other.quarter)
+    files = tuple(file.name for file in read.files)
+    return ReadCovariates(
+        (
+            RunCovariate(service, service, value, files, with_support=True),
+            RunCovariate(f"{service}_tests", service, popular, files),
+        ),
+        read.files,
+        tuple(f"covariate {service}: {text}" for text in read.warnings),
+    )
+
+
+def _without_gaps(one: RunCovariate, seen: Observations) -> RunCovariate:
+    """Return a covariate with the mean over the rows of the run, if some of them lack a value."""
+    if one.with_support:  # kriging has a value everywhere
+        return one
+    found = one.covariate.at(seen.longitude, seen.latitude).value
+    known = np.isfinite(found)
+    if not known.any():
+        raise DataError(
+            f"{one.source} has no data at any of the {len(seen):,} rows of the region. Is it a "
+            f"raster of another region?"
+        )
+    return one if known.all() else replace(one, mean=float(found[known].mean()))

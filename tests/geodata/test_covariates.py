@@ -1,0 +1,192 @@
+"""Covariates: interpolation against slow loops, files, and what is refused."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import rasterio
+
+from geogp import DataError, RequestError, read_covariate
+from geogp.geodata.covariates.point_covariate import HALF_TESTS, MEMORY, NEAREST
+from geogp.geodata.places.region import EARTH_RADIUS_KM
+
+
+def made_points(n=300, seed=0):
+    """Points of two quarters with a smooth value, and a level that differs between quarters."""
+    random = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "longitude": np.repeat(random.uniform(-66.5, -66.0, n // 2), 2),
+            "latitude": np.repeat(random.uniform(18.0, 18.4, n // 2), 2),
+            "quarter": np.tile(["2022Q3", "2023Q3"], n // 2),
+            "tests": random.integers(1, 20, n),
+        }
+    )
+    smooth = np.sin(20 * table.longitude) + np.cos(20 * table.latitude)
+    jump = np.where(table.quarter == "2022Q3", 0.0, 5.0)
+    return table.assign(value=smooth + jump + 0.1 * random.standard_normal(n))
+
+
+def kilometres(one, other):
+    """The chord between two places in degrees."""
+    a, b = np.deg2rad(one), np.deg2rad(other)
+    east, north = np.sin((a - b) / 2) ** 2
+    return 2 * EARTH_RADIUS_KM * math.sqrt(north + math.cos(a[1]) * math.cos(b[1]) * east)
+
+
+def slowly_kriged(table, place, quarter, model):
+    """Simple kriging at one place, place by place, from all formulas of the module."""
+    level = table.groupby("quarter").value.mean()
+    index = {"2022Q3": 8090, "2023Q3": 8094}
+    means, weights, places = [], [], []
+    for where, rows in table.groupby(["longitude", "latitude"]):
+        own = [
+            row.tests
+            / (row.tests + HALF_TESTS)
+            * math.exp(-abs(index[row.quarter] - index[quarter]) / MEMORY)
+            for row in rows.itertuples()
+        ]
+        deviation = [row.value - level[row.quarter] for row in rows.itertuples()]
+        places.append(where)
+        weights.append(sum(own))
+        means.append(sum(w * a for w, a in zip(own, deviation, strict=True)) / sum(own))
+    near = sorted(range(len(places)), key=lambda i: kilometres(places[i], place))[:NEAREST]
+    s2, length, noise = model
+    K = np.array(
+        [[s2 * math.exp(-kilometres(places[i], places[j]) / length) for j in near] for i in near]
+    )
+    K += np.diag([noise * s2 / weights[i] for i in near])
+    k = np.array([s2 * math.exp(-kilometres(places[i], place) / length) for i in near])
+    share = np.linalg.solve(K, k)
+    return share @ [means[i] for i in near], math.sqrt(s2 - share @ k)
+
+
+def test_points_are_kriged_from_near_places_and_near_quarters():
+    table = made_points()
+    covariate = read_covariate(table)
+    asked = [(-66.2, 18.2), (-66.31, 18.05), (table.longitude[0], table.latitude[0])]
+    found = covariate.at(*np.transpose(asked), ["2023Q3"] * 3)
+    for place, value, sd in zip(asked, *found, strict=True):
+        expected = slowly_kriged(table, place, "2023Q3", covariate.model)
+        assert (value, sd) == pytest.approx(expected, rel=1e-6)
+
+
+def test_far_from_all_points_a_value_is_the_mean_and_as_uncertain_as_ever():
+    covariate = read_covariate(made_points())
+    found = covariate.at([10.0], [50.0])
+    assert found.value == pytest.approx(0, abs=1e-9)
+    assert found.sd == pytest.approx(covariate.prior_sd)
+    assert found.sd > covariate.at([-66.2], [18.2]).sd
+
+
+def test_kriging_predicts_points_that_it_has_not_seen():
+    table = made_points(600)
+    kept = table.index < 500
+    found = read_covariate(table[kept]).at(
+        table.longitude[~kept], table.latitude[~kept], table.quarter[~kept]
+    )
+    truth = table.value - table.groupby("quarter").value.transform("mean")
+    errors = truth[~kept] - found.value
+    assert errors.std() < 0.5 * truth.std()
+    inside = np.abs(errors) < 1.96 * np.hypot(found.sd, 0.1)
+    assert 0.85 < inside.mean() <= 1
+
+
+def test_quarters_are_labels_periods_or_indices():
+    table = made_points()
+    covariate = read_covariate(table)
+    place = [-66.2], [18.2]
+    label = covariate.at(*place, ["2022Q3"])
+    assert label == covariate.at(*place, pd.PeriodIndex(["2022Q3"], freq="Q"))
+    assert label == covariate.at(*place, [8090])
+    assert label != covariate.at(*place, ["2023Q3"])
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_points_come_from_files(tmp_path, ending):
+    table, path = made_points(), tmp_path / f"points{ending}"
+    table.to_csv(path) if ending == ".csv" else table.to_parquet(path)
+    place = [-66.2], [18.2], ["2022Q3"]
+    expected = np.array(read_covariate(table).at(*place))
+    assert np.array(read_covariate(path).at(*place)) == pytest.approx(expected)
+
+
+def write_raster(path, cells, *, crs=32161, nodata=-1.0, **more):
+    """Write a raster of cells of 1 km whose corner is near Puerto Rico's."""
+    with rasterio.open(
+        path,
+        "w",
+        driver="GTiff",
+        height=cells.shape[0],
+        width=cells.shape[1],
+        count=more.pop("count", 1),
+        dtype=cells.dtype,
+        crs=crs,
+        transform=rasterio.Affine(1000, 0, 150_000, 0, -1000, 260_000),
+        nodata=nodata,
+        **more,
+    ) as raster:
+        raster.write(cells, 1)
+    return path
+
+
+def slowly_between(cells, column, row):
+    """Bilinear interpolation at one position between the centres of cells; -1 is no data."""
+    total = weight = 0.0
+    for i in range(cells.shape[1]):
+        for j in range(cells.shape[0]):
+            share = max(0.0, 1 - abs(column - i)) * max(0.0, 1 - abs(row - j))
+            if cells[j, i] != -1:
+                total += share * cells[j, i]
+                weight += share
+    return total / weight if weight else math.nan
+
+
+def test_a_raster_is_read_bilinearly_in_its_own_crs(tmp_path):
+    from pyproj import Transformer
+
+    random = np.random.default_rng(0)
+    cells = random.uniform(1, 2, (12, 15))
+    cells[3:6, 4:8] = -1
+    covariate = read_covariate(write_raster(tmp_path / "height.tif", cells))
+    x = 150_000 + random.uniform(-1500, 16_500, 200)
+    y = 260_000 - random.uniform(-1500, 13_500, 200)
+    to_degrees = Transformer.from_crs(32161, 4326, always_xy=True)
+    found = covariate.at(*to_degrees.transform(x, y))
+    column, row = (x - 150_000) / 1000 - 0.5, (260_000 - y) / 1000 - 0.5
+    expected = [slowly_between(cells, *place) for place in zip(column, row, strict=True)]
+    assert found.value == pytest.approx(expected, rel=1e-5, nan_ok=True)
+    assert 10 < np.isnan(found.value).sum() < 100
+    assert np.isnan(found.sd).all()
+
+
+def test_files_that_are_refused(tmp_path):
+    points, cells = made_points(), np.ones((3, 4))
+    points.drop(columns="value").to_csv(tmp_path / "no.csv")
+    points.assign(value=points.value.where(points.index > 0)).to_csv(tmp_path / "gap.csv")
+    points.assign(value="a").to_csv(tmp_path / "text.csv")
+    points.assign(value=1.0).to_csv(tmp_path / "same.csv")
+    points.assign(latitude=100.0).to_csv(tmp_path / "metres.csv")
+    points.assign(quarter="last year").to_csv(tmp_path / "when.csv")
+    (tmp_path / "other.tif").write_text("II, but not a TIFF")
+    write_raster(tmp_path / "bare.tif", cells, crs=None)
+    write_raster(tmp_path / "bands.tif", cells, count=2)
+    (tmp_path / "cut.tif").write_bytes((tmp_path / "bare.tif").read_bytes()[:60])
+    for name, match in {
+        "no.csv": "expected the columns longitude, latitude, value in .*no.csv, found no value",
+        "gap.csv": "expected finite numbers in the column value .* found 1 others",
+        "text.csv": "expected numbers in the column value",
+        "same.csv": "expected points with different values at two places or more",
+        "metres.csv": "in degrees",
+        "when.csv": "expected quarters such as 2023Q4",
+        "other.tif": "is not a GeoTIFF",
+        "bare.tif": "has no CRS",
+        "bands.tif": "expected a raster of one band .* found 2",
+        "cut.tif": "cannot be read as a GeoTIFF",
+    }.items():
+        with pytest.raises(DataError, match=match):
+            read_covariate(tmp_path / name)
+    for name in ("none.tif", "points.xlsx"):
+        with pytest.raises(RequestError, match=r"ends in \.tif, .*found .*not a file"):
+            read_covariate(tmp_path / name)
