@@ -41,7 +41,8 @@ class FieldGP(SpatialGP):
         `geogp.read_covariate` reads one from a file.
     validation
         Rows that determine the epoch and the shape of the predictive distribution: ``blocks`` (a
-        tenth of the cells), ``random`` (a tenth of the rows), or a mask of the rows, (n,).
+        tenth of the cells), ``random`` (a tenth of the rows), or a mask of the rows, (n,). After
+        the fit, predictions depend on these rows too.
     preset
         Sizes and training schedule: ``quick``, ``standard`` or ``paper``.
     epochs, rank, batch
