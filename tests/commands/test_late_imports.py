@@ -88,7 +88,7 @@ REFUSED = {
     ("map",): "expected a region, such as PR, or --region-file",
     ("demo", "--device", "gpu"): "unknown device 'gpu'",
     ("demo", "--seed", "-1"): "expected a seed from 0 to",
-    ("batch", "--out", "runs"): "a new batch needs --states and --out",
+    ("batch", "--out", "runs"): "a batch needs --states and --out",
     ("batch", "--resume", "runs", "--seed", "1"): "Leave out seed",
     (*BATCH, "--preset", "quikc"): "unknown preset 'quikc'",
     (*BATCH, "--targets", "upload,downlaod"): "unknown target 'downlaod'",

@@ -651,7 +651,11 @@ class TestRefusals:
         with pytest.raises(RequestError, match="expected 3 units above 0"):
             Architecture(d=3, units=(1.0, 2.0))
 
-    def test_the_joint_posterior_wants_the_training_rows(self, world):
-        model, rows = world
-        with pytest.raises(RequestError, match="training rows of this model, found 3"):
-            joint_posterior(model, Data(rows.x[:3].numpy(), np.zeros(3)))
+
+def test_the_joint_posterior_depends_on_the_stored_rows(world):
+    model, rows = world
+    some, every = (
+        joint_posterior(model, Data(rows.x[:n].numpy(), np.zeros(n))) for n in (3, len(rows.x))
+    )
+    assert torch.equal(some.m, every.m)
+    assert torch.equal(some.L, every.L)

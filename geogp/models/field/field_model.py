@@ -20,7 +20,6 @@ from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN, Shape
-from geogp.errors import RequestError
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms, elbo, whitened_elbo
 from geogp.models.core.options import Weights
@@ -187,16 +186,11 @@ class FieldNetwork(FieldProcess):
         law.coefficients[1, 0] = np.log(factor)
         self.set_law(law)
 
-    def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
+    def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:  # noqa: ARG002
         """Yield W Phi and W (y - m0 - shift) of the stored rows, in chunks, with variance 1.
 
-        Raises RequestError if `rows` are not the training rows, because the model stores numbers of
-        tests for training rows only.
+        `rows` are not used, because the model stores all rows that its predictions depend on.
         """
-        if rows.x.shape != self.rows.x.shape:
-            raise RequestError(
-                f"expected the {len(self.rows.y)} training rows of this model, found {len(rows.y)}."
-            )
         numbers = torch.arange(len(self.sites.sites), device=self.device)
         for part in numbers.split(SITES_AT_ONCE):
             yield self.whitened(part)
