@@ -28,7 +28,7 @@ FEATURE_JITTER = 1e-6
 COORDINATE_JITTER = 1e-4
 """Relative jitter of Kzz for inducing points among raw coordinates. They are closer together."""
 
-DRIFT_START = 1.0
+DRIFT_START = 0.3
 """Start value of the prior standard deviation of a covariate's coefficient."""
 
 
