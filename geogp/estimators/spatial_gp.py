@@ -24,12 +24,11 @@ from geogp.estimators.fit_rows import (
     warn_of_absent_devices,
 )
 from geogp.estimators.parameters import SpatialParameters
-from geogp.estimators.point_columns import Points, covariate_names, crs_text, from_degrees
+from geogp.estimators.point_columns import Points, covariate_names, crs_text
+from geogp.estimators.point_grid import predicted_grid
 from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.estimators.point_times import Times, time_at
 from geogp.geodata.places.region import Region
-from geogp.geodata.tiles.quadkeys import ZOOM
-from geogp.maps.prediction_grid import MAX_CELLS, Box, box_grid, tile_grid
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import save_model
 from geogp.models.core.lowrank import LowRankGP
@@ -346,23 +345,7 @@ class SpatialGP(SpatialParameters):
             inputs = self.scale_.inputs(columns.checked(points))
             return self.network_.predict(inputs, tests, devices, level=level)
 
-        if not isinstance(region, Region):
-            box = Box.of(region, resolution)
-            x, y = (part.ravel() for part in np.meshgrid(box.x, box.y))
-            return box_grid(box, predict(x, y), self.crs)
-        if self.crs is None:
-            raise RequestError(
-                "expected a box of west, south, east, north, because crs is None; found a region."
-            )
-        whole_number("zoom", zoom, 1, ZOOM)
-        found = region.about_tiles(zoom, MAX_CELLS)
-        if found > MAX_CELLS:
-            raise RequestError(
-                f"{region.name} has {found:,} tiles of zoom {zoom}, more than {MAX_CELLS:,}; "
-                f"choose a smaller zoom."
-            )
-        tiles = region.tiles(zoom)
-        return tile_grid(tiles, predict(*from_degrees(self.crs, *tiles.centres)))
+        return predicted_grid(predict, region, self.crs, zoom=zoom, resolution=resolution)
 
     @property
     def coefficients_(self) -> pd.DataFrame:

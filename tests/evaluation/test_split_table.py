@@ -115,7 +115,7 @@ def test_some_rows_validate_however_few(how, n):
         ({"x": "c"}, RequestError, "column 'c' of coordinates"),
         ({"fold": 7}, RequestError, "5 folds"),
         ({"how": "county"}, RequestError, "boundaries of counties"),
-        ({"how": "latest"}, RequestError, "2 quarters"),
+        ({"how": "latest"}, RequestError, "needs 2 or more different quarters"),
         ({"random_state": None}, RequestError, "random_state"),
         ({"fold": 1.5}, RequestError, "fold"),
         ({"cell": 0}, RequestError, "cell above 0"),

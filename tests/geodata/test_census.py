@@ -101,7 +101,7 @@ def test_without_urban_areas_the_region_is_mapped_with_a_warning(folder):
     assert (found.region.strata, found.region.urban_vintage) == (None, None)
     assert found.region.stratum([-84.2], [33.7]).tolist() == ["unknown"]
     (warning,) = found.warnings
-    assert warning.startswith("no urban areas of Georgia in")
+    assert warning.startswith("found no urban areas of Georgia in")
     assert [file.name for file in found.files] == ["states.parquet"]
 
 

@@ -161,13 +161,13 @@ def test_a_changed_covariate_is_noticed(made, own_world, tmp_path):
     make_map(own_world.request(path, covariates=covariates))
     next(own_world.folder.rglob("*_fixed_tiles.parquet")).unlink()
     halves = write_halves(own_world, tmp_path, ("west", "east", "far"), 0.5)
-    with pytest.raises(RequestError, match="holds a run with other settings, inputs"):
+    with pytest.raises(RequestError, match="contains a run that differs in settings, inputs"):
         make_map(own_world.request(path, covariates=("fixed",)))
     with pytest.raises(DataError, match=r"made with covariates from .*type=fixed.* missing now"):
         open_run(path).areas(by=f"{halves}:side")
     with rasterio.open(own_world.folder / HEIGHT, "r+") as raster:
         raster.write(np.zeros((30, 20), np.float32), 1)
-    with pytest.raises(DataError, match=rf"{HEIGHT} changed since"):
+    with pytest.raises(DataError, match=rf"{HEIGHT} changed or appeared since"):
         open_run(path).areas(by=f"{halves}:side")
 
 

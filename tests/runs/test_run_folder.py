@@ -122,7 +122,7 @@ def test_unfinished_runs_are_told_apart(tmp_path):
     assert folder.finished(RUN) is None
     folder.begin(note_of(RUN))
     assert folder.finished(RUN) is None
-    with pytest.raises(RequestError, match="other model, seed"):
+    with pytest.raises(RequestError, match="a run that differs in model, seed"):
         folder.finished(made_up_run(seed=2, model="cox"))
 
 
@@ -139,7 +139,7 @@ def test_layers_of_another_form_are_those_of_another_run(tmp_path, layers):
     folder = RunFolder(tmp_path)
     held = {**to_builtins(RUN), "settings": {"layers": layers}}
     (tmp_path / "run.json").write_text(json.dumps(held))
-    with pytest.raises(RequestError, match="other settings"):
+    with pytest.raises(RequestError, match="a run that differs in settings"):
         folder.finished(made_up_run(settings=RunSettings(layers=[])))
 
 
@@ -147,7 +147,7 @@ def test_a_setting_that_is_not_known_is_that_of_another_run(tmp_path):
     folder, run = RunFolder(tmp_path), made_up_run(settings=RunSettings(layers=[]))
     held = to_builtins(run)
     (tmp_path / "run.json").write_text(json.dumps(held | {"settings": {"layers": [], "later": 3}}))
-    with pytest.raises(RequestError, match="other settings"):
+    with pytest.raises(RequestError, match="a run that differs in settings"):
         folder.finished(run)
 
 
@@ -165,5 +165,5 @@ def test_places_that_were_kept_as_typed_are_those_of_this_folder(tmp_path, monke
     assert folder.finished(made_up_run(settings=whole)) is None
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    with pytest.raises(RequestError, match="other settings"):
+    with pytest.raises(RequestError, match="a run that differs in settings"):
         folder.finished(made_up_run(settings=whole))

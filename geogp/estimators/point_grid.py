@@ -1,0 +1,51 @@
+"""Predictions on the raster of a region or of a box."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from geogp.choices import whole_number
+from geogp.distributions.prediction import Prediction
+from geogp.errors import RequestError
+from geogp.estimators.point_columns import from_degrees
+from geogp.estimators.point_scale import Bounds
+from geogp.geodata.places.region import Region
+from geogp.geodata.tiles.quadkeys import ZOOM
+from geogp.maps.prediction_grid import MAX_CELLS, Box, box_grid, tile_grid
+
+Floats = NDArray[np.float64]
+
+
+def predicted_grid(
+    predict: Callable[[Floats, Floats], Prediction],
+    region: Region | Bounds,
+    crs: Any,
+    *,
+    zoom: int,
+    resolution: float | None,
+) -> xr.Dataset:
+    """Return predictions at the centres of the tiles of a region, or of the cells of a box.
+
+    `predict` is called with coordinates x and y in `crs`, each (n,). Raises RequestError if there
+    are too many tiles, the box is invalid, or `crs` is None for a region.
+    """
+    if not isinstance(region, Region):
+        box = Box.of(region, resolution)
+        x, y = (part.ravel() for part in np.meshgrid(box.x, box.y))
+        return box_grid(box, predict(x, y), crs)
+    if crs is None:
+        raise RequestError(
+            "expected a box of west, south, east, north, because crs is None; found a region."
+        )
+    whole_number("zoom", zoom, 1, ZOOM)
+    found = region.about_tiles(zoom, MAX_CELLS)
+    if found > MAX_CELLS:
+        raise RequestError(
+            f"{region.name} has {found:,} tiles of zoom {zoom}, more than {MAX_CELLS:,}; "
+            f"choose a smaller zoom."
+        )
+    tiles = region.tiles(zoom)
+    return tile_grid(tiles, predict(*from_degrees(crs, *tiles.centres)))
