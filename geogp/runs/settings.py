@@ -108,7 +108,7 @@ class MapRequest:
         most=MAX_FOLDS,
     )
     buffer_km: float = setting(
-        "For the split buffer: leave out training rows nearer than this to a test row, in km.",
+        "For the split buffer: leave out other rows nearer than this to a test row, in km.",
         default=BUFFER_KM,
         noun="a buffer",
         positive=True,

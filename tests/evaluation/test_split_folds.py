@@ -98,10 +98,11 @@ def test_ten_random_folds_test_every_row_once(rows):
 
 
 class TestBuffer:
-    def test_no_training_row_lies_within_it(self, rows):
+    def test_no_training_or_validation_row_lies_within_it(self, rows):
         rows = some(rows, rows.quarter == 8076)
         part = buffer_split(rows.longitude, rows.latitude, 0, buffer_km=7.5, fold=2)
-        nearest = distances_km(rows, part == "train", part == "test").min(1)
+        used = (part == "train") | (part == "validation")
+        nearest = distances_km(rows, used, part == "test").min(1)
         assert nearest.min() >= 7.5
         out = distances_km(rows, part == "left out", part == "test").min(1)
         assert 0 < out.max() < 7.5
@@ -110,7 +111,7 @@ class TestBuffer:
         blocks = block_split(rows.longitude, rows.latitude, 0)
         part = buffer_split(rows.longitude, rows.latitude, 0)
         moved = part != blocks
-        assert set(blocks[moved]) == {"train"}
+        assert set(blocks[moved]) == {"train", "validation"}
         assert set(part[moved]) == {"left out"}
 
     def test_a_buffer_that_leaves_nothing_is_refused(self, rows):

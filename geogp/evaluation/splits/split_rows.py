@@ -188,25 +188,27 @@ def buffer_split(
     fold: int = 0,
     calibrated: bool = False,
 ) -> Parts:
-    """Split rows by cells, and leave out training rows near a test row.
+    """Split rows by cells, and leave out training and validation rows near a test row.
 
-    Rows are split as in `block_split`, but training rows less than `buffer_km` (great-circle
-    distance) from the centre of a tile with a test row are left out. Validation and calibration
-    rows near test rows are not left out, because the model is not fitted to these rows. Raises the
-    errors of `block_split`, and RequestError if the buffer leaves no training rows.
+    Rows are split as in `block_split`, but training and validation rows less than `buffer_km`
+    (great-circle distance) from the centre of a tile with a test row are left out. Calibration rows
+    near test rows are not left out, because no prediction depends on these rows. Raises the errors
+    of `block_split`, and RequestError if the buffer leaves no training or no validation rows.
     """
     longitude, latitude = np.asarray(longitude, np.float64), np.asarray(latitude, np.float64)
     part = block_split(longitude, latitude, seed, fold=fold, calibrated=calibrated)
-    train, test = part == TRAIN, part == TEST
+    used, test = np.isin(part, (TRAIN, VALIDATION)), part == TEST
     near = np.zeros(len(part), np.bool_)
-    near[train] = (
-        nearest_km(longitude[train], latitude[train], longitude[test], latitude[test]) < buffer_km
+    near[used] = (
+        nearest_km(longitude[used], latitude[used], longitude[test], latitude[test]) < buffer_km
     )
-    if near.sum() == train.sum():
-        raise RequestError(
-            f"a buffer of {buffer_km:g} km around the test blocks removes all {int(near.sum())} "
-            f"training rows. Choose a smaller --buffer-km, or leave the split buffer out."
-        )
+    for name, rows in (("training", part == TRAIN), ("validation", part == VALIDATION)):
+        if near[rows].all():
+            raise RequestError(
+                f"a buffer of {buffer_km:g} km around the test blocks removes all "
+                f"{int(rows.sum())} {name} rows. Choose a smaller --buffer-km, or leave the split "
+                f"buffer out."
+            )
     return np.where(near, LEFT_OUT, part)
 
 

@@ -11,7 +11,6 @@ from geogp.evaluation.splits.point_splits import place_codes, point_cells, time_
 from geogp.evaluation.splits.row_parts import LEFT_OUT, TENTHS, TEST, Numbers, Parts
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, BUFFER_KM, LATEST, SPLITS
 from geogp.evaluation.splits.split_rows import SplitRows, assign_cells, split_parts
-from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import ELSEWHERE
 from geogp.geodata.tiles.quadkeys import parse_quadkeys
 
@@ -123,9 +122,6 @@ def split(
     )
     test = parts == TEST
     train = ~test & (parts != LEFT_OUT)
-    if how == BUFFER.name:  # here, the validation rows of `geogp map` are training rows
-        apart = nearest_km(*(part[train] for part in place), *(part[test] for part in place))
-        train[train] = apart >= buffer_km
     return table[train], table[test]
 
 

@@ -289,11 +289,13 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
         )
     y = seen.y[test]
     stratum = stratum_column(seen.stratum[test], seen.strata)
+    # Models that store rows also predict from the validation rows.
+    known = train | validation if model.network_.holds_rows else train
     return _Fold(
         model,
         score_by_stratum(prediction, y, stratum),
         score_by_stratum(reference.prediction, y, stratum),
-        _prediction_table(job, name, fold, (train, test), prediction),
+        _prediction_table(job, name, fold, (known, test), prediction),
         check,
     )
 
@@ -317,9 +319,9 @@ def _prediction_table(
 ) -> pd.DataFrame:
     """Return the test rows with their predictions, in the columns that other programs expect.
 
-    `rows` are the training rows and the test rows among the job's observations.
+    `rows` are the rows that predictions depend on, and the test rows, among the job's observations.
     """
-    seen, (train, test) = job.observations, rows
+    seen, (known, test) = job.observations, rows
     lower, upper = prediction.interval(0.95)
     place = seen.longitude[test], seen.latitude[test]
     counties = job.boundaries.counties
@@ -338,7 +340,7 @@ def _prediction_table(
             "devices": seen.devices[test],
             "stratum": seen.stratum[test],
             **layers,
-            "distance_km": nearest_km(*place, seen.longitude[train], seen.latitude[train]),
+            "distance_km": nearest_km(*place, seen.longitude[known], seen.latitude[known]),
             **prediction.columns(),
             "lower_95": lower,
             "upper_95": upper,
