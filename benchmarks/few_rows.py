@@ -54,7 +54,8 @@ def draw(rows: int, layout: str, seed: int) -> tuple[Simulation, pd.DataFrame]:
     chosen = rng.permutation(chosen)
     known = np.sort(chosen[:rows])
     tiles, truth = (table.iloc[known].reset_index(drop=True) for table in (made.tiles, made.truth))
-    return replace(made, tiles=tiles, truth=truth), made.truth.iloc[chosen[rows:]]
+    fresh = made.truth.assign(devices=made.tiles["devices"])
+    return replace(made, tiles=tiles, truth=truth), fresh.iloc[chosen[rows:]]
 
 
 def scored(rows: int, layout: str, seed: int, model: str) -> Figures:

@@ -348,7 +348,7 @@ def _widths(result):
 
 
 def test_repairs_of_counts_are_refused(wide, tmp_path):
-    with pytest.raises(RequestError, match="not of numbers of tests"):
+    with pytest.raises(RequestError, match="not intervals of numbers of tests"):
         request_of(wide, tmp_path / "run", target="tests", model="auto", conformal="strata")
 
 

@@ -68,10 +68,10 @@ TILE_WORDS = 300
 and 24 tiles (twice during construction), and the arrays of the solver.
 """
 
-BLOCK_ARRAYS = 10
+BLOCK_ARRAYS = 12
 """Number of copies in memory of the covariances in the blocks of `TILES_AT_ONCE` tiles.
 
-At most 8 were observed, most of them in the kernel.
+At most 10 were observed, most of them in the kernel.
 """
 
 
