@@ -95,6 +95,7 @@ def _check_places(settings: RunSettings) -> None:
     """
     layers = [] if settings.layers is UNSET else settings.layers
     places = {f"layers[{number}]": text for number, text in enumerate(layers)}
+    places |= {f"covariates[{k}]": text for k, text in enumerate(settings.covariates or ())}
     for key in ("source", "boundaries", "region_file", "strata_file"):
         found = getattr(settings, key)
         if isinstance(found, str):

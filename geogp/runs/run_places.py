@@ -27,10 +27,10 @@ class RunPlaces:
 
         Raises RequestError if run.json (`file`) names another address that the user has not given.
         """
-        for text in (settings.region_file, settings.strata_file):
+        for text in (settings.region_file, settings.strata_file, *(settings.covariates or ())):
             if is_address(text or ""):
                 raise RequestError(
-                    f"{file} takes polygons from {text!r}, but this file does not exist on this "
+                    f"{file} takes a file from {text!r}, but this file does not exist on this "
                     f"machine. "
                     "Make the run again with --fresh."
                 )

@@ -237,6 +237,8 @@ class MapRequest:
         object.__setattr__(self, "region_file", self.place.file)
         object.__setattr__(self, "strata", self.place.strata)
         object.__setattr__(self, "layers", tuple(map(absolute_name, self.layers)))
+        if isinstance(self.covariates, str):
+            object.__setattr__(self, "covariates", (self.covariates,))
         covariates = (one if one in SERVICES else absolute_place(one) for one in self.covariates)
         object.__setattr__(self, "covariates", tuple(covariates))
 

@@ -98,15 +98,24 @@ class PointCovariate:
         longitude, latitude
             Places in degrees, (n,).
         quarter
-            Calendar quarters (``Period[Q]``, or text such as ``2023Q4``) or their indices, (n,);
-            None uses the points of all quarters alike.
+            Calendar quarters (``Period[Q]``, or text such as ``2023Q4``) or their indices, (n,) or
+            one for all places; None uses the points of all quarters alike.
+
+        Raises DataError if the numbers of places and quarters differ.
         """
-        points = _points_km(longitude, latitude)
-        value, sd = np.empty(len(points)), np.empty(len(points))
-        groups: list[tuple[int | None, NDArray[np.int64]]] = [(None, np.arange(len(points)))]
+        points = _points_km(np.atleast_1d(longitude), np.atleast_1d(latitude))
+        value, sd = np.full(len(points), np.nan), np.full(len(points), np.nan)
+        places = np.flatnonzero(np.isfinite(points).all(1))
+        groups: list[tuple[int | None, NDArray[np.int64]]] = [(None, places)]
         if self.quarter is not None and quarter is not None:
-            asked = indices_of(quarter)
-            groups = [(int(t), np.flatnonzero(asked == t)) for t in np.unique(asked)]
+            asked = indices_of(np.atleast_1d(np.asarray(quarter)))
+            if len(asked) not in {1, len(points)}:
+                raise DataError(
+                    f"expected one quarter, or one for each of {len(points)} places, found "
+                    f"{len(asked)}."
+                )
+            asked = np.broadcast_to(asked, len(points))[places]
+            groups = [(int(t), places[asked == t]) for t in np.unique(asked)]
         for time, rows in groups:
             mean, weight = self._means(time)
             for part in np.array_split(rows, 1 + len(rows) // PLACES_AT_ONCE):
@@ -145,7 +154,9 @@ class PointCovariate:
         """Return the weighted mean of the deviations at each place, and the sum of the weights."""
         weight = self.tests / (self.tests + HALF_TESTS)
         if quarter is not None and self.quarter is not None:
-            weight = weight * np.exp(-np.abs(self.quarter - quarter) / MEMORY)
+            away = np.abs(self.quarter - quarter)
+            # Before the first and after the last quarter, a value stays constant.
+            weight = weight * np.exp((away.min() - away) / MEMORY)
         total = np.bincount(self._place.number, weight)
         mean: Floats = np.bincount(self._place.number, weight * self._deviation) / total
         return mean, total.astype(np.float64)

@@ -1,6 +1,9 @@
 """Covariates from rasters, interpolated between cells."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,11 @@ from geogp.geodata.places.polygons import without_network
 
 Floats = NDArray[np.float64]
 
-MAX_CELLS = 1 << 27
+MAX_CELLS = 1 << 24
 """Most cells of the part of a raster that is read at once."""
+
+MAX_BLOCK_BYTES = 1 << 28
+"""Most bytes of a block of a raster, which GDAL reads as a whole."""
 
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 """First bytes of a TIFF."""
@@ -53,6 +59,12 @@ class RasterCovariate:
                         f"expected a raster of one band of real numbers in {self.path}, found "
                         f"{raster.count} of {raster.dtypes[0]}. Write the band to its own file."
                     )
+                block = prod(raster.block_shapes[0]) * np.dtype(raster.dtypes[0]).itemsize
+                if block > MAX_BLOCK_BYTES:
+                    raise DataError(
+                        f"{self.path} has blocks of {block:,} bytes; expected at most "
+                        f"{MAX_BLOCK_BYTES:,}. Write it with smaller blocks (tiled)."
+                    )
                 if raster.crs is None:
                     raise DataError(
                         f"{self.path} has no CRS, so the meaning of its coordinates is unknown. "
@@ -75,11 +87,15 @@ class RasterCovariate:
 
         Raises DataError if the raster is damaged, or too many of its cells lie between the places.
         """
-        longitude = (np.asarray(longitude, np.float64) + 180) % 360 - 180
+        longitude = (np.atleast_1d(np.asarray(longitude, np.float64)) + 180) % 360 - 180
+        latitude = np.atleast_1d(np.asarray(latitude, np.float64))
         with without_network():
-            x, y = self.to_raster.transform(longitude, np.asarray(latitude, np.float64))
+            x, y = self.to_raster.transform(longitude, latitude)
         try:
             with self._opened() as raster:
+                if raster.crs.is_geographic:  # longitudes may be from 0 to 360
+                    middle = (raster.bounds.left + raster.bounds.right) / 2
+                    x = (np.asarray(x) - middle + 180) % 360 - 180 + middle
                 to_cells = ~raster.transform
                 column = to_cells.a * np.asarray(x) + to_cells.b * np.asarray(y) + to_cells.c
                 row = to_cells.d * np.asarray(x) + to_cells.e * np.asarray(y) + to_cells.f
@@ -122,8 +138,16 @@ class RasterCovariate:
             found[inside] = total / weight
         return found
 
-    def _opened(self) -> Any:
-        return rasterio.open(self.path.absolute(), driver="GTiff")
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """Open the file alone: files beside it could change its values, and have no hash."""
+        alone = {
+            "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
+            "GDAL_PAM_ENABLED": "NO",
+            "GDAL_GEOREF_SOURCES": "INTERNAL",
+        }
+        with rasterio.Env(**alone), rasterio.open(self.path.absolute(), driver="GTiff") as raster:
+            yield raster
 
     def _damaged(self, error: Exception) -> DataError:
         if isinstance(error, DataError):

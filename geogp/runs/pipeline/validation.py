@@ -157,6 +157,11 @@ def _warn_of(job: Job) -> None:
         )
     if LATEST.name not in request.splits:
         return
+    if any(one.covariate.rows for one in job.covariates.covariates):
+        job.warn(
+            "in the split latest, covariates from points also use the points of the tested quarter "
+            "and of later quarters."
+        )
     if not job.about.has_tiles:
         job.warn(
             f"in the split latest, {job.spec.name} predicts a quarter after the training quarters. "
