@@ -41,8 +41,8 @@ class RunCovariate:
     """A covariate of a run, and its columns.
 
     The column `name` has the values. If `with_support`, `<name>_support` is -log10 of the share of
-    their variance that the data leave. If the run has rows without a value, `mean` is the mean of
-    the other rows, which replaces missing values, and `<name>_missing` marks them. `source` is the
+    their variance that the data leave. The `mean` over the rows of the run replaces missing values,
+    and if there are `gaps` in these rows, `<name>_missing` marks missing values. `source` is the
     text of ``--covariates``, and `files` are the names of its files in run.json.
     """
 
@@ -51,13 +51,14 @@ class RunCovariate:
     covariate: Covariate
     files: tuple[str, ...] = ()
     with_support: bool = False
-    mean: float | None = None
+    mean: float = 0.0
+    gaps: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
         support = (f"{self.name}_support",) if self.with_support else ()
-        missing = () if self.mean is None else (f"{self.name}_missing",)
+        missing = (f"{self.name}_missing",) if self.gaps else ()
         return (self.name, *support, *missing)
 
     def columns(
@@ -66,11 +67,11 @@ class RunCovariate:
         """Return the columns at places and quarters, each (n,)."""
         found = self.covariate.at(longitude, latitude, quarter)
         missing = np.isnan(found.value)
-        columns = [np.where(missing, self.mean or 0.0, found.value)]
+        columns = [np.where(missing, self.mean, found.value)]
         if self.with_support:
             left = np.square(found.sd / self.covariate.prior_sd) + LEAST_VARIANCE
             columns.append(-np.log10(left))
-        if self.mean is not None:
+        if self.gaps:
             columns.append(missing.astype(np.float64))
         return dict(zip(self.names, columns, strict=True))
 
@@ -199,7 +200,7 @@ def _service(
 
 
 def _without_gaps(one: RunCovariate, seen: Observations) -> RunCovariate:
-    """Return a covariate with the mean over the rows of the run, if some of them lack a value."""
+    """Return a covariate with the mean over the rows of the run, and whether some lack a value."""
     if one.with_support:  # kriging has a value everywhere
         return one
     found = one.covariate.at(seen.longitude, seen.latitude).value
@@ -209,4 +210,4 @@ def _without_gaps(one: RunCovariate, seen: Observations) -> RunCovariate:
             f"{one.source} has no data at any of the {len(seen):,} rows of the region. Is it a "
             f"raster of another region?"
         )
-    return one if known.all() else replace(one, mean=float(found[known].mean()))
+    return replace(one, mean=float(found[known].mean()), gaps=not known.all())
