@@ -90,7 +90,14 @@ def _of_points(table: pd.DataFrame, what: str) -> PointCovariate:
         raise DataError(
             f"expected longitudes and latitudes in degrees, and tests above 0, in {what}."
         )
-    quarter = indices_of(table["quarter"]) if "quarter" in table else None
+    quarter = None
+    if "quarter" in table:
+        if table["quarter"].dtype.kind in "iufb":
+            raise DataError(
+                f"expected quarters such as 2023Q4 in the column quarter of {what}, found numbers; "
+                f"write the quarters as text."
+            )
+        quarter = indices_of(table["quarter"])
     return PointCovariate(longitude, latitude, value, tests, quarter)
 
 
