@@ -190,3 +190,18 @@ def test_files_that_are_refused(tmp_path):
     for name in ("none.tif", "points.xlsx"):
         with pytest.raises(RequestError, match=r"ends in \.tif, .*found .*not a file"):
             read_covariate(tmp_path / name)
+
+
+def test_quarters_far_from_all_points_count_as_the_nearest():
+    covariate = read_covariate(made_points())
+    place = [-66.2], [18.2]
+    assert np.array(covariate.at(*place, ["2099Q1"])) == pytest.approx(
+        np.array(covariate.at(*place, ["2023Q3"]))
+    )
+    assert np.isfinite(covariate.at(*place, [10**6])).all()
+
+
+@pytest.mark.parametrize("quarter", [20234, 2023, 2023.0])
+def test_quarters_of_points_are_no_numbers(quarter):
+    with pytest.raises(DataError, match=r"2023Q4 in the column quarter of the table, found numb"):
+        read_covariate(made_points().assign(quarter=quarter))

@@ -15,6 +15,7 @@ from geogp.errors import DataError, RequestError
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_covariates import read_run_covariates
 from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
@@ -212,3 +213,16 @@ def test_paths_of_covariates_become_absolute(monkeypatch, tmp_path):
     found = MapRequest("PR", covariates=("fixed", HEIGHT))
     assert found.covariates == ("fixed", str(tmp_path / HEIGHT))
     assert replace(found, seed=1).covariates == found.covariates
+
+
+def test_a_raster_without_gaps_at_measured_places_is_filled_with_their_mean(world):
+    west, south, _, north = simple_region().bounds
+    places = pd.DataFrame({"longitude": west + 0.01, "latitude": np.linspace(south, north, 7)[1:6]})
+    (found,) = read_run_covariates(
+        (str(world.folder / HEIGHT),), None, None, places, None
+    ).covariates
+    assert found.names == ("height",)
+    outside = found.columns(np.array([10.0]), np.array([50.0]), np.array([8090]))["height"]
+    inside = found.columns(*places.to_numpy().T, np.full(5, 8090))["height"]
+    assert outside == pytest.approx(inside.mean())
+    assert inside.mean() > 1

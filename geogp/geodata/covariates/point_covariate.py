@@ -3,10 +3,11 @@
 The deviation of row i from the mean of its quarter is a_i = g(place) + e_i. Here g is a process
 with mean 0 and covariance s² exp(-h / l) at the distance h, and the variance of e_i is v s² / w_i.
 In a prediction for the quarter t, w_i = k_i / (k_i + 2) exp(-|t_i - t| / 4): k_i is the number of
-tests in the row, and the weight of a row falls by a factor e in four quarters. The rows of a place
-are replaced by their weighted mean. The prediction at a place x is the conditional mean of g(x)
-given the means of the 16 nearest places, and its standard deviation is that of g(x). Far from all
-points, the prediction is 0 and its standard deviation s.
+tests in the row, and the weight of a row falls by a factor e in four quarters. From |t_i - t| the
+smallest is subtracted, so t counts as the nearest quarter with points. The rows of a place are
+replaced by their weighted mean. The prediction at a place x is the conditional mean of g(x) given
+the means of the 16 nearest places, and its standard deviation is that of g(x). Far from all points,
+the prediction is 0 and its standard deviation s.
 """
 
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ NEAREST = 16
 
 MEMORY = 4.0
 """Time in quarters in which the weight of a row falls by a factor e."""
+
+MOST_APART = 400
+"""Quarters beyond which weights fall no further, so that none is 0."""
 
 HALF_TESTS = 2.0
 """Number of tests at which a row has half of the largest weight."""
