@@ -109,7 +109,13 @@ class PointCovariate:
         value, sd = np.empty(len(points)), np.empty(len(points))
         groups: list[tuple[int | None, NDArray[np.int64]]] = [(None, np.arange(len(points)))]
         if self.quarter is not None and quarter is not None:
-            asked = indices_of(quarter)
+            asked = indices_of(np.atleast_1d(quarter))
+            if len(asked) not in (1, len(points)):
+                raise DataError(
+                    f"expected one quarter, or a quarter for each of {len(points)} places, found "
+                    f"{len(asked)}."
+                )
+            asked = np.broadcast_to(asked, len(points))
             groups = [(int(t), np.flatnonzero(asked == t)) for t in np.unique(asked)]
         for time, rows in groups:
             mean, weight = self._means(time)
