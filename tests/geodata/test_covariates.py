@@ -205,3 +205,11 @@ def test_quarters_far_from_all_points_count_as_the_nearest():
 def test_quarters_of_points_are_no_numbers(quarter):
     with pytest.raises(DataError, match=r"2023Q4 in the column quarter of the table, found numb"):
         read_covariate(made_points().assign(quarter=quarter))
+
+
+def test_one_quarter_is_of_all_places_and_other_numbers_are_refused():
+    covariate, places = read_covariate(made_points()), ([-66.2, -66.3, -66.1], [18.2, 18.1, 18.3])
+    expected = np.array(covariate.at(*places, ["2022Q3"] * 3))
+    assert np.array(covariate.at(*places, "2022Q3")) == pytest.approx(expected)
+    with pytest.raises(DataError, match="a quarter for each of 3 places, found 2"):
+        covariate.at(*places, ["2022Q3", "2023Q3"])
