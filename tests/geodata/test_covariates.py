@@ -8,6 +8,7 @@ import pytest
 import rasterio
 
 from geogp import DataError, RequestError, read_covariate
+from geogp.geodata.covariates import raster_covariate
 from geogp.geodata.covariates.point_covariate import HALF_TESTS, MEMORY, NEAREST
 from geogp.geodata.places.region import EARTH_RADIUS_KM
 
@@ -123,7 +124,7 @@ def write_raster(path, cells, *, crs=32161, nodata=-1.0, **more):
         count=more.pop("count", 1),
         dtype=cells.dtype,
         crs=crs,
-        transform=rasterio.Affine(1000, 0, 150_000, 0, -1000, 260_000),
+        transform=more.pop("transform", rasterio.Affine(1000, 0, 150_000, 0, -1000, 260_000)),
         nodata=nodata,
         **more,
     ) as raster:
@@ -213,3 +214,39 @@ def test_one_quarter_is_of_all_places_and_other_numbers_are_refused():
     assert np.array(covariate.at(*places, "2022Q3")) == pytest.approx(expected)
     with pytest.raises(DataError, match="a quarter for each of 3 places, found 2"):
         covariate.at(*places, ["2022Q3", "2023Q3"])
+
+
+def test_places_without_coordinates_have_no_value(tmp_path):
+    height = write_raster(tmp_path / "height.tif", np.ones((20, 30)))
+    for covariate in (read_covariate(made_points()), read_covariate(height)):
+        found = covariate.at([np.nan, -66.75], [18.25, 18.25])
+        assert np.isnan(found.value).tolist() == [True, False]
+        assert covariate.at(-66.75, 18.25).value == pytest.approx(found.value[1:])
+
+
+def test_files_beside_a_raster_do_not_change_it(tmp_path):
+    path = write_raster(tmp_path / "height.tif", np.full((20, 30), 7.0))
+    (tmp_path / "height.tif.aux.xml").write_text(
+        '<PAMDataset><PAMRasterBand band="1"><Offset>1000</Offset><Scale>2</Scale>'
+        "</PAMRasterBand></PAMDataset>"
+    )
+    with rasterio.open(path) as raster:
+        assert raster.offsets == (1000.0,)
+    assert read_covariate(path).at([-66.75], [18.25]).value == pytest.approx([7.0])
+
+
+def test_large_blocks_of_a_raster_are_refused(tmp_path, monkeypatch):
+    path = write_raster(tmp_path / "height.tif", np.ones((20, 30)))
+    monkeypatch.setattr(raster_covariate, "MAX_BLOCK_BYTES", 1000)
+    with pytest.raises(DataError, match=r"has blocks of 4,800 bytes; expected at most 1,000"):
+        read_covariate(path)
+
+
+def test_longitudes_of_a_raster_may_run_from_0_to_360(tmp_path):
+    path = tmp_path / "world.tif"
+    cells = np.repeat(np.arange(36.0)[None], 18, axis=0)
+    write_raster(
+        path, cells, crs=4326, nodata=None, transform=rasterio.Affine(10, 0, 0, 0, -10, 90)
+    )
+    found = read_covariate(path).at([-65.0, 295.0, 15.0], [5.0, 5.0, 5.0])
+    assert found.value == pytest.approx([29.0, 29.0, 1.0])

@@ -3,8 +3,8 @@
 The deviation of row i from the mean of its quarter is a_i = g(place) + e_i. Here g is a process
 with mean 0 and covariance s² exp(-h / l) at the distance h, and the variance of e_i is v s² / w_i.
 In a prediction for the quarter t, w_i = k_i / (k_i + 2) exp(-|t_i - t| / 4): k_i is the number of
-tests in the row, and the weight of a row falls by a factor e in four quarters. From |t_i - t| the
-smallest is subtracted, so t counts as the nearest quarter with points. The rows of a place are
+tests in the row, and the weight of a row falls by a factor e in four quarters. A quarter before the
+first counts as the first, and a quarter after the last as the last. The rows of a place are
 replaced by their weighted mean. The prediction at a place x is the conditional mean of g(x) given
 the means of the 16 nearest places, and its standard deviation is that of g(x). Far from all points,
 the prediction is 0 and its standard deviation s.
@@ -31,9 +31,6 @@ NEAREST = 16
 
 MEMORY = 4.0
 """Time in quarters in which the weight of a row falls by a factor e."""
-
-MOST_APART = 400
-"""Quarters beyond which weights fall no further, so that none is 0."""
 
 HALF_TESTS = 2.0
 """Number of tests at which a row has half of the largest weight."""
@@ -115,7 +112,7 @@ class PointCovariate:
             asked = indices_of(np.atleast_1d(np.asarray(quarter)))
             if len(asked) not in {1, len(points)}:
                 raise DataError(
-                    f"expected one quarter, or one for each of {len(points)} places, found "
+                    f"expected one quarter, or a quarter for each of {len(points)} places, found "
                     f"{len(asked)}."
                 )
             asked = np.broadcast_to(asked, len(points))[places]
@@ -158,9 +155,9 @@ class PointCovariate:
         """Return the weighted mean of the deviations at each place, and the sum of the weights."""
         weight = self.tests / (self.tests + HALF_TESTS)
         if quarter is not None and self.quarter is not None:
-            away = np.abs(self.quarter - quarter)
             # Before the first and after the last quarter, a value stays constant.
-            weight = weight * np.exp((away.min() - away) / MEMORY)
+            time = np.clip(quarter, self.quarter.min(), self.quarter.max())
+            weight = weight * np.exp(-np.abs(self.quarter - time) / MEMORY)
         total = np.bincount(self._place.number, weight)
         mean: Floats = np.bincount(self._place.number, weight * self._deviation) / total
         return mean, total.astype(np.float64)

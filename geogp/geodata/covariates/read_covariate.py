@@ -94,7 +94,7 @@ def _of_points(table: pd.DataFrame, what: str) -> PointCovariate:
     if "quarter" in table:
         if table["quarter"].dtype.kind in "iuf":
             raise DataError(
-                f"expected quarters such as 2023Q4 in {what}, found numbers in the column quarter."
+                f"expected quarters such as 2023Q4 in the column quarter of {what}, found numbers."
             )
         quarter = indices_of(table["quarter"])
     return PointCovariate(longitude, latitude, value, tests, quarter)
