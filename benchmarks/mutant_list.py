@@ -148,9 +148,9 @@ MUTANTS = [
         "evaluation/splits/split_rows",
         "evaluation/test_split_rows",
         "evaluation/test_split_folds",
-        buffer_measured_from_training_rows=(
-            "longitude[train], latitude[train], longitude[test], latitude[test]",
-            "longitude[train], latitude[train], longitude[train], latitude[train]",
+        buffer_measured_from_the_used_rows=(
+            "longitude[used], latitude[used], longitude[test], latitude[test]",
+            "longitude[used], latitude[used], longitude[used], latitude[used]",
         ),
         latest_learns_from_the_tested_quarter=(
             "np.where(quarter < tested, earlier,",
