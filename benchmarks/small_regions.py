@@ -153,7 +153,8 @@ def page(found: Sequence[Figures]) -> str:
     python benchmarks/small_regions.py --source ookla-open-data --boundaries census
 
 `field`, preset `quick`, download: {WINDOWS} windows of real tiles ({", ".join(REGIONS)}) and
-{SIMULATED} of the simulated region, {seeds} {"seeds" if seeds > 1 else "seed"}. A gain is the log score of the baseline (mean
+{SIMULATED} of the simulated region, {seeds} {"seeds" if seeds > 1 else "seed"}. A gain
+is the log score of the baseline (mean
 and variance of each quarter) minus that of the model, in a window. Coverages are pooled. A split by
 blocks is refused if a window has too few cells.
 
