@@ -25,12 +25,11 @@ def made_up_towns(region: Region, seed: int) -> MultiPolygon:
     """Return urban areas inside a region, in degrees, with longitudes unwrapped like the region's.
 
     The area of the k-th town is proportional to 1 / k (Zipf's law), and the towns together cover
-    `URBAN_SHARE` of the land. In 2010, the United States had 9.1 million km² of land; 3.0 % of it
-    was urban, in 3,573 urban areas (U.S. Census Bureau, 2010 Census Urban and Rural
-    Classification). So there is one town for each 2,500 km² of land, but there are at least five.
-    Centres are uniform in the region, and outlines are wavy. Parts beyond the boundary are cut off,
-    and all towns are scaled by one factor to reach the share. Raises RequestError for a negative
-    seed.
+    `URBAN_SHARE` of the land. In 2010, 3.0 % of the United States' 9.1 million km² of land was
+    urban, in 3,573 urban areas (U.S. Census Bureau, 2010 Census Urban and Rural Classification). So
+    there is one town for each 2,500 km², and at least five. Centres are uniform in the region, and
+    outlines are wavy. Parts beyond the boundary are cut off, and all towns are scaled by one factor
+    to reach the share. Raises RequestError for a negative seed.
     """
     if seed < 0:
         raise RequestError(f"expected a seed of 0 or more, found {seed}.")
@@ -41,16 +40,9 @@ def made_up_towns(region: Region, seed: int) -> MultiPolygon:
     radius = np.sqrt(URBAN_SHARE * land * size / size.sum() / np.pi)
     centres = _centres(region.boundary, count, rng)
     stretch = np.exp(rng.uniform(-0.35, 0.35, count))
-    waves = [
-        (float(wide), int(few), float(narrow), int(many))
-        for wide, few, narrow, many in zip(
-            rng.uniform(0.06, 0.15, count),
-            rng.integers(3, 7, count),
-            rng.uniform(0.03, 0.09, count),
-            rng.integers(7, 12, count),
-            strict=True,
-        )
-    ]
+    few = rng.uniform(0.06, 0.15, count), rng.integers(3, 7, count)
+    many = rng.uniform(0.03, 0.09, count), rng.integers(7, 12, count)
+    waves = list(zip(*few, *many, strict=True))
 
     def drawn(scale: float) -> MultiPolygon:
         longitude, latitude = centres.T

@@ -56,20 +56,14 @@ _DEVICES = 0.42  # probability that each test after the first is from another de
 
 @dataclass(frozen=True)
 class Simulation:
-    """Simulated tiles and their truth.
+    """Simulated tiles and their truth, and the model of each target (`laws`).
 
-    Attributes
-    ----------
-    tiles
-        Rows like those that Ookla publishes, sorted by quarter and quadkey. Columns: quarter
-        (index), quadkey (uint64 code), tests, devices, avg_d_kbps, avg_u_kbps, avg_lat_ms (int64).
-    truth
-        The same rows. Columns: quadkey, quarter (label), longitude, latitude (degrees) and tests;
-        for download also y (log10 Mbps of the recorded integer), field_true, tile_true and
-        sd_measurement_true; for the other targets, the last four names end in ``_upload`` or
-        ``_latency``.
-    laws
-        The model of each target.
+    `tiles` has rows like those that Ookla publishes, sorted by quarter and quadkey, with quarter
+    (index), quadkey (uint64 code), tests, devices, avg_d_kbps, avg_u_kbps, avg_lat_ms (int64).
+    `truth` has the same rows, with quadkey, quarter (label), longitude, latitude (degrees) and
+    tests; for download also y (log10 Mbps of the recorded integer), field_true, tile_true and
+    sd_measurement_true; for the other targets, the last four names end in ``_upload`` or
+    ``_latency``.
     """
 
     tiles: pd.DataFrame
@@ -90,14 +84,13 @@ def simulate(
     rural tiles are dormant: they have much lower rates. The level of the rates and the share of
     dormant tiles are chosen such that the expected number of rows is `rows`, and a share
     `SINGLE_SHARE` of them has a single test. Then surplus rows are dropped at random, or missing
-    rows added as single tests at random places. Recorded speeds are rounded to whole kbps, and
-    recorded latencies to whole ms. Recorded values are at least 1, and at most the limits for
-    mobile networks in `plausibility.py`; the limits for fixed networks are higher.
+    rows added as single tests at random places. Recorded values are whole kbps or ms, from 1 to the
+    limits for mobile networks in `plausibility.py`; the limits for fixed networks are higher.
 
-    The tiles have exactly `rows` rows over all `quarters` (increasing indices). The same seed and
-    arguments give the same data. `service` changes only the names of files. Raises RequestError if
-    `rows` is below 1 or more than tiles times quarters, `quarters` do not increase, `seed` is
-    negative, `service` is unknown, or the region is too small or too large.
+    The tiles have exactly `rows` rows over all `quarters` (increasing indices). `service` changes
+    only the names of files. Raises RequestError if `rows` is below 1 or more than tiles times
+    quarters, `quarters` do not increase, `seed` is negative, `service` is unknown, or the region is
+    too small or too large.
     """
     quarters = tuple(int(quarter) for quarter in quarters)
     _check(rows, quarters, seed, service)
@@ -169,8 +162,7 @@ def _check(rows: int, quarters: tuple[int, ...], seed: int, service: str) -> Non
 class _Rows:
     """Simulated rows, sorted by quarter and quadkey.
 
-    For each row, `when` is the index of its quarter in `quarters`, and `where` is the index of its
-    tile.
+    `when` is the index of a row's quarter in `quarters`, and `where` the index of its tile.
     """
 
     quarters: Counts

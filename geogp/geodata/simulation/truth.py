@@ -36,40 +36,17 @@ _NEGLIGIBLE_RANGES = 40  # exp(-40) = 4e-18 is below the rounding of float64
 class TruthLaw:
     """All parameters of one target's model; `dataclasses.asdict` gives values for JSON.
 
-    Attributes
-    ----------
-    target
-        ``download``, ``upload`` (log10 Mbps) or ``latency`` (log10 ms).
-    intercept, trend
-        Level in rural places at `origin_quarter`, and its change per quarter.
-    urban_effect, urban_trend
-        Effect of an urban core at `origin_quarter`, and its change per quarter.
-    urban_smoothing_km
-        Standard deviation of the Gaussian that smooths urban areas to `PlanePlaces.urbanity`.
-    field_sd, lengthscale_km
-        Standard deviation and mean lengthscale of the smooth random field.
-    warp, warp_period_km
-        The lengthscale varies between lengthscale / (1 + warp) and lengthscale / (1 - warp).
-    interaction_sd
-        Standard deviation, after 20 quarters, of the smooth field that grows linearly with time.
-    sill_constant, sill_changing
-        Variances of the constant and of the changing part of the tile process.
-    range_km
-        Distance on the ground at which the tile process's correlation is 1/e.
-    memory
-        Correlation of the changing part between consecutive quarters.
-    noise_floor_urban, noise_floor_rural
-        The variance a(s), which does not depend on the number of tests.
-    noise_test_urban, noise_test_rural
-        The variance b(s), which is divided by the number of tests.
-    noise_variation
-        Standard deviation over space of the logarithm of the factor that a(s) and b(s) share.
-    origin_quarter
-        Index of the quarter at which the trends start.
-    tile_km, origin_column, origin_row
-        Width of a tile on the plane in km, and the tile at the origin, in the north-west.
-    field_seed
-        Seed of the random fields (not of the tile process or the noise).
+    The unit of ``download`` and ``upload`` is log10 Mbps, of ``latency`` log10 ms. The functions of
+    this module give the formulas. `trend` and `urban_trend` are changes per quarter from
+    `origin_quarter` (an index) on. `interaction_sd` is the sd after 20 quarters. The lengthscale
+    of the smooth field varies from `lengthscale_km` / (1 + `warp`) to `lengthscale_km` /
+    (1 - `warp`). The Gaussian that smooths urban areas to `PlanePlaces.urbanity` has the sd
+    `urban_smoothing_km`. The sills are the variances of the constant and of the changing part of
+    the tile process, whose correlation is 1/e at `range_km`; `memory` is the correlation of the
+    changing part between consecutive quarters. The variance a(s) is a `noise_floor`, and b(s), for
+    a single test, a `noise_test`; `noise_variation` is the sd over space of the logarithm of a
+    factor that both share. A tile is `tile_km` wide, and the origin of the plane is in the
+    north-west. `field_seed` is the seed of the random fields, but not of tile process or noise.
     """
 
     target: str
@@ -189,9 +166,7 @@ def places_of(region: Region, grid: Grid, smoothing_km: float) -> PlanePlaces:
     """Return the centres of a region's tiles, in the order of `region.tiles()`.
 
     Urbanity is the Gaussian-weighted share of urban tiles among the region's tiles around a place.
-    Urbanity is near 1 in the core of a large town, lower in a small town, and smooth at the edge of
-    a town. Urban areas outside the region do not count. A region without urban areas has urbanity
-    0.
+    It is near 1 in the core of a large town, lower in a small town, and 0 without urban areas.
     """
     urban = region.stratum(*grid.tiles.centres) == URBAN
     inside = np.zeros(grid.shape)
@@ -210,11 +185,9 @@ def places_of(region: Region, grid: Grid, smoothing_km: float) -> PlanePlaces:
 def field(law: TruthLaw, places: PlanePlaces, quarter: NDArray[np.int64] | int) -> Floats:
     """Return the smooth field at places and quarters (broadcast), shape (n,).
 
-    Let t be the number of quarters since `origin_quarter`, c(s) the urbanity, and g and h random
-    fields of variance 1. The smooth field is
-
-    intercept + trend t + (urban_effect + urban_trend t) c(s)
-    + field_sd g(s) + interaction_sd (t / 20) h(s)
+    The field is intercept + trend t + (urban_effect + urban_trend t) c(s) + field_sd g(s) +
+    interaction_sd (t / 20) h(s), with t quarters since `origin_quarter`, the urbanity c(s), and
+    random fields g and h of variance 1.
     """
     time = np.asarray(quarter, np.float64) - law.origin_quarter
     level = law.intercept + law.trend * time
@@ -283,12 +256,10 @@ def tile_process(
 
     In space, samples come from circulant embedding (Dietrich and Newsam 1997): the grid is padded
     to a torus, with padding so wide that the covariance across the padding is below rounding. In
-    time, samples follow the stationary autoregression x_q = r x_p + sqrt(1 - r²) z with r =
-    memory^(q
-    - p) from quarter p to q; their correlation is memory^|lag|. Tiles are `law.tile_km` apart;
-    `quarters` increase and may have gaps. Raises RequestError if the embedding needs more than
-    `MAX_CELLS` cells. Raises NumericalError if the embedding has negative eigenvalues beyond
-    rounding.
+    time, x_q = r x_p + sqrt(1 - r²) z with r = memory^(q - p) from quarter p to quarter q, so the
+    correlation is memory^|lag|. Tiles are `law.tile_km` apart; `quarters` increase and may have
+    gaps. Raises RequestError if the embedding needs more than `MAX_CELLS` cells, and NumericalError
+    if it has negative eigenvalues beyond rounding.
     """
     spectrum, torus = _embedding(law, shape)
 
