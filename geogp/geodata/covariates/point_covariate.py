@@ -94,15 +94,9 @@ class PointCovariate:
     ) -> CovariateValues:
         """Return deviations from the mean of a quarter, and their standard deviations.
 
-        Parameters
-        ----------
-        longitude, latitude
-            Places in degrees, (n,).
-        quarter
-            Calendar quarters (``Period[Q]``, or text such as ``2023Q4``) or their indices, (n,) or
-            one for all places; None uses the points of all quarters alike.
-
-        Raises DataError if the numbers of places and quarters differ.
+        Places are in degrees, (n,). `quarter` has calendar quarters (``Period[Q]``, or text such as
+        ``2023Q4``) or their indices, (n,) or one for all places; None uses the points of all
+        quarters alike. Raises DataError if the numbers of places and quarters differ.
         """
         points = _points_km(np.atleast_1d(longitude), np.atleast_1d(latitude))
         value, sd = np.full(len(points), np.nan), np.full(len(points), np.nan)

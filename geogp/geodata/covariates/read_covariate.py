@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.covariates.covariate_values import Covariate, indices_of
+from geogp.geodata.covariates.covariate_values import indices_of
 from geogp.geodata.covariates.point_covariate import PointCovariate
 from geogp.geodata.covariates.raster_covariate import RasterCovariate
 from geogp.geodata.tiles.parquet_files import read_table
@@ -18,6 +18,9 @@ MAX_POINTS = 5_000_000
 
 RASTERS, TABLES = (".tif", ".tiff"), (".parquet", ".geoparquet", ".csv")
 """Endings of the files that are read."""
+
+Covariate = RasterCovariate | PointCovariate
+"""A quantity that is known, or interpolated, at any place."""
 
 _NEEDED, _OPTIONAL = ("longitude", "latitude", "value"), ("tests", "quarter")
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.files import sha256_of
-from geogp.geodata.covariates.covariate_values import Covariate
 from geogp.geodata.covariates.point_covariate import PointCovariate
-from geogp.geodata.covariates.read_covariate import read_covariate
+from geogp.geodata.covariates.read_covariate import Covariate, read_covariate
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.store.fetch_quarters import Progress
 from geogp.geodata.store.sources import Source
