@@ -88,7 +88,7 @@ MUTANTS = [
             "row = (0.5 - np.arctanh(sine) / (2 * np.pi))",
             "row = (0.5 + np.arctanh(sine) / (2 * np.pi))",
         ),
-        ranges_one_tile_short=("start + span - 1))", "start + span - 2))"),
+        ranges_one_tile_short=("+ span - 1])", "+ span - 2])"),
         columns_do_not_wrap=(
             "np.asarray(column, np.int64) % (1 << zoom)",
             "np.asarray(column, np.int64)",

@@ -184,7 +184,7 @@ class Region:
     @cached_property
     def code_ranges(self) -> NDArray[np.int64]:
         """First and last quadkey codes of n ranges that cover the boundary's bounds, (n, 2)."""
-        return np.asarray(quadkeys.code_ranges(*self.bounds), np.int64)
+        return quadkeys.code_ranges(*self.bounds)
 
     def unwrap(self, longitude: ArrayLike) -> NDArray[np.float64]:
         """Shift longitudes by multiples of 360 degrees, to within 180 degrees of the middle."""

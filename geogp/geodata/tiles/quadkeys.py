@@ -141,47 +141,25 @@ def tile_areas_km2(latitude: ArrayLike, zoom: int = ZOOM) -> Floats:
 
 def code_ranges(
     west: float, south: float, east: float, north: float, *, zoom: int = ZOOM, most: int = 64
-) -> list[tuple[int, int]]:
-    """Return ranges of codes (first, last) that cover a box in degrees.
+) -> Indices:
+    """Return first and last codes of ranges that cover a box in degrees, (n, 2).
 
     Every tile that touches the box is in one of the ranges. The ranges are disjoint and sorted, and
-    include both ends. Longitudes may lie beyond 180 degrees. The ranges come from squares, which
-    are divided into four as long as there are at most `most` squares.
+    include both ends. Longitudes may lie beyond 180 degrees. The ranges come from the smallest
+    squares, all of one size, of which at most `most` cover the box.
     """
-    columns, rows = tiles_at([west, east], [north, south], zoom)
-    box = (int(columns[0]), int(rows[0]), int(columns[1]), int(rows[1]))
-    pieces = [(0, 0)]
-    level = 0
-    while level < zoom:
-        finer = [
-            (2 * c + i, 2 * r + j)
-            for c, r in pieces
-            for i in (0, 1)
-            for j in (0, 1)
-            if _touches((2 * c + i, 2 * r + j), zoom - level - 1, box, zoom)
-        ]
-        if len(finer) > most:
+    (first, last), (top, bottom) = tiles_at([west, east], [north, south], zoom)
+    for level in range(zoom, -1, -1):
+        depth, side = zoom - level, 1 << level
+        columns = np.unique(np.arange(first >> depth, (last >> depth) + 1) % side)
+        rows = np.arange(max(top >> depth, 0), min(bottom >> depth, side - 1) + 1)
+        if len(columns) * len(rows) <= most:
             break
-        pieces, level = finer, level + 1
-    span = 1 << (2 * (zoom - level))
-    column, row = np.asarray(pieces, np.int64).reshape(-1, 2).T
-    starts = np.sort(tiles_to_codes(column, row, level).astype(np.int64)) * span
-    ranges: list[tuple[int, int]] = []
-    for start in starts.tolist():
-        if ranges and ranges[-1][1] + 1 == start:
-            ranges[-1] = (ranges[-1][0], start + span - 1)
-        else:
-            ranges.append((start, start + span - 1))
-    return ranges
-
-
-def _touches(piece: tuple[int, int], depth: int, box: tuple[int, int, int, int], zoom: int) -> bool:
-    left, top = piece[0] << depth, piece[1] << depth
-    right, bottom = left + (1 << depth) - 1, top + (1 << depth) - 1
-    if bottom < box[1] or top > box[3]:
-        return False
-    world = 1 << zoom
-    return any(right + s >= box[0] and left + s <= box[2] for s in (-world, 0, world))
+    span = 1 << (2 * depth)
+    across, down = np.meshgrid(columns, rows)
+    starts = np.sort(tiles_to_codes(across.ravel(), down.ravel(), level).astype(np.int64)) * span
+    cuts = np.flatnonzero(np.diff(starts) != span) + 1  # between ranges
+    return np.column_stack([starts[np.append(0, cuts)], starts[np.append(cuts - 1, -1)] + span - 1])
 
 
 def _longitude_of(column: NDArray[np.int64], zoom: int) -> Floats:
@@ -193,35 +171,27 @@ def _latitude_of(row: NDArray[np.int64], zoom: int) -> Floats:
     return np.rad2deg(np.arctan(np.sinh(northing)))
 
 
-_SPREAD = (
-    (16, 0x0000FFFF0000FFFF),
-    (8, 0x00FF00FF00FF00FF),
-    (4, 0x0F0F0F0F0F0F0F0F),
-    (2, 0x3333333333333333),
-    (1, 0x5555555555555555),
+_MASKS = (
+    0x5555555555555555,
+    0x3333333333333333,
+    0x0F0F0F0F0F0F0F0F,
+    0x00FF00FF00FF00FF,
+    0x0000FFFF0000FFFF,
+    0x00000000FFFFFFFF,
 )
+"""Bits of each group of 2^(k + 1), for k from 0 to 5, whose lower half holds data."""
 
 
 def _spread_bits(values: Codes) -> Codes:
     """Return the lower 32 bits, with a zero bit inserted before each bit."""
-    for shift, mask in _SPREAD:
-        values = (values | (values << np.uint64(shift))) & np.uint64(mask)
+    for k in reversed(range(5)):
+        values = (values | (values << np.uint64(1 << k))) & np.uint64(_MASKS[k])
     return values
 
 
 def _every_other_bit(values: Codes) -> Indices:
     """Return the even bits joined together, the inverse of `_spread_bits`."""
-    values = values & np.uint64(0x5555555555555555)
-    for (shift, _), mask in zip(
-        reversed(_SPREAD),
-        (
-            0x3333333333333333,
-            0x0F0F0F0F0F0F0F0F,
-            0x00FF00FF00FF00FF,
-            0x0000FFFF0000FFFF,
-            0xFFFFFFFF,
-        ),
-        strict=True,
-    ):
-        values = (values | (values >> np.uint64(shift))) & np.uint64(mask)
+    values = values & np.uint64(_MASKS[0])
+    for k in range(5):
+        values = (values | (values >> np.uint64(1 << k))) & np.uint64(_MASKS[k + 1])
     return values.astype(np.int64)
