@@ -233,7 +233,7 @@ def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
         return f"a folder with {here}" if here else f"a folder, without {names[0]}"
     assert isinstance(place, Web)
     for name in names:
-        with closing(RemoteFile(f"{place.url}/{name}", SHORT_PATIENCE)) as remote:
+        with closing(RemoteFile(f"{place.where}/{name}", SHORT_PATIENCE)) as remote:
             if not remote.open():
                 continue
             size = remote.version.size

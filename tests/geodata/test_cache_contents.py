@@ -103,7 +103,7 @@ def test_what_vanishes_while_it_is_listed_is_left_out(
 
 
 def test_what_is_being_fetched_is_not_cleared(source, testland, cache):
-    entry = CacheEntry.of(source.url, NAME, testland.code_ranges)
+    entry = CacheEntry.of(source.where, NAME, testland.code_ranges)
     left = entry.path.with_name(f".{entry.path.name}.abcdefgh")
     with entry.locked(Transfer()):
         (lock,) = (cache / "tiles" / ".locks").iterdir()
@@ -142,7 +142,7 @@ def test_a_fetch_goes_on_while_the_cache_is_cleared(source, faulty, folder, test
 def test_what_a_refresh_is_writing_is_not_called_damaged(source, testland):
     tiles, _ = filled(source, testland)
     tiles.write_bytes(tiles.read_bytes() + b"of a newer file")
-    entry = CacheEntry.of(source.url, NAME, None)
+    entry = CacheEntry.of(source.where, NAME, None)
     with entry.locked(Transfer()):
         assert cache_items(check=True)[0].state == UNFINISHED
     assert cache_items(check=True)[0].state == DAMAGED
@@ -177,7 +177,7 @@ def test_a_leftover_of_a_download_is_cleared_unless_something_is_downloaded(sour
     left = border.with_name(".border.json.json.a1b2c3d4")
     left.write_text("half")
     assert {item.path: item.state for item in cache_items(check=True)}[left] == UNFINISHED
-    with CacheEntry.of_file(source.url, "border.json").locked(Transfer()):
+    with CacheEntry.of_file(source.where, "border.json").locked(Transfer()):
         done = clear_cache()
     assert (done.files, done.busy, left.exists()) == (1, 2, True)
     done = clear_cache()

@@ -177,7 +177,7 @@ def test_only_wanted_columns_of_a_row_group_count(tmp_path, monkeypatch):
         with pytest.raises(DataError, match="bytes in a group; expected at most 50,000"):
             opened.read([0], ["a", "b"])
         with pytest.raises(DataError, match="bytes in a group; expected at most 50,000"):
-            opened.groups(["b"], "a")
+            opened.groups(["b"])
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
@@ -211,7 +211,7 @@ def test_a_file_that_ends_its_reader_ends_nothing_else(tmp_path):
 def test_an_end_from_outside_is_no_fault_of_the_file(tmp_path, sent):
     path = _file(tmp_path / "a", _numbers(10))
     with open_parquet(path) as opened:
-        os.kill(parquet_files._PROCESS._running.pid, sent)
+        os.kill(parquet_files._PROCESS.running.pid, sent)
         with pytest.raises(
             ReadingError, match=f"another program stopped the process .* .{sent.name}"
         ):
@@ -277,10 +277,10 @@ def test_one_process_reads_all_files_and_ends_with_the_last(tmp_path, monkeypatc
     with reading_process():
         for _ in range(3):
             read_table(path)
-        process = parquet_files._PROCESS._running
+        process = parquet_files._PROCESS.running
         assert (parquet_files._PROCESS.starts, process.poll()) == (1, None)
     assert process.poll() is not None
-    assert parquet_files._PROCESS._running is None
+    assert parquet_files._PROCESS.running is None
 
 
 def test_an_interrupt_between_question_and_answer_mixes_nothing_up(tmp_path, monkeypatch):

@@ -75,8 +75,8 @@ def test_a_few_bad_values_are_left_out_and_named(tmp_path, kind):
         np.testing.assert_array_equal(getattr(bad.observations, name), expected)
     # The split is made of all rows of the source, whatever their values.
     np.testing.assert_array_equal(bad.source_rows.quadkey, good.source_rows.quadkey)
-    np.testing.assert_array_equal(bad.source_rows.kept, kept)
-    assert good.source_rows.kept.all()
+    np.testing.assert_array_equal(bad.kept, kept)
+    assert good.kept.all()
     assert good.left_out == ()
     (out,) = bad.left_out
     assert (out.rows, out.described()["quarter"]) == (5, "2020Q1")
@@ -201,7 +201,7 @@ def test_plain_quarters_are_no_warnings(bucket):
     for target in TARGETS:
         found = _read(bucket, target, "2020Q1..2020Q3")
         assert found.warnings == ()
-        assert found.source_rows.kept.all()
+        assert found.kept.all()
 
 
 @pytest.mark.real
@@ -216,5 +216,5 @@ def test_no_real_row_is_left_out(real_data, puerto_rico, service):
             quarters=parse_quarters("2021Q4,2022Q3"),
         )
         assert found.left_out == ()
-        assert found.source_rows.kept.all()
+        assert found.kept.all()
         assert found.warnings == ()

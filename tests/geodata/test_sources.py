@@ -97,7 +97,7 @@ def test_a_folder_gives_its_own_files(tmp_path):
     folder = Folder(tmp_path)
     assert folder.where == str(tmp_path)
     assert (folder.has("a/b.txt"), folder.has("a"), folder.has("c")) == (True, False, False)
-    assert folder.find(["c", "a/b.txt"]).path == tmp_path / "a" / "b.txt"
+    assert folder.find("a/b.txt") == tmp_path / "a" / "b.txt"
 
 
 def test_places_are_opened_by_how_they_are_written(tmp_path, monkeypatch):
@@ -167,8 +167,7 @@ def test_the_cache_is_where_the_user_says(cache, monkeypatch):
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_file_comes_over_the_web_into_the_cache(server, cache, slash):
     web = Web(server.url + slash)
-    assert web.find(["a/file.bin"]).certain
-    path = web.fetch("a/file.bin")
+    path = web.find("a/file.bin")
     assert path.read_bytes() == (server.folder / "a" / "file.bin").read_bytes()
     note = path.with_name(path.name + ".json")
     assert _files(cache) == sorted([path, note])
@@ -210,7 +209,7 @@ def test_two_addresses_do_not_share_files(server):
 
 def test_a_file_that_is_not_there_is_no_error_but_cannot_be_fetched(server, cache):
     web = Web(server.url)
-    assert web.find(["a/none.bin"]) is None
+    assert web.find("a/none.bin") is None
     with pytest.raises(NetworkError, match=r"could not read .*a/none.bin.*404"):
         web.fetch("a/none.bin")
     assert _files(cache) == []
@@ -220,7 +219,7 @@ def test_a_file_that_is_not_there_is_no_error_but_cannot_be_fetched(server, cach
 def test_a_server_that_refuses_is_a_network_error(server, cache, status):
     server.behaviour["a/file.bin"] = status
     web = Web(server.url, QUICK)
-    for ask in (lambda name: web.find([name]), web.fetch):
+    for ask in (web.find, web.fetch):
         with pytest.raises(NetworkError, match=f"a/file.bin.* answered {status} "):
             ask("a/file.bin")
     assert _files(cache) == []
@@ -230,7 +229,7 @@ def test_a_server_that_is_not_there_is_a_network_error(cache):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         web = Web(f"http://127.0.0.1:{free.getsockname()[1]}", QUICK)
-        for ask in (lambda name: web.find([name]), web.fetch):
+        for ask in (web.find, web.fetch):
             with pytest.raises(
                 UnreachableError, match=r"could not read http://127.0.0.1:\d+/a: .*"
             ):

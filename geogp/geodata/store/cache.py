@@ -36,14 +36,13 @@ LOCKS = ".locks"
 OF_ALL = "world"
 """Part of the file name of an entry with the rows of all regions."""
 
-_FOLDER = re.compile(r".+-[0-9a-f]{8}")
 _TILES = re.compile(r"(.+)-(?:[0-9a-f]{12}|world)\.(?:parquet|json|parts|ranges)")
 _LEFT = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 """Form of the names that `writing` gives to unfinished files."""
 
 
 def cache_folder() -> Path:
-    """Return the cache folder: ``GEOGP_CACHE``, or the user's cache folder."""
+    """Return ``GEOGP_CACHE``, or the user's cache folder."""
     return Path(os.environ.get("GEOGP_CACHE") or platformdirs.user_cache_dir("geogp"))
 
 
@@ -66,22 +65,12 @@ def readable_folder(address: str) -> str:
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The description of an entry, which is stored next to the data file.
 
-    Attributes
-    ----------
-    source, etag, last_modified, bytes_stored
-        Address of the remote file; ETag, date of change and size that the server gave.
-    date, sha256, size
-        Time of the download, UTC; hash and size of the data file.
-    rows, rows_in_source, groups_read, groups_in_source
-        Only for tiles: rows in the entry and in the remote file; row groups that were read, and all
-        row groups of the remote file.
-    bytes_read
-        Only for tiles: bytes downloaded for the entry, including those of failed requests.
-    ranges, columns, simulated
-        Only for tiles: see `CacheEntry`; names of the columns; whether the source declares its
-        tiles as simulated.
-    note_sha256
-        Hash of all other values.
+    `source` is the address of the remote file; `etag`, `last_modified` and `bytes_stored` (its
+    size) come from the server. `date` is the time of the download, UTC; `sha256` and `size` are of
+    the data file, and `note_sha256` is the hash of all other values. The other fields are only for
+    tiles: numbers of rows and row groups; `bytes_read`, the bytes downloaded for the entry, even by
+    failed requests; `ranges` as in `CacheEntry`; names of the `columns`; and whether the source
+    declares its tiles as `simulated`.
     """
 
     source: str
@@ -181,19 +170,13 @@ class CacheEntry:
 
     def sweep(self) -> None:
         """Delete the unfinished files of a killed process."""
-        starts = (f".{self.path.name}.", f".{self.note_path.name}.")
+        starts = tuple(f".{own.name}." for own in (self.path, self.note_path, self.copy_path))
         for one in children(self.path.parent):
             if one.name.startswith(starts):
                 one.unlink(missing_ok=True)
 
     def keep(self, note: Note) -> None:
-        """Write the note, which makes the file an entry.
-
-        Raises
-        ------
-        OutputError
-            The disk is full, or the folder cannot be written.
-        """
+        """Write the note, which makes the file an entry; raise OutputError if this fails."""
         with writing(self.note_path, CURE) as stream:
             stream.write(note_text(note).encode())
 
@@ -201,23 +184,17 @@ class CacheEntry:
     def locked(self, transfer: Transfer) -> Iterator[None]:
         """Hold the lock of the remote file, so that only one process at a time downloads it.
 
-        The system releases the lock when the process ends, even if the process is killed.
-
-        Raises
-        ------
-        OutputError
-            The folder cannot be written.
+        The system releases the lock when the process ends, even if the process is killed. Raises
+        OutputError if the folder cannot be written.
         """
-        place = lock_of(self.path, own_name(self.path) or "")
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(place)
+            lock = lock_of(self.path)
             while not lock.is_locked:
                 transfer.check()
                 with suppress(Timeout):
                     lock.acquire(timeout=0.5, poll_interval=0.05)
         except OSError as error:
-            raise output_error(place, error, CURE) from error
+            raise output_error(tiles_folder() / LOCKS, error, CURE) from error
         try:
             yield
         finally:
@@ -237,11 +214,6 @@ def children(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def own_folders(folder: Path) -> list[Path]:
-    """Return the folders in `folder` whose names have the form of `readable_folder`."""
-    return [one for one in children(folder) if _FOLDER.fullmatch(one.name)]
 
 
 def is_tiles(path: Path) -> bool:
@@ -267,10 +239,12 @@ def own_name(path: Path) -> str | None:
     return "" if left or note_of(path).is_file() or read_note(path) is not None else None
 
 
-def lock_of(path: Path, name: str) -> Path:
-    """Return the path of the lock of a file; `name` comes from `own_name`."""
-    digest = hashlib.sha256(f"{path.parent.name}/{name}".encode()).hexdigest()[:16]
-    return tiles_folder() / LOCKS / f"{digest}.lock"
+def lock_of(path: Path) -> FileLock:
+    """Return the lock of a file, not yet acquired; raise OSError if its folder cannot be made."""
+    name = f"{path.parent.name}/{own_name(path) or ''}"
+    folder = tiles_folder() / LOCKS
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock")
 
 
 def agrees(path: Path, note: Note) -> bool:

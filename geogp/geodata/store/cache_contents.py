@@ -1,11 +1,12 @@
 """Listing, checking and clearing of the cache."""
 
+import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from geogp.errors import OutputError
 from geogp.geodata.store.cache import (
@@ -17,7 +18,6 @@ from geogp.geodata.store.cache import (
     is_tiles,
     lock_of,
     note_of,
-    own_folders,
     own_name,
     read_note,
     tiles_folder,
@@ -27,21 +27,18 @@ WHOLE, DAMAGED, UNFINISHED = "whole", "damaged", "unfinished"
 
 FILE, LEFT = "file", "none"
 
+_FOLDER = re.compile(r".+-[0-9a-f]{8}")
+"""Form of the names of `readable_folder`."""
+
 
 @dataclass(frozen=True)
 class Item:
     """A data file in the cache, a note without a data file, or an unfinished file.
 
-    Attributes
-    ----------
-    kind
-        ``region`` or ``world`` for tiles, ``file`` for a file that was downloaded as a whole, and
-        ``none`` for a file that a killed process left. geogp never reads files of kind ``none``,
-        except partial copies, from which the next download continues.
-    state
-        ``whole``, ``damaged`` or ``unfinished``; None if the file was not checked. A file is
-        damaged if it does not agree with its note, or if the note was changed. geogp does not read
-        damaged files, but downloads them again.
+    `kind` is ``region`` or ``world`` for tiles, ``file`` for a file that was downloaded as a whole,
+    and ``none`` for a file that a killed process left. `state` is ``whole``, ``unfinished``, or
+    ``damaged`` if the file does not agree with its note, or the note was changed; None if the file
+    was not checked.
     """
 
     path: Path
@@ -52,13 +49,11 @@ class Item:
 
     def described(self) -> dict[str, str | int | None]:
         """Return the item as values for JSON; only tiles have an ETag, rows and byte counts."""
-        told: dict[str, str | int | None] = dict.fromkeys(
-            ("source", "date", "etag", "rows", "bytes_read", "bytes_stored")
-        )
-        known = list(told)[: 2 if self.kind == FILE else None]
-        told |= {key: getattr(self.note, key) for key in known if self.note is not None}
-        told |= {"size": self.size}
-        return {"path": str(self.path), "kind": self.kind, "state": self.state, **told}
+        keys = ("source", "date", "etag", "rows", "bytes_read", "bytes_stored")
+        known = keys[:2] if self.kind == FILE else keys
+        told = {key: getattr(self.note, key, None) if key in known else None for key in keys}
+        item = {"path": str(self.path), "kind": self.kind, "state": self.state}
+        return {**item, **told, "size": self.size}
 
 
 @dataclass(frozen=True)
@@ -90,12 +85,8 @@ def clear_cache() -> ClearedCache:
     """Delete the files that geogp wrote into the cache, and no other files.
 
     Each file is deleted under its lock. Files that another process is downloading are kept. Locks
-    and folders are kept too, because another process may be about to write into them.
-
-    Raises
-    ------
-    OutputError
-        A file cannot be deleted.
+    and folders are kept too, because another process may be about to write into them. Raises
+    OutputError if a file cannot be deleted.
     """
     deleted, busy = [], 0
     try:
@@ -118,8 +109,8 @@ def _files() -> list[Path]:
     return [
         path
         for top in (tiles_folder(), downloads_folder())
-        for folder in own_folders(top)
-        for path in children(folder)
+        for folder in children(top)
+        for path in (children(folder) if _FOLDER.fullmatch(folder.name) else ())
         if path.is_file() and not _is_note(path) and own_name(path) is not None
     ]
 
@@ -162,12 +153,10 @@ def _state(path: Path, note: Note) -> str:
 @contextmanager
 def _held(path: Path) -> Iterator[bool]:
     """Lock a file if no other process has locked it; yield whether this succeeded."""
-    place = lock_of(path, own_name(path) or "")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as held:
-        try:
-            held.enter_context(FileLock(place).acquire(timeout=0))
-        except Timeout:
-            yield False
-        else:
-            yield True
+    lock = lock_of(path)
+    with suppress(Timeout):
+        lock.acquire(timeout=0)
+    try:
+        yield lock.is_locked
+    finally:
+        lock.release()

@@ -25,10 +25,9 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class QuarterFiles:
-    """Files of the requested quarters, and quarters without a file.
+    """Files of the requested quarters, and quarters that the source does not have (`missing`).
 
-    `files` gives the file of each quarter. The source does not have the `missing` quarters. The
-    `unreached` quarters are not in the cache, and the source did not answer.
+    The `unreached` quarters are not in the cache, and the source did not answer.
     """
 
     files: Mapping[int, LocalFile]
@@ -38,12 +37,7 @@ class QuarterFiles:
     def check_named(self, named: Collection[int], where: str, service: str) -> None:
         """Raise an error if one of the quarters that the user named has no file.
 
-        Raises
-        ------
-        UnreachableError
-            The source did not answer.
-        DataError
-            The source does not have a quarter.
+        Raises UnreachableError if the source did not answer, and DataError if it has no such file.
         """
         for quarter, error in self.unreached.items():
             if quarter in named:
@@ -105,14 +99,8 @@ def fetch_quarters(
     byte has arrived over a network, `progress` is called about every half second.
 
     If the download fails or is stopped, complete quarters remain in the cache, and the next call
-    continues from the downloaded parts of the other quarters.
-
-    Raises
-    ------
-    NetworkError
-        The source refuses or fails for a quarter, or does not answer and nothing is cached.
-    DataError, OutputError
-        See `Web.local_file`.
+    continues from the downloaded parts of the other quarters. Raises the errors of
+    `Web.local_file`; UnreachableError only if nothing is cached.
     """
     transfer = Transfer()
     with ThreadPoolExecutor(PARALLEL) as pool:
@@ -133,24 +121,15 @@ def fetch_quarters(
             stop_reading()
             pool.shutdown(cancel_futures=True)
             raise
-    files: dict[int, LocalFile] = {}
-    missing: list[int] = []
-    unreached: dict[int, UnreachableError] = {}
-    answered = False
-    for task, quarter in tasks.items():
-        error = task.exception()
-        if isinstance(error, UnreachableError):
-            unreached[quarter] = error
-            continue
-        held = task.result()
-        answered |= held is None or held.checked
-        if held is None:
-            missing.append(quarter)
-        else:
-            files[quarter] = held
+    errors = {quarter: task.exception() for task, quarter in tasks.items()}
+    unreached = {q: error for q, error in errors.items() if isinstance(error, UnreachableError)}
+    found = {quarter: task.result() for task, quarter in tasks.items() if quarter not in unreached}
+    files = {quarter: held for quarter, held in found.items() if held is not None}
+    missing = tuple(quarter for quarter in found if quarter not in files)
+    answered = missing or any(held.checked for held in files.values())
     if unreached and (answered or not files):
         raise next(iter(unreached.values()))
-    return QuarterFiles(files, tuple(missing), unreached)
+    return QuarterFiles(files, missing, unreached)
 
 
 def _watch(

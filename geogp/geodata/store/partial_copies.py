@@ -8,14 +8,13 @@ has another hash, the part is downloaded again.
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from geogp.errors import DataError
-from geogp.files import output_error, read_text
+from geogp.files import output_error, read_text, remove, writing
 from geogp.geodata.store.remote import CURE, RemoteFile
 
 LARGEST = 8 << 20
@@ -28,7 +27,8 @@ class PartialCopy:
     """A local copy of an open remote file.
 
     `path` ends in ``.parts``, and the path of the list in ``.ranges``. `reused` is the number of
-    bytes that are taken from an earlier download.
+    bytes that are taken from an earlier download. The methods raise the errors of `RemoteFile`, and
+    OutputError if the cache cannot be written.
     """
 
     def __init__(self, path: Path, remote: RemoteFile) -> None:
@@ -41,13 +41,7 @@ class PartialCopy:
         self._resume()
 
     def load(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Download the parts (first, length) that the copy does not have yet.
-
-        Raises
-        ------
-        NetworkError, OutputError
-            As in `RemoteFile.read`; or the cache cannot be written.
-        """
+        """Download the parts (first, length) that the copy does not have yet."""
         for first, length in spans:
             for start in range(first, first + length, LARGEST):
                 part = (start, min(LARGEST, first + length - start))
@@ -56,25 +50,10 @@ class PartialCopy:
                 self._came[part] = None
 
     def load_all(self) -> None:
-        """Download the whole file with one answer of the server.
-
-        Raises
-        ------
-        NetworkError, OutputError
-            As in `RemoteFile.copy`; or the cache cannot be written.
-        """
+        """Download the whole file with one answer of the server."""
         self.discard()
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            stream = self.path.open("wb")
-        except OSError as error:
-            raise output_error(self.path, error, CURE) from error
-        try:
-            with stream:
-                self._remote.copy(stream)
-        except BaseException:
-            self.discard()
-            raise
+        with writing(self.path, CURE) as stream:
+            self._remote.copy(stream)
 
     def read(self, first: int, length: int) -> bytes:
         """Return `length` bytes of the copy from byte `first` on."""
@@ -83,27 +62,22 @@ class PartialCopy:
             return stream.read(length)
 
     def discard(self) -> None:
-        """Delete the copy and the list."""
+        """Delete the copy, which was a folder in geogp 0.1, and the list."""
         self._came.clear()
         for path in (self._list, self.path):
-            if path.is_dir():  # from geogp 0.1
-                shutil.rmtree(path, ignore_errors=True)
-            path.unlink(missing_ok=True)
+            remove(path)
 
     def _resume(self) -> None:
         """Read the list of an earlier call; delete the copy and the list if the version differs."""
-        try:
-            title, *lines = read_text(self._list, _MAX_LIST_BYTES).splitlines()
-        except (DataError, ValueError):
-            self.discard()
-            return
-        if title != self._title or not self.path.is_file():
-            self.discard()
-            return
-        for line in map(str.split, lines):
-            with suppress(ValueError):  # the line is incomplete
-                first, length, digest = line
-                self._came[int(first), int(length)] = digest
+        with suppress(DataError):
+            title, *lines = read_text(self._list, _MAX_LIST_BYTES).splitlines() or [""]
+            if title == self._title and self.path.is_file():
+                for line in map(str.split, lines):
+                    with suppress(ValueError):  # the line is incomplete
+                        first, length, digest = line
+                        self._came[int(first), int(length)] = digest
+                return
+        self.discard()
 
     def _is_here(self, first: int, length: int) -> bool:
         """Return whether the copy has a part; check the hash of a part from an earlier call."""

@@ -1,9 +1,7 @@
 """Download of files from an HTTP server, whole or in parts, with checks and repeated requests.
 
-The package requests supports proxies, ~/.netrc and REQUESTS_CA_BUNDLE. The package obstore was
-tried and rejected. obstore ignores these three settings and Retry-After, and Ctrl-C while waiting.
-If a server does not support HEAD, obstore reports the file as missing. obstore accepts truncated
-and compressed answers as whole files.
+The package obstore was tried and rejected. obstore ignores proxies, ~/.netrc, REQUESTS_CA_BUNDLE,
+Retry-After, and Ctrl-C while waiting. It accepts truncated and compressed answers as whole files.
 """
 
 import secrets
@@ -12,20 +10,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO, TypeVar
-from urllib.parse import urlsplit
 
 import requests
 from urllib3 import Retry
 from urllib3.exceptions import HTTPError
 
-from geogp.errors import (
-    GeogpError,
-    NetworkError,
-    OutputError,
-    RefusedError,
-    UnreachableError,
-)
+from geogp.errors import GeogpError, NetworkError, RefusedError, UnreachableError
+from geogp.files import output_error
 
 CURE = "set GEOGP_CACHE to another folder"
 """Advice in the message if downloaded data cannot be stored."""
@@ -34,11 +27,6 @@ AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 """HTTP statuses after which the same request may succeed later."""
 
 ABSENT = frozenset({404, 410})
-
-FORBIDDEN = frozenset({401, 403})
-
-CHANGED = frozenset({*ABSENT, 412, 416})
-"""HTTP statuses which mean that an opened file has changed or disappeared."""
 
 RESTARTS = 3
 """Largest number of starts of a download, if the file changes while geogp reads it."""
@@ -53,18 +41,9 @@ _Taken = TypeVar("_Taken")
 class Patience:
     """Limits of attempts, waits and speed of a request.
 
-    Attributes
-    ----------
-    attempts
-        Number of attempts; if the last attempt fails, an error is raised.
-    first_wait_s, longest_wait_s
-        The wait after the first failure, and the longest wait. The wait doubles after each failure,
-        and is multiplied by a random number from 0.5 to 1.5. The longest wait also limits a
-        server's ``Retry-After``.
-    timeout_s
-        Seconds without a byte after which a request fails.
-    slowest
-        Bytes per second below which a request fails; the first `timeout_s` seconds do not count.
+    The wait doubles after each failed attempt, and is multiplied by a random number from 0.5 to
+    1.5; `longest_wait_s` also limits a server's ``Retry-After``. A request fails after `timeout_s`
+    seconds without a byte, or below `slowest` bytes per second, not counting the first `timeout_s`.
     """
 
     attempts: int = 5
@@ -153,6 +132,7 @@ class RemoteFile:
         self._patience = patience
         self._transfer = transfer or Transfer()
         self._session = requests.Session()
+        self._by_tls = address.lower().startswith("https:")
         if self._by_tls:  # http:// would send a password from ~/.netrc without TLS
             del self._session.adapters["http://"]
 
@@ -163,10 +143,8 @@ class RemoteFile:
     def open(self) -> bool:
         """Return whether the file exists, and store its version.
 
-        Raises
-        ------
-        NetworkError, UnreachableError
-            The server refuses, or fails repeatedly; nothing answers at the address.
+        Raises NetworkError if the server refuses or fails repeatedly, and UnreachableError if
+        nothing answers at the address; so do the other methods.
         """
         for method in ("HEAD", "GET"):  # the body of a GET answer is not read
             found = self._ask(method, {}, self._told)
@@ -180,10 +158,7 @@ class RemoteFile:
     def begin(self, use: Callable[[], _Taken]) -> _Taken | None:
         """Open the file and call `use`; repeat both if the file changed; None if there is no file.
 
-        Raises
-        ------
-        NetworkError
-            As in `open`; or the file keeps changing.
+        Raises NetworkError if the file keeps changing.
         """
         for left in range(RESTARTS - 1, -1, -1):
             if not self.open():
@@ -200,14 +175,8 @@ class RemoteFile:
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes of the file from byte `offset` on.
 
-        Raises
-        ------
-        SourceChangedError
-            The file has changed.
-        NoRangesError
-            The server sends only whole files, or sends parts without a strong ETag.
-        NetworkError
-            The server refuses, or fails repeatedly.
+        Raises SourceChangedError if the file has changed, and NoRangesError if the server sends
+        only whole files, or sends parts without a strong ETag.
         """
         if not self.version.strong:
             raise NoRangesError(f"{self.address} has no strong ETag.")
@@ -236,14 +205,8 @@ class RemoteFile:
     def copy(self, stream: BinaryIO, most: int | None = None) -> Version:
         """Write the whole file from one answer into a stream, and return the file's version.
 
-        Raises
-        ------
-        SourceChangedError
-            The file has changed.
-        NetworkError
-            The server refuses, or fails repeatedly; or the file has more than `most` bytes.
-        OutputError
-            The file cannot be written.
+        Raises SourceChangedError if the file has changed, NetworkError if it has more than `most`
+        bytes, and OutputError if it cannot be written.
         """
 
         def take(answer: requests.Response) -> Version:
@@ -263,10 +226,7 @@ class RemoteFile:
                 try:
                     stream.write(piece)
                 except OSError as error:
-                    raise OutputError(
-                        f"cannot store {self.address}: {error.strerror or error}. Free some space "
-                        f"or {CURE}."
-                    ) from error
+                    raise output_error(Path(stream.name), error, CURE) from error
             return _version(answer, stream.tell())
 
         self.version = self._ask("GET", {}, take)
@@ -290,12 +250,12 @@ class RemoteFile:
         return found
 
     def _unexpected(self, answer: requests.Response) -> NetworkError:
-        if answer.status_code in CHANGED:
+        if answer.status_code in {*ABSENT, 412, 416}:
             return SourceChangedError(
                 f"{self.address} changed while it was read (status {answer.status_code})."
             )
         answered = f"{self.address} answered {answer.status_code} {answer.reason}"
-        if answer.status_code in FORBIDDEN:
+        if answer.status_code in {401, 403}:
             return RefusedError(
                 f"{answered}: the file is missing or needs a login (some servers give this answer "
                 "in both cases). Check the address and the quarters."
@@ -361,21 +321,17 @@ class RemoteFile:
             "Check the connection and try again; complete files stay in the cache."
         )
 
-    @property
-    def _by_tls(self) -> bool:
-        return urlsplit(self.address).scheme == "https"
-
     def _check_final(self, error: Exception) -> None:
         """Raise NetworkError if another attempt cannot succeed."""
-        fault = ""
-        if isinstance(error, requests.exceptions.InvalidSchema) and self._by_tls:
+        if self._by_tls and isinstance(error, requests.exceptions.InvalidSchema):
             fault = "redirects to an address without TLS, which geogp does not follow"
         elif _is_untrusted(error):
             fault = f"cannot be trusted: {error}"
         elif isinstance(error, ValueError):
             fault = f"is not a valid address: {error}"
-        if fault:
-            raise NetworkError(f"{self.address} {fault}.") from error
+        else:
+            return
+        raise NetworkError(f"{self.address} {fault}.") from error
 
 
 def _is_untrusted(error: BaseException | None) -> bool:

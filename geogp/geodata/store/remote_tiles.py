@@ -12,30 +12,17 @@ from geogp.errors import DataError
 from geogp.files import sha256_of, writing
 from geogp.geodata.store.cache import CacheEntry, Note, overlap
 from geogp.geodata.store.partial_copies import PartialCopy
-from geogp.geodata.store.remote import (
-    CURE,
-    PATIENCE,
-    NoRangesError,
-    Patience,
-    RemoteFile,
-    Transfer,
-)
+from geogp.geodata.store.remote import CURE, NoRangesError, Patience, RemoteFile, Transfer
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.parquet_files import (
-    LIMITS,
-    DamagedParquetError,
-    RowGroup,
-    open_parquet,
-)
+from geogp.geodata.tiles.parquet_files import LIMITS, RowGroup, open_parquet
 from geogp.geodata.tiles.tile_files import (
-    AT_SOURCE,
     GEOMETRY,
     QUADKEY,
     VALUES,
-    faulty,
+    blaming,
+    check_schema,
     groups_touching,
     quadkey_codes,
-    schema_faults,
 )
 
 WORLD_SHARE = 0.5
@@ -61,23 +48,13 @@ def fetch_entry(
     whole: CacheEntry,
     simulated: Callable[[], bool],
     transfer: Transfer,
-    patience: Patience = PATIENCE,
+    patience: Patience,
 ) -> tuple[CacheEntry, Note] | None:
-    """Download the rows of a region, or of the whole world, into the cache.
+    """Download the rows of a region, or of the whole world, and return the new entry of the cache.
 
-    `simulated` returns whether the source declares its tiles as simulated.
-
-    Returns
-    -------
-    (CacheEntry, Note) or None
-        The new entry; None if there is no such file.
-
-    Raises
-    ------
-    NetworkError
-        The server refuses, or fails repeatedly; or the file keeps changing.
-    DataError, OutputError
-        The file is damaged; the cache cannot be written.
+    Returns None if there is no such file. `simulated` returns whether the source declares its tiles
+    as simulated. Raises the errors of `RemoteFile`, DataError if the file is damaged, and
+    OutputError if the cache cannot be written.
     """
     with closing(RemoteFile(region.source, patience, transfer)) as remote:
         return remote.begin(lambda: _fetch(remote, region, whole, simulated))
@@ -88,18 +65,11 @@ def _fetch(
 ) -> tuple[CacheEntry, Note]:
     copy = PartialCopy(whole.copy_path, remote)
     try:
-        made = _make(remote, copy, region, whole, simulated)
-    except DamagedParquetError as error:
+        with blaming(remote.address, at_source=True):
+            made = _make(remote, copy, region, whole, simulated)
+    except DataError:
         copy.discard()
-        raise DataError(
-            f"{remote.address} is not a complete Parquet file ({error}). The file at the source is "
-            "damaged; leave its quarter out, or try again later."
-        ) from error
-    except DataError as error:
-        copy.discard()
-        if remote.address in str(error):
-            raise
-        raise faulty(remote.address, [str(error)], AT_SOURCE) from error
+        raise
     copy.discard()
     return made
 
@@ -113,8 +83,8 @@ def _make(
 ) -> tuple[CacheEntry, Note]:
     by_parts = _begin(remote, copy)
     with open_parquet(copy.path) as opened:
-        names, in_source = _columns(remote.address, opened.schema), opened.rows
-        groups = opened.groups(names, QUADKEY, [GEOMETRY])
+        names, in_source = _columns(opened.schema), opened.rows
+        groups = opened.groups(names, [GEOMETRY])
         wanted = groups_touching(groups, np.asarray(region.ranges, np.int64))
         apart = by_parts and len(wanted) <= WORLD_SHARE * len(groups)
         entry = region if apart else whole
@@ -162,13 +132,11 @@ def _begin(remote: RemoteFile, copy: PartialCopy) -> bool:
     return False
 
 
-def _columns(address: str, schema: pa.Schema) -> list[str]:
+def _columns(schema: pa.Schema) -> list[str]:
     """Return the columns to read; a file may lack columns of targets."""
     needed = (QUADKEY, "tests", "devices")
     names = [name for name in (QUADKEY, *VALUES) if name in schema.names or name in needed]
-    faults = schema_faults(schema, names)
-    if faults:
-        raise faulty(address, faults, AT_SOURCE)
+    check_schema(schema, names)
     return names
 
 

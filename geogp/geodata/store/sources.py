@@ -3,14 +3,11 @@
 import hashlib
 import os
 import zipfile
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
-
-import numpy as np
 
 from geogp.errors import DataError, NetworkError, RefusedError, RequestError, UnreachableError
 from geogp.files import writing
@@ -34,16 +31,10 @@ MAX_BYTES = 1 << 30
 class LocalFile:
     """A local Parquet file that contains all rows with some quadkeys.
 
-    Attributes
-    ----------
-    simulated
-        Whether the source declares its tiles as simulated.
-    note
-        The note of a cache entry. None for a file of a folder, whose hash is computed when the
-        file is read.
-    fresh, checked, changed
-        Whether the file was just downloaded; whether the source answered the check for a changed
-        file (always true for a file of a folder); and whether the source has another file now.
+    `simulated` says whether the source declares its tiles as simulated. `note` is the note of a
+    cache entry, and None for a file of a folder. `fresh` says whether the file was just downloaded.
+    `checked` says whether the source answered the check for a changed file (always true for a file
+    of a folder), and `changed` whether the source has another file now.
     """
 
     path: Path
@@ -52,18 +43,6 @@ class LocalFile:
     fresh: bool = False
     checked: bool = True
     changed: bool = False
-
-
-@dataclass(frozen=True)
-class FoundFile:
-    """A file of a source: its name in the source, and its local path.
-
-    `certain` is true if the source answered about all names that were tried before this name.
-    """
-
-    name: str
-    path: Path
-    certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,10 +60,10 @@ class Folder:
         """Return whether the folder contains a file `name`."""
         return (self.path / relative_name(name)).is_file()
 
-    def find(self, names: Sequence[str], *, ask: bool = True) -> FoundFile | None:
-        """Return the first file in `names` that the folder contains, or None."""
+    def find(self, name: str, *, ask: bool = True) -> Path | None:
+        """Return the path of a file, or None if there is no such file."""
         del ask
-        return next((FoundFile(name, self.path / name) for name in names if self.has(name)), None)
+        return self.path / name if self.has(name) else None
 
     def local_file(
         self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
@@ -92,10 +71,8 @@ class Folder:
         """Return the file itself, with the rows of all quadkeys; None if there is no such file."""
         del ranges, refresh
         transfer.check()
-        if not self.has(name):
-            return None
-        path = self.path / name
-        return LocalFile(path, self.has(SIMULATION_FILE))
+        path = self.find(name)
+        return None if path is None else LocalFile(path, self.has(SIMULATION_FILE))
 
 
 @dataclass(frozen=True)
@@ -106,49 +83,25 @@ class Web:
     region.
     """
 
-    url: str
+    where: str
     patience: Patience = PATIENCE
 
-    @property
-    def where(self) -> str:
-        """The URL."""
-        return self.url
+    def find(self, name: str, *, ask: bool = True) -> Path | None:
+        """Return the path of a file in the cache, after a download if necessary.
 
-    def find(self, names: Sequence[str], *, ask: bool = True) -> FoundFile | None:
-        """Return the first file in `names` that the cache or the source has, or None.
-
-        If the source does not answer, or if `ask` is false, return the first file in the cache.
-
-        Raises
-        ------
-        NetworkError, UnreachableError
-            The server refuses, or fails repeatedly; or nothing answers and no file is in the cache.
+        Returns None if there is no such file, or if it is not in the cache and `ask` is false.
+        Raises the errors of `fetch`, and UnreachableError if nothing answers.
         """
-        silent: UnreachableError | None = None
-        certain = ask
-        for name in names:
-            try:
-                if self._entry(name).note_path.exists() or (certain and self._is_there(name)):
-                    break
-            except UnreachableError as error:
-                silent, certain = error, False
-        else:
-            if silent is not None:
-                raise silent
-            return None
-        return FoundFile(name, self.fetch(name), certain)
+        there = self._entry(name).note_path.exists() or (ask and self._is_there(name))
+        return self.fetch(name) if there else None
 
     def fetch(self, name: str) -> Path:
         """Return the path of the file in the cache, after a download if necessary.
 
         The source publishes no hash of the file. So geogp stores the hash of the first download in
-        the note, and compares the file with the note at every later use.
-
-        Raises
-        ------
-        NetworkError, OutputError
-            The download failed; the file in the cache is damaged, and the source now has another
-            file than the note describes; or the cache cannot be written.
+        the note, and compares the file with the note at every later use. Raises NetworkError if the
+        download fails, or if the file in the cache is damaged and the source now has another file
+        than the note describes. Raises OutputError if the cache cannot be written.
         """
         entry = self._entry(name)
         if entry.read() is not None:  # no lock, because a read-only cache has none
@@ -188,15 +141,10 @@ class Web:
 
         `ranges` are first and last codes of quadkeys, sorted and disjoint, (n, 2). `transfer`
         counts bytes, and can stop the download. If `refresh` is true, a file that changed at the
-        source is downloaded again.
-
-        Raises
-        ------
-        NetworkError, DataError, OutputError
-            As in `fetch_entry`. Raises UnreachableError if nothing answers and nothing is cached.
+        source is downloaded again. Raises the errors of `fetch_entry`, and UnreachableError if
+        nothing answers and nothing is cached.
         """
-        ranges = np.asarray(ranges, np.int64)
-        entries = CacheEntry.of(self.url, name, ranges), CacheEntry.of(self.url, name, None)
+        entries = CacheEntry.of(self.where, name, ranges), CacheEntry.of(self.where, name, None)
         held = self._cached(entries, transfer)
         if held is not None and not (refresh and held.changed):
             return held
@@ -247,7 +195,7 @@ class Web:
             return False
 
     def _entry(self, name: str) -> CacheEntry:
-        return CacheEntry.of_file(self.url, relative_name(name))
+        return CacheEntry.of_file(self.where, relative_name(name))
 
 
 def _require_form(address: str, stream: BinaryIO) -> None:
@@ -269,12 +217,8 @@ Source = Folder | Web
 def relative_name(name: str) -> str:
     """Return the name of a file below a source; refuse a name that leads out of the source.
 
-    Names can contain text from data, such as the code of a state.
-
-    Raises
-    ------
-    DataError
-        The name is absolute, has an empty part, ``.`` or ``..``, or contains a forbidden character.
+    Names can contain text from data, such as the code of a state. Raises DataError if the name is
+    absolute, has an empty part, ``.`` or ``..``, or contains a forbidden character.
     """
     parts = name.split("/")
     if {"", ".", ".."} & set(parts) or set(name) & set('\\?#%:*"<>|') or not name.isprintable():
@@ -286,13 +230,8 @@ def open_source(where: str) -> Source:
     """Return the source that a user chose: a folder, an ``https://`` or an ``s3://`` address.
 
     A bucket is read anonymously over HTTPS, from Amazon's servers or from the server in
-    ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``.
-
-    Raises
-    ------
-    DataError, RequestError
-        There is no such folder; or the address is invalid, or contains a user name, password or
-        query, which would be stored in run.json.
+    ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``. Raises DataError if there is no such folder,
+    and RequestError if the address is refused by `_checked`.
     """
     if where.startswith(("http://", "https://")):
         return Web(_checked(where))
@@ -304,11 +243,7 @@ def open_source(where: str) -> Source:
         )
         return Web(_checked(f"{base}/{prefix}".rstrip("/")))
     folder = Path(where).expanduser()
-    try:
-        found = folder.is_dir()
-    except OSError:  # the name is too long
-        found = False
-    if not found:
+    if not os.path.isdir(folder):  # noqa: PTH112 - is_dir raises an error if the name is too long
         raise DataError(
             f"no folder {folder}. Give a folder, or an address that starts with https:// or s3://."
         )
@@ -338,8 +273,7 @@ def _checked(address: str) -> str:
         )
     if "?" in address or "#" in address:
         raise RequestError(
-            "expected the address of a folder, found an address with ? or #. No file name can be "
-            "added to such an address, and it may contain secret keys, which would be stored in "
-            "run.json. Leave out ? or # and what follows."
+            "expected the address of a folder, found an address with ? or #, which may contain "
+            "secret keys that would be stored in run.json. Leave out ? or # and what follows."
         )
     return address

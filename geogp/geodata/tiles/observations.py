@@ -78,10 +78,6 @@ class Observations:
         return replace(self, **taken)
 
 
-_OF_1970 = 4 * 1970
-"""Index of the quarter from which pandas counts quarters."""
-
-
 def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
     """Return quarter indices, (n,), as calendar quarters of pandas.
 
@@ -90,22 +86,8 @@ def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
     >>> str(quarter_periods(np.array([8095]))[0])
     '2023Q4'
     """
-    return pd.PeriodIndex(pd.arrays.PeriodArray(indices - _OF_1970, pd.PeriodDtype("Q")))
-
-
-@dataclass(frozen=True)
-class SourceRows:
-    """Places and quarters of all source rows (n,), even of rows left out for a target.
-
-    Splits are made from these rows, so a split does not depend on the values of a target. `kept`
-    marks the rows that are observations.
-    """
-
-    quadkey: NDArray[np.uint64]
-    quarter: NDArray[np.int64]
-    longitude: NDArray[np.float64]
-    latitude: NDArray[np.float64]
-    kept: NDArray[np.bool_]
+    since_1970 = indices - 4 * 1970  # as pandas counts quarters
+    return pd.PeriodIndex(pd.arrays.PeriodArray(since_1970, pd.PeriodDtype("Q")))
 
 
 def complete_counts(measured: Observations, region: Region) -> Observations:
@@ -121,7 +103,6 @@ def complete_counts(measured: Observations, region: Region) -> Observations:
     if about > most:
         fewer = MAX_ROWS // about
         cure = f"Choose {fewer} or fewer with --quarters." if fewer else "Map a part of the region."
-
         raise RequestError(
             f"{region.name} has about {about:,} tiles; with {len(quarters)} quarters this gives "
             f"{about * len(quarters):,} counts, more than {MAX_ROWS:,}. {cure}"

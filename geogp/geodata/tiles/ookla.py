@@ -18,7 +18,7 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.store.fetch_quarters import Progress, fetch_quarters
 from geogp.geodata.store.sources import LocalFile, Source
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.observations import Observations, SourceRows, complete_counts
+from geogp.geodata.tiles.observations import Observations, complete_counts
 from geogp.geodata.tiles.parquet_files import reading_process
 from geogp.geodata.tiles.plausibility import LeftOut, exchanged_columns
 from geogp.geodata.tiles.quarters import QuarterRequest, quarter_index, quarter_label
@@ -39,7 +39,6 @@ SIMULATED = "Simulated tiles, made by geogp; no measurements"
 
 SPARSE_SHARE = 0.8
 """geogp warns about a quarter with fewer rows than this share of the other quarters' median."""
-
 
 HOLDS = 3
 """Number of attempts to read a file, if another process replaces the file during the reading."""
@@ -70,22 +69,16 @@ class InputFile:
 class Ingested:
     """Observations and their origin.
 
-    Attributes
-    ----------
-    observations, source_rows
-        Rows of the region that are not left out, and places and quarters of all rows.
-    left_out
-        Rows with impossible values, by file.
-    missing
-        Quarters of a range for which the source has no rows of the region.
-    unreached
-        Quarters of a range that are not in the cache, if the source did not answer.
-    attribution
-        Name of the source of the data, for maps.
+    `source_rows` are all n rows of the region, and `kept`, (n,), marks the `observations` among
+    them. Splits are made from all rows, so a split does not depend on the values of a target.
+    `left_out` describes the other rows, with impossible values. The source has no rows of the
+    region for the `missing` quarters of a range; the `unreached` quarters are not in the cache, and
+    the source did not answer. `attribution` names the source of the data on maps.
     """
 
     observations: Observations
-    source_rows: SourceRows
+    source_rows: Observations
+    kept: NDArray[np.bool_]
     left_out: tuple[LeftOut, ...]
     files: tuple[InputFile, ...]
     missing: tuple[int, ...]
@@ -164,19 +157,14 @@ def read_observations(
         *(one.warning(service, target) for one in left_out),
         *exchanged_columns(column.column, _medians(parts, column, service)),
     ]
-    observations = _observations(parts, region, target, service)
+    source_rows = _observations(parts, region, target, service)
     if column.counted:
-        observations = complete_counts(observations, region)
-    kept = _kept(observations, parts)
+        source_rows = complete_counts(source_rows, region)
+    kept = _kept(source_rows, parts)
     return Ingested(
-        observations if kept.all() else observations.taken(kept),
-        SourceRows(
-            observations.quadkey,
-            observations.quarter,
-            observations.longitude,
-            observations.latitude,
-            kept,
-        ),
+        source_rows if kept.all() else source_rows.taken(kept),
+        source_rows,
+        kept,
         left_out,
         tuple(files),
         tuple(gaps),
@@ -195,10 +183,7 @@ def _read_quarter(
     service: str,
     quarter: int,
 ) -> tuple[LocalFile, TileRows]:
-    """Return a file and its rows; fetch the file again if another process changes it.
-
-    Raises DataError if the file is damaged, disappears, or changes repeatedly.
-    """
+    """Return a file and its rows; fetch the file again if another process changes it."""
     for _ in range(HOLDS):
         try:
             return held, read_rows(held, region, column, service)
@@ -221,14 +206,8 @@ def _input_file(name: str, held: LocalFile, rows: TileRows) -> InputFile:
     found = InputFile(name, rows.file_sha256, rows.in_file, used, rows.sha256)
     if note is None:
         return found
-    return replace(
-        found,
-        rows=note.rows_in_source,
-        source=note.source,
-        etag=note.etag,
-        bytes_read=note.bytes_read,
-        bytes_stored=note.bytes_stored,
-    )
+    keys = ("source", "etag", "bytes_read", "bytes_stored")
+    return replace(found, rows=note.rows_in_source, **{key: getattr(note, key) for key in keys})
 
 
 def _quarter_warnings(
@@ -276,19 +255,20 @@ def _kept(observations: Observations, parts: Mapping[int, TileRows]) -> NDArray[
 def _observations(
     parts: Mapping[int, TileRows], region: Region, target: str, service: str
 ) -> Observations:
-    codes = np.concatenate([rows.quadkey for rows in parts.values()])
-    value = np.concatenate([rows.value for rows in parts.values()])
+    codes, value, tests, devices = (
+        np.concatenate([getattr(rows, name) for rows in parts.values()])
+        for name in ("quadkey", "value", "tests", "devices")
+    )
     longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
+    lengths = [len(rows.quadkey) for rows in parts.values()]
     return Observations(
         quadkey=codes,
-        quarter=np.repeat(
-            np.array(list(parts), np.int64), [len(rows.quadkey) for rows in parts.values()]
-        ),
+        quarter=np.repeat(np.array(list(parts), np.int64), lengths),
         longitude=region.unwrap(longitude),
         latitude=latitude,
         y=value if find_target(target).counted else np.log10(value),
-        tests=np.concatenate([rows.tests for rows in parts.values()]),
-        devices=np.concatenate([rows.devices for rows in parts.values()]),
+        tests=tests,
+        devices=devices,
         stratum=region.stratum(longitude, latitude),
         target=target,
         service=service,

@@ -38,7 +38,6 @@ LIMITS = {
 MAX_TABLE_BYTES = 4 << 30
 """Largest number of bytes of a table that is read as a whole, such as polygons or predictions."""
 
-
 _OF_DAMAGE = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP", "SIGXCPU"})
 """Signals that a damaged file can cause; other signals come from outside."""
 
@@ -54,9 +53,8 @@ class DamagedParquetError(ValueError):
 
 
 class RowGroup(NamedTuple):
-    """The description of a row group in a footer.
+    """Least and greatest value of the first column read in a row group, if the footer gives them.
 
-    `ends` are the least and greatest value of a column, or None if the footer does not give them;
     `chunks` are the names, first bytes and lengths of columns.
     """
 
@@ -68,7 +66,8 @@ class ParquetReading:
     """A file that is open in the reading process.
 
     `rows` and `schema` come from the footer. `sha256` is the hash of the bytes that are read, or
-    None if no hash was requested.
+    None if no hash was requested. The methods raise DataError if something in the file is too
+    large, and DamagedParquetError if the file is damaged.
     """
 
     def __init__(self, process: "_Process", request: dict[str, Any]) -> None:
@@ -78,19 +77,12 @@ class ParquetReading:
         self.sha256: str | None = told["sha256"]
         self.schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
 
-    def groups(self, names: Sequence[str], key: str, aside: Sequence[str] = ()) -> list[RowGroup]:
-        """Return the row groups, with the positions of columns and the range of the column `key`.
+    def groups(self, names: Sequence[str], aside: Sequence[str] = ()) -> list[RowGroup]:
+        """Return the row groups, with the positions of the columns `names` to be read and `aside`.
 
-        `names` are the columns to be read. The positions of the columns `aside` are returned too.
-
-        Raises
-        ------
-        DataError
-            A row group is too large, or lies partly outside the file.
-        DamagedParquetError
-            The file is damaged.
+        Raises DataError also if a column to be read lies partly outside the file.
         """
-        told = self._ask("groups", names=list(names), key=key, aside=list(aside))
+        told = self._ask("groups", names=list(names), aside=list(aside))
         return [RowGroup(*one) for one in told["groups"]]
 
     def read(
@@ -98,12 +90,7 @@ class ParquetReading:
     ) -> pa.Table:
         """Return the rows of row groups, or of the whole file, without dictionary columns.
 
-        Raises
-        ------
-        DataError
-            The rows have too many bytes, or all columns are to be read and two have the same name.
-        DamagedParquetError
-            The file is damaged.
+        Raises DataError also if all columns are to be read and two have the same name.
         """
         found = self.schema.names
         if names is None and len(set(found)) < len(found):
@@ -115,7 +102,7 @@ class ParquetReading:
     def close(self) -> None:
         """Close the file, unless the process that opened it has ended."""
         with self._process.turn, suppress(DataError, DamagedParquetError, ReadingError, OSError):
-            if self._process.is_of(self._start):
+            if self._process.running is not None and self._start == self._process.starts:
                 self._process.ask("close", number=id(self))
 
     def _ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
@@ -150,14 +137,8 @@ def open_parquet(
 ) -> Iterator[ParquetReading]:
     """Open a file; several files may be open at once.
 
-    Raises
-    ------
-    DataError
-        The footer declares too many rows, row groups or columns.
-    DamagedParquetError
-        The file is damaged.
-    OSError
-        The file cannot be opened.
+    Raises DataError if the footer declares too many rows, row groups or columns,
+    DamagedParquetError if the file is damaged, and OSError if it cannot be opened.
     """
     limits = LIMITS if most_rows is None else {**LIMITS, "rows": most_rows}
     request = {"path": str(path.absolute()), "limits": limits, "hashed": hashed}
@@ -166,17 +147,7 @@ def open_parquet(
 
 
 def read_table(path: Path, most_rows: int | None = None) -> pa.Table:
-    """Return a whole file as a table.
-
-    Raises
-    ------
-    DataError
-        The file is too large, or has two columns with the same name.
-    DamagedParquetError
-        The file is damaged.
-    OSError
-        The file cannot be opened.
-    """
+    """Return a whole file as a table; raise the errors of `open_parquet` and `read`."""
     try:
         with open_parquet(path, most_rows=most_rows) as opened:
             return opened.read()
@@ -193,28 +164,16 @@ class _Process:
     def __init__(self) -> None:
         self.turn, self.counting = threading.Lock(), threading.Lock()
         self.starts = self.users = 0
-        self._running: subprocess.Popen[bytes] | None = None
-        self._left: subprocess.Popen[bytes] | None = None
-
-    def is_of(self, start: int) -> bool:
-        """Return whether the process with start number `start` is still running."""
-        return self._running is not None and start == self.starts
+        self.running: subprocess.Popen[bytes] | None = None
 
     def ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
         """Return the answer to a request, with at most `most` bytes of rows.
 
-        Raises
-        ------
-        DataError
-            The process refuses the file.
-        DamagedParquetError
-            The file is damaged, or ended the process.
-        OSError
-            The file cannot be opened.
-        ReadingError
-            The process was ended from outside.
+        Raises DataError if the process refuses the file, DamagedParquetError if the file is damaged
+        or ended the process, OSError if the file cannot be opened, and ReadingError if the process
+        was ended from outside.
         """
-        running = self._running
+        running = self.running
         assert running is not None
         assert running.stdin is not None
         assert running.stdout is not None
@@ -242,21 +201,15 @@ class _Process:
         return told
 
     def start(self) -> None:
-        """Start the process, if it is not running, and wait until it is ready.
-
-        Raises
-        ------
-        ReadingError
-            The process does not start.
-        """
-        if self._running is not None:
+        """Start the process, if it is not running; raise ReadingError if it does not get ready."""
+        if self.running is not None:
             return
         self.starts += 1
         program = Path(__file__).with_name("parquet_process.py")
         fault: Exception | None = None
         try:
-            self._running = _started(program)
-            stream = self._running.stdout
+            self.running = _started(program)
+            stream = self.running.stdout
             assert stream is not None
             # Lines that Python prints when it starts are skipped.
             ready = any(stream.readline() == READY for _ in range(_MAX_LINES))
@@ -275,16 +228,16 @@ class _Process:
 
     def end(self) -> None:
         """End the process, even during a request."""
-        running, self._running = self._running, None
+        running, self.running = self.running, None
         if running is not None:
             running.kill()
             running.communicate()
 
     def forget(self) -> None:
         """After a fork, leave the reading process to the parent; the next file starts a new one."""
-        self._left = self._running  # not closed, because a thread of the parent may use its pipes
+        self._left = self.running  # not closed, because a thread of the parent may use its pipes
         self.turn, self.counting = threading.Lock(), threading.Lock()
-        self._running = None
+        self.running = None
 
     def _ended(self, running: "subprocess.Popen[bytes]") -> DamagedParquetError | ReadingError:
         """End the process after an invalid or missing answer, and return the error to raise."""

@@ -77,27 +77,24 @@ class _OpenFile:
         rows = self._metadata.num_rows
         return {"rows": rows, "sha256": self.sha256, "schema": schema}
 
-    def groups(self, names: Sequence[str], key: str, aside: Sequence[str]) -> list[Any]:
-        """Return for each row group the range of the column `key`, and the positions of columns."""
+    def groups(self, names: Sequence[str], aside: Sequence[str]) -> list[Any]:
+        """Return for each row group the range of the first column, and the positions of columns."""
         self._unpacked(self._groups, names)
         found = []
         for group in self._groups:
             ends, chunks = None, []
-            for path, chunk in self._chunks(group, {*names, key, *aside}):
+            for path, chunk in self._chunks(group, {*names, *aside}):
                 first, length = chunk.data_page_offset, chunk.total_compressed_size
                 if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < first:
                     first = chunk.dictionary_page_offset
-                if (
-                    path not in aside
-                    and group.num_rows
-                    and not 4 <= first <= first + length <= self._size
-                ):
+                inside = 4 <= first <= first + length <= self._size
+                if path not in aside and group.num_rows and not inside:
                     raise _RefusedError(
                         f"the footer places column {path} at bytes {first} to {first + length}, "
                         f"but the file has {self._size} bytes."
                     )
                 chunks.append([path, first, length])
-                statistics = chunk.statistics if path == key else None
+                statistics = chunk.statistics if path == names[0] else None
                 if statistics is not None and statistics.has_min_max:
                     try:
                         ends = [str(statistics.min), str(statistics.max)]

@@ -29,26 +29,21 @@ class Limit:
     may_be_zero: bool = False
 
 
-_LATENCY = Limit(60_000, "ms", "a minute; a test stops earlier", may_be_zero=True)
-_TESTS = Limit(10_000_000, "tests", "1 % of a quarter's tests in the whole world")
-_DEVICES = Limit(10_000_000, "devices", "as many as tests")
 _ETHERNET = Limit(100_000_000, "kbps", "100 Gigabit Ethernet, IEEE 802.3ba")
+
+_BOTH = {
+    "avg_lat_ms": Limit(60_000, "ms", "a minute; a test stops earlier", may_be_zero=True),
+    "tests": Limit(10_000_000, "tests", "1 % of a quarter's tests in the whole world"),
+    "devices": Limit(10_000_000, "devices", "as many as tests"),
+}
 
 LIMITS = {
     "mobile": {
         "avg_d_kbps": Limit(20_000_000, "kbps", "peak rate of 5G, ITU-R M.2410"),
         "avg_u_kbps": Limit(10_000_000, "kbps", "peak rate of 5G, ITU-R M.2410"),
-        "avg_lat_ms": _LATENCY,
-        "tests": _TESTS,
-        "devices": _DEVICES,
+        **_BOTH,
     },
-    "fixed": {
-        "avg_d_kbps": _ETHERNET,
-        "avg_u_kbps": _ETHERNET,
-        "avg_lat_ms": _LATENCY,
-        "tests": _TESTS,
-        "devices": _DEVICES,
-    },
+    "fixed": {"avg_d_kbps": _ETHERNET, "avg_u_kbps": _ETHERNET, **_BOTH},
 }
 """Limits by service and column. `read_rows` checks that values are positive, or 0 if allowed."""
 
@@ -132,17 +127,14 @@ def beyond_limits(
 
 def told(first: Sequence[Implausible], service: str) -> str:
     """Return a text that lists values and their limits."""
-    return "; ".join(
-        f"{one.column} {one.value} in tile {one.quadkey}, {_beyond(one, LIMITS[service])}"
-        for one in first
-    )
-
-
-def _beyond(one: Implausible, limits: Mapping[str, Limit]) -> str:
-    limit = limits[one.column]
-    if float(one.value) == 0:
-        return f"not above 0 {limit.unit}"
-    return f"above {limit.most:,} {limit.unit} ({limit.source})"
+    texts = []
+    for one in first:
+        limit = LIMITS[service][one.column]
+        beyond = f"above {limit.most:,} {limit.unit} ({limit.source})"
+        if float(one.value) == 0:
+            beyond = f"not above 0 {limit.unit}"
+        texts.append(f"{one.column} {one.value} in tile {one.quadkey}, {beyond}")
+    return "; ".join(texts)
 
 
 def exchanged_columns(name: str, medians: Mapping[str, tuple[float, float]]) -> list[str]:

@@ -1,6 +1,7 @@
 """Names, columns and row groups of Ookla's Parquet files, local or at an address."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.parquet_files import RowGroup
+from geogp.geodata.tiles.parquet_files import DamagedParquetError, RowGroup
 
 QUADKEY = "quadkey"
 
@@ -25,14 +26,12 @@ SIMULATION_FILE = "simulation.json"
 BATCH = 1 << 17
 """Number of quadkeys converted from text to numbers at once; text takes ten times the memory."""
 
-IN_PLACE = "Repair the file or leave its quarter out."
-"""What the user should do if a local file has faults."""
+_IN_PLACE = "Repair the file or leave its quarter out."
 
-AT_SOURCE = (
+_AT_SOURCE = (
     "Leave its quarter out until the source has a better file; then download the better file with "
     "geogp fetch --refresh."
 )
-"""What the user should do if a file at an address has faults."""
 
 Ranges = NDArray[np.int64]
 """First and last quadkey codes of n ranges, both included, (n, 2)."""
@@ -50,12 +49,8 @@ def tile_file(service: str, quarter: int) -> str:
 def groups_touching(groups: Sequence[RowGroup], ranges: Ranges) -> list[int]:
     """Return the row groups that can touch the ranges, judged by least and greatest quadkey.
 
-    A row group without least and greatest quadkey is always returned.
-
-    Raises
-    ------
-    DataError
-        The least or greatest value of a group is not a quadkey.
+    A row group without least and greatest quadkey is always returned. Raises DataError if the least
+    or greatest value of a group is not a quadkey.
     """
     chosen = []
     for number, group in enumerate(groups):
@@ -67,8 +62,8 @@ def groups_touching(groups: Sequence[RowGroup], ranges: Ranges) -> list[int]:
     return chosen
 
 
-def schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
-    """List the faults of the columns `names`: missing, repeated, or of a wrong type."""
+def check_schema(schema: pa.Schema, names: Sequence[str]) -> None:
+    """Raise DataError if one of the columns `names` is missing, repeated, or of a wrong type."""
     faults = []
     for name in names:
         times = schema.names.count(name)
@@ -83,17 +78,11 @@ def schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
                 faults.append(f"expected strings in column quadkey, found {kind}.")
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             faults.append(f"expected numbers in column {name}, found {kind}.")
-    return faults
+    refuse(faults)
 
 
 def quadkey_codes(column: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """Return the codes of a column of quadkeys.
-
-    Raises
-    ------
-    DataError
-        A value is missing, or is not a quadkey of zoom 16.
-    """
+    """Return the codes of a column; raise DataError if a value is not a quadkey of zoom 16."""
     if column.null_count:
         raise DataError(empty_values(QUADKEY, column.null_count))
     batches = (column.slice(start, BATCH) for start in range(0, len(column), BATCH))
@@ -109,7 +98,19 @@ def empty_values(name: str, count: int) -> str:
     return f"expected no empty values in {name}, found {count}."
 
 
-def faulty(where: Path | str, faults: Sequence[str], cure: str = IN_PLACE) -> DataError:
-    """Return the error that lists the faults of a file."""
-    lines = "".join(f"\n  - {fault}" for fault in faults)
-    return DataError(f"{where} cannot be used:{lines}\n{cure}")
+def refuse(faults: Sequence[str]) -> None:
+    """Raise DataError with a list of faults, if there are any."""
+    if faults:
+        raise DataError("\n  - ".join(faults))
+
+
+@contextmanager
+def blaming(where: Path | str, *, at_source: bool) -> Iterator[None]:
+    """Add the file's name and what to do to the errors about its content, as DataError."""
+    cure = _AT_SOURCE if at_source else _IN_PLACE
+    try:
+        yield
+    except DamagedParquetError as error:
+        raise DataError(f"{where} is not a complete Parquet file ({error}). {cure}") from error
+    except DataError as error:
+        raise DataError(f"{where} cannot be used:\n  - {error}\n{cure}") from error

@@ -12,38 +12,27 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.store.cache import overlap
 from geogp.geodata.store.sources import LocalFile
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.parquet_files import DamagedParquetError, open_parquet
+from geogp.geodata.tiles.parquet_files import open_parquet
 from geogp.geodata.tiles.plausibility import LIMITS, Implausible, beyond_limits
 from geogp.geodata.tiles.targets import TargetColumn
 from geogp.geodata.tiles.tile_files import (
-    AT_SOURCE,
-    IN_PLACE,
     QUADKEY,
+    blaming,
+    check_schema,
     empty_values,
-    faulty,
     groups_touching,
     quadkey_codes,
-    schema_faults,
+    refuse,
 )
 
 
 @dataclass(frozen=True)
 class TileRows:
-    """The region's rows of one quarter, ordered by quadkey.
+    """The region's n rows of one quarter, ordered by quadkey, and hash and row count of the file.
 
-    Attributes
-    ----------
-    file_sha256
-        Hash of the file.
-    in_file
-        Number of all rows in the file.
-    quadkey, value, tests, devices
-        Each of shape (n,); `value` is in the target's unit. In rows that are left out, `value` is
-        NaN, and `tests` and `devices` are 0.
-    left_out
-        Marks rows with an impossible value, (n,).
-    implausible
-        The first impossible values.
+    `left_out` marks rows with an impossible value, (n,), and `implausible` has the first of these
+    values. `value` is in the target's unit. In rows that are left out, `value` is NaN, and `tests`
+    and `devices` are 0.
     """
 
     file_sha256: str
@@ -71,14 +60,21 @@ class OtherFileError(Exception):
 def read_rows(held: LocalFile, region: Region, column: TargetColumn, service: str) -> TileRows:
     """Read the region's rows from one file, and check the hash of the bytes that were read.
 
-    Raises
-    ------
-    OtherFileError
-        The file has changed or disappeared.
-    DataError
-        The file is damaged, or too many of the region's rows have values beyond `LIMITS`. The
-        message lists all faults of the region's rows.
+    Raises OtherFileError if the file has changed or disappeared. Raises DataError if the file is
+    damaged, or too many of the region's rows have values beyond `LIMITS`; the message lists all
+    faults of the region's rows.
     """
+    address = None if held.note is None else held.note.source
+    try:
+        with blaming(address or held.path, at_source=address is not None):
+            return _read_rows(held, region, column, service)
+    except FileNotFoundError as error:
+        raise OtherFileError from error
+    except OSError as error:
+        raise DataError(f"{held.path} cannot be read ({error.strerror}).") from error
+
+
+def _read_rows(held: LocalFile, region: Region, column: TargetColumn, service: str) -> TileRows:
     table, codes, in_file, digest = _read_table(held, region, column)
     inside = np.flatnonzero(
         region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))
@@ -93,13 +89,9 @@ def read_rows(held: LocalFile, region: Region, column: TargetColumn, service: st
             f"expected every tile once in a quarter, found {len(repeated)} duplicates, the first "
             f"in tile {first}."
         )
-    if faults:
-        raise _faulty(held, faults)
+    refuse(faults)
     columns = {name: table[name].to_numpy() for name in (column.column, "tests", "devices")}
-    try:
-        left_out, implausible = beyond_limits(service, columns, codes)
-    except DataError as error:
-        raise _faulty(held, [str(error)]) from error
+    left_out, implausible = beyond_limits(service, columns, codes)
     value = columns[column.column].astype(np.float64) / column.divisor
     return TileRows(
         digest,
@@ -113,15 +105,6 @@ def read_rows(held: LocalFile, region: Region, column: TargetColumn, service: st
     )
 
 
-def _where(held: LocalFile) -> str:
-    """Return the file's name for messages; for a cache entry, the address of the source."""
-    return str(held.path) if held.note is None else held.note.source
-
-
-def _faulty(held: LocalFile, faults: list[str]) -> DataError:
-    return faulty(_where(held), faults, IN_PLACE if held.note is None else AT_SOURCE)
-
-
 def _read_table(
     held: LocalFile, region: Region, column: TargetColumn
 ) -> tuple[pa.Table, NDArray[np.uint64], int, str]:
@@ -131,49 +114,32 @@ def _read_table(
     could belong to any tile. Row groups are read one by one.
     """
     names = list(dict.fromkeys([QUADKEY, column.column, "tests", "devices"]))
-    try:
-        with open_parquet(held.path, hashed=True) as opened:
-            assert opened.sha256 is not None
-            if held.note is not None and opened.sha256 != held.note.sha256:
-                raise OtherFileError
-            faults = schema_faults(opened.schema, names)
-            if faults:
-                raise _faulty(held, faults)
-            groups = groups_touching(opened.groups(names, QUADKEY), region.code_ranges)
-            tables, codes = [opened.read([], names)], [np.zeros(0, np.uint64)]
-            for group in groups:
-                table = opened.read([group], names)
-                try:
-                    found = quadkey_codes(table[QUADKEY])
-                except DataError as error:
-                    told = _group_faults(opened.read(groups, names), column, error)
-                    raise _faulty(held, told) from error
-                kept = np.flatnonzero(overlap(found, region.code_ranges))
-                tables.append(table.take(kept))
-                codes.append(found[kept])
-            return pa.concat_tables(tables), np.concatenate(codes), opened.rows, opened.sha256
-    except FileNotFoundError as error:
-        raise OtherFileError from error
-    except OSError as error:
-        raise DataError(f"{held.path} cannot be read ({error.strerror}).") from error
-    except DamagedParquetError as error:
-        cure = "Download it again." if held.note is None else AT_SOURCE
-        raise DataError(
-            f"{_where(held)} is not a complete Parquet file ({error}). {cure}"
-        ) from error
-    except DataError as error:
-        if _where(held) in str(error):
-            raise
-        raise _faulty(held, [str(error)]) from error
+    with open_parquet(held.path, hashed=True) as opened:
+        assert opened.sha256 is not None
+        if held.note is not None and opened.sha256 != held.note.sha256:
+            raise OtherFileError
+        check_schema(opened.schema, names)
+        groups = groups_touching(opened.groups(names), region.code_ranges)
+        tables, codes = [opened.read([], names)], [np.zeros(0, np.uint64)]
+        for group in groups:
+            table = opened.read([group], names)
+            try:
+                found = quadkey_codes(table[QUADKEY])
+            except DataError:
+                _refuse_groups(opened.read(groups, names), column)
+                raise
+            kept = np.flatnonzero(overlap(found, region.code_ranges))
+            tables.append(table.take(kept))
+            codes.append(found[kept])
+        return pa.concat_tables(tables), np.concatenate(codes), opened.rows, opened.sha256
 
 
-def _group_faults(table: pa.Table, column: TargetColumn, first: DataError) -> list[str]:
-    """List all faults of row groups in which a wrong quadkey was found."""
+def _refuse_groups(table: pa.Table, column: TargetColumn) -> None:
+    """Raise DataError with all faults of row groups in which a wrong quadkey was found."""
     try:
         quadkey_codes(table[QUADKEY])
     except DataError as error:
-        first = error
-    return list(dict.fromkeys([str(first), *_value_faults(table, column)]))
+        refuse(list(dict.fromkeys([str(error), *_value_faults(table, column)])))
 
 
 def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:

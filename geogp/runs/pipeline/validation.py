@@ -136,7 +136,7 @@ def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8
         calibrated=request.calibrated,
         buffer_km=request.buffer_km,
     )
-    kept = job.ingested.source_rows.kept
+    kept = job.ingested.kept
     if not kept.all():
         what = f"the {name} split of {len(kept)} rows, {int((~kept).sum())} of which are left out"
         parts = without_empty(parts[kept], what, calibrated=request.calibrated)
@@ -273,7 +273,7 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
     train, validation, test = (plan.rows(name, fold, part) for part in PARTS)
     # The checkpoint has the same name.
     groups = split_groups(name, _known(job))
-    kept = None if groups is None else groups[job.ingested.source_rows.kept]
+    kept = None if groups is None else groups[job.ingested.kept]
     fit_name = f"{name}-{fold}" if fold else name
     model = fit_model(job, fit_name, (train, validation), weights, kept)
     with timed(job.seconds, "predict"):
