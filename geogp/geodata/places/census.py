@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import geopandas as gpd
 import pandas as pd
@@ -44,6 +44,8 @@ COUNTY_FILES = ("counties_{code}.parquet", "cb_2018_us_county_500k.zip")
 COAST_DEGREES = 0.02
 """Largest distance in degrees between the coastlines of a county and its state, about 2 km."""
 
+_STATE_COLUMNS = ("STUSPS", "NAME", "STATEFP")
+
 _CODE = re.compile(r"[\w-]{1,60}")
 
 URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
@@ -71,10 +73,9 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
 
     `source` is a folder or address with ``states.parquet``, ``urban_areas_<ST>.parquet`` and
     ``counties_<ST>.parquet``, or with the Census Bureau's zip files. `vintage` is one of
-    `VINTAGE_CHOICES`. Raises RequestError if the state is unknown (the message gives the nearest
-    names), or if there are no urban areas of that census. Raises DataError if a file is missing or
-    damaged, or the census of the urban areas is unknown, and NetworkError if the source could not
-    be read.
+    `VINTAGE_CHOICES`. Raises RequestError if the state is unknown or there are no urban areas of
+    that census, DataError if a file is missing or damaged or the census of the urban areas is
+    unknown, and NetworkError if the source could not be read.
     """
     reading = _Reading(source)
     row = _find_state(_all_states(reading), name)
@@ -119,8 +120,11 @@ def _boundaries(
     """
     if reading.silent is not None and (counties is None or urban is None):
         raise reading.silent
-    where, warnings = reading.source.where, list(reading.warnings)
-    layer = None
+    where, layer = reading.source.where, None
+    warnings: list[str] = []
+    if reading.silent is not None:
+        names = ", ".join(file.name for file in reading.files)
+        warnings.append(f"{where} could not be reached; these files come from the cache: {names}.")
     if counties is not None and len(counties):
         layer = replace(PolygonLayer.of_table(COUNTY, counties), snap_degrees=COAST_DEGREES)
     if urban is None:
@@ -154,7 +158,12 @@ def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
     states = reading.first(STATE_FILES)
     if states is None:
         return None
-    _require(states, ("STUSPS", "NAME", "STATEFP"), reading.source)
+    absent = [name for name in _STATE_COLUMNS if name not in states]
+    if absent:
+        raise DataError(
+            f"expected columns {', '.join(_STATE_COLUMNS)} in the states of "
+            f"{reading.source.where}, found no {', '.join(absent)}."
+        )
     odd = [code for code in map(str, states["STUSPS"]) if not _CODE.fullmatch(code)]
     if odd:  # codes are parts of file names
         raise DataError(
@@ -196,39 +205,31 @@ def _urban_areas(
     return found
 
 
+@dataclass
 class _Reading:
-    """A reader of a source, with the files that were used so far, and warnings."""
+    """A reader of a source, with the files that were used so far, and why it does not answer."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.files: list[InputFile] = []
-        self.silent: UnreachableError | None = None
-
-    @property
-    def warnings(self) -> list[str]:
-        """One warning if the source did not answer; otherwise no warning."""
-        if self.silent is None:
-            return []
-        names = ", ".join(file.name for file in self.files)
-        where = self.source.where
-        return [f"{where} could not be reached; these files come from the cache: {names}."]
+    source: Source
+    files: list[InputFile] = field(default_factory=list)
+    silent: UnreachableError | None = None
 
     def first(self, names: Sequence[str]) -> gpd.GeoDataFrame | None:
-        """Return the table of the first file that the source or the cache has, or None."""
-        places = [place for name in names for place in _places(name)]
-        try:
-            found = self.source.find(places, ask=self.silent is None)
-        except UnreachableError as error:
-            self.silent = error
-            return None
-        if found is None:
-            return None
-        if not found.certain and self.silent is None:
-            self.silent = UnreachableError(f"could not read {self.source.where}.")
-        table = read_polygons(found.path, found.name)
-        name = found.name.rpartition("/")[2]
-        self.files.append(InputFile(name, sha256_of(found.path), len(table), len(table)))
-        return table
+        """Return the table of the first file that the source or the cache has, or None.
+
+        If the source does not answer, only files in the cache are found from then on.
+        """
+        for place in (f"{folder}{name}" for name in names for folder in _folders(name)):
+            try:
+                path = self.source.find(place, ask=self.silent is None)
+            except UnreachableError as error:
+                self.silent = error
+                continue
+            if path is not None:
+                table = read_polygons(path, place)
+                name = place.rpartition("/")[2]
+                self.files.append(InputFile(name, sha256_of(path), len(table), len(table)))
+                return table
+        return None
 
     def of_states(self, name: str, codes: Sequence[str]) -> gpd.GeoDataFrame | None:
         """Return the files of some states as one table, without repeated polygons."""
@@ -241,24 +242,14 @@ class _Reading:
         return together[~together.geometry.to_wkb().duplicated()]
 
 
-def _places(name: str) -> list[str]:
-    """Return the possible paths of a file in a source: with and without the Bureau's folder."""
-    folder = _FOLDERS.get(name[:7])
-    return [name] if folder is None else [name, f"{folder}{name}"]
-
-
-def _require(table: gpd.GeoDataFrame, columns: tuple[str, ...], source: Source) -> None:
-    absent = [name for name in columns if name not in table]
-    if absent:
-        raise DataError(
-            f"expected columns {', '.join(columns)} in the states of {source.where}, "
-            f"found no {', '.join(absent)}."
-        )
+def _folders(name: str) -> list[str]:
+    """Return the possible folders of a file in a source: the top, and the Bureau's folder."""
+    return ["", *(folder for start, folder in _FOLDERS.items() if name.startswith(start))]
 
 
 def _find_state(states: gpd.GeoDataFrame, name: str) -> gpd.GeoSeries:
     wanted = name.strip().casefold()
-    for column in ("STUSPS", "NAME", "STATEFP"):
+    for column in _STATE_COLUMNS:
         match = states[states[column].astype(str).str.casefold() == wanted]
         if len(match):
             return match.iloc[0]

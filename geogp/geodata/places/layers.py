@@ -62,14 +62,8 @@ class PolygonLayer:
         exists; then the Census number is added to equal names. Raises RequestError if there is no
         such column. Raises DataError if a polygon has no label.
         """
-        found = column or next((one for one in _NAMES if one in table), None)
-        if found is None or found not in table or found == table.active_geometry_name:
-            columns = ", ".join(str(one) for one in table.columns if one != "geometry")
-            raise RequestError(
-                f"expected a column {column or 'NAME'} with the names of the polygons of {name}, "
-                f"found the columns {columns}. Give one of these columns, as FILE:COLUMN."
-            )
-        labels = table[found].astype(str)
+        found = column or next((one for one in _NAMES if one in table), "NAME")
+        labels = column_of(table, found, name)
         unnamed = int((table[found].isna() | (labels.str.strip() == "")).sum())
         if unnamed:
             raise DataError(
@@ -164,10 +158,10 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
     errors of `read_layer`, and RequestError if two layers have the same name.
     """
     layers = [read_layer(text) for text in texts]
+    places = [place_of(text) for text in texts]
     stems = [layer.name for layer in layers]
     named = []
-    for layer, text in zip(layers, texts, strict=True):
-        column = place_of(text)[1]
+    for layer, (_, column) in zip(layers, places, strict=True):
         twice = stems.count(layer.name) > 1 and column is not None
         named.append(replace(layer, name=f"{layer.name}_{column}") if twice else layer)
     names = [layer.name for layer in named]
@@ -177,11 +171,10 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
             f"expected layers with different names, found {', '.join(double)} more than once. "
             "A layer has the name of its file: rename one of the files, or give each --layer once."
         )
-    paths = [place_of(text)[0] for text in texts]
     # A file with two layers is listed once, with the number of polygons of the last layer.
     files = {
         path: files_read(path, len(layer), len(layer))
-        for path, layer in zip(paths, layers, strict=True)
+        for (path, _), layer in zip(places, layers, strict=True)
     }
     return tuple(named), tuple(file for found in files.values() for file in found)
 
@@ -194,11 +187,14 @@ def place_of(text: str) -> tuple[Path, str | None]:
     return path, column
 
 
-def column_of(table: gpd.GeoDataFrame, column: str, path: Path) -> pd.Series:
+def column_of(table: gpd.GeoDataFrame, column: str, where: Path | str) -> pd.Series:
     """Return a column of a file of polygons as text; raise RequestError if it does not exist."""
     if column not in table or column == table.active_geometry_name:
         held = ", ".join(str(name) for name in table.columns if name != "geometry")
-        raise RequestError(f"expected a column {column} in {path}, found the columns {held}.")
+        raise RequestError(
+            f"expected a column {column} in {where}, found the columns {held}. Give one of these "
+            f"columns, as FILE:COLUMN."
+        )
     texts: pd.Series = table[column].astype(str)
     return texts
 
