@@ -138,7 +138,7 @@ def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
         rows = truth[parts != "validation"].reset_index(drop=True)
         test = parts[parts != "validation"] == "test"
         known = known_oracle(rows, ORACLE_TARGET)
-        predictive = predictive_oracle(rows, ~test, law, target=ORACLE_TARGET)
+        predictive = predictive_oracle(rows, ~test, law)
         table: pd.DataFrame = rows.loc[test, ["quadkey", "quarter", "y"]].copy()
         table.insert(0, "split", name)
         for label, oracle in (("known", known), ("predictive", predictive)):

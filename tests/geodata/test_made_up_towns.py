@@ -5,7 +5,6 @@ import pytest
 import shapely
 from shapely.geometry import MultiPolygon, box
 
-from geogp.errors import RequestError
 from geogp.geodata.places.census import read_region
 from geogp.geodata.places.region import EARTH_RADIUS_KM, URBAN, Region
 from geogp.geodata.simulation.made_up_towns import URBAN_SHARE, made_up_towns
@@ -96,11 +95,6 @@ def test_centres_are_spread_over_the_ground():
     found = np.array([part.centroid.y for part in made_up_towns(north, 5).geoms])
     below = np.mean(found < 40)
     assert below == pytest.approx(np.sin(np.deg2rad(40)) / np.sin(np.deg2rad(80)), abs=0.08)
-
-
-def test_a_negative_seed_is_refused():
-    with pytest.raises(RequestError, match="a seed of 0 or more, found -1"):
-        made_up_towns(_tiny(), -1)
 
 
 @pytest.mark.parametrize("kind", ["antimeridian", "islands"])

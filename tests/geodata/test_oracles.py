@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from geogp.errors import RequestError
 from geogp.geodata.places.region import RURAL, URBAN
 from geogp.geodata.simulation.oracles import Oracle, known_oracle, predictive_oracle
 from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
@@ -121,29 +120,9 @@ def test_without_tile_effects_the_oracle_is_the_field(simulation, train):
 
 def test_oracle_reads_the_other_targets(simulation, train):
     head = simulation.truth.head(800)
-    oracle = predictive_oracle(head, train[:800], simulation.laws["latency"], target="latency")
+    oracle = predictive_oracle(head, train[:800], simulation.laws["latency"])
     score = (head["y_latency"].to_numpy() - oracle.mean)[~train[:800]] / oracle.sd[~train[:800]]
     assert 0.7 < score.std() < 1.3
-
-
-def test_oracle_refuses_what_it_cannot_answer(simulation, train):
-    truth, law = simulation.truth, simulation.laws["download"]
-    with pytest.raises(
-        RequestError, match=r"unknown target .*; choose one of download, upload, latency"
-    ):
-        known_oracle(truth, "jitter")
-    with pytest.raises(RequestError, match="mask of 24000 true or false values"):
-        predictive_oracle(truth, train[:-1], law)
-    with pytest.raises(RequestError, match="of int64"):
-        predictive_oracle(truth, train.astype(np.int64), law)
-    with pytest.raises(RequestError, match="at least one training row"):
-        predictive_oracle(truth, np.zeros_like(train), law)
-    with pytest.raises(
-        RequestError, match="expected the model of upload, found the model of download"
-    ):
-        predictive_oracle(truth, train, law, target="upload")
-    with pytest.raises(RequestError, match="1 or more neighbours, found 0"):
-        predictive_oracle(truth, train, law, neighbours=0)
 
 
 def test_log_score_is_the_gaussian_one():

@@ -46,21 +46,11 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Strata:
-    """Two classes of places: places within given polygons, and other places.
+    """Two classes of places, with two names: places within `area`, and within `rest`.
 
-    Attributes
-    ----------
-    names
-        Names of the two classes; the first is the class within `area`.
-    area
-        Polygons of the first class.
-    rest
-        Polygons of the second class; places outside `area` and `rest` are of unknown class. If
-        None, the second class is all places outside `area`.
-    words
-        Name of the area in legends, such as ``urban areas (2020 Census)``.
-    vintage
-        Census year of urban areas: 2000, 2010 or 2020.
+    Places outside `area` and `rest` are of unknown class. If `rest` is None, the second class is
+    all places outside `area`. `words` are the name of the area in legends, such as ``urban areas
+    (2020 Census)``, and `vintage` is the Census year of urban areas.
     """
 
     area: MultiPolygon
@@ -134,10 +124,8 @@ class Region:
     ) -> "Region":
         """Make a region from any polygonal geometry in degrees, unwrapping its longitudes.
 
-        Raises
-        ------
-        DataError
-            `boundary` has no area, or is not in degrees between the latitudes where tiles end.
+        Raises DataError if `boundary` has no area, or is not in degrees between the latitudes where
+        tiles end.
         """
         parts = polygonal_parts(boundary)
         if not parts:
@@ -209,23 +197,14 @@ class Region:
         return Tiles(column, row, zoom)
 
     def check_zoom(self, zoom: int) -> None:
-        """Refuse a zoom at which no tile has its centre in the region.
-
-        Raises
-        ------
-        RequestError
-            No tile of this zoom has its centre in the region.
-        """
+        """Raise RequestError if no tile of a zoom has its centre in the region."""
         if not any(len(column) for column, _ in self._strips(zoom, 20_000)):
             raise RequestError(
                 f"no tile of zoom {zoom} has its centre in {self.name}; choose a higher zoom."
             )
 
     def zoom_within(self, zoom: int, most: int) -> int:
-        """Return the finest zoom, up to `zoom`, at which the region has at most about `most` tiles.
-
-        The number of tiles comes from `about_tiles`.
-        """
+        """Return the finest zoom, up to `zoom`, with at most about `most` tiles (`about_tiles`)."""
         while zoom > 1 and self.about_tiles(zoom, most) > most:
             zoom -= 1
         return zoom
@@ -317,10 +296,7 @@ def _antimeridian_cut(parts: list[Polygon]) -> float:
 
 
 def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
-    """Join polygons, after moving the polygons east of the cut 360 degrees to the west.
-
-    Polygons that a file cuts at 180 degrees are united.
-    """
+    """Unite polygons, after moving the polygons east of the cut 360 degrees to the west."""
     if cut == -180.0:
         return MultiPolygon(parts)
     moved = [

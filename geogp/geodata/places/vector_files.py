@@ -13,7 +13,7 @@ import zipfile
 from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import geopandas as gpd
 import pyogrio
@@ -166,44 +166,62 @@ def _shapefile_in(path: Path) -> str:
     return names[0]
 
 
+class _Seen(NamedTuple):
+    """The types of a GeoJSON object, and of the first CRS in it that GDAL might download."""
+
+    types: tuple[Any, ...]
+    wrong: tuple[Any, ...] | None
+
+
 def _check_geojson(path: Path) -> None:
-    """Refuse text that is not GeoJSON, or that contains a CRS which GDAL might download.
+    """Refuse text that is not GeoJSON, or whose CRS is an address.
 
     The whole text is parsed, because any object, even a single geometry, may have a CRS, and the
-    key of a CRS may contain escapes. GDAL ignores the case of a key, and all text after a character
-    0, and reads a CRS without a type, or of a type not in `_CRS_TYPES`, as an address.
+    key of a CRS may contain escapes.
     """
-
-    def types_of(pairs: list[tuple[str, Any]]) -> tuple[Any, ...]:
-        """Return the types of an object without its content, to save memory; check its CRS."""
-        named = [(key.partition("\0")[0].lower(), value) for key, value in pairs]
-        for name, value in named:
-            if name != "crs" or not isinstance(value, tuple):
-                continue
-            if not value or not {str(one).lower() for one in value} <= set(_CRS_TYPES):
-                raise DataError(
-                    f"expected a CRS of type 'name' in {path}, found one of type "
-                    f"{', '.join(map(repr, value))[:40] or 'none'}; geogp does not download a CRS. "
-                    'Write the CRS as {"type": "name", "properties": '
-                    '{"name": "urn:ogc:def:crs:EPSG::4269"}}, '
-                    "or write the file in longitude and latitude, without a CRS."
-                )
-        return tuple(value for name, value in named if name == "type")
-
     try:
-        found = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=types_of)
-    except DataError:
-        raise
-    except (RecursionError, ValueError) as error:
+        found = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_seen)
+    except RecursionError as error:
+        raise DataError(f"{path} cannot be read as GeoJSON: it is nested too deeply.") from error
+    except ValueError as error:
         raise DataError(
             f"{path} cannot be read as GeoJSON ({error}). Download or write this file again."
         ) from error
-    types = found if isinstance(found, tuple) else ()
+    types, wrong = found if isinstance(found, _Seen) else _Seen((), None)
+    if wrong is not None:
+        raise DataError(
+            f"expected a CRS of type 'name' in {path}, found one of type "
+            f"{', '.join(map(repr, wrong))[:40] or 'none'}; geogp does not download a CRS. "
+            'Write the CRS as {"type": "name", "properties": '
+            '{"name": "urn:ogc:def:crs:EPSG::4269"}}, '
+            "or write the file in longitude and latitude, without a CRS."
+        )
     if len(types) != 1 or types[0] not in _TOP_TYPES:
         type_name = repr(types[0])[:40] if types else "none"
         raise DataError(
             f"expected GeoJSON in {path}, of type {', '.join(_TOP_TYPES)}, found type {type_name}."
         )
+
+
+def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
+    """Return the types of an object and of the first refused CRS in it; drop the coordinates.
+
+    GDAL ignores the case of a key, and all text after a character 0. GDAL does not look for a CRS
+    below ``properties``, because a column may have this name. GDAL reads a CRS without a type, or
+    of a type not in `_CRS_TYPES`, as an address.
+    """
+    wrong: list[tuple[Any, ...]] = []
+    named = [(key.partition("\0")[0].lower(), key, value) for key, value in pairs]
+    for name, key, value in named:
+        parts = value if isinstance(value, list) else [value]
+        for part in (one for one in parts if isinstance(one, _Seen)):
+            known = {str(one).lower() for one in part.types} <= set(_CRS_TYPES)
+            if name == "crs" and not isinstance(value, list) and not (part.types and known):
+                wrong.append(part.types)
+            elif key != "properties" and part.wrong is not None:
+                wrong.append(part.wrong)
+    types = tuple(value for name, _, value in named if name == "type")
+    return _Seen(types, wrong[0] if wrong else None)
 
 
 def _only_layer(path: Path, source: str) -> str:

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from shapely.geometry import MultiPolygon, Polygon
 from shapely.geometry.base import BaseGeometry
 
-from geogp.errors import RequestError
 from geogp.geodata.places.region import EARTH_RADIUS_KM, Region, polygonal_parts
 
 Floats = NDArray[np.float64]
@@ -29,10 +28,8 @@ def made_up_towns(region: Region, seed: int) -> MultiPolygon:
     urban, in 3,573 urban areas (U.S. Census Bureau, 2010 Census Urban and Rural Classification). So
     there is one town for each 2,500 km², and at least five. Centres are uniform in the region, and
     outlines are wavy. Parts beyond the boundary are cut off, and all towns are scaled by one factor
-    to reach the share. Raises RequestError for a negative seed.
+    to reach the share.
     """
-    if seed < 0:
-        raise RequestError(f"expected a seed of 0 or more, found {seed}.")
     rng = np.random.default_rng((seed, _STREAM))
     land = ground_km2(region.boundary)
     count = max(_FEWEST, round(land / _LAND_OF_A_TOWN))

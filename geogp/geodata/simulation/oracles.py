@@ -7,9 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from geogp.choices import one_of
-from geogp.errors import RequestError
-from geogp.geodata.simulation.truth import TARGETS, TruthLaw
+from geogp.geodata.simulation.truth import TruthLaw
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_index
 
@@ -21,10 +19,9 @@ _CHUNK_BYTES = 8 * 2**20
 
 @dataclass(frozen=True)
 class Oracle:
-    """Gaussian predictive distributions of measurements, on the scale of the target.
+    """Mean and sd (n,) of Gaussian predictive distributions of the rows of the truth.
 
-    `mean` and `sd` are float64 (n,), in the order of the rows of the truth, and NaN for rows
-    without a prediction.
+    They are on the scale of the target, and NaN for rows without a prediction.
     """
 
     mean: Floats
@@ -37,11 +34,7 @@ class Oracle:
 
 
 def column_of(name: str, target: str) -> str:
-    """Return the column name of a quantity, such as ``y`` for download or ``y_upload`` for upload.
-
-    Raises RequestError for a target that is not simulated.
-    """
-    one_of("target", target, TARGETS)
+    """Return the name of a column: ``y`` for download, ``y_upload`` for upload."""
     return name if target == "download" else f"{name}_{target}"
 
 
@@ -52,12 +45,7 @@ def known_oracle(truth: pd.DataFrame, target: str = "download") -> Oracle:
 
 
 def predictive_oracle(
-    truth: pd.DataFrame,
-    train: NDArray[np.bool_],
-    law: TruthLaw,
-    *,
-    target: str = "download",
-    neighbours: int = 128,
+    truth: pd.DataFrame, train: NDArray[np.bool_], law: TruthLaw, *, neighbours: int = 128
 ) -> Oracle:
     """Return the oracle that knows the model, and predicts tile effects from training rows.
 
@@ -73,18 +61,15 @@ def predictive_oracle(
     conditional distribution. In the demo region, 256 instead of 128 neighbours lower the mean log
     score by 0.0002 to 0.0003.
 
-    `train` marks the training rows (n,); their prediction is NaN. Raises RequestError if `train`
-    has another length or marks no row, `law` is for another target, or `neighbours` is below 1.
+    `train` marks the training rows (n,), one or more; their prediction is NaN.
     """
-    train = np.asarray(train)
-    _check(truth, train, law, target, neighbours)
     place = _plane(truth, law)
     mean = np.full(len(truth), np.nan)
     variance = np.full(len(truth), np.nan)
     asked, known = np.flatnonzero(~train), np.flatnonzero(train)
-    trend = _values(truth, "field_true", target)
-    noise = _values(truth, "sd_measurement_true", target) ** 2
-    residual = _values(truth, "y", target) - trend
+    trend = _values(truth, "field_true", law.target)
+    noise = _values(truth, "sd_measurement_true", law.target) ** 2
+    residual = _values(truth, "y", law.target) - trend
     near = min(neighbours, len(known))
     tree = KDTree(_scaled(place[known], law))
     step = max(1, _CHUNK_BYTES // (8 * near * max(near, _CANDIDATES_PER_NEIGHBOUR)))
@@ -99,23 +84,6 @@ def predictive_oracle(
         prior = law.sill_constant + law.sill_changing
         variance[rows] = prior - (weights * across).sum(axis=1) + noise[rows]
     return Oracle(mean, np.sqrt(variance))
-
-
-def _check(
-    truth: pd.DataFrame, train: NDArray[np.bool_], law: TruthLaw, target: str, neighbours: int
-) -> None:
-    column_of("y", target)
-    if train.shape != (len(truth),) or train.dtype != np.bool_:
-        raise RequestError(
-            f"expected a mask of {len(truth)} true or false values, one for each row, found "
-            f"shape {train.shape} of {train.dtype}."
-        )
-    if not train.any():
-        raise RequestError("expected at least one training row, found none.")
-    if law.target != target:
-        raise RequestError(f"expected the model of {target}, found the model of {law.target}.")
-    if neighbours < 1:
-        raise RequestError(f"expected 1 or more neighbours, found {neighbours}.")
 
 
 def _values(truth: pd.DataFrame, name: str, target: str) -> Floats:

@@ -6,7 +6,6 @@ model. `simulation_files.py` writes a simulation as files that geogp can read li
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ import scipy.optimize
 import shapely
 from numpy.typing import NDArray
 
-from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.made_up_towns import wavy_ellipse
@@ -33,7 +31,7 @@ from geogp.geodata.simulation.truth import (
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.plausibility import LIMITS
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.geodata.tiles.targets import SERVICES
+from geogp.geodata.tiles.targets import find_target
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -41,8 +39,6 @@ Counts = NDArray[np.int64]
 SINGLE_SHARE = 0.285
 """Expected share of rows with a single test; in Puerto Rico it is 0.25 to 0.32."""
 
-_RECORDED = {"download": "avg_d_kbps", "upload": "avg_u_kbps", "latency": "avg_lat_ms"}
-_UNIT = {"download": 1000.0, "upload": 1000.0, "latency": 1.0}  # recorded units per modelled unit
 _URBAN_TILE = 0.6  # added to the log rate of tests in an urban tile
 _URBAN_CORE = 1.2  # added to the log rate per unit of urbanity
 _UNEVEN = 0.5  # standard deviation of the smooth part of the log rate
@@ -88,12 +84,10 @@ def simulate(
     limits for mobile networks in `plausibility.py`; the limits for fixed networks are higher.
 
     The tiles have exactly `rows` rows over all `quarters` (increasing indices). `service` changes
-    only the names of files. Raises RequestError if `rows` is below 1 or more than tiles times
-    quarters, `quarters` do not increase, `seed` is negative, `service` is unknown, or the region is
-    too small or too large.
+    only the names of files. Raises RequestError if `rows` is more than tiles times quarters, or the
+    region is too small or too large.
     """
-    quarters = tuple(int(quarter) for quarter in quarters)
-    _check(rows, quarters, seed, service)
+    quarters = tuple(quarters)
     grid = Grid.of(region)
     if rows > len(grid.tiles) * len(quarters):
         raise RequestError(
@@ -121,7 +115,7 @@ def simulate(
     }
     for stream, law in zip(streams[1:], laws.values(), strict=True):
         recorded, columns = _measure(law, grid, places, drawn, stream)
-        tiles[_RECORDED[law.target]] = recorded
+        tiles[find_target(law.target).column] = recorded
         truth |= columns
     return Simulation(pd.DataFrame(tiles), pd.DataFrame(truth), laws, seed, service, quarters)
 
@@ -144,18 +138,6 @@ def simple_region() -> Region:
     ]
     urban = shapely.union_all([wavy_ellipse(*town, waves=(0.12, 4, 0.08, 9)) for town in towns])
     return Region.from_geometry("DEMO", "Demo", boundary, urban, 2020)
-
-
-def _check(rows: int, quarters: tuple[int, ...], seed: int, service: str) -> None:
-    if rows < 1:
-        raise RequestError(f"expected 1 or more rows, found {rows}.")
-    if not quarters or any(b <= a for a, b in pairwise(quarters)):
-        raise RequestError(
-            f"expected one or more quarters in increasing order, found {list(quarters)}."
-        )
-    if seed < 0:
-        raise RequestError(f"expected a seed of 0 or more, found {seed}.")
-    one_of("service", service, SERVICES)
 
 
 @dataclass(frozen=True)
@@ -272,10 +254,11 @@ def _measure(
     smooth = field(law, here, rows.quarters[rows.when])
     sd = np.sqrt(measurement_variance(law, here, rows.tests))
     value = smooth + tile + sd * rng.standard_normal(len(tile))
-    most = LIMITS["mobile"][_RECORDED[law.target]].most
-    recorded = np.clip(np.rint(10**value * _UNIT[law.target]), 1, most).astype(np.int64)
+    target = find_target(law.target)
+    most = LIMITS["mobile"][target.column].most
+    recorded = np.clip(np.rint(10**value * target.divisor), 1, most).astype(np.int64)
     columns = {
-        "y": np.log10(recorded / _UNIT[law.target]),
+        "y": np.log10(recorded / target.divisor),
         "field_true": smooth,
         "tile_true": tile,
         "sd_measurement_true": sd,

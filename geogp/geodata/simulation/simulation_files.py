@@ -19,7 +19,7 @@ from geogp.geodata.places.region import STRATA, Region
 from geogp.geodata.simulation.simulated_tiles import Simulation
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.geodata.tiles.tile_files import tile_file
+from geogp.geodata.tiles.tile_files import GEOMETRY, QUADKEY, VALUES, tile_file
 
 ROW_GROUP = 2048
 """Number of rows of a row group in Ookla's files."""
@@ -29,11 +29,7 @@ _STEPS = 2.0**14  # true values are stored in steps of 1 / _STEPS
 _CRS = 4269  # NAD83, as in the Census Bureau's files
 
 _TILES = pa.schema(
-    [("quadkey", pa.string()), ("tile", pa.string())]
-    + [
-        (name, pa.int64())
-        for name in ("avg_d_kbps", "avg_u_kbps", "avg_lat_ms", "tests", "devices")
-    ]
+    [(QUADKEY, pa.string()), (GEOMETRY, pa.string()), *((name, pa.int64()) for name in VALUES)]
 )
 
 # Columns of numbers and names of urban areas, by census year.
@@ -75,10 +71,7 @@ def tile_polygons(codes: quadkeys.Codes) -> NDArray[np.object_]:
     significant digits.
     """
     column, row = quadkeys.codes_to_tiles(codes)
-    bounds = quadkeys.tile_bounds(column, row)
-    west, south, east, north = (
-        _texts(edge) for edge in (bounds.west, bounds.south, bounds.east, bounds.north)
-    )
+    west, south, east, north = map(_texts, quadkeys.tile_bounds(column, row))
     corners = [(west, north), (east, north), (east, south), (west, south), (west, north)]
     text: NDArray[np.object_] = np.full(len(west), "POLYGON((", dtype=object)
     for position, (longitude, latitude) in enumerate(corners):
@@ -97,10 +90,10 @@ def _tile_files(simulation: Simulation) -> Iterator[tuple[str, bytes]]:
         rows = simulation.tiles[simulation.tiles["quarter"] == quarter]
         codes = rows["quadkey"].to_numpy(np.uint64)
         columns: dict[str, object] = {
-            "quadkey": quadkeys.format_quadkeys(codes).astype(object),
-            "tile": tile_polygons(codes),
+            QUADKEY: quadkeys.format_quadkeys(codes).astype(object),
+            GEOMETRY: tile_polygons(codes),
         }
-        columns |= {name: rows[name].to_numpy(np.int64) for name in _TILES.names[2:]}
+        columns |= {name: rows[name].to_numpy(np.int64) for name in VALUES}
         table = pa.table(columns, schema=_TILES)
         yield tile_file(simulation.service, quarter), _parquet(table)
 

@@ -23,8 +23,6 @@ from geogp.geodata.tiles.quarters import quarter_index
 
 Floats = NDArray[np.float64]
 
-TARGETS = ("download", "upload", "latency")
-
 MAX_CELLS = 128_000_000
 """Largest number of cells of the tile process's embedding grid; sampling it takes about 4 GB."""
 

@@ -7,7 +7,7 @@ per digit. Codes sort like quadkey strings, so tiles whose quadkeys share a pref
 codes. Columns may be negative or beyond 2^z if longitudes are unwrapped across the antimeridian.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,8 +31,7 @@ Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class TileBounds:
+class TileBounds(NamedTuple):
     """Edges of tiles in degrees, each of shape (n,), dtype float64."""
 
     west: Floats
@@ -44,8 +43,7 @@ class TileBounds:
 def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
     """Return the codes, uint64 (n,), of quadkey strings (n,) of `zoom` digits 0 to 3.
 
-    Raises DataError if a quadkey has another length (another zoom) or other characters; the message
-    gives the first such quadkey and the number of such quadkeys.
+    Raises DataError if a quadkey has another length (another zoom) or other characters.
     """
     texts = np.asarray(quadkeys, dtype=np.str_)
     if texts.size == 0:
