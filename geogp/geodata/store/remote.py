@@ -61,7 +61,7 @@ SHORT_PATIENCE = Patience(attempts=2, timeout_s=10.0)
 
 @dataclass
 class Transfer:
-    """The common state of several downloads: the bytes received so far, and a way to stop.
+    """The common state of several downloads: about how many bytes came so far, and a way to stop.
 
     `unreachable` is true if the source did not answer; then geogp does not ask the source again.
     """
@@ -69,12 +69,6 @@ class Transfer:
     received: int = 0
     unreachable: bool = False
     stopped: threading.Event = field(default_factory=threading.Event)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def add(self, count: int) -> None:
-        """Add a number of received bytes."""
-        with self._lock:
-            self.received += count
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if the transfer was stopped."""
@@ -277,7 +271,7 @@ class RemoteFile:
                 break
             have += len(piece)
             self.received += len(piece)
-            self._transfer.add(len(piece))
+            self._transfer.received += len(piece)
             late = time.monotonic() - started - patience.timeout_s
             if late > 0 and have < late * patience.slowest:
                 raise _FaultError(f"only {have} bytes came in {late + patience.timeout_s:.0f} s")

@@ -257,23 +257,18 @@ def _checked(address: str) -> str:
     """
     try:
         parts = urlsplit(address)
-    except ValueError as error:
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        valid = False
+    if not valid:
         raise RequestError(
-            "expected an address such as https://host/folder, found an address that cannot be read."
-        ) from error
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise RequestError(
-            "expected an address such as https://host/folder, found an address without "
-            "https:// or without a host. Check AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL too."
+            "expected an address such as https://host/folder, found an address without https:// or "
+            "without a host. Check AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL too."
         )
-    if "@" in parts.netloc:
+    if "@" in parts.netloc or {"?", "#"} & set(address):
         raise RequestError(
-            "the address contains a user name or password, which would be stored in run.json. Put "
-            "them into ~/.netrc, and give the address without them."
-        )
-    if "?" in address or "#" in address:
-        raise RequestError(
-            "expected the address of a folder, found an address with ? or #, which may contain "
-            "secret keys that would be stored in run.json. Leave out ? or # and what follows."
+            "expected the address of a folder, found an address with a user name, a password, ? or "
+            "#, which may be secret and would be stored in run.json. Put user name and password "
+            "into ~/.netrc, and leave out ? or # and what follows."
         )
     return address

@@ -56,7 +56,8 @@ class _OpenFile:
             raise pa.ArrowInvalid(
                 f"it does not end with a footer of at most {limits['bytes in a footer']} bytes"
             )
-        self.sha256 = self._sha256() if hashed else None
+        self._file.seek(0)
+        self.sha256 = hashlib.file_digest(self._file, "sha256").hexdigest() if hashed else None
         self._table = pq.ParquetFile(
             self._file,
             pre_buffer=False,
@@ -117,19 +118,11 @@ class _OpenFile:
         stream.write(b"{}\n")  # rows follow, and then a line that says whether they are complete
         with pa.ipc.new_stream(stream, schema) as writer:
             for batch in self._table.iter_batches(at_once, chosen, names, use_threads=False):
-                columns = map(_plain, batch.columns)
-                writer.write_batch(pa.RecordBatch.from_arrays(list(columns), schema=schema))
+                writer.write_batch(batch.cast(schema))
 
     def close(self) -> None:
         """Close the file."""
         self._table.close(force=True)
-
-    def _sha256(self) -> str:
-        digest = hashlib.sha256()
-        self._file.seek(0)
-        while block := self._file.read(_BLOCK):
-            digest.update(block)
-        return digest.hexdigest()
 
     def _check(self) -> None:
         found = self._metadata
@@ -170,10 +163,6 @@ class _OpenFile:
 def _plain_field(field: pa.Field) -> pa.Field:
     is_words = pa.types.is_dictionary(field.type)
     return field.with_type(field.type.value_type) if is_words else field
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _told(error: Exception) -> dict[str, Any]:
