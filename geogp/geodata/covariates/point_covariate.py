@@ -26,22 +26,15 @@ from geogp.geodata.places.region import EARTH_RADIUS_KM
 
 Floats = NDArray[np.float64]
 
-NEAREST = 16
-"""Number of nearest places that determine a value."""
-
-MEMORY = 4.0
-"""Time in quarters in which the weight of a row falls by a factor e."""
-
-HALF_TESTS = 2.0
-"""Number of tests at which a row has half of the largest weight."""
+NEAREST = 16  # places that determine a value
+MEMORY = 4.0  # quarters in which the weight of a row falls by a factor e
+HALF_TESTS = 2.0  # number of tests at which a row has half of the largest weight
 
 RANGES_KM = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 NOISES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Choices of the range l and of the noise v, from which the best predictor of points is taken."""
 
-MOST_PLACES = 2000
-"""Most places whose values are predicted from other places to choose l and v."""
-
+MOST_PLACES = 2000  # whose values are predicted from other places to choose l and v
 PLACES_AT_ONCE = 4096
 
 

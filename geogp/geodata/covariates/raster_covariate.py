@@ -21,14 +21,10 @@ from geogp.geodata.places.polygons import without_network
 
 Floats = NDArray[np.float64]
 
-MAX_CELLS = 1 << 24
-"""Most cells of the part of a raster that is read at once."""
+MAX_CELLS = 1 << 24  # of the part of a raster that is read at once
+MAX_BLOCK_BYTES = 1 << 28  # of a block of a raster, which GDAL reads as a whole
 
-MAX_BLOCK_BYTES = 1 << 28
-"""Most bytes of a block of a raster, which GDAL reads as a whole."""
-
-_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-"""First bytes of a TIFF."""
+_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # first bytes of a TIFF
 
 _DAMAGE = (RasterioError, ProjError, ValueError, OSError)
 

@@ -7,20 +7,11 @@ from pathlib import Path, PurePosixPath
 
 from geogp.errors import DataError
 
-MAX_BYTES = 1 << 30
-"""Largest number of bytes of a file of polygons."""
-
-MAX_MEMBERS = 1000
-"""Largest number of files in an archive."""
-
-MAX_UNPACKED = 4 << 30
-"""Largest number of unpacked bytes of all members of an archive, as the archive declares it."""
-
-MAX_RATIO = 200
-"""Largest ratio of unpacked bytes to the bytes of the archive; see `RATIO_FROM`."""
-
+MAX_BYTES = 1 << 30  # of a file of polygons
+MAX_MEMBERS = 1000  # files in an archive
+MAX_UNPACKED = 4 << 30  # unpacked bytes of all members of an archive, as the archive declares it
+MAX_RATIO = 200  # of unpacked bytes to the bytes of the archive, above `RATIO_FROM` unpacked bytes
 RATIO_FROM = 64 << 20
-"""Unpacked bytes above which `MAX_RATIO` applies."""
 
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, EOFError),

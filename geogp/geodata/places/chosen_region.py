@@ -3,10 +3,7 @@
 import re
 import unicodedata
 from dataclasses import replace
-from pathlib import Path
 
-import geopandas as gpd
-import pandas as pd
 from shapely.geometry import MultiPolygon
 
 from geogp.errors import DataError, RequestError
@@ -19,15 +16,12 @@ from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import InputFile
 
-LONGEST_CODE = 60
-"""Largest number of letters in the code of a region, because file names contain the code."""
-
+LONGEST_CODE = 60  # letters in the code of a region, because file names contain the code
 LONGEST_NAME = 40
 
 _TAKEN = {ALL, UNKNOWN}
 
-_SLIVER = 1e-6
-"""Gaps and overlaps below this share of a region are ignored as inaccurate drawing."""
+_SLIVER = 1e-6  # smaller shares of a region, in gaps and overlaps, are inaccurate drawing
 
 
 def read_chosen(choice: RegionChoice) -> Boundaries:
@@ -73,7 +67,16 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
             f"no file {path}: expected a file of polygons, as FILE or FILE:COLUMN=VALUE."
         )
     table = read_polygons(path, path.name)
-    chosen = table if rows is None else table[_chosen(table, *rows, path)]
+    chosen = table
+    if rows is not None:
+        column, value = rows
+        texts = column_of(table, column, path)
+        chosen = table[texts == value]
+        if not len(chosen):
+            held = ", ".join(sorted(texts.unique())[:8])
+            raise RequestError(
+                f"no row of {path} has {value!r} in {column}; this column contains {held}."
+            )
     full = path.stem if name is None else name.strip()
     try:
         region = Region.from_geometry(code_of(full), full, chosen.geometry.union_all())
@@ -82,21 +85,8 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
     return region, files_read(path, len(table), len(chosen))
 
 
-def _chosen(table: gpd.GeoDataFrame, column: str, value: str, path: Path) -> pd.Series:
-    texts = column_of(table, column, path)
-    if not (texts == value).any():
-        held = ", ".join(sorted(texts.unique())[:8])
-        raise RequestError(
-            f"no row of {path} has {value!r} in {column}; this column contains {held}."
-        )
-    return texts == value
-
-
 def code_of(name: str) -> str:
-    """Return a short name for files: letters, digits, ``-`` and ``_``.
-
-    Raises RequestError if the name has no letter or digit.
-    """
+    """Return a short name for files; raise RequestError if the name has no letter or digit."""
     plain = unicodedata.normalize("NFC", name)
     code = re.sub(r"[^\w-]+", "_", plain).strip("_-")[:LONGEST_CODE]
     if not code:

@@ -23,11 +23,8 @@ from geogp.geodata.places.region import polygonal_parts
 from geogp.geodata.places.vector_files import read_vector
 from geogp.geodata.tiles.parquet_files import read_table
 
-MAX_POLYGONS = 1 << 20
-"""Largest number of polygons in a file."""
-
-MAX_VERTICES = 1 << 26
-"""Largest number of vertices in a file, counted after reading; a vertex takes 16 bytes."""
+MAX_POLYGONS = 1 << 20  # in a file
+MAX_VERTICES = 1 << 26  # in a file, counted after reading; a vertex takes 16 bytes
 
 _SWITCH = threading.Lock()
 

@@ -69,10 +69,14 @@ class Strata:
         """Move each polygon by a multiple of 360 degrees, to within 180 degrees of a longitude."""
 
         def near(shape: MultiPolygon) -> MultiPolygon:
-            parts = list(shape.geoms)
-            turned = [_turned(part, middle) for part in parts]
-            if all(new is old for new, old in zip(turned, parts, strict=True)):
+            west, _, east, _ = shapely.bounds(shapely.get_parts(shape)).T
+            turns = np.ceil(((west + east) / 2 - middle - 180) / 360)
+            if not turns.any():
                 return shape
+            turned = [
+                shapely.affinity.translate(part, xoff=-360 * turn) if turn else part
+                for part, turn in zip(shape.geoms, turns, strict=True)
+            ]
             return MultiPolygon(polygonal_parts(shapely.union_all(turned)))
 
         rest = None if self.rest is None else near(self.rest)
@@ -274,13 +278,6 @@ def cut_at_antimeridian(part: Polygon) -> list[Polygon]:
             shapely.affinity.translate(one, xoff=-360 * turn) if turn else one for one in inside
         ]
     return found
-
-
-def _turned(part: Polygon, middle: float) -> Polygon:
-    """Move a polygon by a multiple of 360 degrees, to within 180 degrees of a longitude."""
-    west, _, east, _ = part.bounds
-    turns = np.ceil(((west + east) / 2 - middle - 180) / 360)
-    return shapely.affinity.translate(part, xoff=-360 * turns) if turns else part
 
 
 def _antimeridian_cut(parts: list[Polygon]) -> float:

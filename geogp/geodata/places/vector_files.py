@@ -68,7 +68,8 @@ def _source(path: Path) -> str:
         _check_geojson(path)
         return f"GeoJSON:{whole}"
     if ending in _ARCHIVES:
-        if not _balanced(whole):
+        depths = list(accumulate((sign == "{") - (sign == "}") for sign in whole))
+        if min(depths) < 0 or depths[-1] != 0:  # in /vsizip/{...}, GDAL pairs the braces
             raise DataError(f"{path} has an unpaired brace in its path. Rename the file or folder.")
         return f"/vsizip/{{{whole}}}/{_shapefile_in(path)}"
     if ending not in ENDINGS:
@@ -85,12 +86,6 @@ def _source(path: Path) -> str:
     if ending == ".gpkg" and head[68:70] != b"GP":
         _check_tables(path)
     return whole
-
-
-def _balanced(name: str) -> bool:
-    """Return whether the braces in a path are balanced; GDAL's ``/vsizip/{...}`` requires this."""
-    depths = list(accumulate((sign == "{") - (sign == "}") for sign in name))
-    return min(depths) == depths[-1] == 0
 
 
 def _check_tables(path: Path) -> None:

@@ -13,11 +13,9 @@ from geogp.geodata.tiles.parquet_files import reading_process, stop_reading
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.tile_files import tile_file
 
-PARALLEL = 4
-"""Number of quarters that are downloaded at the same time."""
+PARALLEL = 4  # quarters that are downloaded at the same time
 
-_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Names of the local machine; requests to these names do not use the network."""
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})  # without network
 
 Progress = Callable[[int, int, str], None]
 """A function that gets the numbers of finished and of all quarters, and a text with the MB read."""

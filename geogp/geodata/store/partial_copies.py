@@ -17,8 +17,7 @@ from geogp.errors import DataError
 from geogp.files import output_error, read_text, remove, writing
 from geogp.geodata.store.remote import CURE, RemoteFile
 
-LARGEST = 8 << 20
-"""Largest size of a part; a stopped download loses at most this many bytes of each request."""
+LARGEST = 8 << 20  # bytes of a part; a stopped download loses at most so many of each request
 
 _MAX_LIST_BYTES = 64 << 20
 

@@ -20,19 +20,13 @@ from urllib3.exceptions import HTTPError
 from geogp.errors import GeogpError, NetworkError, RefusedError, UnreachableError
 from geogp.files import output_error
 
-CURE = "set GEOGP_CACHE to another folder"
-"""Advice in the message if downloaded data cannot be stored."""
+CURE = "set GEOGP_CACHE to another folder"  # advice if downloaded data cannot be stored
 
-AGAIN = frozenset({408, 429, 500, 502, 503, 504})
-"""HTTP statuses after which the same request may succeed later."""
-
+AGAIN = frozenset({408, 429, 500, 502, 503, 504})  # the same request may succeed later
 ABSENT = frozenset({404, 410})
 
-RESTARTS = 3
-"""Largest number of starts of a download, if the file changes while geogp reads it."""
-
-PIECE = 1 << 18
-"""Largest number of bytes read from a connection at once."""
+RESTARTS = 3  # most starts of a download, if the file changes while geogp reads it
+PIECE = 1 << 18  # most bytes read from a connection at once
 
 _Taken = TypeVar("_Taken")
 

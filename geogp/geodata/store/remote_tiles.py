@@ -29,18 +29,15 @@ WORLD_SHARE = 0.5
 """If a region touches more than this share of a file's row groups, the whole file is read once,
 because the row groups do not separate regions."""
 
-ROW_GROUP = 16_384
-"""Rows in a row group of an entry, so that one region can be read from an entry of all regions."""
+ROW_GROUP = 16_384  # in an entry, so that one region can be read from an entry of all regions
 
 HOLE = 1 << 16
 """If at most this many bytes lie between two wanted parts, these bytes are downloaded too, to save
 a request. Text of the geometry is never downloaded."""
 
-TAIL = 1 << 16
-"""Number of bytes that are read first, from the end of a file; they hold most of the footer."""
+TAIL = 1 << 16  # bytes that are read first, from the end of a file, with most of the footer
 
-_WHOLE = threading.Lock()
-"""Only one quarter at a time may have the rows of the whole world in memory."""
+_WHOLE = threading.Lock()  # only one quarter at a time may have the whole world in memory
 
 
 def fetch_entry(

@@ -28,8 +28,7 @@ from geogp.geodata.tiles.tile_rows import OtherFileError, TileRows, read_rows
 
 logger = logging.getLogger(__name__)
 
-FIRST_QUARTER = quarter_index("2019Q1")
-"""The first quarter that Ookla published."""
+FIRST_QUARTER = quarter_index("2019Q1")  # that Ookla published
 
 ATTRIBUTION = "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
 """The attribution that the licence of Ookla's data requires."""
@@ -37,11 +36,9 @@ ATTRIBUTION = "Speedtest by Ookla Global Fixed and Mobile Network Performance Ma
 SIMULATED = "Simulated tiles, made by geogp; no measurements"
 """Shown instead of the attribution on maps of simulated tiles."""
 
-SPARSE_SHARE = 0.8
-"""geogp warns about a quarter with fewer rows than this share of the other quarters' median."""
+SPARSE_SHARE = 0.8  # geogp warns about a quarter with fewer rows, compared with the median
 
-HOLDS = 3
-"""Number of attempts to read a file, if another process replaces the file during the reading."""
+HOLDS = 3  # attempts to read a file, if another process replaces the file during the reading
 
 
 @dataclass(frozen=True)

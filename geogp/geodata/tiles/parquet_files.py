@@ -41,11 +41,8 @@ MAX_TABLE_BYTES = 4 << 30
 _OF_DAMAGE = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP", "SIGXCPU"})
 """Signals that a damaged file can cause; other signals come from outside."""
 
-READY = b"geogp reads Parquet files\n"
-"""The line that the process writes when it is ready."""
-
-_MAX_LINES = 100
-"""Number of lines that Python or a library may print before the process is ready."""
+READY = b"geogp reads Parquet files\n"  # what the process writes when it is ready
+_MAX_LINES = 100  # that Python or a library may print before
 
 
 class DamagedParquetError(ValueError):

@@ -26,18 +26,11 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-_MAX_SECONDS = 600
-"""Largest number of CPU seconds for one request."""
-
-_BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 25
-"""Largest number of rows that are unpacked at once, and of bytes that they are expected to take."""
-
+_MAX_SECONDS = 600  # of CPU time for one request
+_BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 25  # most rows unpacked at once, and their likely bytes
 _BLOCK = 1 << 20
-
 _STACK_BYTES = 8 << 20
-
-_MAX_ITEMS = 1 << 17
-"""Largest number of items of one list in a footer."""
+_MAX_ITEMS = 1 << 17  # of one list in a footer
 
 
 class _RefusedError(Exception):
@@ -114,7 +107,10 @@ class _OpenFile:
         count = sum(self._groups[k].num_rows for k in chosen)
         at_once = max(1, min(_BATCH_ROWS, _BATCH_BYTES * count // max(1, size)))
         fields = [f for f in self._table.schema_arrow if names is None or f.name in names]
-        schema = pa.schema(map(_plain_field, fields), self._table.schema_arrow.metadata)
+        plain = [
+            f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in fields
+        ]
+        schema = pa.schema(plain, self._table.schema_arrow.metadata)
         stream.write(b"{}\n")  # rows follow, and then a line that says whether they are complete
         with pa.ipc.new_stream(stream, schema) as writer:
             for batch in self._table.iter_batches(at_once, chosen, names, use_threads=False):
@@ -158,11 +154,6 @@ class _OpenFile:
             sizes.append(max(packed, unpacked))
         self._refuse("bytes in a group", max(sizes, default=0))
         return sum(sizes)
-
-
-def _plain_field(field: pa.Field) -> pa.Field:
-    is_words = pa.types.is_dictionary(field.type)
-    return field.with_type(field.type.value_type) if is_words else field
 
 
 def _told(error: Exception) -> dict[str, Any]:
