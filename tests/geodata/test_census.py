@@ -1,13 +1,13 @@
 """Boundaries as the Census Bureau publishes them: names, vintages, files and refusals."""
 
 import hashlib
-import zipfile
 
 import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
 import shapely
+from bucket_borders import FAR_TOWN, states, zipped
 from bucket_files import ISLAND, MAINLAND, TOWN
 from shapely.geometry import MultiPolygon, Point, box
 
@@ -15,18 +15,6 @@ from geogp.errors import DataError, RequestError
 from geogp.geodata.places.census import read_region
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.store.sources import Folder
-
-FAR_TOWN = box(-84.5, 33.5, -84.0, 34.0)
-
-
-def _states(crs=4269) -> gpd.GeoDataFrame:
-    table = {
-        "STATEFP": ["72", "13", "15"],
-        "STUSPS": ["PR", "GA", "HI"],
-        "NAME": ["Puerto Rico", "Georgia", "Hawaii"],
-    }
-    shapes = [MultiPolygon([MAINLAND, ISLAND]), box(-85, 31, -81, 35), box(-160, 19, -155, 22)]
-    return gpd.GeoDataFrame(table, geometry=shapes, crs=crs)
 
 
 def _towns(column="UACE10", crs=4269) -> gpd.GeoDataFrame:
@@ -36,19 +24,9 @@ def _towns(column="UACE10", crs=4269) -> gpd.GeoDataFrame:
 
 @pytest.fixture
 def folder(tmp_path):
-    _states().to_parquet(tmp_path / "states.parquet")
+    states().to_parquet(tmp_path / "states.parquet")
     _towns().to_parquet(tmp_path / "urban_areas_PR.parquet")
     return tmp_path
-
-
-def _zip(table: gpd.GeoDataFrame, path) -> None:
-    """Write a zipped shapefile named as its zip file, as the Census Bureau does."""
-    shapes = path.parent / "shapes"
-    shapes.mkdir(exist_ok=True)
-    table.to_file(shapes / f"{path.stem}.shp")
-    with zipfile.ZipFile(path, "w") as archive:
-        for part in shapes.glob(f"{path.stem}.*"):
-            archive.write(part, part.name)
 
 
 @pytest.mark.parametrize("name", ["PR", "pr", "Puerto Rico", " puerto RICO ", "72"])
@@ -108,7 +86,7 @@ def test_without_urban_areas_the_region_is_mapped_with_a_warning(folder):
 @pytest.mark.parametrize("crs", [3857, 32161, 4326])
 def test_other_reference_systems_give_the_same_region(folder, crs):
     wanted = read_region(Folder(folder), "PR").region
-    _states().iloc[:1].to_crs(crs).to_parquet(folder / "states.parquet")
+    states().iloc[:1].to_crs(crs).to_parquet(folder / "states.parquet")
     _towns().iloc[:1].to_crs(crs).to_parquet(folder / "urban_areas_PR.parquet")
     found = read_region(Folder(folder), "PR").region
     np.testing.assert_allclose(found.bounds, wanted.bounds, rtol=0, atol=1e-5)
@@ -117,15 +95,15 @@ def test_other_reference_systems_give_the_same_region(folder, crs):
 
 
 def test_the_geometry_column_may_have_another_name(folder):
-    _states().rename_geometry("geom").to_parquet(folder / "states.parquet")
+    states().rename_geometry("geom").to_parquet(folder / "states.parquet")
     _towns().rename_geometry("wkb").to_parquet(folder / "urban_areas_PR.parquet")
     assert read_region(Folder(folder), "PR").region.strata.area.equals(TOWN)
 
 
 @pytest.mark.parametrize("year", [500, 5])
 def test_zip_files_of_the_census_bureau_are_read(tmp_path, year):
-    _zip(_states(), tmp_path / f"cb_2018_us_state_{year}{'k' if year == 500 else 'm'}.zip")
-    _zip(_towns(), tmp_path / "cb_2018_us_ua10_500k.zip")
+    zipped(states(), tmp_path / f"cb_2018_us_state_{year}{'k' if year == 500 else 'm'}.zip")
+    zipped(_towns(), tmp_path / "cb_2018_us_ua10_500k.zip")
     found = read_region(Folder(tmp_path), "Puerto Rico")
     assert found.region.boundary.equals(MultiPolygon([MAINLAND, ISLAND]))
     assert found.region.strata.area.equals(TOWN)
@@ -134,8 +112,8 @@ def test_zip_files_of_the_census_bureau_are_read(tmp_path, year):
 
 
 def test_geoparquet_comes_before_zip_files(folder):
-    other = _states().assign(NAME="Other")
-    _zip(other, folder / "cb_2018_us_state_500k.zip")
+    other = states().assign(NAME="Other")
+    zipped(other, folder / "cb_2018_us_state_500k.zip")
     assert read_region(Folder(folder), "PR").region.name == "Puerto Rico"
 
 
@@ -145,7 +123,7 @@ def test_missing_states_are_refused(tmp_path):
 
 
 def test_states_without_names_are_refused(folder):
-    _states().drop(columns=["NAME", "STATEFP"]).to_parquet(folder / "states.parquet")
+    states().drop(columns=["NAME", "STATEFP"]).to_parquet(folder / "states.parquet")
     with pytest.raises(DataError, match="found no NAME, STATEFP"):
         read_region(Folder(folder), "PR")
 
@@ -169,7 +147,7 @@ def test_tables_without_geometry_are_refused(folder, name):
     "shapes", [[Point(-66, 18)] * 3, [box(0, 0, 1, 1), Point(0, 0), box(0, 0, 1, 1)], [None] * 3]
 )
 def test_anything_but_polygons_is_refused(folder, shapes):
-    _states().set_geometry(shapes, crs=4269).to_parquet(folder / "states.parquet")
+    states().set_geometry(shapes, crs=4269).to_parquet(folder / "states.parquet")
     with pytest.raises(DataError, match="must contain polygons only"):
         read_region(Folder(folder), "PR")
 
@@ -180,7 +158,7 @@ def test_damaged_files_are_refused(folder, suffix):
     if suffix == "zip":
         path.unlink()
         path = folder / "cb_2018_us_state_500k.zip"
-        _zip(_states(), path)
+        zipped(states(), path)
     good = path.read_bytes()
     for keep in (0, 1, len(good) // 2, len(good) - 30):
         path.write_bytes(good[:keep])
@@ -196,7 +174,7 @@ def test_whatever_bytes_are_wrong_only_our_errors_come(folder, suffix):
     if suffix == "zip":
         path.unlink()
         path = folder / "cb_2018_us_state_500k.zip"
-        _zip(_states(), path)
+        zipped(states(), path)
     good = path.read_bytes()
     random = np.random.default_rng(0)
     refused = 0
@@ -220,8 +198,8 @@ def test_the_public_boundaries_are_served_over_https():
 @pytest.mark.parametrize(("name", "urban"), [("PR", 2000), ("MO", 2000), ("GU", None)])
 def test_real_states_are_whole(census, real_data, name, urban):
     found = read_region(census, name).region
-    states = gpd.read_parquet(real_data / "census" / "states.parquet")
-    shape = states.set_index("STUSPS").geometry[name]
+    table = gpd.read_parquet(real_data / "census" / "states.parquet")
+    shape = table.set_index("STUSPS").geometry[name]
     assert found.urban_vintage == urban
     assert found.boundary.area == pytest.approx(shape.area, rel=1e-9)
     assert len(found.boundary.geoms) == len(shapely.get_parts(shape))

@@ -3,8 +3,6 @@
 import hashlib
 import json
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -20,71 +18,13 @@ from geogp.geodata.tiles.ookla import read_observations
 QUICK = Patience(attempts=3, first_wait_s=0.005, longest_wait_s=0.02, timeout_s=1.0)
 
 
-class _Server(ThreadingHTTPServer):
-    """Serves a folder; `behaviour` says how to answer for some names."""
-
-    daemon_threads = True
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.folder = folder
-        self.behaviour: dict[str, int | str] = {}
-        self.requests: list[tuple[str, str]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/files"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def do_HEAD(self) -> None:
-        self._answer(body=False)
-
-    def do_GET(self) -> None:
-        self._answer(body=True)
-
-    def _answer(self, *, body: bool) -> None:
-        name = self.path.removeprefix("/files/")
-        self.server.requests.append((self.command, name))
-        behaviour = self.server.behaviour.get(name)
-        path = self.server.folder / name
-        if isinstance(behaviour, int) or not path.is_file():
-            self.send_response(behaviour if isinstance(behaviour, int) else 404)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        content = path.read_bytes()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if body:
-            self.wfile.write(content[: len(content) // 2] if behaviour == "short" else content)
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
-def cache(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def server(tmp_path, cache, monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+def server(faulty, tmp_path, cache):
     folder = tmp_path / "served"
     (folder / "a").mkdir(parents=True)
     (folder / "a" / "file.bin").write_bytes(bytes(range(256)) * 40)
-    with _Server(folder) as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with faulty.serving(folder) as running:
         yield running
-        running.shutdown()
-        thread.join()
 
 
 def _files(folder: Path) -> list[Path]:
@@ -181,9 +121,9 @@ def test_a_file_comes_over_the_web_into_the_cache(server, cache, slash):
 def test_the_second_time_a_file_comes_from_the_cache(server):
     web = Web(server.url)
     first = web.fetch("a/file.bin")
-    server.behaviour["a/file.bin"] = 500
+    server.tell()
     assert web.fetch("a/file.bin") == first
-    assert server.requests.count(("GET", "a/file.bin")) == 1
+    assert server.told.requests == []
 
 
 @pytest.mark.parametrize("damage", ["file", "note"])
@@ -216,8 +156,8 @@ def test_a_file_that_is_not_there_is_no_error_but_cannot_be_fetched(server, cach
 
 
 @pytest.mark.parametrize("status", [403, 500])
-def test_a_server_that_refuses_is_a_network_error(server, cache, status):
-    server.behaviour["a/file.bin"] = status
+def test_a_server_that_refuses_is_a_network_error(server, faulty, cache, status):
+    server.tell(faulty.Fault(str(status), method="HEAD", about="a/file.bin"))
     web = Web(server.url, QUICK)
     for ask in (web.find, web.fetch):
         with pytest.raises(NetworkError, match=f"a/file.bin.* answered {status} "):
@@ -237,13 +177,13 @@ def test_a_server_that_is_not_there_is_a_network_error(cache):
     assert _files(cache) == []
 
 
-def test_half_a_download_is_an_error_and_is_not_kept(server, cache):
-    server.behaviour["a/file.bin"] = "short"
+def test_half_a_download_is_an_error_and_is_not_kept(server, faulty, cache):
+    server.tell(faulty.Fault("cut", about="a/file.bin"))
     web = Web(server.url, QUICK)
     with pytest.raises(NetworkError, match=r"could not read .*a/file.bin"):
         web.fetch("a/file.bin")
     assert _files(cache) == []
-    del server.behaviour["a/file.bin"]
+    server.tell()
     assert len(web.fetch("a/file.bin").read_bytes()) == 256 * 40
 
 

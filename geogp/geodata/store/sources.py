@@ -268,7 +268,7 @@ def _checked(address: str) -> str:
     if "@" in parts.netloc or {"?", "#"} & set(address):
         raise RequestError(
             "expected the address of a folder, found an address with a user name, a password, ? or "
-            "#, which may be secret and would be stored in run.json. Put user name and password "
-            "into ~/.netrc, and leave out ? or # and what follows."
+            "#, which would be stored in run.json. Put user name and password into ~/.netrc, and "
+            "leave out ? or # and what follows."
         )
     return address

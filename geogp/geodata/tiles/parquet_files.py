@@ -67,8 +67,8 @@ class ParquetReading:
     large, and DamagedParquetError if the file is damaged.
     """
 
-    def __init__(self, process: "_Process", request: dict[str, Any]) -> None:
-        self._process, self._request, self._start = process, request, 0
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._request, self._start = request, 0
         told = self._ask("open", **request)
         self.rows: int = told["rows"]
         self.sha256: str | None = told["sha256"]
@@ -98,20 +98,20 @@ class ParquetReading:
 
     def close(self) -> None:
         """Close the file, unless the process that opened it has ended."""
-        with self._process.turn, suppress(DataError, DamagedParquetError, ReadingError, OSError):
-            if self._process.running is not None and self._start == self._process.starts:
-                self._process.ask("close", number=id(self))
+        with _PROCESS.turn, suppress(ReadingError, OSError, ValueError):
+            if _PROCESS.running is not None and self._start == _PROCESS.starts:
+                _PROCESS.ask("close", number=id(self))
 
     def _ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
         """Send a request; if the process had to be restarted, open the file again first."""
-        with self._process.turn:
-            self._process.start()
-            if do != "open" and self._start != self._process.starts:
-                found = self._process.ask("open", number=id(self), **self._request)
+        with _PROCESS.turn:
+            _PROCESS.start()
+            if do != "open" and self._start != _PROCESS.starts:
+                found = _PROCESS.ask("open", number=id(self), **self._request)
                 if found["sha256"] != self.sha256:
                     raise DataError("the file changed while it was read.")
-            self._start = self._process.starts
-            return self._process.ask(do, most, number=id(self), **request)
+            self._start = _PROCESS.starts
+            return _PROCESS.ask(do, most, number=id(self), **request)
 
 
 @contextmanager
@@ -139,7 +139,7 @@ def open_parquet(
     """
     limits = LIMITS if most_rows is None else {**LIMITS, "rows": most_rows}
     request = {"path": str(path.absolute()), "limits": limits, "hashed": hashed}
-    with reading_process(), closing(ParquetReading(_PROCESS, request)) as opened:
+    with reading_process(), closing(ParquetReading(request)) as opened:
         yield opened
 
 
@@ -203,25 +203,20 @@ class _Process:
             return
         self.starts += 1
         program = Path(__file__).with_name("parquet_process.py")
-        fault: Exception | None = None
         try:
             self.running = _started(program)
-            stream = self.running.stdout
-            assert stream is not None
-            # Lines that Python prints when it starts are skipped.
-            ready = any(stream.readline() == READY for _ in range(_MAX_LINES))
-        except (OSError, ValueError, TypeError) as error:
-            ready, fault = False, error
-        except BaseException:
+            assert self.running.stdout is not None
+            if not any(self.running.stdout.readline() == READY for _ in range(_MAX_LINES)):
+                raise ValueError("no answer")  # noqa: TRY301
+        except BaseException as error:
             self.end()
-            raise
-        if not ready:
-            self.end()
+            if not isinstance(error, OSError | ValueError | TypeError):
+                raise
             raise ReadingError(
-                f"the process that reads Parquet files did not start ({sys.executable} {program}"
-                f"{'' if fault is None else f': {fault}'}). Check that this Python can start "
-                f"another Python process, and that there is enough memory."
-            ) from fault
+                f"the process that reads Parquet files did not start ({sys.executable} {program}: "
+                f"{error}). Check that this Python can start another Python process, and that "
+                f"there is enough memory."
+            ) from error
 
     def end(self) -> None:
         """End the process, even during a request."""
