@@ -13,8 +13,7 @@ from geogp.geodata.covariates.point_covariate import PointCovariate
 from geogp.geodata.covariates.raster_covariate import RasterCovariate
 from geogp.geodata.tiles.parquet_files import read_table
 
-MAX_POINTS = 5_000_000
-"""Most points of a covariate."""
+MAX_POINTS = 5_000_000  # most points of a covariate
 
 RASTERS, TABLES = (".tif", ".tiff"), (".parquet", ".geoparquet", ".csv")
 """Endings of the files that are read."""

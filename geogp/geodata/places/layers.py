@@ -18,11 +18,9 @@ from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.places.region_choice import file_and_rest
 from geogp.geodata.tiles.ookla import InputFile
 
-ELSEWHERE = "elsewhere"
-"""Label of points outside all polygons of a layer."""
+ELSEWHERE = "elsewhere"  # label of points outside all polygons of a layer
 
-COUNTY, URBAN_AREA = "county", "urban area"
-"""Names of the layers that come with the boundaries."""
+COUNTY, URBAN_AREA = "county", "urban area"  # names of the layers that come with the boundaries
 
 _NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
 """Columns that may contain the labels; the first that exists is used."""

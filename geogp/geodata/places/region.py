@@ -16,8 +16,7 @@ from shapely.geometry.base import BaseGeometry
 from geogp.errors import DataError, RequestError
 from geogp.geodata.tiles import quadkeys
 
-EARTH_RADIUS_KM = 6371.0088
-"""Mean radius of the Earth."""
+EARTH_RADIUS_KM = 6371.0088  # mean radius of the Earth
 
 URBAN, RURAL, UNKNOWN = "urban", "rural", "unknown"
 STRATA = (URBAN, RURAL)

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from geogp.errors import DataError
 from geogp.geodata.places.region import STRATA, UNKNOWN
 
-ALL = "all"
-"""Name of all strata together; no stratum may have this name."""
+ALL = "all"  # name of all strata together; no stratum may have this name
 
 
 def stratum_column(stratum: ArrayLike, names: tuple[str, str]) -> Any:
@@ -41,13 +40,7 @@ def with_strata(rows: pd.DataFrame, own: Sequence[str] | None) -> pd.DataFrame:
 
 
 def phrase(name: str) -> str:
-    """Return a phrase such as ``in town`` for a stratum.
-
-    Examples
-    --------
-    >>> phrase("rural"), phrase("valleys")
-    ('in the country', 'in stratum valleys')
-    """
+    """Return a phrase for a stratum, such as ``in town``."""
     return {"urban": "in town", "rural": "in the country"}.get(name, f"in stratum {name}")
 
 

@@ -39,8 +39,7 @@ _TOP_TYPES = ("FeatureCollection", "Feature", "Polygon", "MultiPolygon", "Geomet
 _CRS_TYPES = ("name", "epsg", "ogc")
 """Types of a GeoJSON CRS that GDAL looks up in its tables; other types can cause a download."""
 
-_SPECIAL = "!;?"
-"""Characters in a path that pyogrio reads as parts of an address."""
+_SPECIAL = "!;?"  # characters in a path that pyogrio reads as parts of an address
 
 
 def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:

@@ -11,8 +11,7 @@ from geogp.geodata.places.region import EARTH_RADIUS_KM, Region, polygonal_parts
 
 Floats = NDArray[np.float64]
 
-URBAN_SHARE = 0.03
-"""Share of the land that all towns together cover."""
+URBAN_SHARE = 0.03  # share of the land that all towns together cover
 
 _LAND_OF_A_TOWN = 2500.0  # km² of land, urban or rural, for each urban area
 _FEWEST = 5  # as many towns as in the demo region

@@ -36,8 +36,7 @@ from geogp.geodata.tiles.targets import find_target
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-SINGLE_SHARE = 0.285
-"""Expected share of rows with a single test; in Puerto Rico it is 0.25 to 0.32."""
+SINGLE_SHARE = 0.285  # expected share of rows with a single test; in Puerto Rico it is 0.25 to 0.32
 
 _URBAN_TILE = 0.6  # added to the log rate of tests in an urban tile
 _URBAN_CORE = 1.2  # added to the log rate per unit of urbanity

@@ -21,8 +21,7 @@ from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.tile_files import GEOMETRY, QUADKEY, VALUES, tile_file
 
-ROW_GROUP = 2048
-"""Number of rows of a row group in Ookla's files."""
+ROW_GROUP = 2048  # number of rows of a row group in Ookla's files
 
 _STEPS = 2.0**14  # true values are stored in steps of 1 / _STEPS
 

@@ -4,8 +4,7 @@ import os
 import re
 from pathlib import Path
 
-PUBLIC_SOURCE = "s3://ookla-open-data"
-"""Ookla's public bucket."""
+PUBLIC_SOURCE = "s3://ookla-open-data"  # Ookla's public bucket
 
 PUBLIC_BOUNDARIES = "https://www2.census.gov/geo/tiger"
 """The Census Bureau's site, where each year's boundary files have a folder."""

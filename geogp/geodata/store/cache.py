@@ -33,8 +33,7 @@ MAX_NOTE_BYTES = 1 << 20
 LOCKS = ".locks"
 """Folder of the lock files; they are never deleted, because a process may wait for one of them."""
 
-OF_ALL = "world"
-"""Part of the file name of an entry with the rows of all regions."""
+OF_ALL = "world"  # part of the file name of an entry with the rows of all regions
 
 _TILES = re.compile(r"(.+)-(?:[0-9a-f]{12}|world)\.(?:parquet|json|parts|ranges)")
 _LEFT = re.compile(r"\.(.+)\.[a-z0-9_]{8}")

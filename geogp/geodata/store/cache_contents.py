@@ -27,8 +27,7 @@ WHOLE, DAMAGED, UNFINISHED = "whole", "damaged", "unfinished"
 
 FILE, LEFT = "file", "none"
 
-_FOLDER = re.compile(r".+-[0-9a-f]{8}")
-"""Form of the names of `readable_folder`."""
+_FOLDER = re.compile(r".+-[0-9a-f]{8}")  # form of the names of `readable_folder`
 
 
 @dataclass(frozen=True)

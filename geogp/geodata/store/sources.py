@@ -23,8 +23,7 @@ from geogp.geodata.store.remote import (
 from geogp.geodata.store.remote_tiles import fetch_entry
 from geogp.geodata.tiles.tile_files import SIMULATION_FILE, Ranges
 
-MAX_BYTES = 1 << 30
-"""Largest size of a file that is downloaded as a whole, in bytes."""
+MAX_BYTES = 1 << 30  # largest size of a file that is downloaded as a whole, in bytes
 
 
 @dataclass(frozen=True)

@@ -79,13 +79,7 @@ class Observations:
 
 
 def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
-    """Return quarter indices, (n,), as calendar quarters of pandas.
-
-    Examples
-    --------
-    >>> str(quarter_periods(np.array([8095]))[0])
-    '2023Q4'
-    """
+    """Return quarter indices, (n,), as calendar quarters of pandas."""
     since_1970 = indices - 4 * 1970  # as pandas counts quarters
     return pd.PeriodIndex(pd.arrays.PeriodArray(since_1970, pd.PeriodDtype("Q")))
 

@@ -50,8 +50,7 @@ LIMITS = {
 MAX_ROWS, MAX_SHARE = 5, 0.001
 """A quarter is refused if more than 5 rows, and more than 0.1 % of its rows, are beyond a limit."""
 
-NAMED = 3
-"""Number of values of a column that a message lists."""
+NAMED = 3  # number of values of a column that a message lists
 
 MANY_TESTS, SLOW_KBPS = 1000, 1000
 """Columns look swapped if the median of tests is above the first number, and the median speed is

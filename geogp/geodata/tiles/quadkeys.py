@@ -14,14 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.errors import DataError
 
-ZOOM = 16
-"""Zoom of Ookla's tiles, which are about 611 m wide at the equator."""
+ZOOM = 16  # zoom of Ookla's tiles, which are about 611 m wide at the equator
 
-EARTH_RADIUS_M = 6378137.0
-"""Radius of the sphere of EPSG:3857 in metres."""
+EARTH_RADIUS_M = 6378137.0  # radius of the sphere of EPSG:3857 in metres
 
-HALF_WORLD_M = np.pi * EARTH_RADIUS_M
-"""Half the width of the EPSG:3857 world in metres."""
+HALF_WORLD_M = np.pi * EARTH_RADIUS_M  # half the width of the EPSG:3857 world in metres
 
 NORTHMOST = float(np.rad2deg(np.arctan(np.sinh(np.pi))))
 """Latitude in degrees at which the square world of tiles ends, about 85.05."""

@@ -30,8 +30,7 @@ TARGETS: dict[str, TargetColumn] = {
 }
 """The targets by name."""
 
-SERVICES = ("mobile", "fixed")
-"""The two kinds of networks for which Ookla publishes tiles."""
+SERVICES = ("mobile", "fixed")  # the two kinds of networks for which Ookla publishes tiles
 
 
 def find_target(name: str) -> TargetColumn:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +22,7 @@ For speeds, they are the tiers of the FCC's Broadband Data Collection: 5/1 Mbps 
 54.1015(c)), and half of this limit.
 """
 
-LEAST, MOST = 1e-3, 1e6
-"""The range of a threshold: from `LEAST` to below `MOST`."""
-
-
-class Distributions(Protocol):
-    """The methods that predictions of a log10 target must have for `Threshold.probability`."""
-
-    def cdf(self, value: float, /) -> NDArray[np.float64]:
-        """Return P(y <= value), (n,)."""
-
-    def exceedance(self, threshold: float, /) -> NDArray[np.float64]:
-        """Return P(y > threshold), (n,)."""
+LEAST, MOST = 1e-3, 1e6  # the range of a threshold: from `LEAST` to below `MOST`
 
 
 @dataclass(frozen=True)
@@ -91,10 +80,11 @@ class Threshold:
         """Return which values of log10 meet the threshold; equality counts."""
         return self.sign * (y - self.log10) >= -1e-12  # log10 of a quotient may be rounded
 
-    def probability(self, prediction: Distributions) -> NDArray[np.float64]:
-        """Return the probability that each predicted value meets the threshold, (n,)."""
+    def probability(self, prediction: Any) -> NDArray[np.float64]:
+        """Return the probability that each of n predicted values of log10 meets the threshold."""
         verb = prediction.cdf if self.at_most else prediction.exceedance
-        return np.clip(verb(self.log10), 0, 1)
+        found: NDArray[np.float64] = np.clip(verb(self.log10), 0, 1)
+        return found
 
 
 def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:

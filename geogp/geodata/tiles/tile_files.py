@@ -20,8 +20,7 @@ VALUES = ("avg_d_kbps", "avg_u_kbps", "avg_lat_ms", "tests", "devices")
 GEOMETRY = "tile"
 """The column of a tile's outline as text; the quadkey gives the outline, so it is never read."""
 
-SIMULATION_FILE = "simulation.json"
-"""A source with this file contains simulated tiles."""
+SIMULATION_FILE = "simulation.json"  # a source with this file contains simulated tiles
 
 BATCH = 1 << 17
 """Number of quadkeys converted from text to numbers at once; text takes ten times the memory."""
