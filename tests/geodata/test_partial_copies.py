@@ -7,7 +7,7 @@ import pytest
 from bucket_files import NEW, tile_columns, tiles_around, write_quarter
 
 from geogp.errors import NetworkError, OutputError
-from geogp.geodata.store import partial_copies
+from geogp.geodata.store import remote_tiles
 from geogp.geodata.store.cache import LOCKS
 from geogp.geodata.store.cache_contents import UNFINISHED, cache_items, clear_cache
 from geogp.geodata.store.remote import Patience
@@ -149,7 +149,7 @@ def test_parts_are_listed_as_unfinished_and_cleared(server, faulty, testland, wh
 def test_large_ranges_are_kept_in_small_parts(
     server, faulty, written, testland, *, whole, cache, monkeypatch
 ):
-    monkeypatch.setattr(partial_copies, "LARGEST", 1000)
+    monkeypatch.setattr(remote_tiles, "LARGEST", 1000)
     _stop(server, faulty, testland, 2 * whole[1])
     (ranges,) = cache.rglob("*.ranges")
     assert max(int(line.split()[1]) for line in ranges.read_text().splitlines()[1:]) == 1000

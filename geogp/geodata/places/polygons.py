@@ -10,21 +10,23 @@ import geopandas as gpd
 import numpy as np
 import pyarrow as pa
 import shapely
+from numpy.typing import NDArray
 from pyproj.network import (  # type: ignore[attr-defined]
     is_network_enabled,
     set_network_enabled,
 )
-from shapely.geometry import MultiPolygon
+from shapely.geometry import MultiPolygon, Polygon
 
 from geogp.errors import DataError
-from geogp.geodata.places.antimeridian import within_one_turn
 from geogp.geodata.places.archives import check_file
-from geogp.geodata.places.region import polygonal_parts
+from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
 from geogp.geodata.places.vector_files import read_vector
 from geogp.geodata.tiles.parquet_files import read_table
 
 MAX_POLYGONS = 1 << 20  # in a file
 MAX_VERTICES = 1 << 26  # in a file, counted after reading; a vertex takes 16 bytes
+
+_PIECES = 100  # into which an edge as long as its polygon is cut before it is reprojected
 
 _SWITCH = threading.Lock()
 
@@ -45,7 +47,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     """Return the polygons of a file in WGS 84, with longitudes from -180 to 180.
 
     The formats are GeoParquet and the formats of `read_vector`. Polygons across the antimeridian
-    are cut there; see `within_one_turn`. Invalid polygons, such as a ring that crosses itself, are
+    are cut there; see `_within_one_turn`. Invalid polygons, such as a ring that crosses itself, are
     made valid. Raises DataError if the file is damaged, has several layers or no CRS, or contains
     anything but polygons with an area.
     """
@@ -76,7 +78,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         table = _valid(table)
         with without_network():
             degrees = table.to_crs(4326)
-        turned = within_one_turn(table.geometry, degrees.geometry)
+        turned = _within_one_turn(table.geometry, degrees.geometry)
         return _valid(degrees.set_geometry(turned))
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
@@ -123,8 +125,7 @@ def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
     if vertices > MAX_VERTICES:
         raise DataError(
             f"{path} contains polygons with {vertices:,} vertices; expected at most "
-            f"{MAX_VERTICES:,}. "
-            "Simplify the polygons."
+            f"{MAX_VERTICES:,}. Simplify the polygons."
         )
     if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():
         raise DataError(f"{path} must contain polygons only.")
@@ -151,3 +152,79 @@ def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def _within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSeries:
+    """Return polygons in degrees with longitudes from -180 to 180, cut at the antimeridian.
+
+    `degrees` is `source` reprojected vertex by vertex, which wraps longitudes: the ring of a
+    polygon across the antimeridian jumps to the other side. A polygon that became wider than 180
+    degrees is reprojected again with its edges in small pieces, and the longitudes along the edges
+    are unwrapped. Raises DataError if a polygon lies beyond 360 degrees east or west or beyond a
+    pole, or encloses a pole.
+    """
+    before, row = shapely.get_parts(source.to_numpy(), return_index=True)
+    after = shapely.get_parts(degrees.to_numpy())
+    bounds = shapely.bounds(after)
+    good = (np.abs(bounds[:, [0, 2]]) <= 360) & (np.abs(bounds[:, [1, 3]]) <= 90)
+    wrong = np.flatnonzero(~good.all(1))
+    if len(wrong):
+        raise DataError(
+            f"expected polygons in degrees, found {bounds[wrong[0]].tolist()} in row "
+            f"{degrees.index[row[wrong[0]]]}. Are the coordinates in metres, or in another CRS?"
+        )
+    torn = np.ptp(bounds[:, ::2], axis=1) > 180
+    if degrees.crs is not None and source.crs.is_geographic:
+        torn &= np.ptp(shapely.bounds(before)[:, ::2], axis=1) <= 180
+    beyond = (bounds[:, 0] < -180) | (bounds[:, 2] > 180)
+    moved = np.unique(row[torn | beyond])
+    if not len(moved):
+        return degrees
+    shapes = degrees.to_numpy().copy()
+    for k in moved:
+        held: list[Polygon] = []
+        for part in np.flatnonzero(row == k):
+            whole = after[part]
+            if torn[part]:
+                whole = _unwrapped(before[part], source, degrees.index[k])
+            held += cut_at_antimeridian(whole)
+        shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)
+    return gpd.GeoSeries(shapes, index=degrees.index, crs=degrees.crs)
+
+
+def _unwrapped(part: Polygon, source: gpd.GeoSeries, row: object) -> Polygon:
+    """Return a polygon in degrees whose longitudes are continuous along its rings."""
+    west, south, east, north = part.bounds
+    fine = shapely.segmentize(part, max(east - west, north - south) / _PIECES)
+    fine = gpd.GeoSeries([fine], crs=source.crs).to_crs(4326).iloc[0]
+    shell = _running(fine.exterior, row)
+    holes = [_running(ring, row) for ring in fine.interiors]
+    middle = _middle(shell)
+    for hole in holes:
+        hole[:, 0] += 360 * round((middle - _middle(hole)) / 360)
+    whole = Polygon(shell, holes)
+    # Wrongly unwrapped rings cross themselves, and lose area when they are made valid.
+    area = sum(piece.area for piece in polygonal_parts(whole))
+    if not area or abs(area - whole.area) > 1e-6 * whole.area:
+        raise _refusal(row, "cannot be split into valid polygons at the antimeridian")
+    return whole
+
+
+def _running(ring: shapely.LinearRing, row: object) -> NDArray[np.float64]:
+    """Return the vertices of a ring with multiples of 360 degrees added to avoid jumps."""
+    points: NDArray[np.float64] = shapely.get_coordinates(ring)
+    points[:, 0] = np.unwrap(points[:, 0], period=360)
+    if abs(points[-1, 0] - points[0, 0]) > 180:
+        raise _refusal(row, "encloses a pole")
+    return points
+
+
+def _middle(points: NDArray[np.float64]) -> float:
+    return float(points[:, 0].min() + points[:, 0].max()) / 2
+
+
+def _refusal(row: object, what: str) -> DataError:
+    return DataError(
+        f"the polygon in row {row} {what}. Reproject the polygons to EPSG:4326, cut them at 180 "
+        "degrees, and give the new file."
+    )

@@ -4,7 +4,7 @@ An entry is a data file with a note, a JSON file next to the data file. The note
 and the SHA-256 of the data file, and a hash of the note itself. The note is written last; a data
 file that does not agree with its note is no entry. Other files in the folder, left by a killed
 process, are not entries. geogp never reads these files, except a partial copy, from which a stopped
-download continues; see `partial_copies.py`.
+download continues; see `remote_tiles.py`.
 """
 
 import datetime as dt

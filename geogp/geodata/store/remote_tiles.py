@@ -1,17 +1,20 @@
 """Download of rows from a remote tile file, by row groups, into the cache."""
 
+import hashlib
+import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, nullcontext, suppress
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from geogp.errors import DataError
-from geogp.files import sha256_of, writing
+from geogp.files import output_error, read_text, remove, sha256_of, writing
 from geogp.geodata.store.cache import CacheEntry, Note, overlap
-from geogp.geodata.store.partial_copies import PartialCopy
 from geogp.geodata.store.remote import CURE, NoRangesError, Patience, RemoteFile, Transfer
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.parquet_files import LIMITS, RowGroup, open_parquet
@@ -34,6 +37,10 @@ ROW_GROUP = 16_384  # in an entry, so that one region can be read from an entry 
 HOLE = 1 << 16
 """If at most this many bytes lie between two wanted parts, these bytes are downloaded too, to save
 a request. Text of the geometry is never downloaded."""
+
+LARGEST = 8 << 20  # bytes of a part; a stopped download loses at most so many of each request
+
+_MAX_LIST_BYTES = 64 << 20
 
 TAIL = 1 << 16  # bytes that are read first, from the end of a file, with most of the footer
 
@@ -60,7 +67,7 @@ def fetch_entry(
 def _fetch(
     remote: RemoteFile, region: CacheEntry, whole: CacheEntry, simulated: Callable[[], bool]
 ) -> tuple[CacheEntry, Note]:
-    copy = PartialCopy(whole.copy_path, remote)
+    copy = _PartialCopy(whole.copy_path, remote)
     try:
         with blaming(remote.address, at_source=True):
             made = _make(remote, copy, region, whole, simulated)
@@ -73,7 +80,7 @@ def _fetch(
 
 def _make(
     remote: RemoteFile,
-    copy: PartialCopy,
+    copy: "_PartialCopy",
     region: CacheEntry,
     whole: CacheEntry,
     simulated: Callable[[], bool],
@@ -112,7 +119,7 @@ def _make(
     return entry, note
 
 
-def _begin(remote: RemoteFile, copy: PartialCopy) -> bool:
+def _begin(remote: RemoteFile, copy: "_PartialCopy") -> bool:
     """Download the footer and return True, or download the whole file and return False.
 
     The whole file is downloaded if the server cannot send a part of the file.
@@ -175,3 +182,92 @@ def _write(entry: CacheEntry, parts: Sequence[pa.Table]) -> int:
             texts = pa.array(quadkeys.format_quadkeys(rows[QUADKEY].to_numpy()), pa.string())
             writer.write_table(rows.set_column(0, QUADKEY, texts))
     return len(order)
+
+
+class _PartialCopy:
+    """A partial local copy of an open remote file, from which a stopped download continues.
+
+    The copy, at `path`, holds the downloaded parts. A list next to it, ``.ranges``, has the version
+    of the remote file, with a strong ETag, and the SHA-256 of each part. If the version changes,
+    copy and list are deleted; a part with another hash is downloaded again. `reused` is the number
+    of bytes from an earlier download. The methods raise the errors of `RemoteFile`, and OutputError
+    if the cache cannot be written.
+    """
+
+    def __init__(self, path: Path, remote: RemoteFile) -> None:
+        self.path = path
+        self.reused = 0
+        self._remote = remote
+        self._list = path.with_suffix(".ranges")
+        self._title = json.dumps({"source": remote.address, **asdict(remote.version)})
+        self._came: dict[tuple[int, int], str | None] = {}  # hashes to be checked
+        self._resume()
+
+    def load(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Download the parts (first, length) that the copy does not have yet."""
+        for first, length in spans:
+            for start in range(first, first + length, LARGEST):
+                part = (start, min(LARGEST, first + length - start))
+                if not self._is_here(*part):
+                    self._keep(start, self._remote.read(*part))
+                self._came[part] = None
+
+    def load_all(self) -> None:
+        """Download the whole file with one answer of the server."""
+        self.discard()
+        with writing(self.path, CURE) as stream:
+            self._remote.copy(stream)
+
+    def read(self, first: int, length: int) -> bytes:
+        """Return `length` bytes of the copy from byte `first` on."""
+        with self.path.open("rb") as stream:
+            stream.seek(first)
+            return stream.read(length)
+
+    def discard(self) -> None:
+        """Delete the copy, which was a folder in geogp 0.1, and the list."""
+        self._came.clear()
+        for path in (self._list, self.path):
+            remove(path)
+
+    def _resume(self) -> None:
+        """Read the list of an earlier call; delete the copy and the list if the version differs."""
+        with suppress(DataError):
+            title, *lines = read_text(self._list, _MAX_LIST_BYTES).splitlines() or [""]
+            if title == self._title and self.path.is_file():
+                for line in map(str.split, lines):
+                    with suppress(ValueError):  # the line is incomplete
+                        first, length, digest = line
+                        self._came[int(first), int(length)] = digest
+                return
+        self.discard()
+
+    def _is_here(self, first: int, length: int) -> bool:
+        """Return whether the copy has a part; check the hash of a part from an earlier call."""
+        if (first, length) not in self._came:
+            return False
+        digest = self._came[first, length]
+        if digest is None:
+            return True
+        if hashlib.sha256(self.read(first, length)).hexdigest() != digest:
+            return False
+        self.reused += length
+        return True
+
+    def _keep(self, first: int, content: bytes) -> None:
+        """Write a part into the copy, then add the part to the list."""
+        try:
+            if not self._list.exists():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self.path.open("wb") as stream:
+                    stream.truncate(self._remote.version.size)
+                self._list.write_text(f"{self._title}\n")
+            with self.path.open("r+b") as stream:
+                stream.seek(first)
+                stream.write(content)
+            with self._list.open("a") as lines:
+                lines.write(f"{first} {len(content)} {hashlib.sha256(content).hexdigest()}\n")
+        except OSError as error:
+            if not self._list.exists():
+                self.path.unlink(missing_ok=True)
+            raise output_error(self.path, error, CURE) from error
