@@ -9,19 +9,7 @@ from pathlib import Path
 from filelock import Timeout
 
 from geogp.errors import OutputError
-from geogp.geodata.store.cache import (
-    OF_ALL,
-    Note,
-    agrees,
-    children,
-    downloads_folder,
-    is_tiles,
-    lock_of,
-    note_of,
-    own_name,
-    read_note,
-    tiles_folder,
-)
+from geogp.geodata.store import cache
 
 WHOLE, DAMAGED, UNFINISHED = "whole", "damaged", "unfinished"
 
@@ -44,7 +32,7 @@ class Item:
     size: int
     kind: str
     state: str | None = None
-    note: Note | None = None
+    note: cache.Note | None = None
 
     def described(self) -> dict[str, str | int | None]:
         """Return the item as values for JSON; only tiles have an ETag, rows and byte counts."""
@@ -95,7 +83,7 @@ def clear_cache() -> ClearedCache:
                     busy += 1
                     continue
                 if item.kind != LEFT:
-                    note_of(item.path).unlink(missing_ok=True)
+                    cache.note_of(item.path).unlink(missing_ok=True)
                 item.path.unlink(missing_ok=True)
                 deleted.append(item)
     except OSError as error:
@@ -107,42 +95,42 @@ def _files() -> list[Path]:
     """Return data files of entries, notes without a data file, and unfinished files."""
     return [
         path
-        for top in (tiles_folder(), downloads_folder())
-        for folder in children(top)
-        for path in (children(folder) if _FOLDER.fullmatch(folder.name) else ())
-        if path.is_file() and not _is_note(path) and own_name(path) is not None
+        for top in (cache.tiles_folder(), cache.downloads_folder())
+        for folder in cache.children(top)
+        for path in (cache.children(folder) if _FOLDER.fullmatch(folder.name) else ())
+        if path.is_file() and not _is_note(path) and cache.own_name(path) is not None
     ]
 
 
 def _is_note(path: Path) -> bool:
     """Return whether a file is the note of an existing file."""
-    other = path.with_suffix(".parquet" if is_tiles(path) else "")
+    other = path.with_suffix(".parquet" if cache.is_tiles(path) else "")
     return path.suffix == ".json" and other != path and other.is_file()
 
 
 def _item(path: Path, *, check: bool) -> Item:
-    note_path, size = note_of(path), path.stat().st_size
-    tiles = is_tiles(path)
+    note_path, size = cache.note_of(path), path.stat().st_size
+    tiles = cache.is_tiles(path)
     if not note_path.exists() or (tiles and path.suffix != ".parquet"):
         return Item(path, size, LEFT, UNFINISHED)
-    kind = FILE if not tiles else OF_ALL if path.stem.endswith(OF_ALL) else "region"
-    note = read_note(note_path)
+    kind = FILE if not tiles else cache.OF_ALL if path.stem.endswith(cache.OF_ALL) else "region"
+    note = cache.read_note(note_path)
     if note is None:
         return Item(path, size, kind, DAMAGED)
     return Item(path, size, kind, _state(path, note) if check else None, note)
 
 
-def _state(path: Path, note: Note) -> str:
+def _state(path: Path, note: cache.Note) -> str:
     """Return the state of an entry; if entry and note differ, compare again under the lock."""
-    if agrees(path, note):
+    if cache.agrees(path, note):
         return WHOLE
     try:
         with _held(path) as free:
             if not free:
                 return UNFINISHED
             path.stat()  # raises if the file was deleted
-            again = read_note(note_of(path))
-            return WHOLE if again is not None and agrees(path, again) else DAMAGED
+            again = cache.read_note(cache.note_of(path))
+            return WHOLE if again is not None and cache.agrees(path, again) else DAMAGED
     except FileNotFoundError:
         raise
     except OSError:  # a read-only cache has no locks
@@ -152,7 +140,7 @@ def _state(path: Path, note: Note) -> str:
 @contextmanager
 def _held(path: Path) -> Iterator[bool]:
     """Lock a file if no other process has locked it; yield whether this succeeded."""
-    lock = lock_of(path)
+    lock = cache.lock_of(path)
     with suppress(Timeout):
         lock.acquire(timeout=0)
     try:

@@ -11,19 +11,10 @@ from geogp.errors import DataError
 from geogp.geodata.places.region import Region
 from geogp.geodata.store.cache import overlap
 from geogp.geodata.store.sources import LocalFile
-from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles import quadkeys, tile_files
 from geogp.geodata.tiles.parquet_files import open_parquet
 from geogp.geodata.tiles.plausibility import LIMITS, Implausible, beyond_limits
 from geogp.geodata.tiles.targets import TargetColumn
-from geogp.geodata.tiles.tile_files import (
-    QUADKEY,
-    blaming,
-    check_schema,
-    empty_values,
-    groups_touching,
-    quadkey_codes,
-    refuse,
-)
 
 
 @dataclass(frozen=True)
@@ -66,7 +57,7 @@ def read_rows(held: LocalFile, region: Region, column: TargetColumn, service: st
     """
     address = None if held.note is None else held.note.source
     try:
-        with blaming(address or held.path, at_source=address is not None):
+        with tile_files.blaming(address or held.path, at_source=address is not None):
             return _read_rows(held, region, column, service)
     except FileNotFoundError as error:
         raise OtherFileError from error
@@ -89,7 +80,7 @@ def _read_rows(held: LocalFile, region: Region, column: TargetColumn, service: s
             f"expected every tile once in a quarter, found {len(repeated)} duplicates, the first "
             f"in tile {first}."
         )
-    refuse(faults)
+    tile_files.refuse(faults)
     columns = {name: table[name].to_numpy() for name in (column.column, "tests", "devices")}
     left_out, implausible = beyond_limits(service, columns, codes)
     value = columns[column.column].astype(np.float64) / column.divisor
@@ -113,18 +104,18 @@ def _read_table(
     In row groups that can touch the region, all quadkeys are checked, because a damaged quadkey
     could belong to any tile. Row groups are read one by one.
     """
-    names = list(dict.fromkeys([QUADKEY, column.column, "tests", "devices"]))
+    names = list(dict.fromkeys([tile_files.QUADKEY, column.column, "tests", "devices"]))
     with open_parquet(held.path, hashed=True) as opened:
         assert opened.sha256 is not None
         if held.note is not None and opened.sha256 != held.note.sha256:
             raise OtherFileError
-        check_schema(opened.schema, names)
-        groups = groups_touching(opened.groups(names), region.code_ranges)
+        tile_files.check_schema(opened.schema, names)
+        groups = tile_files.groups_touching(opened.groups(names), region.code_ranges)
         tables, codes = [opened.read([], names)], [np.zeros(0, np.uint64)]
         for group in groups:
             table = opened.read([group], names)
             try:
-                found = quadkey_codes(table[QUADKEY])
+                found = tile_files.quadkey_codes(table[tile_files.QUADKEY])
             except DataError:
                 _refuse_groups(opened.read(groups, names), column)
                 raise
@@ -137,16 +128,16 @@ def _read_table(
 def _refuse_groups(table: pa.Table, column: TargetColumn) -> None:
     """Raise DataError with all faults of row groups in which a wrong quadkey was found."""
     try:
-        quadkey_codes(table[QUADKEY])
+        tile_files.quadkey_codes(table[tile_files.QUADKEY])
     except DataError as error:
-        refuse(list(dict.fromkeys([str(error), *_value_faults(table, column)])))
+        tile_files.refuse(list(dict.fromkeys([str(error), *_value_faults(table, column)])))
 
 
 def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
     """List the faults of the numbers, each with its first tile."""
     tiles = table["quadkey"]
     faults = [
-        empty_values(name, table[name].null_count)
+        tile_files.empty_values(name, table[name].null_count)
         for name in table.column_names
         if table[name].null_count
     ]
