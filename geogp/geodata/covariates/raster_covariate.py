@@ -120,15 +120,13 @@ class RasterCovariate:
             )
         read = raster.read(1, window=Window(*first, width, height), masked=True)
         cells = read.filled(0).astype(np.float64) * raster.scales[0] + raster.offsets[0]
-        known = ~np.ma.getmaskarray(read) & np.isfinite(cells)
+        known = np.pad(~np.ma.getmaskarray(read) & np.isfinite(cells), 1)
+        cells = np.where(known, np.pad(cells, 1), 0.0)
         total, weight = np.zeros(len(u)), np.zeros(len(u))
         for right, down in ((0, 0), (1, 0), (0, 1), (1, 1)):
-            i, j = left + right - first[0], top + down - first[1]
-            share = (1 - np.abs(u - left - right)) * (1 - np.abs(v - top - down))
-            here = (i >= 0) & (i < width) & (j >= 0) & (j < height)
-            i, j = i.clip(0, width - 1), j.clip(0, height - 1)
-            share = share * (here & known[j, i])
-            total += share * np.where(known[j, i], cells[j, i], 0.0)
+            at = top + down - first[1] + 1, left + right - first[0] + 1
+            share = (1 - np.abs(u - left - right)) * (1 - np.abs(v - top - down)) * known[at]
+            total += share * cells[at]
             weight += share
         with np.errstate(invalid="ignore"):
             found[inside] = total / weight
