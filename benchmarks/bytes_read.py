@@ -42,7 +42,7 @@ HEADINGS = (
 def national_codes(boundaries: Path, rows: int, seed: int) -> Any:
     """Return codes of tiles over the land of all states, sorted."""
     random = np.random.default_rng(seed)
-    states = read_polygons(boundaries / "states.parquet", "states.parquet")
+    states = read_polygons(boundaries / "states.parquet")
     land = states.geometry.simplify(0.02).union_all()
     parts = [part for part in shapely.get_parts(land) if part.area > 1e-4]
     areas = np.array([part.area * np.cos(np.deg2rad(part.centroid.y)) for part in parts])

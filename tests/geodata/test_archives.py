@@ -200,7 +200,7 @@ def test_a_folder_of_parts_is_no_file(tmp_path):
     (tmp_path / "a.parquet").mkdir()
     _table().to_parquet(tmp_path / "a.parquet" / "0.parquet")
     with pytest.raises(DataError, match="is a folder; expected a file"):
-        polygons.read_polygons(tmp_path / "a.parquet", "a.parquet")
+        polygons.read_polygons(tmp_path / "a.parquet")
 
 
 def test_a_file_is_parsed_once(tmp_path, monkeypatch):

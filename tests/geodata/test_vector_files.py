@@ -222,7 +222,7 @@ def test_addresses_are_no_names_of_files(server, start):
     with pytest.raises(RequestError, match="no file"):
         read_layer(name)
     with pytest.raises(DataError, match=r"a\.geojson"):
-        read_polygons(Path(name), name)
+        read_polygons(Path(name))
     assert not server.asked()
 
 

@@ -21,12 +21,10 @@ from geogp.geodata.tiles.parquet_files import reading_process
 _FOLDERS = {"cb_2018": "GENZ2018/shp/", "cb_2020": "GENZ2020/shp/"}
 """Folders of the Bureau's site, by the first seven characters of file names."""
 
+# Possible names of files; the first file that exists is read.
 STATE_FILES = ("states.parquet", "cb_2018_us_state_500k.zip", "cb_2018_us_state_5m.zip")
-"""Possible names of the file of states; the first file that exists is read."""
-
-OWN_URBAN_FILE = "urban_areas_{code}.parquet"
-"""Name of the file with the urban areas of one state, from any census."""
-
+COUNTY_FILES = ("counties_{code}.parquet", "cb_2018_us_county_500k.zip")
+OWN_URBAN_FILE = "urban_areas_{code}.parquet"  # the urban areas of one state, from any census
 URBAN_FILES = {
     2020: (
         "cb_2020_us_ua20_corrected_500k.zip",
@@ -36,13 +34,8 @@ URBAN_FILES = {
     2010: ("cb_2018_us_ua10_500k.zip", "tl_2020_us_uac10.zip"),
     2000: ("ua99_d00_shp.zip",),
 }
-"""Possible names of the file of urban areas, by census; the first file that exists is read."""
 
-COUNTY_FILES = ("counties_{code}.parquet", "cb_2018_us_county_500k.zip")
-"""Possible names of the file of counties; the first file that exists is read."""
-
-COAST_DEGREES = 0.02
-"""Largest distance in degrees between the coastlines of a county and its state, about 2 km."""
+COAST_DEGREES = 0.02  # largest distance of the coastlines of a county and its state, about 2 km
 
 _STATE_COLUMNS = ("STUSPS", "NAME", "STATEFP")
 
@@ -54,11 +47,7 @@ URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
 
 @dataclass(frozen=True)
 class Boundaries:
-    """A region, with the files that were read and with warnings.
-
-    `counties` and `urban_areas` are layers with one polygon for each county or urban area, or None
-    if no file has them.
-    """
+    """A region, its counties and urban areas (None without a file), the files, and warnings."""
 
     region: Region
     files: tuple[InputFile, ...]
@@ -115,8 +104,7 @@ def _boundaries(
 ) -> Boundaries:
     """Return a region with its counties and the urban areas that touch it.
 
-    Raises UnreachableError if counties or urban areas are missing because the source does not
-    answer.
+    Raises UnreachableError if some are missing because the source does not answer.
     """
     if reading.silent is not None and (counties is None or urban is None):
         raise reading.silent
@@ -225,7 +213,7 @@ class _Reading:
                 self.silent = error
                 continue
             if path is not None:
-                table = read_polygons(path, place)
+                table = read_polygons(path)
                 name = place.rpartition("/")[2]
                 self.files.append(InputFile(name, sha256_of(path), len(table), len(table)))
                 return table

@@ -66,7 +66,7 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
         raise RequestError(
             f"no file {path}: expected a file of polygons, as FILE or FILE:COLUMN=VALUE."
         )
-    table = read_polygons(path, path.name)
+    table = read_polygons(path)
     chosen = table
     if rows is not None:
         column, value = rows
@@ -109,7 +109,7 @@ def read_own_strata(
     stratum has a reserved name.
     """
     path, column = place_of(text)
-    table = read_polygons(path, path.name)
+    table = read_polygons(path)
     if column is None:
         names, areas = [path.stem.strip(), ELSEWHERE], [table.geometry.union_all()]
     else:

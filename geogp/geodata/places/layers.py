@@ -22,14 +22,11 @@ ELSEWHERE = "elsewhere"  # label of points outside all polygons of a layer
 
 COUNTY, URBAN_AREA = "county", "urban area"  # names of the layers that come with the boundaries
 
+# Columns that may contain the labels, and Census numbers; the first that exists is used.
 _NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
-"""Columns that may contain the labels; the first that exists is used."""
-
 _NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
-"""Columns of Census numbers; where polygons have equal names, the number is added to the name."""
 
-_BESIDE = (".dbf", ".prj", ".cpg", ".shx")
-"""Endings of the other files of a shapefile: labels, CRS, encoding, index of the polygons."""
+_BESIDE = (".dbf", ".prj", ".cpg", ".shx")  # other files of a shapefile, with labels and CRS
 
 
 @dataclass(frozen=True)
@@ -37,10 +34,9 @@ class PolygonLayer:
     """Named polygons in degrees, with longitudes from -180 to 180.
 
     Coastlines differ between files. So a point outside all polygons belongs to the nearest polygon
-    within `snap_degrees`, if there is one. A point in several polygons belongs to the polygon that
-    comes first in the file. `places` gives the position of each label in the file; it is empty if
-    the labels have the order of the file. `column` is the column of the labels; it is None unless a
-    user named the column and the file has other columns.
+    within `snap_degrees`, if there is one. `places` gives the position of each label in the file;
+    it is empty if the labels have the order of the file. `column` is the column of the labels, if a
+    user named it and the file has other columns.
     """
 
     name: str
@@ -133,12 +129,9 @@ def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
 
 
 def read_layer(text: str) -> PolygonLayer:
-    """Return the layer of polygons in ``FILE`` or ``FILE:COLUMN``, named after the file.
-
-    Raises RequestError if the file or column is missing. Raises DataError as in `read_polygons`.
-    """
+    """Return the layer of polygons in ``FILE`` or ``FILE:COLUMN``, named after the file."""
     path, column = place_of(text)
-    table = read_polygons(path, path.name)
+    table = read_polygons(path)
     layer = PolygonLayer.of_table(path.stem, table, column)
     if ELSEWHERE in layer.labels:
         raise DataError(
@@ -152,8 +145,8 @@ def read_layer(text: str) -> PolygonLayer:
 def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[InputFile, ...]]:
     """Return the layers of several ``FILE`` or ``FILE:COLUMN`` texts, and the files that were read.
 
-    If a file is used with two columns, its layers have names such as ``districts_NAME``. Raises the
-    errors of `read_layer`, and RequestError if two layers have the same name.
+    If a file is used with two columns, its layers have names such as ``districts_NAME``. Raises
+    RequestError if two layers have the same name.
     """
     layers = [read_layer(text) for text in texts]
     places = [place_of(text) for text in texts]
@@ -198,15 +191,9 @@ def column_of(table: gpd.GeoDataFrame, column: str, where: Path | str) -> pd.Ser
 
 
 def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:
-    """Return the record of a file; for a shapefile, also the records of its companion files.
-
-    The companion files hold the labels and the CRS.
-    """
+    """Return the record of a file; for a shapefile, also the records of its companion files."""
     files = [path]
     if path.suffix.lower() == ".shp":
-        files += sorted(
-            file
-            for file in path.parent.iterdir()
-            if file.stem == path.stem and file.suffix.lower() in _BESIDE
-        )
+        beside = (one for one in path.parent.iterdir() if one.stem == path.stem)
+        files += sorted(one for one in beside if one.suffix.lower() in _BESIDE)
     return tuple(InputFile(file.name, sha256_of(file), rows, used) for file in files)

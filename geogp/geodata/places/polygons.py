@@ -43,7 +43,7 @@ _DAMAGE = (
 """Errors that the libraries raise for damaged files."""
 
 
-def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
+def read_polygons(path: Path) -> gpd.GeoDataFrame:
     """Return the polygons of a file in WGS 84, with longitudes from -180 to 180.
 
     The formats are GeoParquet and the formats of `read_vector`. Polygons across the antimeridian
@@ -55,7 +55,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         raise DataError(f"{path} is a folder; expected a file. Write all polygons to one file.")
     try:
         check_file(path)
-        if name.lower().endswith((".parquet", ".geoparquet")):
+        if path.suffix.lower() in {".parquet", ".geoparquet"}:
             table = _geo_table(read_table(path, MAX_POLYGONS))
         else:
             table = read_vector(path, MAX_POLYGONS)

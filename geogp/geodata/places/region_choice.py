@@ -25,11 +25,11 @@ class RegionChoice:
     """A region of the Census, or a region of a user; paths are made absolute.
 
     `region` is a postal code, name or FIPS number of a state. `file` is ``FILE`` or
-    ``FILE:COLUMN=VALUE`` with the user's polygons. `name` is the name of that region, by default
-    the name of the file. `boundaries` is the folder or address of the Census boundaries; it
-    defaults to the Bureau's site for a state, and to no boundaries for a file. `strata` is ``FILE``
-    or ``FILE:COLUMN``; see `read_own_strata`. Raises RequestError if both or neither of `region`
-    and `file` are given, or if `name` or `urban_vintage` would have no effect.
+    ``FILE:COLUMN=VALUE`` with the user's polygons, and `name` the name of that region. `boundaries`
+    is the folder or address of the Census boundaries; it defaults to the Bureau's site for a state,
+    and to no boundaries for a file. `strata` is ``FILE`` or ``FILE:COLUMN``; see `read_own_strata`.
+    Raises RequestError if both or neither of `region` and `file` are given, or if `name` or
+    `urban_vintage` would have no effect.
     """
 
     region: str | None = None
@@ -84,10 +84,9 @@ def file_and_rest(text: str) -> tuple[Path, str | None]:
 
 
 def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
-    """Return the file of ``FILE:COLUMN=VALUE``, and the pair of column and value.
+    """Return the file of ``FILE:COLUMN=VALUE``, and column and value, or None for ``FILE`` alone.
 
-    ``FILE`` alone means all rows, and gives None instead of the pair. Raises RequestError if any
-    text other than ``COLUMN=VALUE`` follows the file.
+    Raises RequestError if any other text follows the file.
     """
     path, rest = file_and_rest(text)
     if rest is None:

@@ -20,17 +20,11 @@ import pyogrio
 
 from geogp.errors import DataError
 
-ENDINGS = (".geojson", ".json", ".gpkg", ".fgb", ".shp", ".zip", ".shz")
-"""Endings of GeoJSON, GeoPackage, FlatGeobuf, and shapefiles, plain or zipped."""
-
 _FORMATS = "GeoParquet, GeoJSON, GeoPackage, FlatGeobuf and shapefiles, plain or zipped"
 
-_TEXTS = (".geojson", ".json")
-
-_ARCHIVES = (".zip", ".shz")
-
+_TEXTS, _ARCHIVES = (".geojson", ".json"), (".zip", ".shz")
+ENDINGS = (*_TEXTS, ".gpkg", ".fgb", ".shp", *_ARCHIVES)
 _NOT_IN_ARCHIVES = (*_TEXTS, ".gpkg", ".fgb", ".parquet", ".geoparquet")
-"""Endings of the formats that geogp reads, but not inside an archive."""
 
 _HEAD = 72
 

@@ -28,22 +28,14 @@ from geogp.geodata.tiles.tile_files import (
     quadkey_codes,
 )
 
-WORLD_SHARE = 0.5
-"""If a region touches more than this share of a file's row groups, the whole file is read once,
-because the row groups do not separate regions."""
-
+WORLD_SHARE = 0.5  # if a region touches more row groups, the whole file is read once for all
 ROW_GROUP = 16_384  # in an entry, so that one region can be read from an entry of all regions
 
-HOLE = 1 << 16
-"""If at most this many bytes lie between two wanted parts, these bytes are downloaded too, to save
-a request. Text of the geometry is never downloaded."""
-
+HOLE = 1 << 16  # so many bytes between two wanted parts are downloaded too, to save a request
 LARGEST = 8 << 20  # bytes of a part; a stopped download loses at most so many of each request
-
-_MAX_LIST_BYTES = 64 << 20
-
 TAIL = 1 << 16  # bytes that are read first, from the end of a file, with most of the footer
 
+_MAX_LIST_BYTES = 64 << 20
 _WHOLE = threading.Lock()  # only one quarter at a time may have the whole world in memory
 
 
