@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import resource
 import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from geogp.errors import DataError, NetworkError, RequestError, UnreachableError
+from geogp.errors import DataError, NetworkError, OutputError, RequestError, UnreachableError
 from geogp.geodata.store.addresses import absolute_place
 from geogp.geodata.store.cache import cache_folder
 from geogp.geodata.store.remote import Patience
@@ -185,6 +186,18 @@ def test_half_a_download_is_an_error_and_is_not_kept(server, faulty, cache):
     assert _files(cache) == []
     server.tell()
     assert len(web.fetch("a/file.bin").read_bytes()) == 256 * 40
+
+
+def test_a_file_that_cannot_be_stored_is_said_and_not_kept(server, cache):
+    (server.folder / "large.bin").write_bytes(bytes(1 << 20))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
+    try:
+        with pytest.raises(OutputError, match=r"cannot store .*large.bin.* Free some space or set"):
+            Web(server.url, QUICK).fetch("large.bin")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert _files(cache) == []
 
 
 def test_observations_over_the_web_are_those_of_the_folder(server, bucket, testland):

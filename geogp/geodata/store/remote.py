@@ -10,15 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 import requests
 from urllib3 import Retry
 from urllib3.exceptions import HTTPError
 
-from geogp.errors import GeogpError, NetworkError, RefusedError, UnreachableError
-from geogp.files import output_error
+from geogp.errors import GeogpError, NetworkError, OutputError, RefusedError, UnreachableError
 
 CURE = "set GEOGP_CACHE to another folder"  # advice if downloaded data cannot be stored
 
@@ -96,6 +94,9 @@ class SourceChangedError(NetworkError):
 class NoRangesError(NetworkError):
     """The server sends only whole files, or parts of an unknown version of the file."""
 
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address} can only be read as a whole.")
+
 
 class _FaultError(Exception):
     """An answer does not fit the request; the next answer may fit."""
@@ -167,24 +168,19 @@ class RemoteFile:
         only whole files, or sends parts without a strong ETag.
         """
         if not self.version.strong:
-            raise NoRangesError(f"{self.address} has no strong ETag.")
+            raise NoRangesError(self.address)
         asked = f"{offset}-{offset + length - 1}"
 
         def take(answer: requests.Response) -> bytes:
             if answer.status_code == requests.codes.ok:
-                raise NoRangesError(
-                    f"{self.address}: the server does not support reading parts of a file (HTTP "
-                    "range requests)."
-                )
+                raise NoRangesError(self.address)
             if answer.status_code != requests.codes.partial_content:
                 raise self._unexpected(answer)
             place, _, size = answer.headers.get("Content-Range", "").partition("/")
             if place != f"bytes {asked}":
                 raise _FaultError(f"expected bytes {asked}, found {place!r}")
             if not self._same(answer, int(size) if size.isdecimal() else None).strong:
-                raise NoRangesError(
-                    f"{self.address}: the server sends parts of the file without a strong ETag."
-                )
+                raise NoRangesError(self.address)
             return b"".join(self._pieces(answer, length))
 
         headers = {"Range": f"bytes={asked}", "If-Match": str(self.version.etag)}
@@ -214,7 +210,10 @@ class RemoteFile:
                 try:
                     stream.write(piece)
                 except OSError as error:
-                    raise output_error(Path(stream.name), error, CURE) from error
+                    raise OutputError(
+                        f"cannot store {self.address}: {error.strerror or error}. Free some space "
+                        f"or {CURE}."
+                    ) from error
             return _version(answer, stream.tell())
 
         self.version = self._ask("GET", {}, take)
