@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 import shapely
 
 from geogp.geodata.places.region import Region
+from geogp.geodata.store.sources import Source
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.quarters import quarter_index
+from geogp.geodata.tiles.ookla import Ingested, read_observations
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 from geogp.geodata.tiles.tile_files import tile_file
 
 OLD = ("quadkey", "tile", "avg_d_kbps", "avg_u_kbps", "avg_lat_ms", "tests", "devices")
@@ -91,3 +93,26 @@ def spoil_chunk(path: Path, group: int, column: str) -> None:
     content = bytearray(path.read_bytes())
     content[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
     path.write_bytes(content)
+
+
+def national_tiles(far: int = 4000) -> list[str]:
+    """Quadkeys of `tiles_around` between `far` tiles at both ends of the world."""
+    low, high = (np.arange(far, dtype=np.uint64) + np.uint64(at) for at in (10**6, 4**16 - far - 1))
+    near = quadkeys.parse_quadkeys(tiles_around())
+    return quadkeys.format_quadkeys(np.concatenate([low, near, high])).tolist()
+
+
+def read(source: Source, region: Region, quarters: str = "2020Q1") -> Ingested:
+    """Observations of some quarters."""
+    return read_observations(source, region, quarters=parse_quarters(quarters))
+
+
+def values(found: Ingested) -> dict[str, np.ndarray]:
+    """Arrays of the observations, by name."""
+    return {k: v for k, v in vars(found.observations).items() if isinstance(v, np.ndarray)}
+
+
+def same(one: Ingested, other: Ingested) -> bool:
+    """Whether the observations are the same."""
+    first, second = values(one), values(other)
+    return all(np.array_equal(first[name], second[name]) for name in second)

@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pytest
 import requests
+from bucket_files import values
 from moto.server import ThreadedMotoServer
 
 from geogp.geodata.places.census import read_region
@@ -36,10 +37,6 @@ def put(s3, name, folder):
             assert requests.put(address, path.read_bytes(), headers=PUBLIC, timeout=30).ok
 
 
-def values(observations):
-    return {k: v for k, v in vars(observations).items() if isinstance(v, np.ndarray)}
-
-
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
 def test_a_bucket_gives_what_the_folder_gives(
     s3, bucket, testland, cache, monkeypatch, *, variable
@@ -50,8 +47,8 @@ def test_a_bucket_gives_what_the_folder_gives(
     monkeypatch.setenv(variable, s3)
     found = read_observations(open_source(f"s3://{name}"), testland)
     local = read_observations(Folder(bucket), testland)
-    for key, value in values(local.observations).items():
-        np.testing.assert_array_equal(values(found.observations)[key], value)
+    for key, value in values(local).items():
+        np.testing.assert_array_equal(values(found)[key], value)
     assert None not in {file.etag for file in found.files}
     again = read_observations(open_source(f"s3://{name}"), testland)
     assert again.files == found.files
@@ -83,8 +80,8 @@ def test_the_real_tiles_from_a_bucket(s3, real_data, cache, monkeypatch):
     assert len(remote.observations) == 133_436
     assert remote.missing == local.missing
     assert remote.warnings == local.warnings
-    for key, value in values(local.observations).items():
-        np.testing.assert_array_equal(values(remote.observations)[key], value)
+    for key, value in values(local).items():
+        np.testing.assert_array_equal(values(remote)[key], value)
     # Of seven columns the geometry, which packs well, is a good part of the bytes.
     assert sum(file.bytes_read for file in remote.files) < sum(
         file.bytes_stored for file in remote.files
@@ -101,5 +98,5 @@ def test_the_real_tiles_over_http(faulty, real_data, cache):
         faults = [faulty.Fault(kind, place) for place, kind in enumerate(("cut", "503", "short"))]
         server.tell(*faults)
         remote = read_observations(open_source(server.url), region, quarters=wanted)
-    for key, value in values(local.observations).items():
-        np.testing.assert_array_equal(values(remote.observations)[key], value)
+    for key, value in values(local).items():
+        np.testing.assert_array_equal(values(remote)[key], value)

@@ -6,7 +6,7 @@ import os
 import threading
 
 import pytest
-from bucket_files import tile_columns, tiles_around, write_quarter
+from bucket_files import read, tile_columns, tiles_around, write_quarter
 
 from geogp.errors import OutputError
 from geogp.geodata.store import cache_contents
@@ -20,8 +20,7 @@ from geogp.geodata.store.cache_contents import (
 )
 from geogp.geodata.store.remote import Patience, Transfer
 from geogp.geodata.store.sources import Folder, Web
-from geogp.geodata.tiles.ookla import read_observations
-from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles.quarters import quarter_index
 from geogp.geodata.tiles.tile_files import tile_file
 
 QUICK = Patience(attempts=2, first_wait_s=0.01, longest_wait_s=0.02, timeout_s=5.0)
@@ -39,10 +38,6 @@ def folder(tmp_path):
 def source(faulty, folder, cache):
     with faulty.serving(folder) as running:
         yield Web(running.url, QUICK)
-
-
-def read(source, region):
-    return read_observations(source, region, quarters=parse_quarters("2020Q1"))
 
 
 def filled(source, region):

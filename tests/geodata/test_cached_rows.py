@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bucket_files import NEW, tile_columns, tiles_around, write_quarter
+from bucket_files import NEW, national_tiles, read, tile_columns, write_quarter
 from msgspec.structs import replace
 from run_worlds import made_up_run, note_of
 
@@ -17,9 +17,8 @@ from geogp.geodata.store.cache_contents import cache_items, clear_cache
 from geogp.geodata.store.fetch_quarters import fetch_quarters
 from geogp.geodata.store.remote import Patience, Transfer
 from geogp.geodata.store.sources import Folder, Web
-from geogp.geodata.tiles import ookla, quadkeys
-from geogp.geodata.tiles.ookla import read_observations
-from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles import ookla
+from geogp.geodata.tiles.quarters import quarter_index
 from geogp.geodata.tiles.tile_files import tile_file
 from geogp.records.run_record import InputRecord
 from geogp.runs.run_folder import RunFolder
@@ -35,10 +34,7 @@ EVERYWHERE = np.array([[0, 4**16 - 1]])
 def written(tmp_path_factory):
     """One quarter of the world, twice: with other values in the second folder."""
     folder = tmp_path_factory.mktemp("written")
-    far = [np.arange(1000, dtype=np.uint64) + np.uint64(at) for at in (10**6, 4**16 - 1001)]
-    near = quadkeys.parse_quadkeys(tiles_around())
-    tiles = quadkeys.format_quadkeys(np.concatenate([far[0], near, far[1]])).tolist()
-    columns = tile_columns(tiles)
+    columns = tile_columns(national_tiles(1000))
     write_quarter(folder / "old", "2020Q1", columns, names=NEW, rows=300)
     columns["avg_d_kbps"] = columns["avg_d_kbps"] + 7
     write_quarter(folder / "new", "2020Q1", columns, names=NEW, rows=300)
@@ -54,10 +50,6 @@ def old(written, tmp_path):
 def server(faulty, old, cache):
     with faulty.serving(old) as running:
         yield running
-
-
-def read(source, region):
-    return read_observations(source, region, quarters=parse_quarters("2020Q1"))
 
 
 def total(found) -> float:

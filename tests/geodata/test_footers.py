@@ -4,13 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bucket_files import tile_columns, tiles_around, write_quarter
+from bucket_files import read, tile_columns, tiles_around, write_quarter
 
 from geogp.errors import DataError
 from geogp.geodata.store.remote import Patience
 from geogp.geodata.store.sources import Folder, Web
-from geogp.geodata.tiles.ookla import read_observations
-from geogp.geodata.tiles.quarters import parse_quarters
 
 QUICK = Patience(attempts=2, first_wait_s=0.01, longest_wait_s=0.02, timeout_s=2.0)
 
@@ -25,10 +23,6 @@ def written(tmp_path):
 def server(faulty, tmp_path, written, cache):
     with faulty.serving(tmp_path / "served") as running:
         yield running
-
-
-def read(source, region):
-    return read_observations(source, region, quarters=parse_quarters("2020Q1"))
 
 
 def test_nested_columns_before_the_quadkey_shift_nothing(server, tmp_path, written, testland):

@@ -2,9 +2,16 @@
 
 import resource
 
-import numpy as np
 import pytest
-from bucket_files import NEW, tile_columns, tiles_around, write_quarter
+from bucket_files import (
+    NEW,
+    national_tiles,
+    read,
+    same,
+    tile_columns,
+    tiles_around,
+    write_quarter,
+)
 
 from geogp.errors import NetworkError, OutputError
 from geogp.geodata.store import remote_tiles
@@ -12,9 +19,6 @@ from geogp.geodata.store.cache import LOCKS
 from geogp.geodata.store.cache_contents import UNFINISHED, cache_items, clear_cache
 from geogp.geodata.store.remote import Patience
 from geogp.geodata.store.sources import Folder, Web
-from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.ookla import read_observations
-from geogp.geodata.tiles.quarters import parse_quarters
 
 QUICK = Patience(
     attempts=2, first_wait_s=0.002, longest_wait_s=0.01, timeout_s=0.4, slowest=100_000.0
@@ -25,13 +29,11 @@ GROUPS = 8
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("parts")
-    low, high = (np.arange(4000, dtype=np.uint64) + np.uint64(at) for at in (10**6, 4**16 - 4001))
-    near = quadkeys.parse_quadkeys(tiles_around())
-    tiles = quadkeys.format_quadkeys(np.concatenate([low, near, high])).tolist()
+    tiles = national_tiles()
     columns = tile_columns(tiles)
     # A text of the geometry that is longer than what is read along, so that columns come apart.
     columns["tile"] = [f"POLYGON(({tile}))" * 40 for tile in tiles]
-    options = {"names": NEW, "rows": -(-len(near) // GROUPS), "compression": "none"}
+    options = {"names": NEW, "rows": -(-len(tiles_around()) // GROUPS), "compression": "none"}
     write_quarter(folder / "old", "2020Q1", columns, **options)
     columns["avg_d_kbps"] = columns["avg_d_kbps"] + 7
     write_quarter(folder / "new", "2020Q1", columns, **options)
@@ -44,20 +46,11 @@ def server(faulty, written, cache):
         yield running
 
 
-def _read(source, region):
-    found = read_observations(source, region, quarters=parse_quarters("2020Q1"))
-    return {k: v for k, v in vars(found.observations).items() if isinstance(v, np.ndarray)}, found
-
-
-def _same(one, other):
-    return all(np.array_equal(one[name], other[name]) for name in other)
-
-
 def _stop(server, faulty, region, place, **manner):
     """Read until the server refuses at a request; return the bytes that it sent."""
     server.tell(faulty.Fault("403", place, 1), manner=faulty.Manner(**manner))
     with pytest.raises(NetworkError, match="403"):
-        _read(Web(server.url, QUICK), region)
+        read(Web(server.url, QUICK), region)
     sent = server.told.sent
     server.tell(manner=faulty.Manner(**manner))
     return sent
@@ -68,7 +61,7 @@ def whole(server, testland, tmp_path, monkeypatch):
     """Return the bytes that an undisturbed download takes, and how many requests."""
     monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "apart"))
     server.tell()
-    _read(Web(server.url, QUICK), testland)
+    read(Web(server.url, QUICK), testland)
     monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
     return server.told.sent, server.told.seen["GET"]
 
@@ -79,8 +72,8 @@ def test_a_stopped_quarter_goes_on_from_what_came(
 ):
     place = int(share * whole[1])
     first = _stop(server, faulty, testland, place)
-    values, found = _read(Web(server.url, QUICK), testland)
-    assert _same(values, _read(Folder(written / "old"), testland)[0])
+    found = read(Web(server.url, QUICK), testland)
+    assert same(found, read(Folder(written / "old"), testland))
     assert first > 0.5 * share * whole[0]
     assert first + server.told.sent == whole[0]
     assert found.files[0].bytes_read == whole[0]
@@ -90,8 +83,8 @@ def test_a_stopped_quarter_goes_on_from_what_came(
 def test_parts_of_another_version_are_discarded(server, faulty, written, testland, whole):
     _stop(server, faulty, testland, whole[1] - 2)
     server.folder = written / "new"
-    values, _ = _read(Web(server.url, QUICK), testland)
-    assert _same(values, _read(Folder(written / "new"), testland)[0])
+    found = read(Web(server.url, QUICK), testland)
+    assert same(found, read(Folder(written / "new"), testland))
     assert server.told.sent >= whole[0]
 
 
@@ -119,8 +112,8 @@ def test_damaged_parts_are_asked_for_again(
     else:
         moved = [f"{int(start) + 1} {rest}" for start, rest in (one.split(" ", 1) for one in lines)]
         ranges.write_text("\n".join([title, *moved]))
-    values, _ = _read(Web(server.url, QUICK), testland)
-    assert _same(values, _read(Folder(written / "old"), testland)[0])
+    found = read(Web(server.url, QUICK), testland)
+    assert same(found, read(Folder(written / "old"), testland))
     assert first - lost + server.told.sent == whole[0]
 
 
@@ -131,8 +124,8 @@ def test_without_a_strong_etag_a_file_comes_whole_and_nothing_is_kept(
     """Nothing would tell whether two parts are of one file; one answer is."""
     _stop(server, faulty, testland, 0, **manner)
     assert not cache_items()
-    values, found = _read(Web(server.url, QUICK), testland)
-    assert _same(values, _read(Folder(written / "old"), testland)[0])
+    found = read(Web(server.url, QUICK), testland)
+    assert same(found, read(Folder(written / "old"), testland))
     assert found.files[0].bytes_read == found.files[0].bytes_stored
     assert server.told.seen["GET"] == 1
 
@@ -153,8 +146,8 @@ def test_large_ranges_are_kept_in_small_parts(
     _stop(server, faulty, testland, 2 * whole[1])
     (ranges,) = cache.rglob("*.ranges")
     assert max(int(line.split()[1]) for line in ranges.read_text().splitlines()[1:]) == 1000
-    values, _ = _read(Web(server.url, QUICK), testland)
-    assert _same(values, _read(Folder(written / "old"), testland)[0])
+    found = read(Web(server.url, QUICK), testland)
+    assert same(found, read(Folder(written / "old"), testland))
 
 
 def test_a_part_that_cannot_be_kept_is_said(server, testland):
@@ -164,6 +157,6 @@ def test_a_part_that_cannot_be_kept_is_said(server, testland):
         with pytest.raises(
             OutputError, match=r"the disk is full or a file-size limit is reached. Free some"
         ):
-            _read(Web(server.url, QUICK), testland)
+            read(Web(server.url, QUICK), testland)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

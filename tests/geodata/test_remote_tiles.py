@@ -7,7 +7,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from bucket_files import NEW, spoil_chunk, tile_columns, tiles_around, write_quarter
+from bucket_files import (
+    NEW,
+    national_tiles,
+    read,
+    same,
+    spoil_chunk,
+    tile_columns,
+    tiles_around,
+    write_quarter,
+)
 
 from geogp.errors import DataError, NetworkError, OutputError, UnreachableError
 from geogp.geodata.store.cache import CacheEntry
@@ -16,8 +25,8 @@ from geogp.geodata.store.fetch_quarters import fetch_quarters
 from geogp.geodata.store.remote import Patience, Transfer
 from geogp.geodata.store.sources import Folder, Web
 from geogp.geodata.tiles import parquet_files, quadkeys
-from geogp.geodata.tiles.ookla import SIMULATED, read_observations
-from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles.ookla import SIMULATED
+from geogp.geodata.tiles.quarters import quarter_index
 from geogp.geodata.tiles.tile_files import tile_file
 
 QUICK = Patience(
@@ -25,15 +34,14 @@ QUICK = Patience(
 )
 QUARTER = quarter_index("2020Q1")
 NAME = tile_file("mobile", QUARTER)
+BOTH = "2020Q1..2020Q2"
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Two files of which the region is a part, far tiles around; and other values of the same."""
     folder = tmp_path_factory.mktemp("written")
-    low, high = (np.arange(4000, dtype=np.uint64) + np.uint64(at) for at in (10**6, 4**16 - 4001))
-    near = quadkeys.parse_quadkeys(tiles_around())
-    tiles = quadkeys.format_quadkeys(np.concatenate([low, near, high])).tolist()
+    tiles = national_tiles()
     for seed, quarter in enumerate(("2020Q1", "2020Q2")):
         columns = tile_columns(tiles, seed)
         columns["tile"] = [f"POLYGON(({tile} {seed}))" * 9 for tile in tiles]
@@ -60,26 +68,13 @@ def server(faulty, national, replacement, cache):
         yield running
 
 
-def values(ingested) -> dict[str, np.ndarray]:
-    return {k: v for k, v in vars(ingested.observations).items() if isinstance(v, np.ndarray)}
-
-
-def same(one, other) -> bool:
-    first, second = values(one), values(other)
-    return all(np.array_equal(first[name], second[name]) for name in second)
-
-
-def read(source, region, quarters="2020Q1..2020Q2"):
-    return read_observations(source, region, quarters=parse_quarters(quarters))
-
-
 def web(server) -> Web:
     return Web(server.url, QUICK)
 
 
 def test_only_what_the_region_touches_is_read(server, national, testland):
-    found = read(web(server), testland)
-    assert same(found, read(Folder(national), testland))
+    found = read(web(server), testland, BOTH)
+    assert same(found, read(Folder(national), testland, BOTH))
     near = pq.read_metadata(national / NAME)
     for file in found.files:
         assert file.rows == near.num_rows
@@ -91,7 +86,7 @@ def test_only_what_the_region_touches_is_read(server, national, testland):
 
 
 def test_the_geometry_is_not_read_nor_groups_of_other_regions(server, national, testland):
-    whole = read(Folder(national), testland)
+    whole = read(Folder(national), testland, BOTH)
     for name in ("2020Q1", "2020Q2"):
         path = national / tile_file("mobile", quarter_index(name))
         groups = pq.read_metadata(path).num_row_groups
@@ -100,13 +95,13 @@ def test_the_geometry_is_not_read_nor_groups_of_other_regions(server, national, 
         for column in ("quadkey", "avg_d_kbps", "tests"):
             spoil_chunk(path, 0, column)
             spoil_chunk(path, groups - 1, column)
-    assert same(read(web(server), testland), whole)
+    assert same(read(web(server), testland, BOTH), whole)
 
 
 def test_the_second_reading_asks_only_whether_the_files_changed(server, testland):
-    first = read(web(server), testland)
+    first = read(web(server), testland, BOTH)
     server.tell()
-    again = read(web(server), testland)
+    again = read(web(server), testland, BOTH)
     assert same(first, again)
     assert first.files == again.files
     assert {method for method, _ in server.told.requests} == {"HEAD"}
@@ -161,7 +156,7 @@ def test_row_groups_that_do_not_tell_regions_apart_are_read_once(server, nationa
 )
 def test_poorer_servers_serve_too(server, faulty, national, testland, manner):
     server.tell(manner=faulty.Manner(**manner))
-    assert same(read(web(server), testland), read(Folder(national), testland))
+    assert same(read(web(server), testland, BOTH), read(Folder(national), testland, BOTH))
     assert {item.state for item in cache_items(check=True)} == {"whole"}
 
 
@@ -172,7 +167,7 @@ PASSING = ["drop", "cut", "short", "long", "slow", "misplaced", "429", "500", "5
 @pytest.mark.parametrize("kind", PASSING)
 def test_a_fault_that_passes_is_overcome(server, faulty, national, testland, *, kind, place):
     server.tell(faulty.Fault(kind, place, times=2))
-    assert same(read(web(server), testland), read(Folder(national), testland))
+    assert same(read(web(server), testland, BOTH), read(Folder(national), testland, BOTH))
     assert server.told.seen["GET"] > place + 2
 
 
@@ -188,7 +183,7 @@ def test_a_fault_that_stays_is_an_error_and_the_next_run_is_right(
     # What came of the same version stays for the next run, and is no entry.
     assert {item.path.suffix for item in cache_items()} <= {".parts", ".ranges"}
     server.tell()
-    assert same(read(web(server), testland), read(Folder(national), testland))
+    assert same(read(web(server), testland, BOTH), read(Folder(national), testland, BOTH))
 
 
 @pytest.mark.parametrize("kind", ["drop", "429", "503", "403", "404", "size"])
@@ -199,7 +194,7 @@ def test_a_header_that_fails(server, faulty, national, testland, kind):
         read(web(server), testland, "2020Q1")
     assert not cache_items()
     server.tell()
-    assert same(read(web(server), testland), read(Folder(national), testland))
+    assert same(read(web(server), testland, BOTH), read(Folder(national), testland, BOTH))
 
 
 def test_a_refusal_says_what_it_may_mean(server, faulty, testland):
@@ -300,28 +295,28 @@ def test_simulated_tiles_are_known_by_their_note(faulty, national, cache, testla
     (national / "simulation.json").write_text("{}")
     with faulty.serving(national) as running:
         source = web(running)
-        assert read(source, testland).attribution == SIMULATED
-    assert read(source, testland).attribution == SIMULATED
+        assert read(source, testland, BOTH).attribution == SIMULATED
+    assert read(source, testland, BOTH).attribution == SIMULATED
 
 
 @pytest.mark.parametrize("kind", ["500", "drop"])
 def test_whether_tiles_are_simulated_is_never_guessed(server, faulty, testland, kind):
     server.tell(faulty.Fault(kind, method="HEAD", about="simulation.json"))
     with pytest.raises(NetworkError, match=r"simulation\.json"):
-        read(web(server), testland)
+        read(web(server), testland, BOTH)
     server.tell()
-    read(web(server), testland)
+    read(web(server), testland, BOTH)
 
 
 def test_a_bucket_that_refuses_absent_files_has_no_simulated_tiles(server, faulty, testland):
     server.tell(faulty.Fault("403", method="HEAD", about="simulation.json"))
-    assert read(web(server), testland).attribution != SIMULATED
+    assert read(web(server), testland, BOTH).attribution != SIMULATED
 
 
 def test_damaged_bytes_are_found_and_fetched_again(server, national, testland):
     """Whichever byte of whichever file of an entry is wrong."""
-    good = read(Folder(national), testland)
-    read(web(server), testland)
+    good = read(Folder(national), testland, BOTH)
+    read(web(server), testland, BOTH)
     random = np.random.default_rng(3)
     for number in range(16):
         paths = [item.path for item in cache_items()]
@@ -334,7 +329,7 @@ def test_damaged_bytes_are_found_and_fetched_again(server, national, testland):
         states = {item.path: item.state for item in cache_items(check=True)}
         assert states.pop(entry) == DAMAGED
         assert set(states.values()) == {"whole"}
-        assert same(read(web(server), testland), good)
+        assert same(read(web(server), testland, BOTH), good)
         assert {item.state for item in cache_items(check=True)} == {"whole"}
 
 
@@ -342,7 +337,7 @@ def test_damaged_bytes_are_found_and_fetched_again(server, national, testland):
     "change", ["note", "edited", "other note", "no note", "no file", "short", "list"]
 )
 def test_an_entry_without_its_note_is_no_entry(server, national, testland, change):
-    read(web(server), testland)
+    read(web(server), testland, BOTH)
     one, other = sorted(item.path for item in cache_items())
     note = one.with_suffix(".json")
     if change == "note":
@@ -365,7 +360,7 @@ def test_an_entry_without_its_note_is_no_entry(server, national, testland, chang
     else:
         note.write_text("[" * 100_000)
     server.tell()
-    assert same(read(web(server), testland), read(Folder(national), testland))
+    assert same(read(web(server), testland, BOTH), read(Folder(national), testland, BOTH))
     assert server.told.seen["GET"] > 0
 
 
@@ -408,12 +403,12 @@ def test_what_a_killed_process_left_is_seen_and_swept(server, national, testland
     left.write_bytes(b"half")
     (item,) = cache_items(check=True)
     assert (item.path, item.state) == (left, UNFINISHED)
-    assert same(read(web(server), testland), read(Folder(national), testland))
+    assert same(read(web(server), testland, BOTH), read(Folder(national), testland, BOTH))
     assert not left.exists()
 
 
 def test_clearing_deletes_what_geogp_put_there_and_nothing_else(server, testland, cache):
-    read(web(server), testland)
+    read(web(server), testland, BOTH)
     mine = cache / "mine.txt"
     mine.write_text("mine")
     done = clear_cache()
