@@ -121,24 +121,20 @@ def read_own_strata(
                 f"{len(names)}: {', '.join(names[:6])}."
             )
         areas = [table.geometry[values == name].union_all() for name in names]
-    _check_names(names, str(path))
+    for name in names:
+        if not name or name.casefold() in _TAKEN or len(name) > LONGEST_NAME:
+            raise DataError(
+                f"{path} names a stratum {name!r}; expected 1 to {LONGEST_NAME} characters, and "
+                f"not {' or '.join(sorted(_TAKEN))}. Rename the stratum."
+            )
+    if names[0] == names[1]:
+        raise DataError(f"{path} names both strata {names[0]!r}. Rename the file.")
     shapes = [MultiPolygon(polygonal_parts(area)) for area in areas]
     rest = shapes[1] if len(shapes) == 2 else None
     first, second = names
     strata = Strata(shapes[0], rest, (first, second), first).moved(sum(region.bounds[::2]) / 2)
     files = files_read(path, len(table), len(table))
     return strata, files, _warnings(strata, region)
-
-
-def _check_names(names: list[str], where: str) -> None:
-    for name in names:
-        if not name or name.casefold() in _TAKEN or len(name) > LONGEST_NAME:
-            raise DataError(
-                f"{where} names a stratum {name!r}; expected 1 to {LONGEST_NAME} characters, and "
-                f"not {' or '.join(sorted(_TAKEN))}. Rename the stratum."
-            )
-    if names[0] == names[1]:
-        raise DataError(f"{where} names both strata {names[0]!r}. Rename the file.")
 
 
 def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:

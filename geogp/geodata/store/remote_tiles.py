@@ -79,7 +79,10 @@ def _make(
 ) -> tuple[CacheEntry, Note]:
     by_parts = _begin(remote, copy)
     with open_parquet(copy.path) as opened:
-        names, in_source = _columns(opened.schema), opened.rows
+        # A file may lack columns of targets.
+        needed, held = (QUADKEY, "tests", "devices"), opened.schema.names
+        names = [name for name in (QUADKEY, *VALUES) if name in held or name in needed]
+        check_schema(opened.schema, names)
         groups = opened.groups(names, [GEOMETRY])
         wanted = groups_touching(groups, np.asarray(region.ranges, np.int64))
         apart = by_parts and len(wanted) <= WORLD_SHARE * len(groups)
@@ -99,7 +102,7 @@ def _make(
         sha256_of(entry.path),
         entry.path.stat().st_size,
         rows=rows,
-        rows_in_source=in_source,
+        rows_in_source=opened.rows,
         bytes_read=remote.received + copy.reused,
         groups_read=len(wanted),
         groups_in_source=len(groups),
@@ -126,14 +129,6 @@ def _begin(remote: RemoteFile, copy: "_PartialCopy") -> bool:
             return True
     copy.load_all()
     return False
-
-
-def _columns(schema: pa.Schema) -> list[str]:
-    """Return the columns to read; a file may lack columns of targets."""
-    needed = (QUADKEY, "tests", "devices")
-    names = [name for name in (QUADKEY, *VALUES) if name in schema.names or name in needed]
-    check_schema(schema, names)
-    return names
 
 
 def _spans(group: RowGroup, names: Sequence[str]) -> list[tuple[int, int]]:
