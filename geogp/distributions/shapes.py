@@ -152,6 +152,21 @@ class Gaussian(Shape):
 GAUSSIAN = Gaussian()
 
 
+def _by_shape(name: str) -> Callable[..., Floats]:
+    """Return a method of `RowShapes` that calls the method `name` of each row's shape."""
+
+    def method(self: "RowShapes", values: Floats) -> Floats:
+        values = np.broadcast_to(np.asarray(values, np.float64), self.number.shape)
+        found = np.empty(values.shape)
+        for number, shape in enumerate(self.shapes):
+            rows = self.number == number
+            if rows.any():
+                found[rows] = getattr(shape, name)(values[rows])
+        return found
+
+    return method
+
+
 class RowShapes(Shape):
     """A shape for each row, of which few are different; methods need one value for each row.
 
@@ -160,6 +175,15 @@ class RowShapes(Shape):
 
     def __init__(self, shapes: Sequence[Shape], number: NDArray[np.intp]) -> None:
         self.shapes, self.number = tuple(shapes), number
+
+    from_normal = _by_shape("from_normal")
+    normal_score = _by_shape("normal_score")
+    quantile = _by_shape("quantile")
+    cdf = _by_shape("cdf")
+    survival = _by_shape("survival")
+    log_density = _by_shape("log_density")
+    crps = _by_shape("crps")
+    exponential_mean = _by_shape("exponential_mean")
 
     @property
     def columns(self) -> dict[str, float | Floats]:
@@ -184,43 +208,9 @@ class RowShapes(Shape):
         """Return the index of each row's shape, (n,)."""
         return self.number[:n]
 
-    def from_normal(self, z: Floats) -> Floats:
-        """Return the quantiles at Φ(z)."""
-        return self._each(lambda shape, part: shape.from_normal(part), z)
 
-    def normal_score(self, x: Floats) -> Floats:
-        """Return Φ^(-1)(P(X <= x))."""
-        return self._each(lambda shape, part: shape.normal_score(part), x)
-
-    def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles."""
-        return self._each(lambda shape, part: shape.quantile(part), probability)
-
-    def cdf(self, x: Floats) -> Floats:
-        """Return P(X <= x)."""
-        return self._each(lambda shape, part: shape.cdf(part), x)
-
-    def survival(self, x: Floats) -> Floats:
-        """Return P(X > x)."""
-        return self._each(lambda shape, part: shape.survival(part), x)
-
-    def log_density(self, x: Floats) -> Floats:
-        """Return the log density at x."""
-        return self._each(lambda shape, part: shape.log_density(part), x)
-
-    def crps(self, x: Floats) -> Floats:
-        """Return the continuous ranked probability score."""
-        return self._each(lambda shape, part: shape.crps(part), x)
-
-    def exponential_mean(self, t: Floats) -> Floats:
-        """Return E[exp(t X)]."""
-        return self._each(lambda shape, part: shape.exponential_mean(part), t)
-
-    def _each(self, function: Callable[[Shape, Floats], Floats], values: Floats) -> Floats:
-        values = np.broadcast_to(np.asarray(values, np.float64), self.number.shape)
-        found = np.empty(values.shape)
-        for number, shape in enumerate(self.shapes):
-            rows = self.number == number
-            if rows.any():
-                found[rows] = function(shape, values[rows])
-        return found
+def shape_of_rows(parameters: Floats, make: Callable[..., Shape]) -> Shape:
+    """Return the shapes of n rows; `make` makes a shape from the k parameters of a row, (n, k)."""
+    distinct, number = np.unique(parameters, axis=0, return_inverse=True)
+    shapes = [make(*row) for row in distinct.tolist()]
+    return shapes[0] if len(shapes) == 1 else RowShapes(shapes, number.reshape(-1))

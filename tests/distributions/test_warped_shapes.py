@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from geogp.distributions.heavy_shapes import NormalMixture, StudentT
+from geogp.distributions.heavy_shapes import StudentT
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shape_columns import shape_from
 from geogp.distributions.shapes import GAUSSIAN, SHAPE_COLUMNS, RowShapes, Shape
@@ -159,36 +159,6 @@ def test_mean_of_an_exponential_against_the_integral(name, cell):
 
         found = _call("exponential_mean", base, knots, np.array([t]))[0]
         assert found == pytest.approx(_integral(weighted, base, knots, -80, 80), rel=1e-4)
-
-
-def test_moments_against_the_integral(case):
-    base, knots = case
-    if base is BASES["student"] or base is BASES["sum"]:
-        low, high = -30_000.0, 30_000.0
-    else:
-        low, high = -300.0, 300.0
-    mean, sd = (part[0] for part in _at(base, knots, np.zeros(1)).moments())
-
-    def density(x):
-        return np.exp(_call("log_density", base, knots, x))
-
-    def integral(function):
-        return _wide_integral(function, base, knots, low, high)
-
-    assert mean == pytest.approx(integral(lambda x: x * density(x)), abs=1e-4)
-    assert sd**2 == pytest.approx(integral(lambda x: (x - mean) ** 2 * density(x)), rel=1e-3)
-
-
-def _wide_integral(function, base, knots, low: float, high: float) -> float:
-    inner = _integral(function, base, knots, -300, 300)
-    if high <= 300:
-        return inner
-    edges = np.geomspace(300, high, 30)
-    x, w = np.polynomial.legendre.leggauss(40)
-    width = np.diff(edges)[:, None] / 2
-    nodes = ((edges[:-1, None] + width) + width * x).ravel()
-    weights = (width * w).ravel()
-    return float(inner + function(nodes) @ weights + function(-nodes) @ weights)
 
 
 def test_knots_of_the_normal_change_nothing():
@@ -349,9 +319,3 @@ def test_a_mean_of_a_power_far_beyond_the_tails_is_infinite():
     heavy = _at(StudentT(5.0), WIDER, np.zeros(2))
     assert not heavy.has_power_mean
     np.testing.assert_array_equal(heavy.exponential_mean(np.array([0.0, 0.1])), [1, np.inf])
-
-
-def test_a_mixture_of_normals_has_a_mean_of_a_power():
-    base = NormalMixture(np.array([0.7, 0.3]), np.array([[1.0, 2.0]]))
-    found = _call("exponential_mean", base, KNOTS, np.array([0.5]))
-    np.testing.assert_allclose(found, base.exponential_mean(np.array([0.5])), rtol=1e-6)
