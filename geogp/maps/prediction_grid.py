@@ -98,7 +98,7 @@ def tile_grid(tiles: Tiles, prediction: Prediction) -> xr.Dataset:
     """
     frame = Frame.of_tiles(tiles)
     data = {name: frame.place(tiles, v, np.nan) for name, v in _variables(prediction).items()}
-    return _georeferenced(_dataset(data, frame.x, frame.y), "EPSG:3857", frame.transform)
+    return georeferenced(_dataset(data, frame.x, frame.y), "EPSG:3857", frame.transform)
 
 
 def box_grid(box: Box, prediction: Prediction, crs: Any) -> xr.Dataset:
@@ -110,7 +110,7 @@ def box_grid(box: Box, prediction: Prediction, crs: Any) -> xr.Dataset:
     shape = box.rows, box.columns
     data = {name: values.reshape(shape) for name, values in _variables(prediction).items()}
     found = _dataset(data, box.x, box.y)
-    return found if crs is None else _georeferenced(found, crs, box.transform)
+    return found if crs is None else georeferenced(found, crs, box.transform)
 
 
 def _variables(prediction: Prediction) -> dict[str, NDArray[np.float32]]:
@@ -128,6 +128,7 @@ def _dataset(data: dict[str, NDArray[Any]], x: Floats, y: Floats) -> xr.Dataset:
     )
 
 
-def _georeferenced(grid: xr.Dataset, crs: Any, transform: Affine) -> xr.Dataset:
+def georeferenced(grid: xr.Dataset, crs: Any, transform: Affine) -> xr.Dataset:
+    """Return a grid with a CRS, and with the affine map from pixel corners to coordinates."""
     found: xr.Dataset = grid.rio.set_spatial_dims("x", "y").rio.write_crs(crs)
     return found.rio.write_transform(transform).rio.write_coordinate_system()  # type: ignore[no-any-return]

@@ -190,11 +190,6 @@ def draw_bar(axes: Axes, scale: Scale, extend: str, *, vertical: bool) -> None:
     bar.set_label(scale.label, fontsize=8)
 
 
-def colours_of(scale: Scale, values: Floats) -> NDArray[np.float64]:
-    """Return the colours of values as RGBA from 0 to 1, shape (n, 4)."""
-    return np.asarray(ScalarMappable(_norm(scale), scale.palette).to_rgba(values), np.float64)
-
-
 def extend_of(values: NDArray[np.floating], scale: Scale) -> str:
     """Return which ends of a scale some values lie beyond: "neither", "min", "max" or "both"."""
     below = bool(np.nanmin(values) < scale.low * (1 - 1e-6) - 1e-12)

@@ -63,15 +63,14 @@ class KernelBasis:
     places of the map. `error` is 1.1 times the largest difference found, as a share of the kernel's
     largest value, rounded up to two digits. `error_in_middles` is the largest difference found
     between centres of cells, as a share of the same value; it shows the effect of dropped and
-    rounded components without interpolation. `pairs` is the number of pairs of random places (see
-    `kernel_error.py`). `sample` contains kernel values between centres, for a colour scale.
+    rounded components without interpolation. `sample` contains kernel values between centres, for a
+    colour scale.
     """
 
     frame: Frame
     components: Packed
     error: float
     error_in_middles: float
-    pairs: int
     sample: Floats
 
 
@@ -161,10 +160,9 @@ def kernel_basis(
     cells = kernel_cells(tiles)
     frame = Frame.of_tiles(cells)
 
-    def part(rows: slice) -> Floats:
-        return model.features(cells[rows])
-
-    components = leading_components(part, len(cells), MAX_COMPONENTS)
+    components = leading_components(
+        lambda rows: model.features(cells[rows]), len(cells), MAX_COMPONENTS
+    )
     if not components.shape[1]:
         return None
     random = np.random.default_rng(0)
@@ -185,16 +183,16 @@ def kernel_basis(
     else:
         raise DataError(f"the kernel on {len(cells)} cells does not fit into {most_text} bytes.")
     decoded = unpack(packed)
-    found = differences(interpolated(decoded, frame, places), places, model, random)
+    most, largest = differences(interpolated(decoded, frame, places), places, model, random)
     within = finer(tiles) if cells.zoom > tiles.zoom else coarser(tiles, cells.zoom)
-    in_middles = differences(decoded[(slice(None), *frame.pixels(within))].T, within, model, random)
+    middles = decoded[(slice(None), *frame.pixels(within))].T
+    in_middles, _ = differences(middles, within, model, random)
     shown = cells[random_rows(len(cells), _SHOWN, random)]
     return KernelBasis(
         frame,
         packed,
-        rounded_up(_ROOM * found.most / found.largest),
-        in_middles.most / found.largest,
-        found.pairs,
+        rounded_up(_ROOM * most / largest),
+        in_middles / largest,
         model.kernel(cells, shown),
     )
 
@@ -242,13 +240,9 @@ def _text_guess(numbers: Floats) -> float:
     return float(-(share * np.log2(share)).sum() * len(numbers) / 8 * 4 / 3)
 
 
-def _stacked(frame: Frame, cells: Tiles, components: Floats) -> Floats:
+def _packed(frame: Frame, cells: Tiles, components: Floats, step: float) -> Packed:
     raster = np.full((components.shape[1], frame.height, frame.width), np.nan)
     raster[(slice(None), *frame.pixels(cells))] = components.T
-    return np.stack([filled(one) for one in raster])
-
-
-def _packed(frame: Frame, cells: Tiles, components: Floats, step: float) -> Packed:
-    stacked = _stacked(frame, cells, components)
+    stacked = np.stack([filled(one) for one in raster])
     bits = 8 if np.ptp(stacked) < 254 * step else 16
     return pack(stacked, step, bits, none=False)

@@ -41,7 +41,6 @@ from geogp.maps.page.page_layers import (
 )
 from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places
 from geogp.maps.page.page_quantiles import (
-    PackedQuarter,
     QuarterMap,
     cautious_level,
     choose_levels,
@@ -163,6 +162,7 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     decoded = unpack_quantiles(full.planes, levels)[(slice(None), *full.frame.pixels(shown.tiles))]
     low, high = np.percentile(quantiles[[0, -1]], [1, 99], axis=1)[[0, 1], [0, 1]]
     values = slider_values(float(10**low), float(10**high), content.thresholds)
+    choices = [one.value for one in content.thresholds] or values
     error, tiles = probability_error(shown.prediction, decoded, levels, values, at_most=at_most)
     others = [one for one in content.quarters if one is not shown]
     others_quantiles = [quantiles_of(one.prediction, levels) for one in others]
@@ -178,11 +178,12 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     return {
         "levels": list(levels),
         "quarters": [
-            _quarter(one, part) for one, part in zip(content.quarters, packed, strict=True)
+            {"label": one.label, "frame": asdict(part.frame), "quantiles": part.planes}
+            for one, part in zip(content.quarters, packed, strict=True)
         ],
         "threshold": {
             "values": values,
-            "shown": _middle([one.value for one in content.thresholds] or values),
+            "shown": choices[len(choices) // 2],
             "at_most": at_most,
         },
         "layers": speed_layers(
@@ -207,14 +208,6 @@ def _scaled_values(
     width = np.concatenate([percentiles(high - low) for _, low, high, _ in rows])
     cautious = np.concatenate([percentiles(10**end) for _, _, _, end in rows])
     return median, width, cautious
-
-
-def _middle(values: list[float]) -> float:
-    return values[len(values) // 2]
-
-
-def _quarter(one: QuarterMap, packed: PackedQuarter) -> dict[str, Any]:
-    return {"label": one.label, "frame": asdict(packed.frame), "quantiles": packed.planes}
 
 
 def _counts(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
@@ -331,7 +324,6 @@ def _kernel(content: PageContent, scale: Scale | None, target: str) -> dict[str,
         "components": basis.components,
         "error": basis.error,
         "error_in_middles": basis.error_in_middles,
-        "pairs": basis.pairs,
         "unit": quantity_of(target).kernel_unit,
         "scale": scale_json(scale),
     }
