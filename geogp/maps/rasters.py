@@ -58,13 +58,10 @@ def write_zarr(grid: xr.Dataset, path: Path) -> None:
 def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     """Write each variable of a grid as a cloud-optimised GeoTIFF of one band; return the paths.
 
-    A file has the name and the type of its variable (such as ``median_mbps.tif``), EPSG:3857,
-    lossless compression, and the no-data value of its variable (NaN for values, 255 for flags, -1
-    for tests). Its overviews (at least one) show means, or for flags the most frequent value. The
-    band has the variable's description, unit, scale 1 and offset 0, the meanings of a flag, and the
-    statistics of its values (``STATISTICS_MINIMUM``, ``_MAXIMUM``, ``_MEAN``, ``_STDDEV``,
-    ``_VALID_PERCENT``; only the last one if there is no value). The file has the attributes of the
-    grid as tags. Raises OutputError if a file cannot be written.
+    A file has the name, the type and the no-data value of its variable, lossless compression, and
+    the attributes of the grid as tags. Its overviews (at least one) show means, or for flags the
+    most frequent value. The band has the variable's description and unit, the meanings of a flag,
+    and statistics of its values. Raises OutputError if a file cannot be written.
     """
     paths = {str(name): folder / f"{name}.tif" for name in grid.data_vars}
     for name, path in paths.items():

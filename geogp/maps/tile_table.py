@@ -89,9 +89,7 @@ def write_tile_table(
 ) -> None:
     """Write the table of tiles as GeoParquet, compressed by zstd; see `tile_table`.
 
-    A compressed polygon takes about 12 bytes and a value about 4, so points instead of polygons
-    would save little. Raises DataError as `tile_table` does, and OutputError if the file cannot be
-    written.
+    Raises DataError as `tile_table` does, and OutputError if the file cannot be written.
     """
     table, stream = tile_table(grid, tiles, county=county), io.BytesIO()
     types = {field.name: field.type for field in table.schema}

@@ -18,9 +18,9 @@ from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import thresholds_of
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
+from geogp.maps.page.interactive_page import outlines, outlines_within
 from geogp.maps.page.kernel_basis import coarser, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
-from geogp.maps.page.outlines import outlines, outlines_within
 from geogp.maps.page.packing import text_bytes, unpack
 from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places

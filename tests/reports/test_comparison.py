@@ -15,11 +15,11 @@ from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.paired import Estimate, mark, paired_estimates
 from geogp.records.run_record import RunSettings
-from geogp.reports.comparison.compare_figure import difference_figure
 from geogp.reports.comparison.compare_pages import (
     comparison_html,
     comparison_latex,
     comparison_markdown,
+    difference_figure,
 )
 from geogp.reports.comparison.comparison import compare, comparison_json
 from geogp.reports.comparison.comparison_rows import SCORES, RunContent

@@ -59,9 +59,9 @@ class KernelBasis:
     `components` are c_j at the centres of the cells of `frame`, packed with shape (m, height,
     width); away from the map they are arbitrary.
 
-    `error` compares the decoded and interpolated components with the model's kernel between random
-    places of the map. `error` is 1.1 times the largest difference found, as a share of the kernel's
-    largest value, rounded up to two digits. `error_in_middles` is the largest difference found
+    `error` is 1.1 times the largest difference from the model's kernel found between random places
+    of the map, as a share of the kernel's largest value, rounded up to two digits.
+    `error_in_middles` is the largest difference found
     between centres of cells, as a share of the same value; it shows the effect of dropped and
     rounded components without interpolation. `sample` contains kernel values between centres, for a
     colour scale.

@@ -293,11 +293,12 @@ def _tests(grid: xr.Dataset) -> Floats:
 
 def _kernel_scale(content: PageContent, target: str) -> Scale | None:
     """Return one colour scale for the stored slices and the slices at a chosen place."""
-    if not content.slices:
-        return None
-    values = check_slices(content.tiles, content.slices).ravel()
+    held = [check_slices(content.tiles, content.slices)] if content.slices else []
     if content.kernel is not None:
-        values = np.concatenate([values, content.kernel.sample.ravel()])
+        held.append(content.kernel.sample)
+    if not held:
+        return None
+    values = np.concatenate([one.ravel() for one in held])
     return kernel_scale(values, label=kernel_label(target))
 
 
@@ -315,10 +316,8 @@ def _slices(content: PageContent, frame: Frame) -> list[Packed]:
 
 def _kernel(content: PageContent, scale: Scale | None, target: str) -> dict[str, Any] | None:
     basis = content.kernel
-    if basis is None:
+    if basis is None or scale is None:
         return None
-    label = kernel_label(target)
-    scale = scale or kernel_scale(basis.sample, label=label)
     return {
         "frame": asdict(basis.frame),
         "components": basis.components,
