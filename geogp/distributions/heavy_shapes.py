@@ -39,6 +39,22 @@ class HeavyTails(Shape):
         found: Floats = np.where(z > 0, -lower, lower)
         return found
 
+    def normal_score(self, x: Floats) -> Floats:
+        """Return Φ^(-1)(P(X <= x)), from the smaller tail."""
+        x = np.asarray(x, np.float64)
+        lower, upper = self.cdf(x), self.survival(x)
+        tail = special.ndtri(np.maximum(np.minimum(lower, upper), _MIN_PROBABILITY))
+        found: Floats = np.where(lower < upper, tail, -tail)
+        return found
+
+    @abstractmethod
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles at probabilities strictly between 0 and 1."""
+
+    @abstractmethod
+    def cdf(self, x: Floats) -> Floats:
+        """Return P(X <= x)."""
+
     def survival(self, x: Floats) -> Floats:
         """Return P(X > x) = P(X <= -x)."""
         return self.cdf(-np.asarray(x, np.float64))

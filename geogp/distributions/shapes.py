@@ -31,12 +31,11 @@ SHAPE_COLUMNS = {
 }
 """Columns that describe shapes. The values here are those of a normal shape and absent columns."""
 
-_MIN_PROBABILITY = 1e-300
-_MAX_BELOW_1 = 1 - 2.0**-53
-
 
 class Shape(ABC):
     """The interface of a shape; all methods work elementwise.
+
+    The defaults of quantiles and probabilities use the normal scores.
 
     `symmetric` is true if X and -X are known to have the same distribution. `linear_scores` is true
     if normal scores are known to be linear in x; then two quantiles determine all others.
@@ -66,30 +65,27 @@ class Shape(ABC):
         """Return one number per row, (n,); rows with equal numbers have equal shapes."""
         return np.zeros(n, np.intp)
 
+    @abstractmethod
     def from_normal(self, z: Floats) -> Floats:
         """Return the quantiles at Φ(z), accurate in both tails."""
-        found: Floats = self.quantile(np.clip(special.ndtr(z), _MIN_PROBABILITY, _MAX_BELOW_1))
-        return found
 
+    @abstractmethod
     def normal_score(self, x: Floats) -> Floats:
         """Return Φ^(-1)(P(X <= x)), accurate in both tails, at least from -37 to 37."""
-        x = np.asarray(x, np.float64)
-        lower, upper = self.cdf(x), self.survival(x)
-        tail = special.ndtri(np.maximum(np.minimum(lower, upper), _MIN_PROBABILITY))
-        found: Floats = np.where(lower < upper, tail, -tail)
-        return found
 
-    @abstractmethod
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles at probabilities strictly between 0 and 1."""
+        return self.from_normal(special.ndtri(probability))
 
-    @abstractmethod
     def cdf(self, x: Floats) -> Floats:
         """Return P(X <= x)."""
+        found: Floats = special.ndtr(self.normal_score(x))
+        return found
 
-    @abstractmethod
     def survival(self, x: Floats) -> Floats:
         """Return P(X > x), accurate where it is small."""
+        found: Floats = special.ndtr(-self.normal_score(x))
+        return found
 
     @abstractmethod
     def log_density(self, x: Floats) -> Floats:
@@ -118,20 +114,6 @@ class Gaussian(Shape):
     def normal_score(self, x: Floats) -> Floats:
         """Return x."""
         return np.asarray(x, np.float64)
-
-    def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles Φ^(-1)(p)."""
-        found: Floats = special.ndtri(probability)
-        return found
-
-    def cdf(self, x: Floats) -> Floats:
-        """Return Φ(x)."""
-        found: Floats = special.ndtr(x)
-        return found
-
-    def survival(self, x: Floats) -> Floats:
-        """Return 1 - Φ(x)."""
-        return self.cdf(-x)
 
     def log_density(self, x: Floats) -> Floats:
         """Return log φ(x)."""

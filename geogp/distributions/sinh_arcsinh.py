@@ -58,21 +58,9 @@ class SinhArcsinh(Shape):
         return found
 
     def normal_score(self, x: Floats) -> Floats:
-        """Return z(x), which `cdf` defines."""
+        """Return z(x) = sinh(δ asinh(w) - ε) with w = E W + x sd(W)."""
         found: Floats = np.sinh(self.tailweight * np.arcsinh(self._raw(x)) - self.skewness)
         return found
-
-    def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles: X at the normal quantiles."""
-        return self.from_normal(GAUSSIAN.quantile(probability))
-
-    def cdf(self, x: Floats) -> Floats:
-        """Return Φ(z(x)) with z(x) = sinh(δ asinh(w) - ε) and w = E W + x sd(W)."""
-        return GAUSSIAN.cdf(self.normal_score(x))
-
-    def survival(self, x: Floats) -> Floats:
-        """Return Φ(-z(x))."""
-        return GAUSSIAN.cdf(-self.normal_score(x))
 
     def log_density(self, x: Floats) -> Floats:
         """Return log φ(z) + log dz/dx, with dz/dw = δ sqrt((1 + z²) / (1 + w²))."""

@@ -89,20 +89,6 @@ class WarpedShape(Shape):
         """Return u = Φ^(-1)(F*(x))."""
         return self._back(self._of_rows(x)).u
 
-    def quantile(self, probability: Floats) -> Floats:
-        """Return Q*(p)."""
-        return self.from_normal(special.ndtri(self._of_rows(probability)))
-
-    def cdf(self, x: Floats) -> Floats:
-        """Return F*(x)."""
-        found: Floats = special.ndtr(self.normal_score(x))
-        return found
-
-    def survival(self, x: Floats) -> Floats:
-        """Return 1 - F*(x)."""
-        found: Floats = special.ndtr(-self.normal_score(x))
-        return found
-
     def log_density(self, x: Floats) -> Floats:
         """Return log f* by the chain rule.
 

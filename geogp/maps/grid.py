@@ -1,5 +1,6 @@
 """The grid of a map: predictions for the tiles of a region as an xarray Dataset with a CRS."""
 
+from collections.abc import Sized
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,13 @@ def build_grid(
     NumericalError if a value other than the mean is beyond float32.
     """
     quantity = quantity_of(target)
-    _check_lengths(tiles, prediction, distance_km, measured, stratum)
+    _check_lengths(
+        len(tiles),
+        prediction=prediction,
+        distance_km=distance_km,
+        measured=measured,
+        stratum=stratum,
+    )
     frame = Frame.of_tiles(tiles)
     if prediction.discrete != quantity.counted:
         raise RequestError(f"the prediction is not a prediction of the target {target}.")
@@ -133,24 +140,11 @@ def build_grid(
     return grid
 
 
-def _check_lengths(
-    tiles: Tiles,
-    prediction: Prediction,
-    distance_km: NDArray[np.float64],
-    measured: NDArray[Any],
-    stratum: NDArray[np.str_] | None,
-) -> None:
-    lengths = {
-        "prediction": len(prediction),
-        "distance_km": len(distance_km),
-        "measured": len(measured),
-    }
-    if stratum is not None:
-        lengths["stratum"] = len(stratum)
-    wrong = {name: length for name, length in lengths.items() if length != len(tiles)}
+def _check_lengths(n: int, **parts: Sized | None) -> None:
+    lengths = {name: len(part) for name, part in parts.items() if part is not None}
+    wrong = [f"{name} has {length}" for name, length in lengths.items() if length != n]
     if wrong:
-        found = ", ".join(f"{name} has {length}" for name, length in wrong.items())
-        raise DataError(f"expected one entry for each of {len(tiles)} tiles, but {found}.")
+        raise DataError(f"expected one entry for each of {n} tiles, but {', '.join(wrong)}.")
 
 
 def _probabilities(

@@ -134,8 +134,7 @@ def share_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 
 def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
     """Return a linear scale with round numbers as ends; raise DataError if no value is finite."""
-    low, high = _range_of(values, label)
-    return _linear(low, high, label, palette)
+    return _linear(*_range_of(values, label), label, palette)
 
 
 def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
