@@ -14,12 +14,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.distributions.count_mixtures import PLACES, REACH, RateMixture, places_of
+from geogp.distributions.count_mixtures import PLACES, REACH, Floats, RateMixture, places_of
 from geogp.distributions.prediction import Prediction, check_inside
 from geogp.distributions.quantity import Quantity, Variable
 from geogp.errors import DataError, NumericalError
-
-Floats = NDArray[np.float64]
 
 _CHUNK = 8192
 

@@ -104,11 +104,9 @@ def student_scales(df: float) -> tuple[Floats, Floats]:
     density of u = log g is proportional to exp(df/2 (u - e^u)), which is smooth, and small at both
     ends. So the trapezoidal rule in u converges faster than any power of the step. The components
     below the 1e-12 quantile of g are merged into one component with the same total weight and
-    variance. All variances are divided by a common factor, so that Σ w v = 1. The usual choice,
-    generalised Gauss-Laguerre quadrature with 48 nodes, is not accurate, because 1/g is not a
-    polynomial in g: with 3 degrees of freedom, it misses 11 % of the variance, and 70 % of the
-    probability beyond 8 standard deviations. w and v are (q,), with q from 20 to about 65. Raises
-    the errors of `check_df`.
+    variance. All variances are divided by a common factor, so that Σ w v = 1. Generalised
+    Gauss-Laguerre quadrature is not accurate, because 1/g is not a polynomial in g. w and v are
+    (q,), with q from 20 to about 65. Raises the errors of `check_df`.
     """
     check_df(df)
     a = df / 2

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.geodata.places.region import Tiles
-from geogp.maps.frame import Frame
+from geogp.maps.frame import Floats, Frame
 
-Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
 LEVEL = 0.95

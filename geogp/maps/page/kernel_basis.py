@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError, NumericalError
 from geogp.geodata.places.region import Tiles
-from geogp.maps.frame import Frame
+from geogp.maps.frame import Floats, Frame
 from geogp.maps.page.kernel_error import (
     KernelFeatures,
     differences,
@@ -29,8 +29,6 @@ from geogp.maps.page.kernel_error import (
     random_rows,
 )
 from geogp.maps.page.packing import Packed, filled, pack, text_bytes, unpack
-
-Floats = NDArray[np.float64]
 
 MAX_COMPONENTS = 48
 MAX_CELLS = 160 * 160
@@ -81,21 +79,14 @@ def kernel_cells(tiles: Tiles, most: int = MAX_CELLS) -> Tiles:
     has at most `most` tiles. This zoom is at most one finer than the map's zoom.
     """
     finest = finer(tiles)
-    whole, zoom = Frame.of_tiles(finest), finest.zoom
+    zoom = finest.zoom
     while zoom > 0:
-        frame = _around(whole, finest.zoom - zoom)
-        if frame.width * frame.height <= most:
+        shift = finest.zoom - zoom
+        width, height = (int(np.ptp(one >> shift)) + 3 for one in (finest.column, finest.row))
+        if width * height <= most:
             break
         zoom -= 1
     return with_neighbours(coarser(finest, zoom))
-
-
-def _around(frame: Frame, shift: int) -> Frame:
-    """Return a frame of coarser tiles that covers a frame, plus one tile on each side."""
-    column, row = (frame.column >> shift) - 1, (frame.row >> shift) - 1
-    east, south = frame.column + frame.width - 1, frame.row + frame.height - 1
-    width, height = (east >> shift) + 2 - column, (south >> shift) + 2 - row
-    return Frame(frame.zoom - shift, column, row, width, height)
 
 
 def finer(tiles: Tiles) -> Tiles:

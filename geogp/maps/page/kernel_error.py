@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geogp.geodata.places.region import Tiles
-from geogp.maps.frame import Frame
+from geogp.maps.frame import Floats, Frame
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 _PLACES = 30_000

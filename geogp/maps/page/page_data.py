@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import Threshold
-from geogp.maps.frame import Frame
+from geogp.maps.frame import Floats, Frame
 from geogp.maps.grid import FLAG_FILL, quantity_of
 from geogp.maps.kernel_slices import KernelSlice, check_slices
 from geogp.maps.page.kernel_basis import KernelBasis
@@ -53,8 +53,6 @@ from geogp.maps.page.page_quantiles import (
 from geogp.maps.scales import Scale, kernel_scale
 from geogp.maps.strata_flag import strata_in
 from geogp.maps.views import kernel_label, veiled
-
-Floats = NDArray[np.float64]
 
 FORMAT = 1
 

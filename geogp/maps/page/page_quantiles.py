@@ -16,11 +16,9 @@ from scipy.special import ndtr, ndtri
 from geogp.distributions.prediction import Prediction
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.thresholds import Threshold
-from geogp.maps.frame import Frame
+from geogp.maps.frame import Floats, Frame
 from geogp.maps.page.packing import Packed, filled, pack, text_bytes, unpack
 from geogp.maps.scales import round_ladder
-
-Floats = NDArray[np.float64]
 
 SAMPLE = 20_000
 """Number of tiles, evenly spaced among all tiles, on which errors are computed."""
