@@ -97,7 +97,7 @@ def tile_grid(tiles: Tiles, prediction: Prediction) -> xr.Dataset:
     """
     frame = Frame.of_tiles(tiles)
     data = {name: frame.place(tiles, v, np.nan) for name, v in _variables(prediction).items()}
-    return georeferenced(_dataset(data, frame.x, frame.y), "EPSG:3857", frame.transform)
+    return _raster(data, frame, "EPSG:3857")
 
 
 def box_grid(box: Box, prediction: Prediction, crs: Any) -> xr.Dataset:
@@ -108,8 +108,7 @@ def box_grid(box: Box, prediction: Prediction, crs: Any) -> xr.Dataset:
     """
     shape = box.rows, box.columns
     data = {name: values.reshape(shape) for name, values in _variables(prediction).items()}
-    found = _dataset(data, box.x, box.y)
-    return found if crs is None else georeferenced(found, crs, box.transform)
+    return _raster(data, box, crs)
 
 
 def _variables(prediction: Prediction) -> dict[str, NDArray[np.float32]]:
@@ -119,12 +118,13 @@ def _variables(prediction: Prediction) -> dict[str, NDArray[np.float32]]:
     return {name: one.astype(np.float32) for name, one in zip(LABELS, values, strict=True)}
 
 
-def _dataset(data: dict[str, NDArray[Any]], x: Floats, y: Floats) -> xr.Dataset:
-    return xr.Dataset(
+def _raster(data: dict[str, NDArray[Any]], place: Box | Frame, crs: Any) -> xr.Dataset:
+    grid = xr.Dataset(
         {name: (("y", "x"), values, {"long_name": LABELS[name]}) for name, values in data.items()},
-        coords={"y": y, "x": x},
+        coords={"y": place.y, "x": place.x},
         attrs={"Conventions": "CF-1.10", "history": "made by geogp"},
     )
+    return grid if crs is None else georeferenced(grid, crs, place.transform)
 
 
 def georeferenced(grid: xr.Dataset, crs: Any, transform: Affine) -> xr.Dataset:

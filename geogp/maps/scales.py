@@ -76,14 +76,6 @@ class Scale:
         shades = mpl.colormaps[self.palette](middles, bytes=True)
         return np.vstack([np.zeros((1, 4), np.uint8), shades]).astype(np.uint8)
 
-    def values(self) -> NDArray[np.float64]:
-        """Return the value in the middle of each of the `LEVELS` colours."""
-        middles = (np.arange(LEVELS) + 0.5) / LEVELS
-        if self.logarithmic:
-            low, high = self.low + self.shift, self.high + self.shift
-            return np.asarray(low * (high / low) ** middles - self.shift, np.float64)
-        return self.low + (self.high - self.low) * middles
-
 
 def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
     """Return a logarithmic scale for positive values, with round numbers as ends.

@@ -16,6 +16,7 @@ import base64
 import math
 import sys
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -146,13 +147,10 @@ def _inflated(text: str, size: int) -> bytes:
     return found
 
 
-def text_bytes(packed: object) -> int:
-    """Return the number of base64 bytes of a packed array, or of all in a list or dictionary."""
-    if isinstance(packed, dict):
-        if "data" in packed:
-            return len(packed["data"])
-        return sum(text_bytes(part) for part in packed.values())
-    return sum(text_bytes(part) for part in packed) if isinstance(packed, list | tuple) else 0
+def text_bytes(packed: Packed | Sequence[Packed]) -> int:
+    """Return the number of base64 bytes of a packed array, or of several packed arrays."""
+    several = [packed] if isinstance(packed, dict) else packed
+    return sum(len(one["data"]) for one in several)
 
 
 def filled(values: Floats) -> Floats:

@@ -190,7 +190,7 @@ def pack_within(
     found: list[PackedQuarter] = []
     for step in STEPS:
         found = [pack_quantiles(*one, levels, step) for one in quarters]
-        if text_bytes([one.planes for one in found]) <= most:
+        if sum(text_bytes(one.planes) for one in found) <= most:
             break
     return found
 
