@@ -150,7 +150,6 @@ def kernel_basis(
     """
     cells = kernel_cells(tiles)
     frame = Frame.of_tiles(cells)
-
     components = leading_components(
         lambda rows: model.features(cells[rows]), len(cells), MAX_COMPONENTS
     )
@@ -162,13 +161,18 @@ def kernel_basis(
     exact = model.kernel(tried, tried[::_EACH])
     pixels = frame.pixels(cells)
 
+    def raster(values: Floats, fill: float) -> Floats:
+        found = np.full((values.shape[1], frame.height, frame.width), fill)
+        found[(slice(None), *pixels)] = values.T
+        return found
+
     def at_places(values: Floats) -> Floats:
-        raster = np.zeros((values.shape[1], frame.height, frame.width))
-        raster[(slice(None), *pixels)] = values.T
-        return interpolated(raster, frame, tried)
+        return interpolated(raster(values, 0.0), frame, tried)
 
     for step, count in _in_order(components, at_places, exact, most_text):
-        packed = _packed(frame, cells, components[:, :count], step)
+        stacked = np.stack([filled(one) for one in raster(components[:, :count], np.nan)])
+        bits = 8 if np.ptp(stacked) < 254 * step else 16
+        packed = pack(stacked, step, bits, none=False)
         if text_bytes(packed) <= most_text:
             break
     else:
@@ -229,11 +233,3 @@ def _text_guess(numbers: Floats) -> float:
     _, counts = np.unique(np.diff(numbers, prepend=0.0), return_counts=True)
     share = counts / counts.sum()
     return float(-(share * np.log2(share)).sum() * len(numbers) / 8 * 4 / 3)
-
-
-def _packed(frame: Frame, cells: Tiles, components: Floats, step: float) -> Packed:
-    raster = np.full((components.shape[1], frame.height, frame.width), np.nan)
-    raster[(slice(None), *frame.pixels(cells))] = components.T
-    stacked = np.stack([filled(one) for one in raster])
-    bits = 8 if np.ptp(stacked) < 254 * step else 16
-    return pack(stacked, step, bits, none=False)
