@@ -21,7 +21,7 @@ from geogp.distributions.warps import REPAIR_COLUMNS, Warp
 from geogp.errors import RequestError
 
 _KINDS = (("skewness", "tailweight"), ("df",), ("noise_df",), BURR_COLUMNS)
-"""The columns of each kind of shape."""
+"""Columns of sinh-arcsinh shapes, Student's t, Student-t noise around a normal, and Burr scales."""
 
 
 def shape_from(
@@ -29,12 +29,9 @@ def shape_from(
 ) -> Shape:
     """Return the shapes of the rows of a table; they equal the shapes that were written.
 
-    `columns`: columns of `SHAPE_COLUMNS` in the table, each (n,). If a column is absent, its value
-        is that of a normal shape. `skewness` and `tailweight` belong to a sinh-arcsinh shape, `df`
-        to a Student-t shape, `noise_df` to Student-t noise around a normal function, and
-        `BURR_COLUMNS` to a Burr scale. `REPAIR_COLUMNS` are the knots of a repair of the shape;
-        give all of these columns or none. Rows with only NaN in these columns are not repaired.
-    `function_variance`, `noise_variance`: variances of the rows, (n,); only `noise_df` needs them.
+    `columns` are those of `SHAPE_COLUMNS` in the table, each (n,); an absent column has the value
+    of a normal shape. `REPAIR_COLUMNS` are the knots of a repair, all or none; rows with only NaN
+    are not repaired. Only `noise_df` needs the variances of the rows, (n,).
 
     Raises RequestError if a value is out of range, a row has parameters of two kinds of shape,
     `noise_df` differs between rows, or some but not all columns of a repair are given.

@@ -78,11 +78,10 @@ def build_grid(
     threshold adds a variable, such as p_at_least_7_mbps: the probability that the predicted value
     meets the threshold. Numbers of tests have other variables; see `CountPrediction.variables`.
 
-    `prediction` is for log10(Mbps), log10(ms) or the number of tests, depending on `target`
-    (``download``, ``upload``, ``latency`` or ``tests``), in the order of the n `tiles`. The
-    following arrays have shape (n,). `distance_km` is the distance to the nearest measured tile;
-    distances above `far_km` are flagged. `measured` is the number of tests in all quarters.
-    `stratum` is ``unknown`` outside both strata. If no stratum is known, the grid has no variable
+    `prediction` is for log10(Mbps), log10(ms) or the number of tests, depending on `target`, in the
+    order of the n `tiles`. Arrays are (n,). `distance_km` is the distance to the nearest measured
+    tile; distances above `far_km` are flagged. `measured` is the number of tests in all quarters.
+    `stratum` is ``unknown`` outside both strata; if no stratum is known, the grid has no variable
     for strata (see `strata_flag`). `settings` become attributes of the grid.
 
     Dimensions (y, x) are tile centres in metres, with y falling. Outside the region float32
