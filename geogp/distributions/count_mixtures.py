@@ -3,6 +3,7 @@
 `count_prediction.py` explains the distribution, and the nodes at which rates are computed.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,12 +55,9 @@ class RateMixture:
         chosen = np.flatnonzero(counts >= 0)
         walk, wanted = _Walk(self.at(chosen)), counts[chosen]
         reached = np.zeros(len(chosen))
-        while len(walk.open):
-            walk.close(reached, walk.count >= wanted[walk.open], walk.total)
-            if not walk.step():
-                break
-        late = walk.late
-        if len(late):
+        for count in walk:
+            walk.close(reached, count >= wanted[walk.open], walk.total)
+        if len(late := walk.late):
             reached[late] = self.at(chosen[late]).far_cdf(wanted[late])
         found[chosen] = np.minimum(reached, 1.0)
         return found
@@ -99,13 +97,9 @@ class RateMixture:
         """Return the smallest counts with P(Y <= count) >= probability, (k,)."""
         found = np.zeros(len(self.rows))
         walk = _Walk(self)
-        while len(walk.open):
-            count = np.full(len(walk.open), float(walk.count))
-            walk.close(found, walk.total >= probability, count)
-            if not walk.step():
-                break
-        late = walk.late
-        if len(late):
+        for count in walk:
+            walk.close(found, walk.total >= probability, np.full(len(walk.open), float(count)))
+        if len(late := walk.late):
             found[late] = self.at(late).search(probability)
         return found
 
@@ -125,14 +119,12 @@ class RateMixture:
         found = np.zeros(len(self.rows))
         walk = _Walk(self)
         score = np.zeros(len(self.rows))
-        while len(walk.open):
+        for count in walk:
             at = walk.open
-            score[at] += (walk.total - (y[at] <= walk.count)) ** 2
+            score[at] += (walk.total - (y[at] <= count)) ** 2
             # Up to a y beyond the tail, all further terms of the sum are 1.
-            beyond = np.maximum(0.0, y - 1 - walk.count)
+            beyond = np.maximum(0.0, y - 1 - count)
             walk.close(found, walk.total >= 1 - _TAIL, (score + beyond)[at])
-            if not walk.step():
-                break
         for row in walk.late.tolist():
             found[row] = self.at(np.array([row])).summed_crps(float(y[row]))
         return found
@@ -177,7 +169,6 @@ class _Walk:
         slow = exponent[:, places_of(rate.shape[1]) <= 7.0].max(1) > 690.0
         self.late: Rows = np.flatnonzero(slow)
         self.open: Rows = np.flatnonzero(~slow)
-        self.count = 0
         self.share = mixture.share
         self.dispersion = mixture.dispersion[self.open]
         self.ratio = (rate / (1 + dispersion * rate))[self.open]
@@ -194,13 +185,13 @@ class _Walk:
         self.dispersion, self.ratio = self.dispersion[left], self.ratio[left]
         self.mass = self.mass[left]
 
-    def step(self) -> bool:
-        """Continue with the next count; return False, without a step, after 4,096 counts."""
-        if self.count >= _MAX_STEPS:
-            self.late = np.concatenate([self.late, self.open])
-            return False
-        growth = (1 + self.dispersion * self.count) / (self.count + 1)
-        self.mass *= self.ratio * growth[:, None]
-        self.count += 1
-        self.total = self.total + self.mass @ self.share
-        return True
+    def __iter__(self) -> Iterator[int]:
+        """Yield each count, for which `total` is P(Y <= count) of the open rows."""
+        for count in range(_MAX_STEPS + 1):
+            if not len(self.open):
+                return
+            yield count
+            growth = (1 + self.dispersion * count) / (count + 1)
+            self.mass *= self.ratio * growth[:, None]
+            self.total = self.total + self.mass @ self.share
+        self.late = np.concatenate([self.late, self.open])

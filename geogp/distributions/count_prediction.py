@@ -14,12 +14,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.distributions.count_mixtures import PLACES, REACH, RateMixture, places_of
+from geogp.distributions.count_mixtures import PLACES, REACH, Floats, RateMixture, places_of
 from geogp.distributions.prediction import Prediction, check_inside
 from geogp.distributions.quantity import Quantity, Variable
 from geogp.errors import DataError, NumericalError
-
-Floats = NDArray[np.float64]
 
 _CHUNK = 8192
 
@@ -34,21 +32,11 @@ class CountPrediction(Prediction):
     `mean` is E[rate]. `function_variance` is Var(rate) = mean² (exp(s²) - 1). `noise_variance` is E
     Var(y | rate) = mean + dispersion (mean² + function_variance). A quantile is the smallest count
     with P(y <= count) >= p, so the probability of a central interval is its level or more. The tile
-    variance is 0, and the shape is not used.
+    variance is 0, and the shape is not used. `dispersion` (n,) is 0 or more. `known` is a cache of
+    quantiles and probabilities of intervals.
 
-    Attributes
-    ----------
-    dispersion
-        Dispersion of each row, (n,), 0 or more.
-    known
-        Cache of quantiles and probabilities of intervals. If rows are selected, their cached values
-        are kept.
-
-    Raises
-    ------
-    NumericalError
-        As for `Prediction`. Also if a mean or dispersion is out of range, or the noise variance
-        does not follow from mean, function variance and dispersion.
+    Raises NumericalError as `Prediction` does, and if a mean or dispersion is out of range, or the
+    noise variance does not follow from mean, function variance and dispersion.
     """
 
     discrete: ClassVar[bool] = True
@@ -172,13 +160,7 @@ class CountPrediction(Prediction):
         return random.poisson(rate * np.where(known, effect, 1.0)).astype(np.float64)
 
     def quantile(self, probability: float) -> Floats:
-        """Return the smallest counts with P(y <= count) >= probability, shape (n,).
-
-        Raises
-        ------
-        RequestError
-            The probability does not lie strictly between 0 and 1.
-        """
+        """Return the smallest counts with P(y <= count) >= probability, shape (n,)."""
         check_inside("a probability", probability)
         name = ("quantile", probability)
         if name not in self.known:
@@ -189,13 +171,7 @@ class CountPrediction(Prediction):
         return self.known[name]
 
     def interval_mass(self, level: float) -> Floats:
-        """Return the probability, bounds included, of the central interval of a level, (n,).
-
-        Raises
-        ------
-        RequestError
-            The level does not lie strictly between 0 and 1.
-        """
+        """Return the probability, bounds included, of the central interval of a level, (n,)."""
         check_inside("a level", level)
         name = ("mass", level)
         if name not in self.known:
@@ -227,13 +203,7 @@ class CountPrediction(Prediction):
         return 1.0 - self.cdf(threshold)
 
     def log_score(self, y: ArrayLike) -> Floats:
-        """Return -log P(Y = y), shape (n,); lower is better.
-
-        Raises
-        ------
-        DataError
-            An observation is not a count.
-        """
+        """Return -log P(Y = y), (n,); raise DataError if an observation is not a count."""
         y = self._counts(y)
         found = np.empty(len(self))
         for mixture in self._mixtures(np.maximum(self.mean, y)):
@@ -243,12 +213,8 @@ class CountPrediction(Prediction):
     def crps(self, y: ArrayLike) -> Floats:
         """Return sum over k >= 0 of (P(Y <= k) - 1[y <= k])², shape (n,); lower is better.
 
-        The sum ends where less than 1e-6 of probability is left.
-
-        Raises
-        ------
-        DataError
-            An observation is not a count.
+        The sum ends where less than 1e-6 of probability is left. Raises DataError if an observation
+        is not a count.
         """
         y = self._counts(y)
         found = np.empty(len(self))
@@ -257,13 +223,7 @@ class CountPrediction(Prediction):
         return found
 
     def power_mean(self, base: float) -> Floats:
-        """Raise an error, because counts are not logarithms.
-
-        Raises
-        ------
-        NumericalError
-            Always.
-        """
+        """Raise NumericalError, because counts are not logarithms."""
         raise NumericalError(
             f"a mean of {base:g}^y does not exist for counts y, because counts are not transformed."
         )

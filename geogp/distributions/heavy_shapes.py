@@ -2,19 +2,16 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from geogp.distributions.shapes import Floats, RowChoice, Shape
+from geogp.distributions.shapes import Floats, Shape
 from geogp.errors import RequestError
 
 _LOG_2PI = math.log(2 * math.pi)
-
-MixtureFunction = Callable[[Floats, Floats, Floats], Floats]
 
 VALUES_AT_ONCE = 1 << 21
 """Number of values (of components, or of pairs of components) in memory at once."""
@@ -25,10 +22,15 @@ _NEWTON_TOLERANCE = 1e-8
 _STIRLING_FROM = 50.0
 
 
-class SymmetricShape(Shape):
-    """A symmetric shape: the upper tail follows from the lower tail."""
+class HeavyTails(Shape):
+    """A symmetric shape whose tails fall like a power, so that E[exp(t X)] diverges."""
 
     symmetric = True
+
+    @property
+    def has_power_mean(self) -> bool:
+        """False: E[exp(t X)] does not exist."""
+        return False
 
     def from_normal(self, z: Floats) -> Floats:
         """Return the quantiles at Φ(z), from the lower tail."""
@@ -37,18 +39,25 @@ class SymmetricShape(Shape):
         found: Floats = np.where(z > 0, -lower, lower)
         return found
 
+    def normal_score(self, x: Floats) -> Floats:
+        """Return Φ^(-1)(P(X <= x)), from the smaller tail."""
+        x = np.asarray(x, np.float64)
+        lower, upper = self.cdf(x), self.survival(x)
+        tail = special.ndtri(np.maximum(np.minimum(lower, upper), _MIN_PROBABILITY))
+        found: Floats = np.where(lower < upper, tail, -tail)
+        return found
+
+    @abstractmethod
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles at probabilities strictly between 0 and 1."""
+
+    @abstractmethod
+    def cdf(self, x: Floats) -> Floats:
+        """Return P(X <= x)."""
+
     def survival(self, x: Floats) -> Floats:
         """Return P(X > x) = P(X <= -x)."""
         return self.cdf(-np.asarray(x, np.float64))
-
-
-class PowerTails(SymmetricShape):
-    """A symmetric shape whose tails fall like a power, so that E[exp(t X)] diverges."""
-
-    @property
-    def has_power_mean(self) -> bool:
-        """False: E[exp(t X)] does not exist."""
-        return False
 
     def exponential_mean(self, t: Floats) -> Floats:
         """Return infinity; at t = 0, return 1.
@@ -59,21 +68,13 @@ class PowerTails(SymmetricShape):
 
 
 @dataclass(frozen=True)
-class StudentT(PowerTails):
+class StudentT(HeavyTails):
     """Student's t with `df` degrees of freedom, standardised to mean 0 and variance 1.
 
     X = T sqrt((df - 2) / df).
 
-    Attributes
-    ----------
-    df
-        Degrees of freedom, above 2. Beyond about 1e9, the distribution equals the normal
-        distribution to all digits, except in the tails.
-
-    Raises
-    ------
-    RequestError
-        The degrees of freedom are not finite, or at most 2, so that there is no variance.
+    Beyond about 1e9 degrees of freedom, the distribution equals the normal distribution to all
+    digits, except in the tails. Raises the errors of `check_df`.
     """
 
     df: float
@@ -134,16 +135,17 @@ class StudentT(PowerTails):
         return math.sqrt((self.df - 2) / self.df)
 
 
-class Mixture(SymmetricShape):
-    """A scale mixture of normals, X = s_I Z with P(I = i) = w_i, with mean 0 and variance 1."""
+class Mixture(HeavyTails):
+    """A scale mixture of normals, X = s_I Z with P(I = i) = w_i, with mean 0 and variance 1.
+
+    `weights` are w, (q,). Methods take an x for each row.
+    """
+
+    weights: Floats
 
     @abstractmethod
-    def _each(self, function: MixtureFunction, values: Floats) -> Floats:
-        """Call a function of weights (q,), scales (c, q) and values (c,) for chunks of values."""
-
-    @abstractmethod
-    def _half_spread(self) -> Floats | float:
-        """Return ½ E|X - X'| = ½ Σ_ij w_i w_j A(0, s_i² + s_j²); see `crps`."""
+    def scales(self, rows: slice) -> Floats:
+        """Return s for some rows, (c, q), or (1, q) if all rows have the same scales."""
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles, by Newton's method on the log of the tail probability.
@@ -179,84 +181,10 @@ class Mixture(SymmetricShape):
             found: Floats = (2 * s * density + v[:, None] * (2 * special.ndtr(z) - 1)) @ w
             return found
 
-        return self._each(near, x) - self._half_spread()
+        return self._each(near, x) - self._half_spread(len(x))
 
-
-class NormalMixture(Mixture):
-    """Scale mixtures of normals with mean 0, one mixture per row, standardised to variance 1.
-
-    X = s_I Z with P(I = i) = w_i and Z standard normal. The scales of a row are divided by sqrt(Σ
-    w_i s_i²). Methods take one x for each row.
-
-    Parameters
-    ----------
-    weights
-        w, (q,), above 0. The constructor divides w by the sum of w.
-    scales
-        s, (n, q), above 0.
-
-    Raises
-    ------
-    RequestError
-        The shapes of the arrays do not match, or a value is not finite or not above 0.
-    """
-
-    def __init__(self, weights: Floats, scales: Floats) -> None:
-        weights, scales = np.asarray(weights, np.float64), np.asarray(scales, np.float64)
-        fits = weights.ndim == 1 and scales.ndim == 2 and scales.shape[1] == len(weights) > 0
-        if not fits or not all((np.isfinite(v) & (v > 0)).all() for v in (weights, scales)):
-            raise RequestError(
-                "expected weights of shape (q,) and scales of shape (n, q), all finite and above "
-                f"0, found shapes {weights.shape} and {scales.shape}."
-            )
-        self.weights = weights / weights.sum()
-        self._scales = scales / np.sqrt(np.square(scales) @ self.weights)[:, None]
-
-    def __len__(self) -> int:
-        return len(self._scales)
-
-    def __getitem__(self, rows: RowChoice) -> Shape:
-        """Return the mixtures of some of the rows."""
-        return NormalMixture(self.weights, self._scales[rows])
-
-    def scales(self, rows: slice) -> Floats:
-        """Return the scales of some rows, (c, q)."""
-        found: Floats = self._scales[rows]
-        return found
-
-    @property
-    def columns(self) -> dict[str, float | Floats]:
-        """Always raise RequestError.
-
-        A general mixture cannot be described by columns of a table.
-        """
-        raise RequestError(
-            "a table of predictions cannot store a mixture of normals; it can store the sum of a "
-            "normal and a Student-t part (NormalPlusStudent)."
-        )
-
-    def kinds(self, n: int) -> NDArray[np.intp]:
-        """Return 0, 1, ..., n - 1, because each row has its own scales."""
-        return np.arange(n)
-
-    def exponential_mean(self, t: Floats) -> Floats:
-        """Return Σ w_i exp(t² s_i² / 2), or infinity where this overflows."""
-
-        def mean(w: Floats, s: Floats, v: Floats) -> Floats:
-            with np.errstate(over="ignore"):
-                found: Floats = np.exp(np.square(v[:, None] * s) / 2) @ w
-            return found
-
-        return self._each(mean, t)
-
-    def _each(self, function: MixtureFunction, values: Floats, more: int = 1) -> Floats:
-        values = np.broadcast_to(np.asarray(values, np.float64), (len(self),))
-        found = np.empty(len(self))
-        for rows in self.chunks(more):
-            found[rows] = function(self.weights, self.scales(rows), values[rows])
-        return found
-
-    def _half_spread(self) -> Floats:
+    def _half_spread(self, n: int) -> Floats | float:
+        """Return ½ E|X - X'| = ½ Σ_ij w_i w_j A(0, s_i² + s_j²) of n rows; see `crps`."""
         i, j = np.triu_indices(len(self.weights))
 
         def spread(w: Floats, s: Floats, _: Floats) -> Floats:
@@ -264,12 +192,22 @@ class NormalMixture(Mixture):
             found: Floats = pairs @ (w[i] * w[j] * np.where(i == j, 1.0, 2.0))
             return found / math.sqrt(2 * math.pi)
 
-        return self._each(spread, np.zeros(1), len(self.weights))
+        return self._each(spread, np.zeros(n), more=len(self.weights))
 
-    def chunks(self, more: int = 1) -> Iterator[slice]:
-        """Yield slices of rows with `VALUES_AT_ONCE` values each; a component has `more` values."""
-        size = max(1, VALUES_AT_ONCE // (len(self.weights) * more))
-        return (slice(start, start + size) for start in range(0, len(self), size))
+    def _each(self, function: Callable[..., Floats], *values: Floats, more: int = 1) -> Floats:
+        """Call a function of w, scales (c, q) and values (c,) for chunks of values (n,).
+
+        The function makes `more` values per component.
+        """
+        n, q = len(values[0]), len(self.weights)
+        found = np.empty(n)
+        size = max(1, VALUES_AT_ONCE // (q * more))
+        for start in range(0, n, size):
+            rows = slice(start, start + size)
+            parts = [one[rows] for one in values]
+            scales = np.broadcast_to(self.scales(rows), (len(parts[0]), q))
+            found[rows] = function(self.weights, scales, *parts)
+        return found
 
 
 def log_gamma_step(a: float) -> float:
@@ -283,10 +221,7 @@ def log_gamma_step(a: float) -> float:
 
 
 def check_df(df: float) -> None:
-    """Raise RequestError if degrees of freedom give no finite variance.
-
-    Degrees of freedom must be finite and above 2.
-    """
+    """Raise RequestError unless degrees of freedom are finite and above 2."""
     if not 2 < df < math.inf:
         raise RequestError(
             f"expected finite degrees of freedom above 2, found {df}. At 2 or below, the variance "

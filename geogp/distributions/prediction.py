@@ -9,10 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.choices import MAX_DRAWS, whole_number
 from geogp.distributions.quantity import Quantity, Variable
-from geogp.distributions.shapes import GAUSSIAN, Shape
+from geogp.distributions.shapes import GAUSSIAN, Floats, Shape
 from geogp.errors import DataError, NumericalError, RequestError
-
-Floats = NDArray[np.float64]
 
 
 def check_inside(what: str, found: float) -> None:

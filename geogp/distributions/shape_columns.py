@@ -11,8 +11,8 @@ from geogp.distributions.shapes import (
     GAUSSIAN,
     SHAPE_COLUMNS,
     Floats,
-    RowShapes,
     Shape,
+    shape_of_rows,
 )
 from geogp.distributions.sinh_arcsinh import shape_of
 from geogp.distributions.student_sum import NormalPlusStudent
@@ -21,7 +21,7 @@ from geogp.distributions.warps import REPAIR_COLUMNS, Warp
 from geogp.errors import RequestError
 
 _KINDS = (("skewness", "tailweight"), ("df",), ("noise_df",), BURR_COLUMNS)
-"""The columns of each kind of shape."""
+"""Columns of sinh-arcsinh shapes, Student's t, Student-t noise around a normal, and Burr scales."""
 
 
 def shape_from(
@@ -29,12 +29,9 @@ def shape_from(
 ) -> Shape:
     """Return the shapes of the rows of a table; they equal the shapes that were written.
 
-    `columns`: columns of `SHAPE_COLUMNS` in the table, each (n,). If a column is absent, its value
-        is that of a normal shape. `skewness` and `tailweight` belong to a sinh-arcsinh shape, `df`
-        to a Student-t shape, `noise_df` to Student-t noise around a normal function, and
-        `BURR_COLUMNS` to a Burr scale. `REPAIR_COLUMNS` are the knots of a repair of the shape;
-        give all of these columns or none. Rows with only NaN in these columns are not repaired.
-    `function_variance`, `noise_variance`: variances of the rows, (n,); only `noise_df` needs them.
+    `columns` are those of `SHAPE_COLUMNS` in the table, each (n,); an absent column has the value
+    of a normal shape. `REPAIR_COLUMNS` are the knots of a repair, all or none; rows with only NaN
+    are not repaired. Only `noise_df` needs the variances of the rows, (n,).
 
     Raises RequestError if a value is out of range, a row has parameters of two kinds of shape,
     `noise_df` differs between rows, or some but not all columns of a repair are given.
@@ -62,18 +59,17 @@ def _base_from(
     n = len(function_variance)
     if not n:
         return GAUSSIAN
-    filled = [columns.get(name, np.full(n, usual)) for name, usual in SHAPE_COLUMNS.items()]
-    distinct, number = np.unique(np.column_stack(filled), axis=0, return_inverse=True)
-    rows = [dict(zip(SHAPE_COLUMNS, row, strict=True)) for row in distinct.tolist()]
-    if any(row["noise_df"] != np.inf for row in rows):
-        if len(rows) > 1 or _kinds(rows[0]) > 1:
+    table = np.column_stack([columns.get(k, np.full(n, v)) for k, v in SHAPE_COLUMNS.items()])
+    if "noise_df" in columns and (columns["noise_df"] != np.inf).any():
+        distinct = np.unique(table, axis=0)
+        row = dict(zip(SHAPE_COLUMNS, distinct[0].tolist(), strict=True))
+        if len(distinct) > 1 or _kinds(row) > 1:
             raise RequestError(
                 "expected all rows of a split to have the same noise_df and no other shape "
-                f"parameter, found {len(rows)} different sets of parameters."
+                f"parameter, found {len(distinct)} different sets of parameters."
             )
-        return NormalPlusStudent(function_variance, noise_variance, rows[0]["noise_df"])
-    shapes = [_one(row) for row in rows]
-    return shapes[0] if len(shapes) == 1 else RowShapes(shapes, number.reshape(-1))
+        return NormalPlusStudent(function_variance, noise_variance, row["noise_df"])
+    return shape_of_rows(table, _one)
 
 
 def _kinds(row: Mapping[str, float]) -> int:
@@ -81,9 +77,10 @@ def _kinds(row: Mapping[str, float]) -> int:
     return sum(any(row[name] != SHAPE_COLUMNS[name] for name in names) for names in _KINDS)
 
 
-def _one(row: Mapping[str, float]) -> Shape:
+def _one(*parameters: float) -> Shape:
+    row = dict(zip(SHAPE_COLUMNS, parameters, strict=True))
     if _kinds(row) > 1:
-        raise RequestError(f"expected parameters of one kind of shape, found {dict(row)}.")
+        raise RequestError(f"expected parameters of one kind of shape, found {row}.")
     c, d, rows, distance = (row[name] for name in BURR_COLUMNS)
     if (c, d, rows, distance) != (np.inf,) * 4:
         return BurrMixture(BurrScale(Burr(c, d), rows, distance))

@@ -31,12 +31,11 @@ SHAPE_COLUMNS = {
 }
 """Columns that describe shapes. The values here are those of a normal shape and absent columns."""
 
-_MIN_PROBABILITY = 1e-300
-_MAX_BELOW_1 = 1 - 2.0**-53
-
 
 class Shape(ABC):
     """The interface of a shape; all methods work elementwise.
+
+    The defaults of quantiles and probabilities use the normal scores.
 
     `symmetric` is true if X and -X are known to have the same distribution. `linear_scores` is true
     if normal scores are known to be linear in x; then two quantiles determine all others.
@@ -66,30 +65,27 @@ class Shape(ABC):
         """Return one number per row, (n,); rows with equal numbers have equal shapes."""
         return np.zeros(n, np.intp)
 
+    @abstractmethod
     def from_normal(self, z: Floats) -> Floats:
         """Return the quantiles at Φ(z), accurate in both tails."""
-        found: Floats = self.quantile(np.clip(special.ndtr(z), _MIN_PROBABILITY, _MAX_BELOW_1))
-        return found
 
+    @abstractmethod
     def normal_score(self, x: Floats) -> Floats:
         """Return Φ^(-1)(P(X <= x)), accurate in both tails, at least from -37 to 37."""
-        x = np.asarray(x, np.float64)
-        lower, upper = self.cdf(x), self.survival(x)
-        tail = special.ndtri(np.maximum(np.minimum(lower, upper), _MIN_PROBABILITY))
-        found: Floats = np.where(lower < upper, tail, -tail)
-        return found
 
-    @abstractmethod
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles at probabilities strictly between 0 and 1."""
+        return self.from_normal(special.ndtri(probability))
 
-    @abstractmethod
     def cdf(self, x: Floats) -> Floats:
         """Return P(X <= x)."""
+        found: Floats = special.ndtr(self.normal_score(x))
+        return found
 
-    @abstractmethod
     def survival(self, x: Floats) -> Floats:
         """Return P(X > x), accurate where it is small."""
+        found: Floats = special.ndtr(-self.normal_score(x))
+        return found
 
     @abstractmethod
     def log_density(self, x: Floats) -> Floats:
@@ -119,20 +115,6 @@ class Gaussian(Shape):
         """Return x."""
         return np.asarray(x, np.float64)
 
-    def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles Φ^(-1)(p)."""
-        found: Floats = special.ndtri(probability)
-        return found
-
-    def cdf(self, x: Floats) -> Floats:
-        """Return Φ(x)."""
-        found: Floats = special.ndtr(x)
-        return found
-
-    def survival(self, x: Floats) -> Floats:
-        """Return 1 - Φ(x)."""
-        return self.cdf(-x)
-
     def log_density(self, x: Floats) -> Floats:
         """Return log φ(x)."""
         return -0.5 * (_LOG_2PI + x**2)
@@ -152,6 +134,21 @@ class Gaussian(Shape):
 GAUSSIAN = Gaussian()
 
 
+def _by_shape(name: str) -> Callable[..., Floats]:
+    """Return a method of `RowShapes` that calls the method `name` of each row's shape."""
+
+    def method(self: "RowShapes", values: Floats) -> Floats:
+        values = np.broadcast_to(np.asarray(values, np.float64), self.number.shape)
+        found = np.empty(values.shape)
+        for number, shape in enumerate(self.shapes):
+            rows = self.number == number
+            if rows.any():
+                found[rows] = getattr(shape, name)(values[rows])
+        return found
+
+    return method
+
+
 class RowShapes(Shape):
     """A shape for each row, of which few are different; methods need one value for each row.
 
@@ -160,6 +157,15 @@ class RowShapes(Shape):
 
     def __init__(self, shapes: Sequence[Shape], number: NDArray[np.intp]) -> None:
         self.shapes, self.number = tuple(shapes), number
+
+    from_normal = _by_shape("from_normal")
+    normal_score = _by_shape("normal_score")
+    quantile = _by_shape("quantile")
+    cdf = _by_shape("cdf")
+    survival = _by_shape("survival")
+    log_density = _by_shape("log_density")
+    crps = _by_shape("crps")
+    exponential_mean = _by_shape("exponential_mean")
 
     @property
     def columns(self) -> dict[str, float | Floats]:
@@ -184,43 +190,9 @@ class RowShapes(Shape):
         """Return the index of each row's shape, (n,)."""
         return self.number[:n]
 
-    def from_normal(self, z: Floats) -> Floats:
-        """Return the quantiles at Φ(z)."""
-        return self._each(lambda shape, part: shape.from_normal(part), z)
 
-    def normal_score(self, x: Floats) -> Floats:
-        """Return Φ^(-1)(P(X <= x))."""
-        return self._each(lambda shape, part: shape.normal_score(part), x)
-
-    def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles."""
-        return self._each(lambda shape, part: shape.quantile(part), probability)
-
-    def cdf(self, x: Floats) -> Floats:
-        """Return P(X <= x)."""
-        return self._each(lambda shape, part: shape.cdf(part), x)
-
-    def survival(self, x: Floats) -> Floats:
-        """Return P(X > x)."""
-        return self._each(lambda shape, part: shape.survival(part), x)
-
-    def log_density(self, x: Floats) -> Floats:
-        """Return the log density at x."""
-        return self._each(lambda shape, part: shape.log_density(part), x)
-
-    def crps(self, x: Floats) -> Floats:
-        """Return the continuous ranked probability score."""
-        return self._each(lambda shape, part: shape.crps(part), x)
-
-    def exponential_mean(self, t: Floats) -> Floats:
-        """Return E[exp(t X)]."""
-        return self._each(lambda shape, part: shape.exponential_mean(part), t)
-
-    def _each(self, function: Callable[[Shape, Floats], Floats], values: Floats) -> Floats:
-        values = np.broadcast_to(np.asarray(values, np.float64), self.number.shape)
-        found = np.empty(values.shape)
-        for number, shape in enumerate(self.shapes):
-            rows = self.number == number
-            if rows.any():
-                found[rows] = function(shape, values[rows])
-        return found
+def shape_of_rows(parameters: Floats, make: Callable[..., Shape]) -> Shape:
+    """Return the shapes of n rows; `make` makes a shape from the k parameters of a row, (n, k)."""
+    distinct, number = np.unique(parameters, axis=0, return_inverse=True)
+    shapes = [make(*row) for row in distinct.tolist()]
+    return shapes[0] if len(shapes) == 1 else RowShapes(shapes, number.reshape(-1))

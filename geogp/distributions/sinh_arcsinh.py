@@ -6,7 +6,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from geogp.distributions.shapes import GAUSSIAN, Floats, RowShapes, Shape
+from geogp.distributions.shapes import GAUSSIAN, Floats, Shape, shape_of_rows
 from geogp.errors import RequestError
 
 MIN_TAILWEIGHT = 0.6
@@ -28,15 +28,7 @@ class SinhArcsinh(Shape):
     skewed to the right if ε > 0, and to the left if ε < 0. The tails are heavier than normal tails
     if δ < 1, and lighter if δ > 1. With ε = 0 and δ = 1, X is standard normal.
 
-    Attributes
-    ----------
-    skewness, tailweight
-        ε and δ.
-
-    Raises
-    ------
-    RequestError
-        A parameter is out of range.
+    `skewness` and `tailweight` are ε and δ. Raises RequestError if one is out of range.
     """
 
     skewness: float
@@ -60,29 +52,23 @@ class SinhArcsinh(Shape):
 
     def from_normal(self, z: Floats) -> Floats:
         """Return X at Z = z."""
-        return self._standardised(np.asarray(z, np.float64))
+        mean, sd = self._moments
+        z = np.asarray(z, np.float64)
+        found: Floats = (_transform(z, self.skewness, self.tailweight) - mean) / sd
+        return found
 
     def normal_score(self, x: Floats) -> Floats:
-        """Return z(x), which `cdf` defines."""
-        return self._normal(np.asarray(x, np.float64))
-
-    def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles: X at the normal quantiles."""
-        return self._standardised(GAUSSIAN.quantile(probability))
-
-    def cdf(self, x: Floats) -> Floats:
-        """Return Φ(z(x)) with z(x) = sinh(δ asinh(w) - ε) and w = E W + x sd(W)."""
-        return GAUSSIAN.cdf(self._normal(x))
-
-    def survival(self, x: Floats) -> Floats:
-        """Return Φ(-z(x))."""
-        return GAUSSIAN.cdf(-self._normal(x))
+        """Return z(x) = sinh(δ asinh(w) - ε) with w = E W + x sd(W)."""
+        found: Floats = np.sinh(self.tailweight * np.arcsinh(self._raw(x)) - self.skewness)
+        return found
 
     def log_density(self, x: Floats) -> Floats:
         """Return log φ(z) + log dz/dx, with dz/dw = δ sqrt((1 + z²) / (1 + w²))."""
-        w, z = self._raw(x), self._normal(x)
+        w, z = self._raw(x), self.normal_score(x)
         slope = 0.5 * (np.log1p(z**2) - np.log1p(w**2))
-        found: Floats = GAUSSIAN.log_density(z) + slope + math.log(self.tailweight * self._sd)
+        found: Floats = (
+            GAUSSIAN.log_density(z) + slope + math.log(self.tailweight * self._moments[1])
+        )
         return found
 
     def crps(self, x: Floats) -> Floats:
@@ -91,7 +77,7 @@ class SinhArcsinh(Shape):
         Let q(z) be the value of X at Z = z, and I(z) the integral of q φ up to z. Then E|X - x| is
         x (2 F(x) - 1) - 2 I(z(x)), because E X = 0, and ½ E|X - X'| is E[q(Z) (2 Φ(Z) - 1)].
         """
-        z = self._normal(x)
+        z = self.normal_score(x)
         found: Floats = x * (2 * GAUSSIAN.cdf(z) - 1) - 2 * self._partial(z) - self._half_spread
         return found
 
@@ -102,7 +88,7 @@ class SinhArcsinh(Shape):
         result is infinity.
         """
         nodes, weights = _grid()
-        values = self._standardised(nodes)
+        values = self.from_normal(nodes)
         flat = np.atleast_1d(np.asarray(t, np.float64)).ravel()
         distinct, inverse = np.unique(np.round(flat, 6), return_inverse=True)
         coarse = np.linspace(distinct[0], distinct[-1], 2001) if len(distinct) > 2001 else distinct
@@ -119,28 +105,17 @@ class SinhArcsinh(Shape):
         return np.where(ends, np.inf, found)[inverse].reshape(np.shape(t))
 
     def _raw(self, x: Floats) -> Floats:
-        return self._mean + self._sd * x
-
-    def _normal(self, x: Floats) -> Floats:
-        found: Floats = np.sinh(self.tailweight * np.arcsinh(self._raw(x)) - self.skewness)
-        return found
-
-    def _standardised(self, z: Floats) -> Floats:
-        found: Floats = (_transform(z, self.skewness, self.tailweight) - self._mean) / self._sd
-        return found
+        mean, sd = self._moments
+        return mean + sd * np.asarray(x, np.float64)
 
     @cached_property
-    def _mean(self) -> float:
-        return moments(self.skewness, self.tailweight)[0]
-
-    @cached_property
-    def _sd(self) -> float:
-        return moments(self.skewness, self.tailweight)[1]
+    def _moments(self) -> tuple[float, float]:
+        return moments(self.skewness, self.tailweight)
 
     @cached_property
     def _half_spread(self) -> float:
         nodes, weights = _grid()
-        return float((self._standardised(nodes) * (2 * GAUSSIAN.cdf(nodes) - 1)) @ weights)
+        return float((self.from_normal(nodes) * (2 * GAUSSIAN.cdf(nodes) - 1)) @ weights)
 
     def _partial(self, z: Floats) -> Floats:
         """Return I(z), by cubic Hermite interpolation between the nodes of the grid."""
@@ -161,7 +136,7 @@ class SinhArcsinh(Shape):
         half = nodes[:-1] + _STEP / 2
 
         def slope(z: Floats) -> Floats:
-            found: Floats = self._standardised(z) * np.exp(GAUSSIAN.log_density(z))
+            found: Floats = self.from_normal(z) * np.exp(GAUSSIAN.log_density(z))
             return found
 
         slopes = slope(nodes)
@@ -173,17 +148,13 @@ class SinhArcsinh(Shape):
 def shape_of(skewness: float | Floats, tailweight: float | Floats) -> Shape:
     """Return the shape with given parameters: normal for 0 and 1, else sinh-arcsinh.
 
-    The parameters are numbers, or arrays (n,) with one value per row. If rows differ, the result is
-    a `RowShapes`.
+    The parameters are numbers, or arrays (n,) with one value per row.
     """
     if np.ndim(skewness) == np.ndim(tailweight) == 0:
         if skewness == 0 and tailweight == 1:
             return GAUSSIAN
         return SinhArcsinh(float(skewness), float(tailweight))
-    pairs = np.column_stack(np.broadcast_arrays(skewness, tailweight))
-    distinct, number = np.unique(pairs, axis=0, return_inverse=True)
-    shapes = [shape_of(*pair) for pair in distinct.tolist()]
-    return shapes[0] if len(shapes) == 1 else RowShapes(shapes, number.reshape(-1))
+    return shape_of_rows(np.column_stack(np.broadcast_arrays(skewness, tailweight)), shape_of)
 
 
 def _transform(z: Floats, skewness: float, tailweight: float) -> Floats:

@@ -5,15 +5,11 @@ from copy import copy
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 from scipy.interpolate import CubicSpline
 
-from geogp.distributions.heavy_shapes import (
-    NormalMixture,
-    PowerTails,
-    check_df,
-    mixture_quantile,
-)
+from geogp.distributions.heavy_shapes import Mixture, check_df, mixture_quantile
 from geogp.distributions.shapes import Floats, RowChoice, Shape
 from geogp.errors import RequestError
 
@@ -23,7 +19,7 @@ MIN_MASS = 1e-12
 _SHARES = 129
 
 
-class NormalPlusStudent(PowerTails, NormalMixture):
+class NormalPlusStudent(Mixture):
     """The sum of independent normal and Student-t variables, standardised to variance 1.
 
     The t variable is a normal variable divided by sqrt(g), with g ~ Gamma(df/2, rate df/2). So the
@@ -31,19 +27,9 @@ class NormalPlusStudent(PowerTails, NormalMixture):
     components. Within 8 standard deviations, density and tail probabilities have a relative error
     of at most 1e-5.
 
-    Parameters
-    ----------
-    function_variance
-        s², the variance of the normal part, (n,).
-    noise_variance
-        The variance of the t part, σ² df / (df - 2), (n,), above 0.
-    df
-        Degrees of freedom, above 2.
-
-    Raises
-    ------
-    RequestError
-        The degrees of freedom are not above 2, or variances are out of range.
+    `function_variance` is s², the variance of the normal part, (n,); `noise_variance` is the
+    variance of the t part, σ² df / (df - 2), (n,), above 0. Raises RequestError if the degrees of
+    freedom are not above 2, or variances are out of range.
     """
 
     def __init__(self, function_variance: Floats, noise_variance: Floats, df: float) -> None:
@@ -73,7 +59,7 @@ class NormalPlusStudent(PowerTails, NormalMixture):
         return found
 
     def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles; see `NormalMixture.quantile`.
+        """Return the quantiles; see `Mixture.quantile`.
 
         At a given probability, the quantile is a smooth function of the t variable's share of the
         variance. So for many rows and few probabilities, Newton's method starts from a spline
@@ -97,16 +83,17 @@ class NormalPlusStudent(PowerTails, NormalMixture):
         held = copy(self)
         held.share = grid
         lower = np.full(_SHARES, min(p[0], 1 - p[0]))
-        start = CubicSpline(grid, NormalMixture.quantile(held, lower))(self.share)
-        found = np.empty(len(self))
-        for part in self.chunks():
-            found[part] = mixture_quantile(self.weights, self.scales(part), p[part], start[part])
-        return found
+        start = CubicSpline(grid, Mixture.quantile(held, lower))(self.share)
+        return self._each(mixture_quantile, p, start)
+
+    def kinds(self, n: int) -> NDArray[np.intp]:
+        """Return 0, 1, ..., n - 1, because each row has its own scales."""
+        return np.arange(n)
 
     @property
     def columns(self) -> dict[str, float | Floats]:
         """Columns: skewness 0, tail weight 1, and `noise_df`; the variances determine the rest."""
-        return {"skewness": 0.0, "tailweight": 1.0, "noise_df": self.df}
+        return {**super().columns, "noise_df": self.df}
 
 
 @lru_cache(maxsize=32)
@@ -117,11 +104,9 @@ def student_scales(df: float) -> tuple[Floats, Floats]:
     density of u = log g is proportional to exp(df/2 (u - e^u)), which is smooth, and small at both
     ends. So the trapezoidal rule in u converges faster than any power of the step. The components
     below the 1e-12 quantile of g are merged into one component with the same total weight and
-    variance. All variances are divided by a common factor, so that Σ w v = 1. The usual choice,
-    generalised Gauss-Laguerre quadrature with 48 nodes, is not accurate, because 1/g is not a
-    polynomial in g: with 3 degrees of freedom, it misses 11 % of the variance, and 70 % of the
-    probability beyond 8 standard deviations. w and v are (q,), with q from 20 to about 65. Raises
-    the errors of `check_df`.
+    variance. All variances are divided by a common factor, so that Σ w v = 1. Generalised
+    Gauss-Laguerre quadrature is not accurate, because 1/g is not a polynomial in g. w and v are
+    (q,), with q from 20 to about 65. Raises the errors of `check_df`.
     """
     check_df(df)
     a = df / 2

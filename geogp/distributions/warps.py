@@ -53,16 +53,9 @@ def covering_knots(scores: Floats) -> Floats:
 class Warp:
     """The maps g of several cells, given by knots.
 
-    Parameters
-    ----------
-    knots
-        q_p at the levels of `LADDER`, (c, K). Values are NaN from the first level without a knot. A
-        cell with only NaN is not changed: g(u) = u.
-
-    Raises
-    ------
-    RequestError
-        The knots do not have shape (c, K), are infinite, do not increase, or follow a NaN.
+    `knots` are q_p at the levels of `LADDER`, (c, K). Values are NaN from the first level without a
+    knot. A cell with only NaN is not changed: g(u) = u. Raises RequestError if the knots do not
+    have this shape, are infinite, do not increase, or follow a NaN.
     """
 
     def __init__(self, knots: Floats) -> None:

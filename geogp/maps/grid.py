@@ -1,9 +1,9 @@
 """The grid of a map: predictions for the tiles of a region as an xarray Dataset with a CRS."""
 
+from collections.abc import Sized
 from typing import Any
 
 import numpy as np
-import rioxarray  # noqa: F401  (registers the .rio accessor)
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -16,12 +16,10 @@ from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_M
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.frame import Frame
+from geogp.maps.prediction_grid import LEVEL, georeferenced
 from geogp.maps.strata_flag import strata_flag
 
 Settings = dict[str, str | int | float]
-
-LEVEL = 0.95
-"""Level of the interval between the lower and the upper bound."""
 
 FLAG_FILL = 255
 """Value of a flag outside the region."""
@@ -80,11 +78,10 @@ def build_grid(
     threshold adds a variable, such as p_at_least_7_mbps: the probability that the predicted value
     meets the threshold. Numbers of tests have other variables; see `CountPrediction.variables`.
 
-    `prediction` is for log10(Mbps), log10(ms) or the number of tests, depending on `target`
-    (``download``, ``upload``, ``latency`` or ``tests``), in the order of the n `tiles`. The
-    following arrays have shape (n,). `distance_km` is the distance to the nearest measured tile;
-    distances above `far_km` are flagged. `measured` is the number of tests in all quarters.
-    `stratum` is ``unknown`` outside both strata. If no stratum is known, the grid has no variable
+    `prediction` is for log10(Mbps), log10(ms) or the number of tests, depending on `target`, in the
+    order of the n `tiles`. Arrays are (n,). `distance_km` is the distance to the nearest measured
+    tile; distances above `far_km` are flagged. `measured` is the number of tests in all quarters.
+    `stratum` is ``unknown`` outside both strata; if no stratum is known, the grid has no variable
     for strata (see `strata_flag`). `settings` become attributes of the grid.
 
     Dimensions (y, x) are tile centres in metres, with y falling. Outside the region float32
@@ -94,7 +91,13 @@ def build_grid(
     NumericalError if a value other than the mean is beyond float32.
     """
     quantity = quantity_of(target)
-    _check_lengths(tiles, prediction, distance_km, measured, stratum)
+    _check_lengths(
+        len(tiles),
+        prediction=prediction,
+        distance_km=distance_km,
+        measured=measured,
+        stratum=stratum,
+    )
     frame = Frame.of_tiles(tiles)
     if prediction.discrete != quantity.counted:
         raise RequestError(f"the prediction is not a prediction of the target {target}.")
@@ -105,52 +108,42 @@ def build_grid(
         "distance to the nearest measured tile",
         "km",
     )
-    absent = {f"mean_{quantity.suffix}"}  # with heavy tails, the mean may not exist
-    data = {
-        name: (
-            ("y", "x"),
-            _placed(frame, tiles, values, name, absent=name in absent),
-            {"long_name": label, "units": unit},
-        )
-        for name, (values, label, unit) in variables.items()
-    }
-    grid = xr.Dataset(data, coords={"x": frame.x, "y": frame.y})
-    for variable in grid.data_vars.values():
-        variable.encoding["_FillValue"] = np.float32(np.nan)
-    _add_counts(grid, frame, tiles, measured)
-    _add_flag(grid, "far", frame.place(tiles, (distance_km > far_km).astype(np.uint8), FLAG_FILL))
-    grid["far"].attrs |= {
-        "long_name": f"farther than {far_km:g} km from any measured tile",
-        "flag_meanings": "near far_from_any_measurement",
-    }
+    grid = xr.Dataset(coords={"y": frame.y, "x": frame.x})
+
+    def add(name: str, values: NDArray[Any], fill: float, **attributes: str) -> None:
+        flags = {"flag_values": np.array([0, 1], np.uint8)} if fill == FLAG_FILL else {}
+        grid[name] = (("y", "x"), frame.place(tiles, values, fill), flags | attributes)
+        grid[name].encoding["_FillValue"] = values.dtype.type(fill)
+
+    for name, (values, label, unit) in variables.items():
+        # With heavy tails, the mean may not exist.
+        narrow = _narrowed(values, name, absent=name == f"mean_{quantity.suffix}")
+        add(name, narrow, np.nan, long_name=label, units=unit)
+    counted = "number of tests in the data, all quarters together"
+    tests = np.asarray(measured).astype(np.int32)
+    add("tests", tests, TESTS_FILL, long_name=counted, units="1")
+    label = f"farther than {far_km:g} km from any measured tile"
+    far = (distance_km > far_km).astype(np.uint8)
+    meanings = "near far_from_any_measurement"
+    add("far", far, FLAG_FILL, long_name=label, flag_meanings=meanings)
     if stratum is not None and region.strata is not None and np.any(stratum != UNKNOWN):
         first = np.asarray(stratum) == region.strata.names[0]
         values = np.where(stratum == UNKNOWN, FLAG_FILL, first).astype(np.uint8)
         name, attributes = strata_flag(region.strata)
-        _add_flag(grid, name, frame.place(tiles, values, FLAG_FILL))
-        grid[name].attrs |= attributes
+        add(name, values, FLAG_FILL, **attributes)
     grid.attrs = _attributes(region, target, frame.zoom, far_km, settings or {})
-    return _georeferenced(grid, frame)
+    grid = georeferenced(grid, "EPSG:3857", frame.transform)
+    grid["spatial_ref"].attrs |= _MERCATOR
+    for axis in ("x", "y"):
+        grid[axis].encoding["_FillValue"] = None  # CF: coordinates have no missing values
+    return grid
 
 
-def _check_lengths(
-    tiles: Tiles,
-    prediction: Prediction,
-    distance_km: NDArray[np.float64],
-    measured: NDArray[Any],
-    stratum: NDArray[np.str_] | None,
-) -> None:
-    lengths = {
-        "prediction": len(prediction),
-        "distance_km": len(distance_km),
-        "measured": len(measured),
-    }
-    if stratum is not None:
-        lengths["stratum"] = len(stratum)
-    wrong = {name: length for name, length in lengths.items() if length != len(tiles)}
+def _check_lengths(n: int, **parts: Sized | None) -> None:
+    lengths = {name: len(part) for name, part in parts.items() if part is not None}
+    wrong = [f"{name} has {length}" for name, length in lengths.items() if length != n]
     if wrong:
-        found = ", ".join(f"{name} has {length}" for name, length in wrong.items())
-        raise DataError(f"expected one entry for each of {len(tiles)} tiles, but {found}.")
+        raise DataError(f"expected one entry for each of {n} tiles, but {', '.join(wrong)}.")
 
 
 def _probabilities(
@@ -166,32 +159,18 @@ def _probabilities(
     return found
 
 
-def _placed(
-    frame: Frame, tiles: Tiles, values: NDArray[np.float64], name: str, *, absent: bool = False
-) -> NDArray[np.float32]:
+def _narrowed(values: NDArray[np.float64], name: str, *, absent: bool) -> NDArray[np.float32]:
+    """Return values as float32; those that are not finite become NaN if `absent`, else an error."""
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     if absent:
         narrow = np.where(np.isfinite(narrow), narrow, np.float32(np.nan))
     elif not np.isfinite(narrow).all():
         raise NumericalError(
-            f"{name} is not finite at {int((~np.isfinite(narrow)).sum())} of {len(tiles)} tiles; "
+            f"{name} is not finite at {int((~np.isfinite(narrow)).sum())} of {len(values)} tiles; "
             f"float32 holds values up to {np.finfo(np.float32).max:.3g}. Did the fit diverge?"
         )
-    raster: NDArray[np.float32] = frame.place(tiles, narrow, np.nan)
-    return raster
-
-
-def _add_counts(grid: xr.Dataset, frame: Frame, tiles: Tiles, measured: NDArray[Any]) -> None:
-    counts = frame.place(tiles, np.asarray(measured).astype(np.int32), TESTS_FILL)
-    attributes = {"long_name": "number of tests in the data, all quarters together", "units": "1"}
-    grid["tests"] = (("y", "x"), counts, attributes)
-    grid["tests"].encoding["_FillValue"] = np.int32(TESTS_FILL)
-
-
-def _add_flag(grid: xr.Dataset, name: str, raster: NDArray[np.uint8]) -> None:
-    grid[name] = (("y", "x"), raster, {"flag_values": np.array([0, 1], np.uint8)})
-    grid[name].encoding["_FillValue"] = np.uint8(FLAG_FILL)
+    return narrow
 
 
 def _attributes(
@@ -220,12 +199,3 @@ def _attributes(
                 f"the setting {key} = {value!r} contradicts the value {own[key]!r} of the grid."
             )
     return settings | own
-
-
-def _georeferenced(grid: xr.Dataset, frame: Frame) -> xr.Dataset:
-    grid = grid.rio.set_spatial_dims("x", "y").rio.write_crs("EPSG:3857")
-    grid = grid.rio.write_transform(frame.transform).rio.write_coordinate_system()
-    grid["spatial_ref"].attrs |= _MERCATOR
-    for axis in ("x", "y"):
-        grid[axis].encoding["_FillValue"] = None  # CF: coordinates have no missing values
-    return grid

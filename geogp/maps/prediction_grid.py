@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.geodata.places.region import Tiles
-from geogp.maps.frame import Frame
+from geogp.maps.frame import Floats, Frame
 
-Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
 LEVEL = 0.95
@@ -98,7 +97,7 @@ def tile_grid(tiles: Tiles, prediction: Prediction) -> xr.Dataset:
     """
     frame = Frame.of_tiles(tiles)
     data = {name: frame.place(tiles, v, np.nan) for name, v in _variables(prediction).items()}
-    return _georeferenced(_dataset(data, frame.x, frame.y), "EPSG:3857", frame.transform)
+    return _raster(data, frame, "EPSG:3857")
 
 
 def box_grid(box: Box, prediction: Prediction, crs: Any) -> xr.Dataset:
@@ -109,8 +108,7 @@ def box_grid(box: Box, prediction: Prediction, crs: Any) -> xr.Dataset:
     """
     shape = box.rows, box.columns
     data = {name: values.reshape(shape) for name, values in _variables(prediction).items()}
-    found = _dataset(data, box.x, box.y)
-    return found if crs is None else _georeferenced(found, crs, box.transform)
+    return _raster(data, box, crs)
 
 
 def _variables(prediction: Prediction) -> dict[str, NDArray[np.float32]]:
@@ -120,14 +118,16 @@ def _variables(prediction: Prediction) -> dict[str, NDArray[np.float32]]:
     return {name: one.astype(np.float32) for name, one in zip(LABELS, values, strict=True)}
 
 
-def _dataset(data: dict[str, NDArray[Any]], x: Floats, y: Floats) -> xr.Dataset:
-    return xr.Dataset(
+def _raster(data: dict[str, NDArray[Any]], place: Box | Frame, crs: Any) -> xr.Dataset:
+    grid = xr.Dataset(
         {name: (("y", "x"), values, {"long_name": LABELS[name]}) for name, values in data.items()},
-        coords={"y": y, "x": x},
+        coords={"y": place.y, "x": place.x},
         attrs={"Conventions": "CF-1.10", "history": "made by geogp"},
     )
+    return grid if crs is None else georeferenced(grid, crs, place.transform)
 
 
-def _georeferenced(grid: xr.Dataset, crs: Any, transform: Affine) -> xr.Dataset:
+def georeferenced(grid: xr.Dataset, crs: Any, transform: Affine) -> xr.Dataset:
+    """Return a grid with a CRS, and with the affine map from pixel corners to coordinates."""
     found: xr.Dataset = grid.rio.set_spatial_dims("x", "y").rio.write_crs(crs)
     return found.rio.write_transform(transform).rio.write_coordinate_system()  # type: ignore[no-any-return]

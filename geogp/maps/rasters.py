@@ -58,28 +58,18 @@ def write_zarr(grid: xr.Dataset, path: Path) -> None:
 def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     """Write each variable of a grid as a cloud-optimised GeoTIFF of one band; return the paths.
 
-    A file has the name and the type of its variable (such as ``median_mbps.tif``), EPSG:3857,
-    lossless compression, and the no-data value of its variable (NaN for values, 255 for flags, -1
-    for tests). Its overviews (at least one) show means, or for flags the most frequent value. The
-    band has the variable's description, unit, scale 1 and offset 0, the meanings of a flag, and the
-    statistics of its values (``STATISTICS_MINIMUM``, ``_MAXIMUM``, ``_MEAN``, ``_STDDEV``,
-    ``_VALID_PERCENT``; only the last one if there is no value). The file has the attributes of the
-    grid as tags. Raises OutputError if a file cannot be written.
+    A file has the name, the type and the no-data value of its variable, lossless compression, and
+    the attributes of the grid as tags. Its overviews (at least one) show means, or for flags the
+    most frequent value. The band has the variable's description and unit, the meanings of a flag,
+    and statistics of its values. Raises OutputError if a file cannot be written.
     """
-    paths = []
-    for name in map(str, grid.data_vars):
-        path = folder / f"{name}.tif"
-        write_geotiff(grid, name, path)
-        paths.append(path)
-    return paths
+    paths = {str(name): folder / f"{name}.tif" for name in grid.data_vars}
+    for name, path in paths.items():
+        _write_geotiff(grid, name, path)
+    return list(paths.values())
 
 
-def write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
-    """Write one variable of a grid as in `write_geotiffs`; raise OutputError if that fails."""
-    write_bytes(path, _geotiff(grid, name))
-
-
-def _geotiff(grid: xr.Dataset, name: str) -> bytes:
+def _write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
     band, frame = grid[name], Frame.of_grid(grid)
     values, nodata = band.to_numpy(), band.encoding.get("_FillValue", np.nan)
     with MemoryFile() as memory:
@@ -104,7 +94,7 @@ def _geotiff(grid: xr.Dataset, name: str) -> bytes:
             tags = _statistics(values, nodata) | _meanings(band)
             dataset.update_tags(1, scale="1", offset="0", **tags)
             dataset.update_tags(**{str(key): str(value) for key, value in grid.attrs.items()})
-        return bytes(memory.getbuffer())
+        write_bytes(path, bytes(memory.getbuffer()))
 
 
 def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:

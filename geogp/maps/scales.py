@@ -76,14 +76,6 @@ class Scale:
         shades = mpl.colormaps[self.palette](middles, bytes=True)
         return np.vstack([np.zeros((1, 4), np.uint8), shades]).astype(np.uint8)
 
-    def values(self) -> NDArray[np.float64]:
-        """Return the value in the middle of each of the `LEVELS` colours."""
-        middles = (np.arange(LEVELS) + 0.5) / LEVELS
-        if self.logarithmic:
-            low, high = self.low + self.shift, self.high + self.shift
-            return np.asarray(low * (high / low) ** middles - self.shift, np.float64)
-        return self.low + (self.high - self.low) * middles
-
 
 def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
     """Return a logarithmic scale for positive values, with round numbers as ends.
@@ -97,8 +89,7 @@ def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
         raise DataError(f"expected positive values for {label}, found {np.nanmin(values):.3g}.")
     if high / low < 1.5:
         return linear_scale(values, label=label, palette=palette)
-    fine = _ladder_values(_LADDERS[0], low, high)
-    low, high = float(fine[fine <= low * (1 + 1e-9)][-1]), float(fine[fine >= high * (1 - 1e-9)][0])
+    low, *_, high = round_ladder(_LADDERS[0], low, high)
     for ladder in _LADDERS:
         steps = _ladder_values(ladder, low, high)
         room = (high / low) ** _TICK_ROOM
@@ -115,8 +106,7 @@ def count_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
     Raises DataError if no value is finite.
     """
     _, high = _range_of(values, label)
-    steps = _ladder_values((1, 2, 5), 1.0, max(high, 2.0))
-    top = float(steps[steps >= max(high, 2.0) * (1 - 1e-9)][0])
+    top = round_ladder((1, 2, 5), 1.0, max(high, 2.0))[-1]
     for ladder in ((1, 2, 5), (1, 3), (1,)):
         inner = _ladder_values(ladder, 1.0, top)
         inner = inner[inner + 1 < (top + 1) ** (1 - _TICK_ROOM)]
@@ -134,8 +124,7 @@ def share_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 
 def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
     """Return a linear scale with round numbers as ends; raise DataError if no value is finite."""
-    low, high = _range_of(values, label)
-    return _linear(low, high, label, palette)
+    return _linear(*_range_of(values, label), label, palette)
 
 
 def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:

@@ -37,8 +37,8 @@ def tile_table(
     Columns: ``quadkey``, ``longitude`` and ``latitude`` of the centre in degrees (longitudes from
     -180 to 180), ``stratum`` (such as urban, rural or unknown), ``county`` if `county` is given,
     each variable of the grid in its own type (flags as booleans; description and unit in the
-    metadata of the column), and ``geometry``, the square of the tile as a polygon (GeoParquet 1.1,
-    WKB, OGC:CRS84). `county` (n,) is in the order of `tiles`, with None outside all counties.
+    metadata of the column), and ``geometry``, the tile as a polygon (GeoParquet 1.1, OGC:CRS84).
+    `county` (n,) is in the order of `tiles`, with None outside all counties.
     Raises DataError if a tile lies outside the grid, or `county` does not have n values.
     """
     if county is not None and len(county) != len(tiles):
@@ -89,9 +89,7 @@ def write_tile_table(
 ) -> None:
     """Write the table of tiles as GeoParquet, compressed by zstd; see `tile_table`.
 
-    A compressed polygon takes about 12 bytes and a value about 4, so points instead of polygons
-    would save little. Raises DataError as `tile_table` does, and OutputError if the file cannot be
-    written.
+    Raises DataError as `tile_table` does, and OutputError if the file cannot be written.
     """
     table, stream = tile_table(grid, tiles, county=county), io.BytesIO()
     types = {field.name: field.type for field in table.schema}

@@ -53,13 +53,9 @@ def views_of(grid: xr.Dataset) -> tuple[View, ...]:
     quantity = quantity_of(str(grid.attrs["target"]))
     if quantity.counted:
         return _count_views(int(grid.attrs["zoom"]))
-    views = _speed_views(quantity)
     # Distributions with heavy tails may have no mean.
-    return tuple(
-        view
-        for view in views
-        if view.name != "mean" or bool(np.isfinite(grid[view.variable].values).any())
-    )
+    with_mean = bool(np.isfinite(grid[f"mean_{quantity.suffix}"].values).any())
+    return tuple(one for one in _speed_views(quantity) if one.name != "mean" or with_mean)
 
 
 def find_view(grid: xr.Dataset, name: str) -> View:
@@ -151,25 +147,19 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             f"The number of tests to expect on average in a {tile} and quarter.",
             unit,
         ),
-        View(
-            "lower",
-            "lower_tests",
-            "Lower bound of the number of tests",
-            f"lower end of the 95 % interval, {unit}",
-            BOUND_PALETTE,
-            count_scale,
-            "In at least 39 of 40 cases, the number of tests is expected to be this or more.",
-            unit,
-        ),
-        View(
-            "upper",
-            "upper_tests",
-            "Upper bound of the number of tests",
-            f"upper end of the 95 % interval, {unit}",
-            BOUND_PALETTE,
-            count_scale,
-            "In at least 39 of 40 cases, the number of tests is expected to be this or less.",
-            unit,
+        *(
+            View(
+                side,
+                f"{side}_tests",
+                f"{side.capitalize()} bound of the number of tests",
+                f"{side} end of the 95 % interval, {unit}",
+                BOUND_PALETTE,
+                count_scale,
+                "In at least 39 of 40 cases, the number of tests is expected to be this or "
+                f"{more}.",
+                unit,
+            )
+            for side, more in (("lower", "more"), ("upper", "less"))
         ),
         View(
             "none",

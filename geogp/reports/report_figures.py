@@ -7,7 +7,7 @@ screen of a phone.
 import base64
 import io
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib as mpl
@@ -19,21 +19,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from geogp.evaluation.threshold_reliability import ExceedanceReport
-from geogp.geodata.places.stratum_column import marked
+from geogp.maps.figures.figure_style import MARKS, marks_of
 from geogp.reports.rendering import say
 from geogp.reports.split_report import SplitReport
 from geogp.reports.stratum_reports import StratumReport
 from geogp.reports.words import count
 
-COLOURS = ("#0072B2", "#D55E00", "#4d4d4d")
-"""Colours of the first stratum, the second, and all.
-
-The first two are Okabe and Ito's blue and vermilion, which colour-blind readers can distinguish.
-"""
-
 _SMALL = (4.0, 3.4)
-_DASHES = ("-", "--", "-")
-_MARKERS = ("o", "s", "o")
 _MAX_POINTS = 2000
 _MAX_ROWS = 8
 _LEVEL = 95.0
@@ -160,16 +152,16 @@ def _coverage(axes: Axes, rows: list[tuple[str, list[StratumReport]]]) -> None:
 
 def _dot(axes: Axes, place: int, one: StratumReport, *, alone: bool) -> None:
     coverage = one.coverage[-1]
-    colour = COLOURS[coverage.off]
+    mark = MARKS[coverage.off]
     if coverage.band is not None and alone:
         lower, upper = coverage.band
-        axes.hlines(place, 100 * lower, 100 * upper, color=colour, linewidth=1.4, alpha=0.55)
+        axes.hlines(place, 100 * lower, 100 * upper, color=mark.colour, linewidth=1.4, alpha=0.55)
     axes.plot(
         [100 * coverage.observed],
         [place],
-        "s" if coverage.off else "o",
-        color=colour,
-        markerfacecolor=colour if one.judged else "none",
+        mark.marker,
+        color=mark.colour,
+        markerfacecolor=mark.colour if one.judged else "none",
         markersize=4.5,
         alpha=1.0 if alone or coverage.off else 0.5,
     )
@@ -178,20 +170,19 @@ def _dot(axes: Axes, place: int, one: StratumReport, *, alone: bool) -> None:
 def _reliability(axes: Axes, split: SplitReport) -> None:
     """Draw observed against nominal coverage with binomial bands."""
     _diagonal(axes)
-    colours, dashes, markers = _looks(split.shown)
-    for name in split.shown:
+    for name, mark in marks_of(split.shown).items():
         group = split.groups[name]
         curve = group.reliability
         assert curve is not None
         level = 100 * np.asarray(curve.level)
         bounds = 100 * np.asarray([curve.lower, curve.upper])
-        axes.fill_between(level, *bounds, color=colours[name], alpha=0.18, linewidth=0)
+        axes.fill_between(level, *bounds, color=mark.colour, alpha=0.18, linewidth=0)
         axes.plot(
             level,
             100 * np.asarray(curve.observed),
-            dashes[name],
-            color=colours[name],
-            marker=markers[name],
+            mark.dashes,
+            color=mark.colour,
+            marker=mark.marker,
             markersize=3,
             linewidth=1.2,
             label=f"{name} (n {count(group.n)})",
@@ -203,9 +194,8 @@ def _reliability(axes: Axes, split: SplitReport) -> None:
 def _pit(axes: Axes, split: SplitReport) -> None:
     """Draw the histogram of probability integral transforms; a flat histogram has height 1."""
     axes.axhline(1, color="#333333", linewidth=0.8, linestyle=":")
-    colours, dashes, _ = _looks(split.shown)
     highest = 1.2
-    for name in split.shown:
+    for name, mark in marks_of(split.shown).items():
         group = split.groups[name]
         assert group.pit is not None
         heights = np.asarray(group.pit) / group.n * len(group.pit)
@@ -213,9 +203,9 @@ def _pit(axes: Axes, split: SplitReport) -> None:
         axes.stairs(
             heights,
             np.linspace(0, 1, len(heights) + 1),
-            color=colours[name],
+            color=mark.colour,
             linewidth=1.6,
-            linestyle=dashes[name],
+            linestyle=mark.dashes,
             label=name,
         )
     axes.set(xlim=(0, 1), ylim=(0, 1.25 * highest), xlabel="P(Y ≤ y) of the prediction")
@@ -225,18 +215,13 @@ def _pit(axes: Axes, split: SplitReport) -> None:
 
 def _widths(axes: Axes, width: dict[str, Floats], unit: str) -> None:
     """Draw violins of the widths of the 95 % intervals, with medians and quartiles."""
-    colours, _, _ = _looks(width)
+    marks = marks_of(width)
     for place, (name, values) in enumerate(width.items()):
-        _violin(axes, place, values, colours[name])
+        _violin(axes, place, values, marks[name].colour)
     axes.set_xticks(range(len(width)), list(width))
     axes.set(xlim=(-0.6, len(width) - 0.4), ylabel=f"width ({unit})")
     axes.set_ylim(bottom=0)
     axes.grid(visible=False, axis="x")
-
-
-def _looks(names: Iterable[str]) -> list[dict[str, str]]:
-    """Return colour, dashes and marker of each stratum."""
-    return [marked(list(names), *look) for look in (COLOURS, _DASHES, _MARKERS)]
 
 
 def _violin(axes: Axes, place: int, values: Floats, colour: str) -> None:

@@ -6,9 +6,9 @@ import pytest
 import scoringrules
 from scipy import integrate, stats
 
-from geogp.distributions.heavy_shapes import NormalMixture
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.sinh_arcsinh import SinhArcsinh
+from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.metrics import (
     binomial_interval,
@@ -234,14 +234,13 @@ def test_crps_of_a_leaning_shape_against_its_sample():
 
 
 def test_scores_of_a_mixture_of_normals_against_scoringrules():
-    weights, scales = np.array([0.8, 0.2]), np.array([0.7, 1.0])
-    scales = scales * np.sqrt(1 / (weights @ scales**2))
     random = np.random.default_rng(3)
     mean, sd = random.normal(1, 1, 50), random.uniform(0.2, 2, 50)
     y = mean + sd * random.standard_normal(50)
-    shape = NormalMixture(weights, np.tile(scales, (50, 1)))
+    shape = NormalPlusStudent(np.full(50, 0.3), np.full(50, 0.7), 4.0)
+    weights, scales = shape.weights, shape.scales(slice(None))
     prediction = Prediction(mean, np.zeros(50), sd**2, shape=shape)
-    parts = np.tile(mean[:, None], 2), sd[:, None] * scales, np.tile(weights, (50, 1))
+    parts = np.tile(mean[:, None], len(weights)), sd[:, None] * scales, np.tile(weights, (50, 1))
     rows = row_scores(prediction, y, (90,))
     np.testing.assert_allclose(rows.crps, scoringrules.crps_mixnorm(y, *parts), rtol=1e-7)
     density = stats.norm.pdf(y[:, None], parts[0], parts[1]) @ weights

@@ -11,6 +11,7 @@ from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.region import Region, Tiles
 from geogp.maps.grid import build_grid
 from geogp.maps.kernel_slices import KernelSlice
+from geogp.maps.scales import LEVELS
 
 VIEWS = ("median", "mean", "bound", "width")
 """Names of the views of a map of averages."""
@@ -65,6 +66,15 @@ def make_world(region, zoom, target="download"):
         settings={"model": "dbk-rbf", "seed": 3},
     )
     return World(region, tiles, prediction, measured, distance, stratum, grid)
+
+
+def middle_values(scale):
+    """Return the value in the middle of each colour of a scale."""
+    middles = (np.arange(LEVELS) + 0.5) / LEVELS
+    if scale.logarithmic:
+        low, high = scale.low + scale.shift, scale.high + scale.shift
+        return low * (high / low) ** middles - scale.shift
+    return scale.low + (scale.high - scale.low) * middles
 
 
 def make_slices(tiles):

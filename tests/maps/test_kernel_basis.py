@@ -178,7 +178,6 @@ def test_the_stated_error_holds_at_other_random_places(rank, radius, frequency, 
     found = max(measured(basis, fresh_places(tiles, seed), model) for seed in range(3))
     assert found <= basis.error < small
     assert basis.error < 1.6 * found  # nor is far more stated than found
-    assert basis.pairs > 1_000_000
 
 
 def test_the_stated_error_leaves_room_for_places_that_were_not_tried():

@@ -115,9 +115,9 @@ def test_filling_leaves_values_and_no_nan(shape, seed):
     assert np.isfinite(found).all()
 
 
-def test_text_is_counted_through_lists_and_dictionaries():
+def test_text_of_one_and_of_several_arrays_is_counted():
     one = pack([[1.0]], 1.0, 8)
-    assert text_bytes({"a": [one, {"b": one}], "c": 3}) == 2 * len(one["data"])
+    assert text_bytes([one, one]) == 2 * text_bytes(one) == 2 * len(one["data"])
 
 
 def _deflated(content: bytes) -> str:

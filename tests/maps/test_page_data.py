@@ -18,10 +18,10 @@ from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import thresholds_of
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
+from geogp.maps.page.interactive_page import outlines, outlines_within
 from geogp.maps.page.kernel_basis import coarser, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
-from geogp.maps.page.outlines import outlines, outlines_within
-from geogp.maps.page.packing import unpack
+from geogp.maps.page.packing import text_bytes, unpack
 from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places
 from geogp.maps.page.page_quantiles import (
@@ -354,9 +354,9 @@ def test_steps_grow_until_the_bytes_are_kept():
     quantiles = np.sort(random.normal(size=(3, 10_000)), axis=0)
     levels = (0.025, 0.5, 0.975)
     (fine,) = pack_within([(tiles, quantiles)], levels, 10**7)
-    (coarse,) = pack_within([(tiles, quantiles)], levels, int(fine.text * 0.8))
+    (coarse,) = pack_within([(tiles, quantiles)], levels, int(text_bytes(fine.planes) * 0.8))
     assert fine.step == 0.002 < coarse.step
-    assert coarse.text <= fine.text * 0.8
+    assert text_bytes(coarse.planes) <= text_bytes(fine.planes) * 0.8
 
 
 def test_quantiles_in_chunks_are_those_at_once():

@@ -14,12 +14,13 @@ from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.paired import Estimate, mark, paired_estimates
+from geogp.maps.figures.figure_style import MARKS
 from geogp.records.run_record import RunSettings
-from geogp.reports.comparison.compare_figure import difference_figure
 from geogp.reports.comparison.compare_pages import (
     comparison_html,
     comparison_latex,
     comparison_markdown,
+    difference_figure,
 )
 from geogp.reports.comparison.comparison import compare, comparison_json
 from geogp.reports.comparison.comparison_rows import SCORES, RunContent
@@ -391,5 +392,6 @@ def test_the_figure_fills_what_is_beyond_chance(pair):
     found = compare(pair)
     svg = base64.b64decode(difference_figure(found).partition("base64,")[2]).decode()
     assert ">worse</text>" in svg
-    assert svg.count("fill: #d55e00") > svg.count("fill: #0072b2")
+    first, second, _ = (f"fill: {mark.colour}" for mark in MARKS)
+    assert svg.count(second) > svg.count(first)
     assert "worse: log score +" in comparison_html(found)

@@ -11,10 +11,8 @@ from geogp.errors import DataError
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.quadkeys import tile_size_m
 from geogp.maps.figures.figure_layout import Canvas, aspect_of, draw_bar, draw_base, extend_of
-from geogp.maps.frame import Frame, to_mercator
+from geogp.maps.frame import Floats, Frame, to_mercator
 from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
-
-Floats = NDArray[np.float64]
 
 _STACKED = 1.6
 """Ratio of width to height above which the panels are stacked."""

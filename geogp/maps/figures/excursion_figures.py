@@ -6,14 +6,13 @@ import numpy as np
 import xarray as xr
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
-from numpy.typing import NDArray
 
 from geogp.files import write_bytes
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.figures.figure_layout import LEFT, draw_image, map_sheet
 from geogp.maps.frame import Frame
-from geogp.maps.rasters import write_geotiff
+from geogp.maps.rasters import write_geotiffs
 from geogp.models.joint.excursions import JointRegion
 
 COLOURS = {"met": "#0072B2", "undecided": "#bdbdbd", "short": "#D55E00"}
@@ -31,10 +30,10 @@ def write_excursions(
 ) -> list[Path]:
     """Write the excursion functions as GeoTIFFs, and both joint regions as one PNG figure.
 
-    `found` contains two regions: first where the threshold is met, then where it is not met.
-    Examples of the names in `folder`: ``excursion_7_mbps.tif`` (met),
-    ``excursion_short_7_mbps.tif`` (not met) and ``excursion_7_mbps.png``. Raises DataError if the
-    number of values differs from the number of tiles, and OutputError if a file cannot be written.
+    `found`: first the region where the threshold is met, then where it is not met. Examples
+    of the names in `folder`: ``excursion_7_mbps.tif`` (met), ``excursion_short_7_mbps.tif`` (not
+    met), ``excursion_7_mbps.png``. Raises DataError if the number of values differs from the number
+    of tiles, and OutputError if a file cannot be written.
     """
     frame, tag = Frame.of_tiles(tiles), threshold.tag
     variables = {}
@@ -47,19 +46,11 @@ def write_excursions(
         variables[name] = (("y", "x"), raster, {"long_name": label, "units": "1"})
     attributes = {"zoom": tiles.zoom, "region_code": region.code, "target": threshold.target}
     grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)
-    paths = [folder / f"{name}.tif" for name in variables]
-    for name, path in zip(variables, paths, strict=True):
-        write_geotiff(grid, name, path)
+    paths = write_geotiffs(grid, folder)
     picture = excursion_figure(region, tiles, found, threshold, subtitle=subtitle)
     paths.append(folder / f"excursion_{tag}.png")
     write_bytes(paths[-1], picture)
     return paths
-
-
-def classes_of(found: tuple[JointRegion, JointRegion]) -> NDArray[np.int64]:
-    """Return the class of n tiles: 0 in the first region, 2 in the second, 1 in neither region."""
-    met, short = found
-    return np.where(met.inside, 0, np.where(short.inside, 2, 1))
 
 
 def excursion_figure(
@@ -74,7 +65,8 @@ def excursion_figure(
 
     Raises DataError if the number of values differs from the number of tiles.
     """
-    kinds = classes_of(found)
+    met, short = found
+    kinds = np.where(met.inside, 0, np.where(short.inside, 2, 1))
     frame = Frame.of_tiles(tiles)
     below = 1.25
     # Outlines of towns would look like edges of regions.

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 import numpy as np
 import shapely
-import xarray as xr
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -166,13 +165,6 @@ def draw_image(
     )
 
 
-def draw_veil(axes: Axes, frame: Frame, far: NDArray[np.bool_], colour: tuple[float, ...]) -> None:
-    """Draw a half-transparent grey over the tiles that are far from any measurement."""
-    veil = np.zeros((*far.shape, 4))
-    veil[far] = colour
-    draw_image(axes, frame, veil, zorder=2)
-
-
 def draw_bar(axes: Axes, scale: Scale, extend: str, *, vertical: bool) -> None:
     """Draw a colour bar with ticks at round numbers, and a label with the unit."""
     mappable = ScalarMappable(_norm(scale), scale.palette)
@@ -190,11 +182,6 @@ def draw_bar(axes: Axes, scale: Scale, extend: str, *, vertical: bool) -> None:
     bar.set_label(scale.label, fontsize=8)
 
 
-def colours_of(scale: Scale, values: Floats) -> NDArray[np.float64]:
-    """Return the colours of values as RGBA from 0 to 1, shape (n, 4)."""
-    return np.asarray(ScalarMappable(_norm(scale), scale.palette).to_rgba(values), np.float64)
-
-
 def extend_of(values: NDArray[np.floating], scale: Scale) -> str:
     """Return which ends of a scale some values lie beyond: "neither", "min", "max" or "both"."""
     below = bool(np.nanmin(values) < scale.low * (1 - 1e-6) - 1e-12)
@@ -206,11 +193,6 @@ def simple_rings(geometry: MultiPolygon, tolerance: float) -> list[Floats]:
     """Return the rings of all islands and holes, simplified to `tolerance`, as (m, 2) arrays."""
     rings = shapely.get_rings(shapely.get_parts(geometry))
     return [shapely.get_coordinates(ring) for ring in shapely.simplify(rings, tolerance)]
-
-
-def far_label(grid: xr.Dataset) -> str:
-    """Return the label of the grey tiles, which are far from any measurement."""
-    return f"farther than {grid.attrs['far_km']:g} km from any measurement"
 
 
 def degree_label(value: float, positive: str, negative: str) -> str:

@@ -19,10 +19,9 @@ from geogp.maps.figures.figure_layout import (
     aspect_of,
     draw_bar,
     draw_base,
+    draw_image,
     draw_raster,
-    draw_veil,
     extend_of,
-    far_label,
     map_sheet,
 )
 from geogp.maps.frame import Frame, to_mercator
@@ -56,8 +55,9 @@ def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | No
     far = veiled(grid)
     keys = _outline_keys(region)
     if far.any():
-        draw_veil(axes, frame, far, VEIL)
-        keys.append(Patch(fc=VEIL[:3], ec="#888888", lw=0.5, label=far_label(grid)))
+        draw_image(axes, frame, np.where(far[:, :, None], VEIL, 0.0), zorder=2)
+        label = f"farther than {grid.attrs['far_km']:g} km from any measurement"
+        keys.append(Patch(fc=VEIL[:3], ec="#888888", lw=0.5, label=label))
     extend = extend_of(values, scale)
     if wide:
         draw_bar(canvas.axes(LEFT, 0.62, 0.55 * outer, 0.16), scale, extend, vertical=False)

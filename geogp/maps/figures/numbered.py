@@ -1,14 +1,11 @@
 """A figure of numbered places over a raster."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geogp.geodata.places.region import Region, Tiles
 from geogp.maps.figures.figure_layout import LEFT, draw_bar, draw_raster, extend_of, map_sheet
-from geogp.maps.frame import Frame, to_mercator
+from geogp.maps.frame import Floats, Frame, to_mercator
 from geogp.maps.scales import WIDTH_PALETTE, linear_scale
-
-Floats = NDArray[np.float64]
 
 _OUTLINE = {"boxstyle": "circle,pad=0.12", "fc": "white", "ec": "black", "lw": 0.5}
 

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Callable, Sequence
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -13,7 +14,6 @@ from geogp.geodata.places.region import Region, Tiles
 from geogp.maps.figures.figure_layout import (
     Canvas,
     aspect_of,
-    colours_of,
     draw_bar,
     draw_base,
     draw_raster,
@@ -130,7 +130,8 @@ def cell_panels(
     def paint(axes: Axes, number: int) -> None:
         # A plain background would look like high values in a grey print.
         axes.patch.set(hatch="....", edgecolor=_EMPTY)
-        colours = colours_of(scale, list(values.values())[number])
+        shown = scale.fraction(list(values.values())[number])
+        colours = mpl.colormaps[scale.palette](shown)
         # Edges of the same colour close the seams that PDF viewers show.
         axes.add_collection(
             PolyCollection(list(squares), facecolors=colours, edgecolors=colours, lw=0.2, zorder=1)

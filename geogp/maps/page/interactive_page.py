@@ -1,11 +1,13 @@
 """The interactive page, an HTML file that draws the packed arrays of a grid pixel by pixel."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
 import folium
+import numpy as np
+import shapely
 from jinja2 import Environment, StrictUndefined, Template
 from shapely.geometry.base import BaseGeometry
 
@@ -13,7 +15,6 @@ from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region
 from geogp.maps.figures.figure_layout import STRATUM_COLOUR
 from geogp.maps.frame import Frame
-from geogp.maps.page.outlines import outlines_within
 from geogp.maps.page.page_assets import asset, page_scripts, page_styles
 from geogp.maps.page.page_places import unwrapped
 from geogp.maps.page.page_policy import page_policy
@@ -35,6 +36,11 @@ _MAX_ZOOM = 20
 _MAX_OUTLINE = 250_000
 """Largest number of bytes of all lines of one kind."""
 
+_DECIMALS = 4
+_FINEST = 1e-4  # degrees, the same as the rounding
+
+Line = list[list[float]]
+
 
 def map_page(
     data: dict[str, Any],
@@ -47,19 +53,16 @@ def map_page(
 ) -> str:
     """Return the interactive map as one HTML page.
 
-    The page contains packed arrays and draws them on a canvas with one pixel per tile, stretched
-    between the outer edges of the raster. Tiles are square both in EPSG:3857 and on Leaflet's
-    screen, so nothing is resampled. Leaflet is part of the page. The policy of the page allows no
-    scripts except Leaflet, folium's script of the map and the page's own scripts. From the network,
-    the policy allows only the tiles of the base map.
+    The page draws its packed arrays on a canvas with one pixel per tile, stretched between the
+    outer edges of the raster. Tiles are square both in EPSG:3857 and on screen, so nothing is
+    resampled. Only Leaflet, the script of the map by folium and scripts of geogp can run.
 
-    `data` comes from `page_data.py`; the page shows texts in `data` literally, never as HTML. The
-    page draws outlines of the `counties` in the region. `attribution` names the source of the data
-    and the licence; `notes` are sentences. `base_map` shows streets and names below the data;
-    without a base map, the page makes no network requests.
+    `data` comes from `page_data.py`; the page shows texts in `data` literally, never as HTML.
+    `attribution` names the source of the data and the licence; `notes` are sentences. `base_map`
+    shows streets and names below the data; without it, the page makes no network requests.
     """
-    outlines = _outlines(region, counties)
-    drawn, variables = _map_script(Frame(**data["frame"]), outlines, base_map=base_map)
+    layers = _outlines(region, counties)
+    drawn, variables = _map_script(Frame(**data["frame"]), layers, base_map=base_map)
     words = {}
     if region.strata is not None and "urban" in variables:
         words["urban"] = region.strata.words[:1].upper() + region.strata.words[1:]
@@ -145,3 +148,39 @@ def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, folium
             drawn.options["interactive"] = False  # folium drops the parameter
             found[name] = drawn
     return found
+
+
+def outlines(polygons: Iterable[BaseGeometry], tolerance: float) -> list[Line]:
+    """Return the lines around polygons, simplified to `tolerance` degrees.
+
+    Lines are cut at points where three polygons meet. A border that two polygons share is
+    simplified once and returned once, so no gap appears. Each line is a list of [latitude,
+    longitude] with 4 decimals (11 m).
+    """
+    # Join the two halves of a region that crosses the antimeridian.
+    whole = [shapely.unary_union(polygon) for polygon in polygons]
+    edges = [edge for edge in shapely.boundary(whole) if not edge.is_empty]
+    if not edges:
+        return []
+    merged = shapely.line_merge(shapely.union_all(edges))
+    found = []
+    for line in shapely.simplify(shapely.get_parts(merged), tolerance):
+        points = np.round(shapely.get_coordinates(line)[:, ::-1], _DECIMALS)
+        changed = np.any(points[1:] != points[:-1], axis=1)
+        points = points[np.concatenate([[True], changed])]
+        if len(points) > 1:
+            found.append(points.tolist())
+    return found
+
+
+def outlines_within(polygons: Iterable[BaseGeometry], most: int) -> tuple[list[Line], float]:
+    """Return outlines whose JSON has at most `most` bytes, and their tolerance in degrees.
+
+    The tolerance starts at 0.0001 and is doubled until the outlines fit.
+    """
+    polygons, tolerance = list(polygons), _FINEST
+    while True:
+        found = outlines(polygons, tolerance)
+        if len(json.dumps(found)) <= most or tolerance > 1:
+            return found, tolerance
+        tolerance *= 2

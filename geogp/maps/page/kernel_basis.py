@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError, NumericalError
 from geogp.geodata.places.region import Tiles
-from geogp.maps.frame import Frame
+from geogp.maps.frame import Floats, Frame
 from geogp.maps.page.kernel_error import (
     KernelFeatures,
     differences,
@@ -29,8 +29,6 @@ from geogp.maps.page.kernel_error import (
     random_rows,
 )
 from geogp.maps.page.packing import Packed, filled, pack, text_bytes, unpack
-
-Floats = NDArray[np.float64]
 
 MAX_COMPONENTS = 48
 MAX_CELLS = 160 * 160
@@ -59,19 +57,18 @@ class KernelBasis:
     `components` are c_j at the centres of the cells of `frame`, packed with shape (m, height,
     width); away from the map they are arbitrary.
 
-    `error` compares the decoded and interpolated components with the model's kernel between random
-    places of the map. `error` is 1.1 times the largest difference found, as a share of the kernel's
-    largest value, rounded up to two digits. `error_in_middles` is the largest difference found
+    `error` is 1.1 times the largest difference from the model's kernel found between random places
+    of the map, as a share of the kernel's largest value, rounded up to two digits.
+    `error_in_middles` is the largest difference found
     between centres of cells, as a share of the same value; it shows the effect of dropped and
-    rounded components without interpolation. `pairs` is the number of pairs of random places (see
-    `kernel_error.py`). `sample` contains kernel values between centres, for a colour scale.
+    rounded components without interpolation. `sample` contains kernel values between centres, for a
+    colour scale.
     """
 
     frame: Frame
     components: Packed
     error: float
     error_in_middles: float
-    pairs: int
     sample: Floats
 
 
@@ -82,21 +79,14 @@ def kernel_cells(tiles: Tiles, most: int = MAX_CELLS) -> Tiles:
     has at most `most` tiles. This zoom is at most one finer than the map's zoom.
     """
     finest = finer(tiles)
-    whole, zoom = Frame.of_tiles(finest), finest.zoom
+    zoom = finest.zoom
     while zoom > 0:
-        frame = _around(whole, finest.zoom - zoom)
-        if frame.width * frame.height <= most:
+        shift = finest.zoom - zoom
+        width, height = (int(np.ptp(one >> shift)) + 3 for one in (finest.column, finest.row))
+        if width * height <= most:
             break
         zoom -= 1
     return with_neighbours(coarser(finest, zoom))
-
-
-def _around(frame: Frame, shift: int) -> Frame:
-    """Return a frame of coarser tiles that covers a frame, plus one tile on each side."""
-    column, row = (frame.column >> shift) - 1, (frame.row >> shift) - 1
-    east, south = frame.column + frame.width - 1, frame.row + frame.height - 1
-    width, height = (east >> shift) + 2 - column, (south >> shift) + 2 - row
-    return Frame(frame.zoom - shift, column, row, width, height)
 
 
 def finer(tiles: Tiles) -> Tiles:
@@ -160,11 +150,9 @@ def kernel_basis(
     """
     cells = kernel_cells(tiles)
     frame = Frame.of_tiles(cells)
-
-    def part(rows: slice) -> Floats:
-        return model.features(cells[rows])
-
-    components = leading_components(part, len(cells), MAX_COMPONENTS)
+    components = leading_components(
+        lambda rows: model.features(cells[rows]), len(cells), MAX_COMPONENTS
+    )
     if not components.shape[1]:
         return None
     random = np.random.default_rng(0)
@@ -173,28 +161,33 @@ def kernel_basis(
     exact = model.kernel(tried, tried[::_EACH])
     pixels = frame.pixels(cells)
 
+    def raster(values: Floats, fill: float) -> Floats:
+        found = np.full((values.shape[1], frame.height, frame.width), fill)
+        found[(slice(None), *pixels)] = values.T
+        return found
+
     def at_places(values: Floats) -> Floats:
-        raster = np.zeros((values.shape[1], frame.height, frame.width))
-        raster[(slice(None), *pixels)] = values.T
-        return interpolated(raster, frame, tried)
+        return interpolated(raster(values, 0.0), frame, tried)
 
     for step, count in _in_order(components, at_places, exact, most_text):
-        packed = _packed(frame, cells, components[:, :count], step)
+        stacked = np.stack([filled(one) for one in raster(components[:, :count], np.nan)])
+        bits = 8 if np.ptp(stacked) < 254 * step else 16
+        packed = pack(stacked, step, bits, none=False)
         if text_bytes(packed) <= most_text:
             break
     else:
         raise DataError(f"the kernel on {len(cells)} cells does not fit into {most_text} bytes.")
     decoded = unpack(packed)
-    found = differences(interpolated(decoded, frame, places), places, model, random)
+    most, largest = differences(interpolated(decoded, frame, places), places, model, random)
     within = finer(tiles) if cells.zoom > tiles.zoom else coarser(tiles, cells.zoom)
-    in_middles = differences(decoded[(slice(None), *frame.pixels(within))].T, within, model, random)
+    middles = decoded[(slice(None), *frame.pixels(within))].T
+    in_middles, _ = differences(middles, within, model, random)
     shown = cells[random_rows(len(cells), _SHOWN, random)]
     return KernelBasis(
         frame,
         packed,
-        rounded_up(_ROOM * found.most / found.largest),
-        in_middles.most / found.largest,
-        found.pairs,
+        rounded_up(_ROOM * most / largest),
+        in_middles / largest,
         model.kernel(cells, shown),
     )
 
@@ -240,15 +233,3 @@ def _text_guess(numbers: Floats) -> float:
     _, counts = np.unique(np.diff(numbers, prepend=0.0), return_counts=True)
     share = counts / counts.sum()
     return float(-(share * np.log2(share)).sum() * len(numbers) / 8 * 4 / 3)
-
-
-def _stacked(frame: Frame, cells: Tiles, components: Floats) -> Floats:
-    raster = np.full((components.shape[1], frame.height, frame.width), np.nan)
-    raster[(slice(None), *frame.pixels(cells))] = components.T
-    return np.stack([filled(one) for one in raster])
-
-
-def _packed(frame: Frame, cells: Tiles, components: Floats, step: float) -> Packed:
-    stacked = _stacked(frame, cells, components)
-    bits = 8 if np.ptp(stacked) < 254 * step else 16
-    return pack(stacked, step, bits, none=False)

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geogp.geodata.places.region import Tiles
-from geogp.maps.frame import Frame
+from geogp.maps.frame import Floats, Frame
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 _PLACES = 30_000
@@ -66,19 +65,6 @@ def _beside(at: NDArray[Any], count: int) -> list[tuple[Rows, NDArray[Any]]]:
     return [(first, 1 - (at - first)), (np.minimum(first + 1, count - 1), at - first)]
 
 
-@dataclass(frozen=True)
-class Differences:
-    """Differences between a reduced kernel and the model's kernel.
-
-    `most` is the largest difference found, `largest` is the largest value of the model's kernel
-    between the compared places, and `pairs` is the number of pairs of places.
-    """
-
-    most: float
-    largest: float
-    pairs: int
-
-
 def random_places(tiles: Tiles, random: np.random.Generator, count: int = _PLACES) -> Tiles:
     """Return `count` random places in tiles, as the centres of much smaller tiles."""
     chosen = random.integers(len(tiles), size=count)
@@ -97,30 +83,27 @@ def random_rows(n: int, most: int, random: np.random.Generator) -> Rows:
 
 def differences(
     found: Floats, places: Tiles, model: KernelFeatures, random: np.random.Generator
-) -> Differences:
+) -> tuple[float, float]:
     """Compare components at n places, (n, m), with the model's kernel between the places.
+
+    Returns the largest difference found, and the largest value of the model's kernel between the
+    compared places.
 
     First each place is compared with itself, then 4,096 places are compared with 768 of these. Half
     of the 4,096 places, and half of the 768, have the largest errors; the other halves are random.
     """
-    variance = _variances(places, model)
+    slices = [slice(start, start + _ROWS) for start in range(0, len(places), _ROWS)]
+    parts = [(model.features(places[rows]) ** 2).sum(axis=1) for rows in slices]
+    variance = np.concatenate(parts)
     off = np.abs((found**2).sum(axis=1) - variance)
     kept = _worst_and_others(off, _KEPT, random)
     references = kept[_worst_and_others(off[kept], _REFERENCES, random)]
     exact = model.kernel(places[kept], places[references])
     between = np.abs(found[kept] @ found[references].T - exact)
-    return Differences(
+    return (
         max(float(off.max()), float(between.max())),
         max(float(variance.max()), float(np.abs(exact).max())),
-        len(places) + exact.size,
     )
-
-
-def _variances(places: Tiles, model: KernelFeatures) -> Floats:
-    """Return k(x, x), (n,)."""
-    slices = [slice(start, start + _ROWS) for start in range(0, len(places), _ROWS)]
-    parts = [(model.features(places[rows]) ** 2).sum(axis=1) for rows in slices]
-    return np.concatenate(parts)
 
 
 def _worst_and_others(off: Floats, count: int, random: np.random.Generator) -> Rows:

@@ -16,6 +16,7 @@ import base64
 import math
 import sys
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,10 @@ def pack(
     """Pack an array, each value rounded to the nearest offset + step n.
 
     `values` have shape (h, w) or (m, h, w); NaN means no data. Unpacked values differ from `values`
-    by at most step/2. `bits` is 8, 16 or 32. `none` says whether n = 0 means no data; by default,
-    it does if a value is NaN. `offset` is the least value that can be packed; by default it is the
-    multiple of `step` at or below the least value. Raises DataError if the shape is not one of
-    these, or if a value is infinite, is NaN although `none` is false, is below the offset, or is
-    too large for the bits.
+    by at most step/2. `none` is by default whether a value is NaN; `offset`, the least value that
+    can be packed, is by default the multiple of `step` at or below the least value. Raises
+    DataError if the shape does not fit, or a value is infinite, is NaN although `none` is false, is
+    below the offset, or is too large for the bits.
     """
     values = np.asarray(values, np.float64)
     if values.ndim not in {2, 3} or not values.size or bits not in _TYPES or not step > 0:
@@ -146,13 +146,10 @@ def _inflated(text: str, size: int) -> bytes:
     return found
 
 
-def text_bytes(packed: object) -> int:
-    """Return the number of base64 bytes of a packed array, or of all in a list or dictionary."""
-    if isinstance(packed, dict):
-        if "data" in packed:
-            return len(packed["data"])
-        return sum(text_bytes(part) for part in packed.values())
-    return sum(text_bytes(part) for part in packed) if isinstance(packed, list | tuple) else 0
+def text_bytes(packed: Packed | Sequence[Packed]) -> int:
+    """Return the number of base64 bytes of a packed array, or of several packed arrays."""
+    several = [packed] if isinstance(packed, dict) else packed
+    return sum(len(one["data"]) for one in several)
 
 
 def filled(values: Floats) -> Floats:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import Threshold
-from geogp.maps.frame import Frame
+from geogp.maps.frame import Floats, Frame
 from geogp.maps.grid import FLAG_FILL, quantity_of
 from geogp.maps.kernel_slices import KernelSlice, check_slices
 from geogp.maps.page.kernel_basis import KernelBasis
@@ -41,7 +41,6 @@ from geogp.maps.page.page_layers import (
 )
 from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places
 from geogp.maps.page.page_quantiles import (
-    PackedQuarter,
     QuarterMap,
     cautious_level,
     choose_levels,
@@ -54,8 +53,6 @@ from geogp.maps.page.page_quantiles import (
 from geogp.maps.scales import Scale, kernel_scale
 from geogp.maps.strata_flag import strata_in
 from geogp.maps.views import kernel_label, veiled
-
-Floats = NDArray[np.float64]
 
 FORMAT = 1
 
@@ -163,6 +160,7 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     decoded = unpack_quantiles(full.planes, levels)[(slice(None), *full.frame.pixels(shown.tiles))]
     low, high = np.percentile(quantiles[[0, -1]], [1, 99], axis=1)[[0, 1], [0, 1]]
     values = slider_values(float(10**low), float(10**high), content.thresholds)
+    choices = [one.value for one in content.thresholds] or values
     error, tiles = probability_error(shown.prediction, decoded, levels, values, at_most=at_most)
     others = [one for one in content.quarters if one is not shown]
     others_quantiles = [quantiles_of(one.prediction, levels) for one in others]
@@ -178,11 +176,12 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     return {
         "levels": list(levels),
         "quarters": [
-            _quarter(one, part) for one, part in zip(content.quarters, packed, strict=True)
+            {"label": one.label, "frame": asdict(part.frame), "quantiles": part.planes}
+            for one, part in zip(content.quarters, packed, strict=True)
         ],
         "threshold": {
             "values": values,
-            "shown": _middle([one.value for one in content.thresholds] or values),
+            "shown": choices[len(choices) // 2],
             "at_most": at_most,
         },
         "layers": speed_layers(
@@ -207,14 +206,6 @@ def _scaled_values(
     width = np.concatenate([percentiles(high - low) for _, low, high, _ in rows])
     cautious = np.concatenate([percentiles(10**end) for _, _, _, end in rows])
     return median, width, cautious
-
-
-def _middle(values: list[float]) -> float:
-    return values[len(values) // 2]
-
-
-def _quarter(one: QuarterMap, packed: PackedQuarter) -> dict[str, Any]:
-    return {"label": one.label, "frame": asdict(packed.frame), "quantiles": packed.planes}
 
 
 def _counts(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
@@ -300,11 +291,12 @@ def _tests(grid: xr.Dataset) -> Floats:
 
 def _kernel_scale(content: PageContent, target: str) -> Scale | None:
     """Return one colour scale for the stored slices and the slices at a chosen place."""
-    if not content.slices:
-        return None
-    values = check_slices(content.tiles, content.slices).ravel()
+    held = [check_slices(content.tiles, content.slices)] if content.slices else []
     if content.kernel is not None:
-        values = np.concatenate([values, content.kernel.sample.ravel()])
+        held.append(content.kernel.sample)
+    if not held:
+        return None
+    values = np.concatenate([one.ravel() for one in held])
     return kernel_scale(values, label=kernel_label(target))
 
 
@@ -322,16 +314,13 @@ def _slices(content: PageContent, frame: Frame) -> list[Packed]:
 
 def _kernel(content: PageContent, scale: Scale | None, target: str) -> dict[str, Any] | None:
     basis = content.kernel
-    if basis is None:
+    if basis is None or scale is None:
         return None
-    label = kernel_label(target)
-    scale = scale or kernel_scale(basis.sample, label=label)
     return {
         "frame": asdict(basis.frame),
         "components": basis.components,
         "error": basis.error,
         "error_in_middles": basis.error_in_middles,
-        "pairs": basis.pairs,
         "unit": quantity_of(target).kernel_unit,
         "scale": scale_json(scale),
     }

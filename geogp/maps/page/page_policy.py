@@ -12,11 +12,9 @@ def page_policy(
 ) -> str:
     """Return the policy of a page, for a ``meta`` element before all scripts and styles.
 
-    The browser runs the given scripts, uses the given styles, and shows images within the page. The
-    browser loads images from the image hosts (such as ``https://tiles.example.org``), and nothing
-    from other hosts. Any other script, such as one hidden in a name from the data, does not run.
-    Links work. `styles` and `scripts` are the contents of the page's ``style`` and ``script``
-    elements. These contents must have no text from the data, because the policy allows all of them.
+    `styles` and `scripts` are the contents of the page's ``style`` and ``script`` elements. They
+    must have no text from the data, because the browser runs and uses all of them, and no other
+    script. It loads images from the image hosts, and nothing else from other hosts. Links work.
 
     Examples
     --------

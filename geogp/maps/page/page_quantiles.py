@@ -6,7 +6,7 @@ distribution. For other distributions the page contains all levels that it shows
 until the probabilities of thresholds are accurate enough.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +16,9 @@ from scipy.special import ndtr, ndtri
 from geogp.distributions.prediction import Prediction
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.thresholds import Threshold
-from geogp.maps.frame import Frame
+from geogp.maps.frame import Floats, Frame
 from geogp.maps.page.packing import Packed, filled, pack, text_bytes, unpack
 from geogp.maps.scales import round_ladder
-
-Floats = NDArray[np.float64]
 
 SAMPLE = 20_000
 """Number of tiles, evenly spaced among all tiles, on which errors are computed."""
@@ -90,7 +88,8 @@ def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
 def quantiles_of(prediction: Prediction, levels: Sequence[float] | Floats) -> Floats:
     """Return the quantiles at m levels, (m, n), computed in chunks of points."""
     found = np.empty((len(levels), len(prediction)))
-    for rows in _chunks(len(prediction)):
+    for start in range(0, len(prediction), _ROWS):
+        rows = slice(start, start + _ROWS)
         part = prediction[rows]
         for place, level in enumerate(levels):
             found[place, rows] = part.quantile(float(level))
@@ -147,11 +146,6 @@ class PackedQuarter:
     planes: list[Packed]
     step: float
 
-    @property
-    def text(self) -> int:
-        """Number of base64 bytes."""
-        return text_bytes(self.planes)
-
 
 def pack_quantiles(
     tiles: Tiles, quantiles: Floats, levels: Sequence[float], step: float
@@ -196,7 +190,7 @@ def pack_within(
     found: list[PackedQuarter] = []
     for step in STEPS:
         found = [pack_quantiles(*one, levels, step) for one in quarters]
-        if sum(one.text for one in found) <= most:
+        if sum(text_bytes(one.planes) for one in found) <= most:
             break
     return found
 
@@ -226,8 +220,3 @@ def probability_error(
 
 def _sample(n: int, most: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
-
-
-def _chunks(n: int) -> Iterator[slice]:
-    for start in range(0, n, _ROWS):
-        yield slice(start, start + _ROWS)

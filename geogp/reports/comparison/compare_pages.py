@@ -1,12 +1,21 @@
-"""The HTML page, the Markdown text and the LaTeX table of a comparison."""
+"""The HTML page, the Markdown text, the LaTeX table and the figure of a comparison."""
 
 from typing import Any
 
-from geogp.reports.comparison.compare_figure import difference_figure
-from geogp.reports.comparison.comparison import Comparison
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from geogp.maps.figures.figure_style import marks_of
+from geogp.reports.comparison.comparison import Comparison, SplitComparison
 from geogp.reports.comparison.comparison_rows import COVERAGES, LEVELS
 from geogp.reports.rendering import environment, html_page, latex_table
+from geogp.reports.report_figures import drawn, short
 
+_SCORES = {"log_score": "log score", "crps": "CRPS"}
+_LONGEST = 28
+_RUN_INCHES = 0.5
+_APART = 0.22
 _SCORE_TITLES = {"log_score": "Log score", "crps": "CRPS", "absolute_error": "Absolute error"}
 
 
@@ -37,3 +46,54 @@ def _context(comparison: Comparison) -> dict[str, Any]:
         "score_titles": _SCORE_TITLES,
         "coverages": dict(zip(COVERAGES, LEVELS, strict=True)),
     }
+
+
+def difference_figure(comparison: Comparison) -> str:
+    """Draw each run's differences in log score and CRPS from the reference, by split and stratum.
+
+    A filled point marks a difference beyond chance.
+    """
+    splits = list(comparison.splits.values())
+    others = [one.name for one in comparison.runs[1:]]
+
+    def draw(figure: Figure) -> None:
+        # All splits share one scale for each score, so that readers can compare splits.
+        panels = figure.subplots(len(splits), 2, sharey=True, sharex="col", squeeze=False)
+        for line, split in zip(panels, splits, strict=True):
+            for axes, (score, label) in zip(line, _SCORES.items(), strict=True):
+                _panel(axes, split, others, score)
+                axes.set_title(f"{split.title}: {label}", loc="left", fontsize=9)
+        panels[0, 0].set_ylim(len(others) - 0.5, -0.5)
+        for axes, label in zip(panels[-1], _SCORES.values(), strict=True):
+            axes.set_xlabel(f"difference of {label}")
+        shown = list(dict.fromkeys(name for split in splits for name in split.strata))
+        handles = [
+            Line2D([], [], color=mark.colour, marker=mark.marker, label=name)
+            for name, mark in marks_of(shown).items()
+        ]
+        figure.legend(handles=handles, loc="outside upper right", ncols=len(shown), frameon=False)
+
+    height = 0.7 + len(splits) * (0.75 + _RUN_INCHES * len(others))
+    return drawn(draw, (8.0, height), 9)
+
+
+def _panel(axes: Axes, split: SplitComparison, others: list[str], score: str) -> None:
+    axes.axvline(0, color="#333333", linewidth=0.8)
+    marks = marks_of(split.strata)
+    for number, (stratum, mark) in enumerate(marks.items()):
+        shift = _APART * (number - (len(marks) - 1) / 2)
+        for place, run in enumerate(others):
+            one = split.strata[stratum].differences[run][score]
+            if one.value is None:
+                continue
+            height = place + shift
+            if one.lower is not None and one.upper is not None:
+                axes.hlines(height, one.lower, one.upper, color=mark.colour, linewidth=1.4)
+            face = mark.colour if one.marked else "white"
+            style = {"color": mark.colour, "markerfacecolor": face, "markersize": 5}
+            axes.plot([one.value], [height], mark.marker, **style)  # type: ignore[arg-type]
+    axes.set_yticks(range(len(others)), [short(name, _LONGEST) for name in others])
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)

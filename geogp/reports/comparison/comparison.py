@@ -133,17 +133,11 @@ class Comparison:
     splits: dict[str, SplitComparison]
 
 
-def compare(
-    runs: Sequence[RunContent],
-    *,
-    reference: str | None = None,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Comparison:
+def compare(runs: Sequence[RunContent], *, reference: str | None = None) -> Comparison:
     """Compare runs on their common test rows.
 
     `runs` are two or more runs with different names; `reference` is the name of one of them, by
-    default of the first. `draws` and `seed` are for the bootstrap; see `paired.paired_estimates`.
+    default of the first.
 
     Raises RequestError if there are fewer than two runs or no common row, the reference is unknown,
     or runs differ in target, service or region. Raises DataError if keys, columns or values are
@@ -160,7 +154,7 @@ def compare(
     splits = {}
     for split in shared:
         parts = {name: table[table["split"] == split] for name, table in tables.items()}
-        found, split_notes = _compare_split(split, runs, parts, draws=draws, seed=seed)
+        found, split_notes = _compare_split(split, runs, parts)
         notes += split_notes
         if found is not None:
             splits[split] = found
@@ -181,7 +175,7 @@ def compare(
         settings=_different_settings(runs),
         findings=_findings(splits, runs),
         notes=notes,
-        method=say_all("compare", "method", draws, FEW_BLOCKS, counted(runs[0].predictions)),
+        method=say_all("compare", "method", DRAWS, FEW_BLOCKS, counted(runs[0].predictions)),
         attribution=given(first.attribution, "") or DEFAULT_ATTRIBUTION,
         splits=splits,
     )
@@ -208,12 +202,7 @@ def _reference_first(runs: Sequence[RunContent], reference: str | None) -> list[
 
 
 def _compare_split(
-    split: str,
-    runs: Sequence[RunContent],
-    tables: dict[str, pd.DataFrame],
-    *,
-    draws: int,
-    seed: int,
+    split: str, runs: Sequence[RunContent], tables: dict[str, pd.DataFrame]
 ) -> tuple[SplitComparison | None, list[str]]:
     """Return the comparison of one split (None if no row is common), and notes."""
     title = SPLITS[split].title
@@ -249,7 +238,7 @@ def _compare_split(
                 else _baseline(one.run, split, stratum, int(chosen.sum()))
                 for one in runs
             }
-            strata[stratum] = _stratum(part, blocks[chosen], gains, draws=draws, seed=seed)
+            strata[stratum] = _stratum(part, blocks[chosen], gains)
     strata = _marked(strata)
     sides = {one.run.block_side for one in runs}
     question = SPLITS[split].asked(sides.pop() if len(sides) == 1 else None)
@@ -281,9 +270,6 @@ def _stratum(
     scores: dict[str, pd.DataFrame],
     blocks: NDArray[np.int64],
     baselines: dict[str, float | None],
-    *,
-    draws: int,
-    seed: int,
 ) -> StratumComparison:
     names = [*SCORES, *COVERAGES]
     (_, base), *others = scores.items()
@@ -292,7 +278,7 @@ def _stratum(
             found[names].to_numpy(np.float64) - base[names].to_numpy(np.float64)
             for _, found in others
         ]
-    estimates = iter(paired_estimates(np.hstack(columns), blocks, draws=draws, seed=seed))
+    estimates = iter(paired_estimates(np.hstack(columns), blocks))
     return StratumComparison(
         n=len(base),
         blocks=len(np.unique(blocks)),
