@@ -199,12 +199,6 @@ def test_bands_widen_with_the_number_of_checks_and_narrow_with_rows():
     assert large.upper - large.lower < 0.02
 
 
-@pytest.mark.parametrize("given", [(18, 10, 0.95), (100, 0, 0.9), (100, 10, 1.0)])
-def test_bands_that_do_not_exist_are_refused(given):
-    with pytest.raises(RequestError, match="expected one test row or more"):
-        coverage_band(*given)
-
-
 @pytest.mark.parametrize("shape", [shape_of(0.0, 1.0), SinhArcsinh(-0.4, 0.8), StudentT(4.0)])
 def test_scores_at_the_quantiles_of_the_prediction_change_nothing(shape):
     m = 999
@@ -354,13 +348,6 @@ def test_tables_bring_a_repair_back(method):
         assert (repaired.pit(y) != prediction.pit(y)).mean() > 0.9
 
 
-def test_a_local_repair_has_no_cells_to_check():
-    random, m = np.random.default_rng(9), 200
-    repair = fit_repair("local", _normal(m), random.normal(size=m), _places(m, random))
-    with pytest.raises(RequestError, match=r"expected a repair with cells .* local"):
-        check_coverage(repair, _normal(m), np.zeros(m), _places(m, random))
-
-
 def test_a_repair_lowers_the_scores_of_wrong_predictions():
     """Truth N(0, 4) and t3, predicted as N(0, 1): CRPS and log score near those of the truth."""
     random, n = np.random.default_rng(10), 8000
@@ -376,29 +363,6 @@ def test_a_repair_lowers_the_scores_of_wrong_predictions():
         )
         assert best - 1e-3 < own < best + 0.02
         assert before > own + 0.02
-
-
-def test_places_of_a_table():
-    table = pd.DataFrame(
-        {"stratum": ["urban"], "tests": [3], "longitude": [-66.0], "latitude": [18.0], "y": [1.0]}
-    )
-    places = RepairPlaces.of_table(table)
-    assert (places.stratum[0], places.tests[0], places.longitude[0]) == ("urban", 3.0, -66.0)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"stratum": ["sea"]}, "strata urban, rural or unknown, found sea"),
-        ({"tests": [0.0]}, "1 test or more"),
-        ({"latitude": [np.nan]}, "expected finite coordinates"),
-        ({"tests": [1.0, 2.0]}, "expected one stratum, number of tests"),
-    ],
-)
-def test_places_out_of_range_are_refused(change, message):
-    right = {"stratum": ["urban"], "tests": [1.0], "longitude": [0.0], "latitude": [0.0]}
-    with pytest.raises(DataError, match=message):
-        RepairPlaces(**{name: np.array(value) for name, value in (right | change).items()})
 
 
 def test_what_cannot_be_repaired_is_refused():
@@ -427,8 +391,6 @@ def test_what_cannot_be_repaired_is_refused():
     repair = fit_repair("marginal", _normal(m), y, places)
     with pytest.raises(RequestError, match="already repaired"):
         repair.apply(repair.apply(_normal(m), places), places)
-    with pytest.raises(RequestError, match="levels among"):
-        check_coverage(repair, _normal(m), y, places, levels=(0.85,))
 
 
 @pytest.mark.parametrize("method", ["marginal", "local"])

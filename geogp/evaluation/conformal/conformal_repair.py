@@ -41,11 +41,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Repair:
-    """A repair, fitted by `fit_repair`.
-
-    `n` is the number of calibration rows. `cells` partition all rows (methods marginal and strata);
-    `nearby` contains the calibration rows by location (method local).
-    """
+    """A repair from `n` calibration rows: by `cells`, or (method local) by the scores `nearby`."""
 
     method: str
     n: int = 0
@@ -53,14 +49,11 @@ class Repair:
     nearby: NearbyScores | None = None
 
     def apply(self, prediction: Prediction, places: RepairPlaces) -> Prediction:
-        """Return predictions with the repaired distributions.
+        """Return predictions of measurements with the repaired distributions.
 
-        Mean, variances and median remain those of the model; other quantiles, probabilities and
-        scores come from the repaired distributions. The predictions must be of measurements,
-        because the calibration rows are measurements; the repair does not apply to the level, which
-        has no noise. Raises RequestError if predictions are of counts or already repaired. Raises
-        DataError if the numbers of rows differ, or a row has no cell because the stratum of the row
-        is unknown.
+        Mean, variances and median remain those of the model. Raises RequestError if predictions are
+        of counts or already repaired, and DataError if the numbers of rows differ, or a row has no
+        cell because the stratum of the row is unknown.
         """
         _refuse_counts(prediction)
         if len(prediction) != len(places):
@@ -93,32 +86,24 @@ class Repair:
 
     @property
     def ladder(self) -> list[float]:
-        """The levels at which every cell has a knot."""
-        return [level for level in LADDER if self._holds(level)]
+        """The levels at which every cell has a knot; all levels for a repair without cells."""
+        if self.method == NONE:
+            return []
+        held = np.isfinite([cell.knots for cell in self.cells] or np.zeros((1, len(LADDER))))
+        return [level for level, found in zip(LADDER, held.all(0), strict=True) if found]
 
     @property
     def smallest(self) -> Cell | None:
         """The cell with the fewest rows; None for a repair without cells."""
         return min(self.cells, key=lambda cell: cell.n, default=None)
 
-    def _holds(self, level: float) -> bool:
-        """Return whether every cell has a knot at a level; true for a local repair (no cells)."""
-        place = LADDER.index(level)
-        return self.method != NONE and all(np.isfinite(cell.knots[place]) for cell in self.cells)
-
 
 NO_REPAIR = Repair(NONE)
 """The repair that does not change predictions."""
 
 
-def check_method(method: str) -> str:
-    """Return the method; raise RequestError if it is not one of `METHODS`."""
-    one_of("conformal repair", method, METHODS)
-    return method
-
-
 def check_rows(method: str, m: int) -> None:
-    """Raise DataError if there are too few calibration rows; the message has both numbers."""
+    """Raise DataError if there are too few calibration rows."""
     least = MIN_NEAREST if method == LOCAL else MIN_IN_ALL
     if m < least:
         raise DataError(
@@ -133,16 +118,13 @@ def fit_repair(
 ) -> Repair:
     """Fit a repair to m calibration rows that were used for nothing else.
 
-    `prediction` is the model's prediction of the measurements `y` (m,). For the method strata, a
-    class of tests with fewer than `least` rows in a stratum is pooled with the next class, which
-    has more tests; the last class is pooled with the class before it. A stratum with fewer than
-    `least` rows has the same cells as the other stratum.
-
-    Raises DataError if there are too few rows, lengths differ, a measurement is not finite, or
-    measurements are so extreme that no interval of the predicted shape reaches them. Raises
-    RequestError if the method is unknown or predictions are of counts.
+    `prediction` is the model's prediction of the measurements `y` (m,); `least` is as in
+    `partition`. Raises DataError if there are too few rows, lengths differ, a measurement is not
+    finite, or no interval of the predicted shape reaches the measurements. Raises RequestError if
+    the method is unknown or predictions are of counts.
     """
-    if check_method(method) == NONE:
+    one_of("conformal repair", method, METHODS)
+    if method == NONE:
         return NO_REPAIR
     scores = normal_scores(prediction, y)
     m = len(scores)
@@ -195,8 +177,7 @@ def ladder_knots(scores: ArrayLike) -> Floats:
     """Return the knots at the levels of `LADDER`, (K,): the conformal quantiles of scores (m,).
 
     `covering_knots` raises the knots slightly, so that rows at the ends of intervals lie inside. A
-    knot is NaN if k exceeds m, or if the knot reaches `MAX_SCORE`; the interval would then be
-    infinite.
+    knot is NaN if k exceeds m, or if the interval would be infinite (`MAX_SCORE`).
     """
     ordered = np.sort(np.asarray(scores, np.float64))
     m = len(ordered)
