@@ -39,13 +39,10 @@ _TWO_SIDED = 1.96
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean paired difference.
+    """A mean paired difference, with its standard error and its own 95 % interval.
 
-    `value` is the mean, or None if a difference is not finite. `error` is the standard error of the
-    mean; it is None without a value or with too few blocks. `lower` and `upper` are the 95 %
-    interval of this single estimate, or None. `p` is the two-sided p-value for no difference.
-    `marked` is true if the difference is larger than chance explains in a family of estimates; see
-    `mark`.
+    `value` is None if a difference is not finite; the other numbers are None without a value or
+    with too few blocks. `p` is the two-sided p-value for no difference. `marked` is as in `mark`.
     """
 
     value: float | None
@@ -76,26 +73,26 @@ def paired_estimates(
     if number < FEW_BLOCKS:
         found = [Estimate(float(one)) for one in value]
     else:
-        spread = _ratios(sizes, sums, draws, seed).std(0, ddof=1)
-        error = spread * widening(number)
+        weights = _samples(len(sizes), draws, seed)
+        ratios = (weights @ sums) / (weights @ sizes)[:, None]
+        error = ratios.std(0, ddof=1) * widening(number)
         pairs = zip(value, error, strict=True)
         found = [_estimate(float(one), float(sure), number - 1) for one, sure in pairs]
     return [one if usable else Estimate(None) for one, usable in zip(found, finite, strict=True)]
 
 
-def mark(family: Sequence[Estimate], share: float = SHARE) -> list[Estimate]:
+def mark(family: Sequence[Estimate]) -> list[Estimate]:
     """Return a family of estimates, with marks on those that are larger than chance explains.
 
     This is Holm's (1979) procedure. Let p_(1) <= ... <= p_(m), and i the largest number for which
-    p_(j) <= share / (m - j + 1) holds for every j <= i. Then the estimates 1 to i are marked. With
-    probability 1 - `share` or more, no estimate without a true difference is marked, whatever the
-    dependence between estimates. Estimates without p do not count.
+    p_(j) <= 0.05 / (m - j + 1) holds for every j <= i. Then the estimates 1 to i are marked. With a
+    probability of 95 % or more, no estimate without a true difference is marked.
     """
     members = [place for place, one in enumerate(family) if one.p is not None]
     found = list(family)
     ordered = sorted(members, key=lambda place: family[place].p or 0.0)
     for taken, place in enumerate(ordered):
-        if (family[place].p or 0.0) > share / (len(members) - taken):
+        if (family[place].p or 0.0) > SHARE / (len(members) - taken):
             break
         found[place] = replace(family[place], marked=True)
     return found
@@ -140,9 +137,7 @@ def simultaneous(
     1.96, the normal value (Davison and Hinkley 1997). `sizes` and `sums` (blocks, k) are numbers of
     rows and sums by block; `risk` is the probability that any band misses.
     """
-    number = len(sizes)
-    weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
-    drawing = weights.astype(np.float64)
+    drawing = _samples(len(sizes), draws, seed)
     drawn, value = drawing @ sizes, sums.sum(0) / sizes.sum(0)
     away = np.abs(np.where(drawn > 0, drawing @ sums / np.maximum(drawn, 1) - value, 0.0))
     sd: Floats = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
@@ -159,13 +154,10 @@ def _by_block(values: Floats, blocks: Numbers) -> tuple[Floats, Floats]:
     return sizes, sums
 
 
-def _ratios(sizes: Floats, sums: Floats, draws: int, seed: int) -> Floats:
-    """Return the mean differences of bootstrap samples, (draws, k)."""
-    number = len(sizes)
+def _samples(blocks: int, draws: int, seed: int) -> Floats:
+    """Return how often each bootstrap sample contains each block, (draws, blocks)."""
     random = np.random.default_rng(seed)
-    weights = random.multinomial(number, np.full(number, 1 / number), draws).astype(np.float64)
-    ratios: Floats = (weights @ sums) / (weights @ sizes)[:, None]
-    return ratios
+    return random.multinomial(blocks, np.full(blocks, 1 / blocks), draws).astype(np.float64)
 
 
 def _estimate(value: float, error: float, freedom: float) -> Estimate:

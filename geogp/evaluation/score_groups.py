@@ -37,19 +37,11 @@ class Reliability:
 class GroupReport:
     """Scores of one stratum (or of all rows) of one split; values are None if there are no rows.
 
-    `tiles` is the number of different tiles. `scores`, `baseline` and `difference` (model minus
-    baseline) are the scores in `Scores` except n, by name; `scores` also contains coverage_90,
-    which run.json does not contain.
-
-    `coverage_expected` is the coverage that right predictions would have, by name. This is the
-    stated level; for counts it is the mean probability of the intervals, bounds included, which is
-    higher. `coverage_bounds` are exact binomial 95 % bounds of the model's coverage.
-
-    `median_width_95` is the median width of the 95 % intervals on the scale of the target.
-    `median_factor_95` is 10 to the power of this width: for a target in log10, the ratio of upper
-    to lower bound; None for counts. `reliability` contains, for each level of a grid, the share of
-    probability integral transforms in the central interval of this level around 0.5; `pit` contains
-    the counts of these transforms in ten equal bins.
+    `scores`, `baseline` and `difference` (model minus baseline) are the scores in `Scores` except
+    n, and coverage_90, by name. `coverage_expected` is the coverage that right predictions would
+    have, which for counts is above the stated level. `coverage_bounds` are exact binomial 95 %
+    bounds. `median_factor_95` is 10 to the power of the median width: the ratio of upper to lower
+    bound; None for counts. `pit` are the counts of `pit_counts`.
     """
 
     n: int
@@ -80,9 +72,8 @@ def group_reports(
 ) -> dict[str, GroupReport]:
     """Return the scores of the rows of one split, overall and by stratum.
 
-    `scored` contains the scores of `rows`. If scores of the baseline are missing, they are None in
-    the result. If `counts` is true, widths are not converted to factors. Raises DataError if a
-    stratum has another name, or a baseline has another number of rows.
+    `scored` contains the scores of `rows`. Raises DataError if a stratum has another name, or a
+    baseline has another number of rows.
     """
     quadkey = rows["quadkey"].to_numpy()
     return {

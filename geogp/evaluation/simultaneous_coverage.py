@@ -1,13 +1,9 @@
 """Coverage by stratum, judged for all strata and levels of a split at once.
 
 If there are many strata, some miss their level by chance. So each coverage has a band, and the
-probability that all bands of a split hold is 95 %. Rows close together have similar errors, so
-blocks of tiles, not rows, count as independent. The error probability of 5 % is divided between the
-two kinds of strata below, in proportion to the numbers of strata.
-
-A few large blocks among many small blocks contain less information than the number of blocks
-suggests. So B is the effective number of blocks, (sum m_b)² / sum m_b², where m_b is the number of
-rows in block b (Kish 1965), as in `paired.py`. The B of a stratum is at most the B of the split.
+probability that all bands of a split hold is 95 %. Blocks of tiles, not rows, count as independent;
+B is their effective number (see `paired.py`), for a stratum at most the B of the split. The error
+probability of 5 % is divided between the two kinds of strata below, in proportion to their numbers.
 
 Strata in `FEW_BLOCKS` effective blocks or more have a bootstrap band. Let p_k be the observed
 coverage of check k, p*_k the coverage in a sample of blocks, s_k = sd(p*_k), and q a quantile of
@@ -20,13 +16,13 @@ and B - 1 degrees of freedom, where B belongs to the stratum. s_k uses the sampl
 of the stratum. It is at least the standard deviation that the design effect (below) gives, so that
 a stratum without a miss has a band too.
 
-Strata in fewer blocks (for example many counties) contain little information about the correlation
-within blocks. So this correlation r is estimated from the hits in all blocks of the split. A
-stratum with n rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent
-rows (the design effect; Kish 1965). The band of such a stratum is the exact binomial interval for
-this number of rows (Korn and Graubard 1998), with the B of the split. The checks of all such strata
-share the error probability (Bonferroni). A stratum is not judged if it has fewer than `MIN_BLOCKS`
-blocks or `MIN_ROWS` rows, or if its split has fewer than `MIN_SPLIT_BLOCKS` effective blocks.
+For strata in fewer blocks, the correlation r within blocks is estimated from the hits in all blocks
+of the split. A stratum with n rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n -
+1)) independent rows (the design effect; Kish 1965). The band of such a stratum is the exact
+binomial interval for this number of rows (Korn and Graubard 1998), with the B of the split. The
+checks of all such strata share the error probability (Bonferroni). A stratum is not judged if it
+has fewer than `MIN_BLOCKS` blocks or `MIN_ROWS` rows, or if its split has fewer than
+`MIN_SPLIT_BLOCKS` effective blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,9 +50,7 @@ MIN_BLOCKS = 3
 """Strata in fewer blocks (counted, not effective) are not judged."""
 
 MIN_SPLIT_BLOCKS = 5
-"""Splits in fewer effective blocks are not judged, because the correlation within blocks
-is unknown.
-"""
+"""Splits in fewer effective blocks are not judged: the correlation within blocks is unknown."""
 
 DRAWS = 1000
 TOLERANCE = 0.03
@@ -67,13 +61,10 @@ _RISK = 0.05
 
 @dataclass(frozen=True)
 class Check:
-    """One coverage and its band.
+    """One coverage (`observed`), its band, and its standard error s_k (`error`).
 
-    `observed` is the share of the stratum's rows inside the central interval of the level. `lower`
-    and `upper` are the band, or None if the stratum has too few rows or blocks; the probability
-    that all bands of the split hold is 95 %. `off` is true if the level lies outside the band and
-    differs from the coverage by more than 3 points. `error` is the standard error s_k, or None if
-    the stratum is not judged.
+    The band and the error are None if the stratum is not judged. `off` is true if the level lies
+    outside the band and differs from the coverage by more than 3 points.
     """
 
     level: float
@@ -83,21 +74,10 @@ class Check:
     off: bool
     error: float | None
 
-    @property
-    def outside(self) -> bool:
-        """Whether the level lies outside the band."""
-        if self.lower is None or self.upper is None:
-            return False
-        return not self.lower <= self.level <= self.upper
-
 
 @dataclass(frozen=True)
 class ClassReport:
-    """Coverage of one stratum, with a check for each level.
-
-    `kind` is for example ``stratum``, ``quarter``, ``tests`` or ``county``; `name` is for example
-    ``2020Q1`` or ``3 to 4``. `n` and `blocks` are the numbers of rows and blocks of the stratum.
-    """
+    """Coverage of one stratum in n rows and some blocks, with a check for each level."""
 
     kind: str
     name: str
@@ -108,11 +88,10 @@ class ClassReport:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Numbers of rows and hits, by block and stratum.
+    """Numbers of rows (blocks, strata), and of rows inside intervals (blocks, strata, levels).
 
-    `sizes` (blocks, strata) are numbers of rows; `inside` (blocks, strata, levels) are numbers of
-    rows inside the intervals. `correlation` (levels,) is the correlation of hits within blocks;
-    `split_blocks` is the effective number of blocks of the whole split.
+    `correlation` (levels,) is the correlation of hits within blocks; `split_blocks` is the
+    effective number of blocks of the whole split.
     """
 
     sizes: Floats
@@ -168,8 +147,8 @@ def class_reports(
     """Return the coverage of strata, with bands that hold for all strata at once.
 
     `pit` (n,) is P(Y <= y) at the measurement. `groups` contains, by kind and name, the rows (n,)
-    of each stratum; `blocks` (n,) contains the block of each row. Strata with fewer than `least`
-    rows are not judged. Raises DataError if a stratum has no rows, or `pit` is outside 0 to 1.
+    of each stratum; `blocks` (n,) contains the block of each row. Raises DataError if a stratum has
+    no rows, or `pit` is outside 0 to 1.
     """
     if len(pit) and not ((pit >= 0) & (pit <= 1)).all():
         raise DataError("expected probability integral transforms from 0 to 1, found other values.")

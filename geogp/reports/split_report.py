@@ -133,7 +133,7 @@ def _exceedances(
             found[part] = threshold.probability(prediction)
         return found
 
-    return exceedance_reports(rows, probability, run.target, thresholds)
+    return exceedance_reports(rows, probability, thresholds)
 
 
 def _width_ratio(groups: dict[str, GroupReport]) -> float | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from geogp.evaluation.strata import COUNT_CLASSES
+from geogp.evaluation.strata import COUNT_STARTS
 from geogp.geodata.places.region import STRATA, UNKNOWN
 
 MIN_ROWS = 100
@@ -41,8 +41,8 @@ class RepairPlaces:
 
     def __getitem__(self, rows: "Rows | NDArray[np.intp] | slice") -> "RepairPlaces":
         """Return some of the rows."""
-        parts = (self.stratum, self.tests, self.longitude, self.latitude)
-        return RepairPlaces(*(part[rows] for part in parts), self.strata)
+        tests, longitude, latitude = self.tests[rows], self.longitude[rows], self.latitude[rows]
+        return RepairPlaces(self.stratum[rows], tests, longitude, latitude, self.strata)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def partition(
         own = (places.stratum == stratum) | (stratum == EVERYWHERE)
         tests = np.floor(places.tests[own])
         starts = [1]
-        for start, _ in COUNT_CLASSES[1:]:
+        for start in COUNT_STARTS[1:]:
             if (tests >= start).sum() < least:
                 break
             if ((tests >= starts[-1]) & (tests < start)).sum() >= least:

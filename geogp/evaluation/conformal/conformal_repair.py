@@ -89,8 +89,9 @@ class Repair:
         """The levels at which every cell has a knot; all levels for a repair without cells."""
         if self.method == NONE:
             return []
-        held = np.isfinite([cell.knots for cell in self.cells] or np.zeros((1, len(LADDER))))
-        return [level for level, found in zip(LADDER, held.all(0), strict=True) if found]
+        knots = zip(*(cell.knots for cell in self.cells), strict=True)
+        held = [bool(np.isfinite(part).all()) for part in knots] or [True] * len(LADDER)
+        return [level for level, found in zip(LADDER, held, strict=True) if found]
 
     @property
     def smallest(self) -> Cell | None:

@@ -18,10 +18,7 @@ GAIN = "gain"
 
 @dataclass(frozen=True)
 class Spread:
-    """A score over the folds that have it: number of folds, mean, standard deviation, values.
-
-    The standard deviation has the divisor `folds` - 1; for a single fold it is None.
-    """
+    """A score over folds; the standard deviation (divisor `folds` - 1) of one fold is None."""
 
     folds: int
     mean: float
@@ -39,9 +36,8 @@ def fold_spread(
 ) -> dict[str, dict[str, Spread]]:
     """Return the spread of each score over folds, by stratum; empty if there is only one fold.
 
-    `entries` are the `FoldRecord` of the folds, in order; `entries` is empty if run.json has none.
-    The gain needs the baselines in the entries. `mae_of_mean` is as in `check_scores`. Raises
-    DataError if the number of entries, or a score in an entry, does not match the rows.
+    `entries` are the `FoldRecord` of the folds, in order, or empty. `mae_of_mean` is as in
+    `check_scores`. Raises DataError if the entries do not match the rows.
     """
     numbers = np.unique(scored["fold"])
     if entries and (len(entries) <= numbers[-1] or len(entries) != len(numbers)):
