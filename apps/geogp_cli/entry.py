@@ -96,11 +96,7 @@ def _check_folder() -> None:
 
 
 def _check_words(words: list[str]) -> None:
-    """Refuse empty values, for example from unset shell variables, and values that are not UTF-8.
-
-    An empty path would mean the working directory, and an empty source the public source. Names
-    that are not UTF-8 would cause an error only when the results are written.
-    """
+    """Refuse empty values, for example from unset shell variables, and values that are not UTF-8."""
     for word in words:
         shown = word.encode(errors="backslashreplace").decode()
         if shown != word:

@@ -1,8 +1,7 @@
 """Logs of unforeseen faults: the traceback, and the facts that a bug report needs.
 
-geogp keeps the newest `MOST` logs, in the folder ``logs`` of the cache. If the cache cannot be
-written, the logs are in the system's folder for temporary files. `geogp cache` lists and clears
-only downloads, so a log stays until newer logs replace it.
+The newest logs are in the folder ``logs`` of the cache, or in the system's folder for temporary
+files. `geogp cache` lists and clears only downloads.
 """
 
 import datetime as dt
@@ -30,11 +29,7 @@ _LONGEST = 300
 
 
 def write_fault_log(error: BaseException, command: Sequence[str]) -> Path | None:
-    """Write the log of an error; return the log's path, or None if no folder can be written.
-
-    Secrets in the addresses of `command` are removed from the words of `command` and from the
-    traceback.
-    """
+    """Write the log of an error, without secrets; return its path, or None if it is not written."""
     content = _content(error, command).encode(errors="backslashreplace")
     start = f"geogp-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-"
     for folder in _folders():
@@ -75,8 +70,7 @@ def _cleared(text: str, command: Sequence[str]) -> str:
                 instead |= dict.fromkeys(_secrets_in(part), "...")
                 instead[part] = shown
     for secret in sorted(instead, key=len, reverse=True):
-        # The plain text, and its form in Python's quotes.
-        for form in (secret, repr(secret)[1:-1]):
+        for form in (secret, repr(secret)[1:-1]):  # the second is the form in Python's quotes
             text = text.replace(form, instead[secret])
     return without_secrets(text)
 

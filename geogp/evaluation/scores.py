@@ -56,6 +56,12 @@ class Scores:
         """All scores, without n, by name."""
         return {name: value for name, value in vars(self).items() if name != "n"}
 
+    def gain(self, baseline: "Scores | None") -> float | None:
+        """Return the log score of a baseline minus this log score; None if one is missing."""
+        if baseline is None or self.nll is None or baseline.nll is None:
+            return None
+        return baseline.nll - self.nll
+
 
 def no_scores(n: int = 0) -> Scores:
     """Return scores that are all None: for no rows, or for n rows with unknown scores."""

@@ -72,8 +72,7 @@ def _figures(parts: dict[str, pd.DataFrame], entry: Any) -> dict[str, dict[str, 
     found: dict[str, dict[str, float | None]] = {}
     for group, part in parts.items():
         each = mean_scores(part)
-        other = None if entry is None else getattr(entry.baseline.get(group), "nll", None)
-        gain = None if other is None or each.nll is None else other - each.nll
+        gain = None if entry is None else each.gain(entry.baseline.get(group))
         shares = {f"coverage_{k}": share_of(part[f"coverage_{k}"]) for k in TABLE_LEVELS}
         found[group] = {**each.figures, **shares, GAIN: gain}
     return found
