@@ -96,7 +96,7 @@ def _check_folder() -> None:
 
 
 def _check_words(words: list[str]) -> None:
-    """Refuse empty values, for example from unset shell variables, and values that are not UTF-8."""
+    """Refuse empty values, for example from unset shell variables, and text that is not UTF-8."""
     for word in words:
         shown = word.encode(errors="backslashreplace").decode()
         if shown != word:

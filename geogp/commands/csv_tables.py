@@ -1,7 +1,7 @@
 """CSV tables with names that a spreadsheet program shows, but does not run as formulas.
 
-A spreadsheet program runs a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, even in
-quotes. So an apostrophe is written before such a name; `named` removes this apostrophe.
+A spreadsheet program runs a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, even
+in quotes. So an apostrophe is written before such a name; `named` removes this apostrophe.
 """
 
 import csv

@@ -27,18 +27,15 @@ from geogp.runs.run_names import RUN_FILE
 TOPIC = "geogp-batch"
 """Topic under which workers publish their progress."""
 
-MADE, KEPT = "made", "kept"
-
 _CURE = "name another --scratch"
 
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """A task for a worker: a run, and the address of the place.
+    """A task for a worker: a run, the address of the place, and the worker's scratch folder.
 
-    `scratch` is a folder on the worker's machine; None means a folder in the cache. `fresh` is the
-    id of a call of ``geogp batch --fresh``, which ignores runs that other calls made or began. Run
-    folders store this id.
+    `fresh` is the id of a call of ``geogp batch --fresh``, which ignores runs that other calls made
+    or began. Run folders store this id.
     """
 
     run: PlannedRun
@@ -51,8 +48,7 @@ class WorkOrder:
 class WorkOutcome:
     """The result of a worker: ``made``, or ``kept`` if the place already had the same run.
 
-    `mark` is the digest of the run's run.json (see `digest_of`). `peak_bytes` is the largest
-    resident memory of the worker's process; None on Windows.
+    `mark` is the digest of the run's run.json (see `digest_of`).
     """
 
     how: str
@@ -109,7 +105,7 @@ def digest_of(content: bytes) -> str:
 def _make(job: Job) -> str:
     """Make a run in the locked folder of its job."""
     with _apart_from_dask():
-        return KEPT if run_job(job).already_there else MADE
+        return "kept" if run_job(job).already_there else "made"
 
 
 def _make_and_copy(job: Job, place: Place, name: str) -> str:
@@ -121,9 +117,9 @@ def _make_and_copy(job: Job, place: Place, name: str) -> str:
         and same_map(held, identity_of(job))
         and not place.lacks(name, held)
     ):
-        how = KEPT
+        how = "kept"
     else:
-        how = MADE
+        how = "made"
         _make(job)
         job.listener.stage("copying")
         place.put_run(job.folder.path, name)
