@@ -46,16 +46,18 @@ def row_scores(
     if not np.isfinite(y).all():
         wrong = int(np.count_nonzero(~np.isfinite(y)))
         raise DataError(f"expected finite measurements, found {wrong} that are not.")
-    return pd.DataFrame(
-        {
-            "error": y - prediction.mean,
-            "absolute": np.abs(y - prediction.median),
-            "nll": prediction.log_score(y),
-            "crps": prediction.crps(y),
-            "width": widths(prediction),
-            **{f"coverage_{level}": _inside(prediction, y, level / 100) for level in levels},
-        }
-    )
+    low, high = prediction.interval(0.95)
+    found = {
+        "error": y - prediction.mean,
+        "absolute": np.abs(y - prediction.median),
+        "nll": prediction.log_score(y),
+        "crps": prediction.crps(y),
+        "width": high - low,
+    }
+    for level in levels:
+        lower, upper = prediction.interval(level / 100)
+        found[f"coverage_{level}"] = (lower <= y) & (y <= upper)
+    return pd.DataFrame(found)
 
 
 def mean_scores(rows: pd.DataFrame) -> Scores:
@@ -129,12 +131,6 @@ def pooled(parts: Sequence[Scores]) -> Scores:
     return Scores(n, **{name: mean(name, 2 if name == "rmse" else 1) for name in held[0].figures})
 
 
-def widths(prediction: Prediction, level: float = 0.95) -> Floats:
-    """Return the widths of the central intervals of a level, (n,)."""
-    lower, upper = prediction.interval(level)
-    return upper - lower
-
-
 def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
     """Count probability integral transforms (n,) in equal bins of [0, 1]; return (bins,).
 
@@ -178,8 +174,3 @@ def difference_from_baseline(scores: Scores, baseline: Scores) -> dict[str, floa
         name: None if value is None or other is None else value - other
         for (name, value), other in pairs
     }
-
-
-def _inside(prediction: Prediction, y: Floats, level: float) -> NDArray[np.bool_]:
-    lower, upper = prediction.interval(level)
-    return (lower <= y) & (y <= upper)

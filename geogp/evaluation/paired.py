@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from geogp.errors import DataError
-
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
@@ -59,13 +57,7 @@ def paired_estimates(
     """Return unmarked estimates of k mean differences, from the differences of n rows, (n, k).
 
     `blocks` (n,) contains the block of each row. All k estimates use the same bootstrap samples.
-    Raises DataError if there are no rows, or `blocks` has another length.
     """
-    if len(differences) == 0 or blocks.shape != differences.shape[:1]:
-        raise DataError(
-            f"expected one block for each row, found {len(differences)} rows and "
-            f"{len(blocks)} blocks."
-        )
     finite = np.isfinite(np.abs(differences).max(0))
     sizes, sums = _by_block(np.where(finite, differences, 0.0), blocks)
     value = sums.sum(0) / sizes.sum()

@@ -32,7 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from geogp.errors import DataError
 from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.evaluation.strata import MIN_ROWS
@@ -147,17 +146,9 @@ def class_reports(
     """Return the coverage of strata, with bands that hold for all strata at once.
 
     `pit` (n,) is P(Y <= y) at the measurement. `groups` contains, by kind and name, the rows (n,)
-    of each stratum; `blocks` (n,) contains the block of each row. Raises DataError if a stratum has
-    no rows, or `pit` is outside 0 to 1.
+    of each stratum, at least one; `blocks` (n,) contains the block of each row.
     """
-    if len(pit) and not ((pit >= 0) & (pit <= 1)).all():
-        raise DataError("expected probability integral transforms from 0 to 1, found other values.")
     classes = [(kind, name, rows) for kind, of in groups.items() for name, rows in of.items()]
-    empty = [name for _, name, rows in classes if not rows.any()]
-    if empty:
-        raise DataError(f"expected rows in every class, found none in {', '.join(empty)}.")
-    if not classes:
-        return []
     counts = _counts(pit, [rows for _, _, rows in classes], blocks, np.array(levels))
     observed = counts.observed
     lower, upper, error = _bands(counts, least, draws, seed)

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.heavy_shapes import StudentT
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.sinh_arcsinh import SinhArcsinh, shape_of
@@ -368,11 +367,6 @@ def test_a_repair_lowers_the_scores_of_wrong_predictions():
 def test_what_cannot_be_repaired_is_refused():
     random, m = np.random.default_rng(12), 200
     places, y = _places(m, random), random.normal(size=m)
-    counts = predict_counts(np.zeros(m), np.ones(m), np.zeros(m))
-    with pytest.raises(RequestError, match="found counts of tests"):
-        fit_repair("marginal", counts, np.zeros(m), places)
-    with pytest.raises(RequestError, match="found counts of tests"):
-        fit_repair("marginal", _normal(m), y, places).apply(counts, places)
     with pytest.raises(
         RequestError,
         match="unknown conformal repair 'jackknife'; choose one of none, marginal, strata, local",
@@ -382,12 +376,6 @@ def test_what_cannot_be_repaired_is_refused():
         fit_repair("marginal", _normal(18), y[:18], places[:18])
     with pytest.raises(DataError, match=r"at least 157 .*local.*found 156.*choose marginal"):
         fit_repair("local", _normal(156), y[:156], places[:156])
-    with pytest.raises(DataError, match="a place for each of 200"):
-        fit_repair("marginal", _normal(m), y, places[:5])
-    with pytest.raises(DataError, match="a place for each of 200"):
-        fit_repair("marginal", _normal(m), y, places).apply(_normal(m), places[:5])
-    with pytest.raises(DataError, match="expected 200 finite measurements"):
-        fit_repair("marginal", _normal(m), np.where(y > 2, np.nan, y), places)
     repair = fit_repair("marginal", _normal(m), y, places)
     with pytest.raises(RequestError, match="already repaired"):
         repair.apply(repair.apply(_normal(m), places), places)

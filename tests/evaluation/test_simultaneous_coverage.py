@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geogp.errors import DataError
 from geogp.evaluation.simultaneous_coverage import (
     CLASS_LEVELS,
     MIN_SPLIT_BLOCKS,
@@ -195,13 +194,3 @@ def test_blocks_are_cells_of_a_tenth_of_a_degree():
     found = blocks_of(longitude, latitude)
     assert found[0] == found[1]
     assert len(set(found)) == 3
-
-
-def test_a_class_without_rows_is_refused():
-    with pytest.raises(DataError, match="found none in b"):
-        class_reports(np.array([0.5]), {"k": {"b": np.array([False])}}, np.array([0]))
-
-
-def test_transforms_that_are_no_probabilities_are_refused():
-    with pytest.raises(DataError, match="probability integral transforms from 0 to 1"):
-        class_reports(np.array([1.5]), {"k": {"b": np.array([True])}}, np.array([0]))

@@ -79,16 +79,14 @@ class Cell:
         return inside if self.stratum == EVERYWHERE else inside & (places.stratum == self.stratum)
 
 
-def partition(
-    places: RepairPlaces, least: int = MIN_ROWS
-) -> dict[tuple[str, int, int | None], Rows]:
+def partition(places: RepairPlaces) -> dict[tuple[str, int, int | None], Rows]:
     """Return the calibration rows of each cell, by stratum, lowest and highest number of tests.
 
-    A class of tests with fewer than `least` rows in a stratum is pooled with the next class; the
-    last class is pooled with the class before it. If a stratum has fewer than `least` rows, the
+    A class of tests with fewer than `MIN_ROWS` rows in a stratum is pooled with the next class; the
+    last class is pooled with the class before it. If a stratum has fewer than `MIN_ROWS` rows, the
     cells contain both strata. The cells cover every number of tests of 1 or more.
     """
-    names = [name for name in places.strata if (places.stratum == name).sum() >= least]
+    names = [name for name in places.strata if (places.stratum == name).sum() >= MIN_ROWS]
     apart = len(names) == len(places.strata) and not (places.stratum == UNKNOWN).any()
     found: dict[tuple[str, int, int | None], Rows] = {}
     for stratum in names if apart else [EVERYWHERE]:
@@ -96,9 +94,9 @@ def partition(
         tests = np.floor(places.tests[own])
         starts = [1]
         for start in COUNT_STARTS[1:]:
-            if (tests >= start).sum() < least:
+            if (tests >= start).sum() < MIN_ROWS:
                 break
-            if ((tests >= starts[-1]) & (tests < start)).sum() >= least:
+            if ((tests >= starts[-1]) & (tests < start)).sum() >= MIN_ROWS:
                 starts.append(start)
         for low, most in zip(starts, [*(start - 1 for start in starts[1:]), None], strict=True):
             found[stratum, low, most] = Cell(stratum, low, most, 0, ()).holds(places)

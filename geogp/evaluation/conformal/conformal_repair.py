@@ -22,10 +22,9 @@ from geogp.choices import one_of
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.warped_shapes import WarpedShape
 from geogp.distributions.warps import LADDER, Warp, covering_knots
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError
 from geogp.evaluation.conformal.conformal_cells import (
     EVERYWHERE,
-    MIN_ROWS,
     Cell,
     RepairPlaces,
     partition,
@@ -52,15 +51,8 @@ class Repair:
         """Return predictions of measurements with the repaired distributions.
 
         Mean, variances and median remain those of the model. Raises RequestError if predictions are
-        of counts or already repaired, and DataError if the numbers of rows differ, or a row has no
-        cell because the stratum of the row is unknown.
+        already repaired, and DataError if the stratum of a row is unknown and has no cell.
         """
-        _refuse_counts(prediction)
-        if len(prediction) != len(places):
-            raise DataError(
-                f"expected a place for each of {len(prediction)} predictions, found {len(places)} "
-                "places."
-            )
         if self.method == NONE or not len(places):
             return prediction
         if self.nearby is None:
@@ -115,46 +107,30 @@ def check_rows(method: str, m: int) -> None:
 
 
 def fit_repair(
-    method: str, prediction: Prediction, y: ArrayLike, places: RepairPlaces, least: int = MIN_ROWS
+    method: str, prediction: Prediction, y: NDArray[np.float64], places: RepairPlaces
 ) -> Repair:
     """Fit a repair to m calibration rows that were used for nothing else.
 
-    `prediction` is the model's prediction of the measurements `y` (m,); `least` is as in
-    `partition`. Raises DataError if there are too few rows, lengths differ, a measurement is not
-    finite, or no interval of the predicted shape reaches the measurements. Raises RequestError if
-    the method is unknown or predictions are of counts.
+    `prediction` is the model's prediction of the measurements `y` (m,). Raises RequestError if the
+    method is unknown, and DataError if there are too few rows, or no interval of the predicted
+    shape reaches the measurements.
     """
     one_of("conformal repair", method, METHODS)
     if method == NONE:
         return NO_REPAIR
     scores = normal_scores(prediction, y)
     m = len(scores)
-    if m != len(places):
-        raise DataError(
-            f"expected a place for each of {m} calibration rows, found {len(places)} places."
-        )
     check_rows(method, m)
     if method == LOCAL:
         return Repair(LOCAL, m, nearby=NearbyScores(places.longitude, places.latitude, scores))
     if method == MARGINAL:
         return Repair(MARGINAL, m, (_cell((EVERYWHERE, 1, None), scores),))
-    groups = partition(places, least)
+    groups = partition(places)
     return Repair(BY_STRATA, m, tuple(_cell(name, scores[rows]) for name, rows in groups.items()))
 
 
-def normal_scores(prediction: Prediction, y: ArrayLike) -> Floats:
-    """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37.
-
-    Raises DataError if `y` has another shape or is not finite, and RequestError if predictions are
-    of counts.
-    """
-    _refuse_counts(prediction)
-    y = np.asarray(y, np.float64)
-    if y.shape != prediction.mean.shape or not np.isfinite(y).all():
-        raise DataError(
-            f"expected {len(prediction)} finite measurements, one per prediction, found shape "
-            f"{y.shape}{'' if y.shape != prediction.mean.shape else ' and values not finite'}."
-        )
+def normal_scores(prediction: Prediction, y: NDArray[np.float64]) -> Floats:
+    """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37."""
     return np.abs(prediction.shape.normal_score((y - prediction.mean) / prediction.sd))
 
 
@@ -163,13 +139,12 @@ def rank(m: int, level: float) -> int:
     return math.ceil((m + 1) * level - 1e-9)
 
 
-def scatter(m: int, level: float = 0.95) -> tuple[float, float]:
-    """Return bounds of the coverage that hold for 95 of 100 samples of m calibration rows.
+def scatter(m: int) -> tuple[float, float]:
+    """Return bounds of the coverage of 95 % intervals for 95 of 100 samples of m calibration rows.
 
-    Given the calibration rows, the coverage has the distribution Beta(k, m + 1 - k); see
-    `coverage_bands.py`.
+    Given the calibration rows, the coverage has the distribution Beta(k, m + 1 - k).
     """
-    k = rank(m, level)
+    k = rank(m, 0.95)
     low, high = (float(stats.beta.ppf(end, k, m + 1 - k)) for end in (0.025, 0.975))
     return low, high
 
@@ -197,11 +172,3 @@ def _cell(name: tuple[str, int, int | None], scores: Floats) -> Cell:
             "predicted shape reaches these rows. Fit the model again."
         )
     return Cell(*name, len(scores), tuple(knots.tolist()))
-
-
-def _refuse_counts(prediction: Prediction) -> None:
-    if prediction.discrete:
-        raise RequestError(
-            "expected predictions of a speed or a latency, found counts of tests: intervals of "
-            "whole numbers are not repaired. Leave --conformal at none."
-        )

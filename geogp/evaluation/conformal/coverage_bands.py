@@ -9,7 +9,7 @@ k (Vovk 2012, proposition 2a; Angelopoulos and Bates 2021, section 3.2 and appen
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import stats
 
 from geogp.distributions.prediction import Prediction
@@ -60,13 +60,13 @@ def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1
 def check_coverage(
     repair: Repair,
     prediction: Prediction,
-    y: ArrayLike,
+    y: Floats,
     places: RepairPlaces,
 ) -> list[CellCheck]:
     """Compare the coverage of test rows with a band, cell by cell, for a repair with cells.
 
     All shares lie in their bands with a probability of 99 %, if the rows are exchangeable. Raises
-    DataError if a row has no cell or lengths differ.
+    DataError if a row has no cell.
     """
     number, size = repair.cell_of(places), normal_scores(prediction, y)
     held = [

@@ -4,7 +4,7 @@ import hashlib
 import heapq
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
 
@@ -26,16 +26,10 @@ Parts = NDArray[np.str_]
 Numbers = NDArray[np.int64]
 
 
-def tenths(seed: int, quadkey: ArrayLike, quarter: ArrayLike) -> Numbers:
+def tenths(seed: int, quadkey: Codes, quarter: Numbers) -> Numbers:
     """Hash each row to [0, 1), and return the number of the tenth, 0 to 9, (n,)."""
-    codes, times = np.asarray(quadkey), np.asarray(quarter)
-    if codes.ndim != 1 or codes.shape != times.shape:
-        raise DataError(
-            "expected one quadkey and one quarter per row, found shapes "
-            f"{codes.shape} and {times.shape}."
-        )
     bounds = np.arange(1, TENTHS) / TENTHS
-    uniform = (hashed(seed, codes, times) >> np.uint64(11)) * 2.0**-53
+    uniform = (hashed(seed, quadkey, quarter) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(bounds, uniform, side="right").astype(np.int64)
 
 

@@ -273,15 +273,9 @@ def cell_indices(
 ) -> NDArray[np.int64]:
     """Return column (0 or more) and row of each point's cell, (n, 2) int64.
 
-    Raises DataError if shapes differ or a coordinate is not finite.
+    Raises DataError if a coordinate is not finite.
     """
-    longitude = np.asarray(longitude, np.float64)
-    latitude = np.asarray(latitude, np.float64)
-    if longitude.ndim != 1 or longitude.shape != latitude.shape:
-        raise DataError(
-            "expected one longitude and one latitude per row, found shapes "
-            f"{longitude.shape} and {latitude.shape}."
-        )
+    longitude, latitude = np.asarray(longitude, np.float64), np.asarray(latitude, np.float64)
     wrong = ~(np.isfinite(longitude) & np.isfinite(latitude))
     if wrong.any():
         raise DataError(
