@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from geogp.errors import OutputError
 from geogp.files import write_text
 from geogp.reports.comparison import compare_pages
 from geogp.reports.comparison.comparison import Comparison, compare, comparison_json
@@ -50,11 +49,6 @@ def compare_runs(
         pages[_LATEX_FILE] = compare_pages.comparison_latex(found)
     for name, page in pages.items():
         write_text(out / name, page)
-    if not latex:
-        try:
-            (out / _LATEX_FILE).unlink(missing_ok=True)
-        except OSError as error:
-            raise OutputError(
-                f"cannot remove {out / _LATEX_FILE}, which belongs to another comparison: {error}."
-            ) from error
+    if not latex:  # the file of another comparison
+        (out / _LATEX_FILE).unlink(missing_ok=True)
     return found

@@ -14,6 +14,7 @@ from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import locked_run
+from geogp.runs.run_places import RunPlaces
 
 
 def open_requested(request: RunRequest, listener: ProgressListener | None) -> Run:
@@ -21,7 +22,7 @@ def open_requested(request: RunRequest, listener: ProgressListener | None) -> Ru
     return open_run(
         request.run,
         device=request.device,
-        read_from=request.read_from,
+        read_from=RunPlaces(request.source, request.boundaries),
         listener=listener or ProgressListener(),
     )
 

@@ -17,12 +17,13 @@ from geogp.evaluation.assessment import prediction_of
 from geogp.evaluation.conformal.conformal_cells import Cell, RepairPlaces, partition
 from geogp.evaluation.conformal.conformal_repair import (
     NO_REPAIR,
+    check_coverage,
+    coverage_band,
     fit_repair,
     ladder_knots,
     normal_scores,
     rank,
 )
-from geogp.evaluation.conformal.coverage_bands import check_coverage, coverage_band
 from geogp.evaluation.conformal.local_quantiles import NEAREST, NearbyScores
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import SPLITS

@@ -26,8 +26,6 @@ MAP_SETTINGS = tuple(
 )
 """Fields that are the same in all runs; a batch sets the other fields itself or not at all."""
 
-MAX_WORKERS, MAX_RETRIES, MAX_MEMORY_GB = 1_000, 1_000, 1_000_000
-
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -93,14 +91,14 @@ class Execution:
     workers: int | None = setting(
         "Number of processes on this machine. Default: one, or one for each GPU.",
         least=1,
-        most=MAX_WORKERS,
+        most=1_000,
     )
     scheduler: str | None = setting("Dask scheduler whose workers make the runs: tcp://HOST:8786.")
     memory_gb: float | None = setting(
         "Memory limit of a worker in GB. Default: an equal share.",
         noun="a memory limit",
         positive=True,
-        most=MAX_MEMORY_GB,
+        most=1_000_000,
         unit="GB",
         option="--memory",
     )
@@ -108,7 +106,7 @@ class Execution:
         "Number of retries after a network failure or a killed worker.",
         default=1,
         least=0,
-        most=MAX_RETRIES,
+        most=1_000,
     )
     scratch: Path | None = setting("Folder of the workers for temporary files. Default: the cache.")
     fresh: bool = setting("Start over, even if the place already has a batch.", default=False)

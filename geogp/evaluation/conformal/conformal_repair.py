@@ -9,6 +9,11 @@ which lies between p and p + 1 / (m + 1). With ties, the probability is at least
 each level p in `LADDER`, the repair changes the central interval from ``|z|`` <= t_p to ``|z|`` <=
 q_p, where t_p is the normal quantile. `warped_shapes.py` describes the intervals between and beyond
 these levels.
+
+Let n test rows be exchangeable with the m calibration rows. Given the calibration rows, the
+coverage of intervals with level p has the distribution Beta(k, m + 1 - k). So the number of test
+rows inside is beta-binomial with parameters n, k, m + 1 - k (Vovk 2012, proposition 2a;
+Angelopoulos and Bates 2021, section 3.2 and appendix C).
 """
 
 import math
@@ -21,19 +26,18 @@ from scipy import stats
 from geogp.choices import one_of
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.warped_shapes import WarpedShape
-from geogp.distributions.warps import LADDER, Warp, covering_knots
+from geogp.distributions.warps import KNOTS, LADDER, Warp, covering_knots
 from geogp.errors import DataError
-from geogp.evaluation.conformal.conformal_cells import (
-    EVERYWHERE,
-    Cell,
-    RepairPlaces,
-    partition,
-)
+from geogp.evaluation.conformal.conformal_cells import EVERYWHERE, Cell, RepairPlaces, partition
 from geogp.evaluation.conformal.local_quantiles import MAX_SCORE, MIN_NEAREST, NearbyScores
 from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, MARGINAL, METHODS, NONE
+from geogp.evaluation.metrics import Interval
 
 MIN_IN_ALL = 19
 """Smallest number m of rows that gives a 95 % interval: ceil(0.95 (m + 1)) <= m."""
+
+CHECKED = (0.5, 0.8, 0.9, 0.95)
+"""The levels that are checked."""
 
 Floats = NDArray[np.float64]
 
@@ -172,3 +176,65 @@ def _cell(name: tuple[str, int, int | None], scores: Floats) -> Cell:
             "predicted shape reaches these rows. Fit the model again."
         )
     return Cell(*name, len(scores), tuple(knots.tolist()))
+
+
+@dataclass(frozen=True)
+class CellCheck:
+    """Coverage (`observed`) of the test rows of one cell at one level.
+
+    `calibration` and `test` are the numbers m and n of rows in the cell. `band` is the range that
+    chance explains, for all checks together; `inside` tells whether the coverage lies in it.
+    """
+
+    cell: str
+    level: float
+    calibration: int
+    test: int
+    observed: float
+    band: Interval
+    inside: bool
+
+
+def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1) -> Interval:
+    """Return the range that chance explains for the share of n test rows in intervals of level p.
+
+    `m` is the number of calibration rows, with ceil((m + 1) p) <= m. `level` is the probability
+    that the shares of all `checks` lie in their bands. By the correction of Šidák (1967), each band
+    has probability ``level ** (1 / checks)``. This is exact for independent cells; for several
+    levels of one cell, the bands are too wide.
+    """
+    k = rank(m, p)
+    tail = (1 - level ** (1 / checks)) / 2
+    # SciPy's search for quantiles would sum over all counts at each step.
+    below = np.cumsum(stats.betabinom(n, k, m + 1 - k).pmf(np.arange(n + 1)))
+    lower, upper = np.searchsorted(below, [tail, 1 - tail])
+    return Interval(float(lower) / n, float(min(upper, n)) / n)
+
+
+def check_coverage(
+    repair: Repair,
+    prediction: Prediction,
+    y: Floats,
+    places: RepairPlaces,
+) -> list[CellCheck]:
+    """Compare the coverage of test rows with a band, cell by cell, for a repair with cells.
+
+    All shares lie in their bands with a probability of 99 %, if the rows are exchangeable. Raises
+    DataError if a row has no cell.
+    """
+    number, size = repair.cell_of(places), normal_scores(prediction, y)
+    held = [
+        (cell, stated, size[number == place])
+        for place, cell in enumerate(repair.cells)
+        for stated in CHECKED
+        if (number == place).any() and np.isfinite(cell.knots[LADDER.index(stated)])
+    ]
+    found = []
+    for cell, stated, scores in held:
+        band = coverage_band(cell.n, len(scores), stated, checks=len(held))
+        observed = float(np.mean(scores <= KNOTS[LADDER.index(stated)]))
+        inside = band.lower <= observed <= band.upper
+        found.append(
+            CellCheck(cell.name, stated, cell.n, len(scores), observed, band, bool(inside))
+        )
+    return found
