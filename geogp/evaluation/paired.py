@@ -59,7 +59,9 @@ def paired_estimates(
     `blocks` (n,) contains the block of each row. All k estimates use the same bootstrap samples.
     """
     finite = np.isfinite(np.abs(differences).max(0))
-    sizes, sums = _by_block(np.where(finite, differences, 0.0), blocks)
+    _, block = np.unique(blocks, return_inverse=True)
+    sizes = np.bincount(block).astype(np.float64)
+    sums = sums_by_block(np.where(finite, differences, 0.0), block, len(sizes))
     value = sums.sum(0) / sizes.sum()
     number = float(effective_blocks(sizes))
     if number < FEW_BLOCKS:
@@ -99,6 +101,11 @@ def effective_blocks(sizes: Floats) -> Floats:
     return found
 
 
+def sums_by_block(values: Floats, blocks: NDArray[np.intp], number: int) -> Floats:
+    """Return the sums of values (n, k) in each of a number of blocks, (number, k)."""
+    return np.stack([np.bincount(blocks, one, minlength=number) for one in values.T], 1)
+
+
 def widening(blocks: ArrayLike) -> Floats:
     """Return sqrt(B / (B - 1)) for an effective number of blocks B above 1."""
     number = np.asarray(blocks, np.float64)
@@ -135,15 +142,6 @@ def simultaneous(
     sd: Floats = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
     scaled = np.divide(away, sd, out=np.zeros_like(away), where=sd > 0)
     return max(float(np.quantile(scaled.max(1), 1 - risk)), _TWO_SIDED), sd
-
-
-def _by_block(values: Floats, blocks: Numbers) -> tuple[Floats, Floats]:
-    """Return the number of rows (blocks,) and the sums of values (blocks, k) in each block."""
-    _, number = np.unique(blocks, return_inverse=True)
-    sizes = np.bincount(number).astype(np.float64)
-    sums = np.zeros((len(sizes), values.shape[1]))
-    np.add.at(sums, number, values)
-    return sizes, sums
 
 
 def _samples(blocks: int, draws: int, seed: int) -> Floats:

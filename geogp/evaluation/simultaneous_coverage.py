@@ -32,7 +32,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
+from geogp.evaluation.paired import (
+    effective_blocks,
+    simultaneous,
+    student_quantile,
+    sums_by_block,
+)
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.evaluation.strata import MIN_ROWS
 
@@ -171,23 +176,17 @@ def _counts(
     pit: Floats, classes: Sequence[Rows], blocks: NDArray[np.int64], level: Floats
 ) -> _Counts:
     hits = (np.abs(pit[:, None] - 0.5) <= 0.5 * level).astype(np.float64)
-    number = int(blocks.max()) + 1
-    sizes = np.empty((number, len(classes)))
-    inside = np.empty((number, len(classes), len(level)))
-    for k, rows in enumerate(classes):
-        where, held = blocks[rows], hits[rows]
-        sizes[:, k] = np.bincount(where, minlength=number)
-        for j in range(len(level)):
-            inside[:, k, j] = np.bincount(where, held[:, j], minlength=number)
-    size = np.bincount(blocks, minlength=number).astype(np.float64)
-    correlation = _correlation(hits, blocks, size)
-    return _Counts(sizes, inside, level, correlation, float(effective_blocks(size)))
+    size = np.bincount(blocks).astype(np.float64)
+    own = [np.bincount(blocks[rows], minlength=len(size)) for rows in classes]
+    inside = [sums_by_block(hits[rows], blocks[rows], len(size)) for rows in classes]
+    sizes, correlation = np.stack(own, 1).astype(np.float64), _correlation(hits, blocks, size)
+    return _Counts(sizes, np.stack(inside, 1), level, correlation, float(effective_blocks(size)))
 
 
 def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Floats:
     """Return the mean correlation of hits between two rows of a block, (levels,), 0 or more."""
     away = hits - hits.mean(0)
-    total = np.stack([np.bincount(blocks, one, minlength=len(size)) for one in away.T], axis=1)
+    total = sums_by_block(away, blocks, len(size))
     squares = np.square(away).sum(0)
     pairs = max(float((size * (size - 1)).sum()), 1.0)
     variance = np.maximum(squares / len(hits), 1e-12)
