@@ -4,8 +4,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -104,7 +103,8 @@ def digest_of(content: bytes) -> str:
 
 def _make(job: Job) -> str:
     """Make a run in the locked folder of its job."""
-    with _apart_from_dask():
+    dask = sys.modules.get("dask")  # in a task of Dask, xarray would use the cluster's locks
+    with dask.config.set(scheduler="synchronous") if dask else nullcontext():
         return "kept" if run_job(job).already_there else "made"
 
 
@@ -132,18 +132,6 @@ def _process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def tell(name: str, text: str) -> None:
-    """Publish the progress of a run if this process is a worker of Dask; else do nothing."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return
-    try:
-        worker = distributed.get_worker()
-    except ValueError:  # this is no task of Dask
-        return
-    worker.log_event(TOPIC, {"name": name, "text": text, "process": _process()})
-
-
 def peak_bytes() -> int | None:
     """Return the largest resident memory of this process so far; None on Windows."""
     try:
@@ -154,30 +142,23 @@ def peak_bytes() -> int | None:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-@contextmanager
-def _apart_from_dask() -> Iterator[None]:
-    """Compute in this process, because xarray would use the cluster's locks in a task of Dask."""
-    dask = sys.modules.get("dask")
-    if dask is None:
-        yield
-        return
-    with dask.config.set(scheduler="synchronous"):
-        yield
-
-
 class _WorkerProgress(ProgressListener):
-    """Publishes stages and progress."""
+    """Publishes stages and progress if this process is a worker of Dask."""
 
     def __init__(self, name: str) -> None:
         self._name, self._at = name, 0.0
 
     def stage(self, text: str) -> None:
-        tell(self._name, text)
+        distributed = sys.modules.get("distributed")
+        if distributed is not None:
+            with suppress(ValueError):  # this is no task of Dask
+                worker = distributed.get_worker()
+                worker.log_event(TOPIC, {"name": self._name, "text": text, "process": _process()})
 
     def progress(self, text: str, done: int, total: int, note: str) -> None:
         if time.monotonic() - self._at >= 1 or done == total:
             self._at = time.monotonic()
-            tell(self._name, f"{text} {done}/{total} {note}".strip())
+            self.stage(f"{text} {done}/{total} {note}".strip())
 
 
 def _can_continue(job: Job) -> bool:

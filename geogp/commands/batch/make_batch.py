@@ -155,7 +155,7 @@ class _Batch:
     def make_runs(self) -> BatchResult:
         device = next(iter(self._planned.values())).request.device
         self._listener.stage(f"{len(self._rows)} runs at {self._place.address}")
-        self._save()
+        self._table.write(self._place)
         scratch = scratch_folder(self._place.address, self._execution.scratch)
         groups = dict.fromkeys(self._planned[name].group for name in self._rows)
         try:
@@ -166,7 +166,7 @@ class _Batch:
         finally:
             for row in self._rows.values():
                 row.state = "waiting" if row.state == "running" else row.state
-            self._save()
+            self._table.write(self._place)
         national = {k: v for k, v in self._table.national.items() if k in groups}
         return BatchResult(self._place.address, self._rows, national)
 
@@ -240,12 +240,9 @@ class _Batch:
         """Report and record a change; if the store fails now, a later call can record it."""
         self._listener.stage(f"[{self._done}/{len(self._rows)}] {name}: {text}")
         try:
-            self._save()
+            self._table.write(self._place)
         except NetworkError as error:
             self._listener.stage(str(error))
-
-    def _save(self) -> None:
-        self._table.write(self._place)
 
     def _join(self, pool: WorkerPool, group: str) -> None:
         """Join the finished runs of a group, if they changed."""

@@ -98,9 +98,14 @@ def _source(path: Path) -> _Source:
             attribution = str(raster.tags().get("attribution", ""))
             return _Source(path, _tiles_of(raster), raster.nodata, about, unit, attribution)
     except (RasterioError, DataError) as error:
-        raise DataError(
-            f"{path} is damaged ({error}). Delete its folder, and continue the batch with --resume."
-        ) from error
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> DataError:
+    """Return the error for a damaged file of a run."""
+    return DataError(
+        f"{path} is damaged ({error}). Delete its folder, and continue the batch with --resume."
+    )
 
 
 def _tiles_of(raster: Any) -> Frame:

@@ -15,7 +15,7 @@ from pyarrow import dataset, parquet
 
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_work import peak_bytes, scratch_folder
-from geogp.commands.batch.mosaic import join_rasters
+from geogp.commands.batch.mosaic import damaged, join_rasters
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, OutputError
 from geogp.files import write_into
@@ -203,7 +203,7 @@ class _Part:
             about = json.loads(schema.metadata.get(b"geogp", b"{}"))
             attribution = str(about.get("attribution", ""))
         except (pa.ArrowException, OSError, *_ODD) as error:
-            raise _damaged(path, error) from error
+            raise damaged(path, error) from error
         return cls(schema, geo, [west, south, east, north], attribution)
 
 
@@ -213,10 +213,4 @@ def _batches(path: Path, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         source = dataset.dataset(path, schema=columns, format="parquet")
         yield from source.to_batches(batch_size=ROWS, batch_readahead=1, fragment_readahead=1)
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(
-        f"{path} is damaged ({error}). Delete its folder, and continue the batch with --resume."
-    )
+        raise damaged(path, error) from error
