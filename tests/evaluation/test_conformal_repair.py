@@ -36,8 +36,16 @@ def _normal(n: int, sd: float = 1.0) -> Prediction:
     return Prediction(np.zeros(n), np.full(n, 0.3 * sd**2), np.full(n, 0.7 * sd**2))
 
 
-def _places(n: int, random: np.random.Generator, rural: float = 0.3) -> RepairPlaces:
-    return RepairPlaces(
+class _Places(RepairPlaces):
+    """Places of which tests take some."""
+
+    def __getitem__(self, rows):
+        columns = (self.stratum, self.tests, self.longitude, self.latitude)
+        return _Places(*(column[rows] for column in columns))
+
+
+def _places(n: int, random: np.random.Generator, rural: float = 0.3) -> _Places:
+    return _Places(
         np.where(random.random(n) < rural, "rural", "urban"),
         np.ceil(random.lognormal(0.8, 1.0, n)),
         random.uniform(-67, -65, n),

@@ -39,11 +39,6 @@ class RepairPlaces:
     def __len__(self) -> int:
         return len(self.stratum)
 
-    def __getitem__(self, rows: "Rows | NDArray[np.intp] | slice") -> "RepairPlaces":
-        """Return some of the rows."""
-        tests, longitude, latitude = self.tests[rows], self.longitude[rows], self.latitude[rows]
-        return RepairPlaces(self.stratum[rows], tests, longitude, latitude, self.strata)
-
 
 @dataclass(frozen=True)
 class Cell:
