@@ -26,7 +26,7 @@ Table = Mapping[str, Mapping[str, Any]]
 
 
 def check_figures(run: Mapping[str, Any]) -> None:
-    """Raise DataError if scores in a run.json (in the form of `RunRecord`) contradict each other."""
+    """Raise DataError if scores in a run.json, as builtin types, contradict each other."""
     settings = run.get("settings", {})
     splits, metrics = settings.get("splits"), run["metrics"]
     if not metrics:
