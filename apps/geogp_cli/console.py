@@ -17,25 +17,6 @@ _LINE_SHARE = 0.1
 """Without a terminal, a new line is printed whenever progress has grown by this share."""
 
 
-class _Bars(ProgressListener):
-    """Progress bars on a terminal."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._tasks: dict[str, TaskID] = {}
-
-    def stage(self, text: str) -> None:
-        self._progress.console.print(escape(text))
-
-    def progress(self, text: str, done: int, total: int, note: str) -> None:
-        if text not in self._tasks:
-            self._tasks[text] = self._progress.add_task(escape(text), total=total, note="")
-        self._progress.update(self._tasks[text], completed=done, total=total, note=escape(note))
-
-    def warn(self, text: str) -> None:
-        self._progress.console.print(f"[yellow]warning:[/yellow] {escape(text)}")
-
-
 class _Lines(ProgressListener):
     """Plain lines of progress, for use without a terminal."""
 
@@ -52,7 +33,20 @@ class _Lines(ProgressListener):
         _ERRORS.print(escape(f"{text}: {done}/{total}, {note}"))
 
     def warn(self, text: str) -> None:
-        _ERRORS.print(escape(f"warning: {text}"))
+        _ERRORS.print(f"[yellow]warning:[/yellow] {escape(text)}")
+
+
+class _Bars(_Lines):
+    """Progress bars on a terminal."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def progress(self, text: str, done: int, total: int, note: str) -> None:
+        if text not in self._tasks:
+            self._tasks[text] = self._progress.add_task(escape(text), total=total, note="")
+        self._progress.update(self._tasks[text], completed=done, total=total, note=escape(note))
 
 
 @contextmanager
