@@ -102,7 +102,7 @@ def table(
 
 def tell(*things: Table | Path | str) -> None:
     """Print results, one below the other, without interpreting markup in texts."""
-    out = Console(soft_wrap=True)
+    out = Console(soft_wrap=True, emoji=False)
     for one in things:
         is_table = isinstance(one, Table)
         out.print(one if is_table else str(one), markup=is_table)

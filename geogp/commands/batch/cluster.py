@@ -5,7 +5,6 @@ Only this module knows Dask, and imports it only when needed, because Dask is op
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ import torch
 
 from geogp.commands.batch.batch_plan import Execution
 from geogp.commands.batch.batch_work import TOPIC
-from geogp.commands.fault_logs import one_line, write_fault_log
+from geogp.commands.fault_logs import log_fault
 from geogp.errors import GeogpError, NetworkError, OutputError, RequestError
 from geogp.runs.machine import LARGEST_INT, LARGEST_MMAP_THRESHOLD, cores_here
 
@@ -197,9 +196,8 @@ def failure_message(error: BaseException) -> str:
             "the worker process ended before the run was complete: it was killed, or exceeded the "
             "memory limit."
         )
-    log = write_fault_log(error, sys.argv)
-    where = "" if log is None else f" The log is {log}"
-    return f"a bug in geogp ({one_line(error, sys.argv)}).{where}"
+    what, where = log_fault(error)
+    return f"a bug in geogp ({what}). {where}"
 
 
 def _worker_lost(error: BaseException) -> bool:
