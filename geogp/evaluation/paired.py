@@ -126,7 +126,7 @@ def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
 
 
 def simultaneous(
-    sizes: Floats, sums: Floats, floor: Floats, *, risk: float, draws: int, seed: int
+    sizes: Floats, sums: Floats, floor: Floats, *, risk: float, draws: int
 ) -> tuple[float, Floats]:
     """Return the half-width of simultaneous bands for k ratios, and the deviations s_k, (k,).
 
@@ -136,7 +136,7 @@ def simultaneous(
     1.96, the normal value (Davison and Hinkley 1997). `sizes` and `sums` (blocks, k) are numbers of
     rows and sums by block; `risk` is the probability that any band misses.
     """
-    drawing = _samples(len(sizes), draws, seed)
+    drawing = _samples(len(sizes), draws, 0)
     drawn, value = drawing @ sizes, sums.sum(0) / sizes.sum(0)
     away = np.abs(np.where(drawn > 0, drawing @ sums / np.maximum(drawn, 1) - value, 0.0))
     sd: Floats = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)

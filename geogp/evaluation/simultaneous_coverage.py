@@ -146,7 +146,6 @@ def class_reports(
     levels: Sequence[float] = CLASS_LEVELS,
     least: int = MIN_ROWS,
     draws: int = DRAWS,
-    seed: int = 0,
 ) -> list[ClassReport]:
     """Return the coverage of strata, with bands that hold for all strata at once.
 
@@ -156,7 +155,7 @@ def class_reports(
     classes = [(kind, name, rows) for kind, of in groups.items() for name, rows in of.items()]
     counts = _counts(pit, [rows for _, _, rows in classes], blocks, np.array(levels))
     observed = counts.observed
-    lower, upper, error = _bands(counts, least, draws, seed)
+    lower, upper, error = _bands(counts, least, draws)
     return [
         ClassReport(
             kind,
@@ -194,7 +193,7 @@ def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Float
     return found
 
 
-def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, Floats, Floats]:
+def _bands(counts: _Counts, least: int, draws: int) -> tuple[Floats, Floats, Floats]:
     """Return lower ends, upper ends and standard errors, (strata, levels); NaN if not judged."""
     lower, upper, error = (np.full(counts.observed.shape, np.nan) for _ in range(3))
     within = np.count_nonzero(counts.sizes, axis=0)
@@ -203,7 +202,7 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
     many = judged & (counts.effective >= FEW_BLOCKS)
     few = judged & ~many
     if many.any():
-        half, error[many] = _bootstrap(counts[many], _RISK * many.sum() / judged.sum(), draws, seed)
+        half, error[many] = _bootstrap(counts[many], _RISK * many.sum() / judged.sum(), draws)
         observed = counts.observed[many]
         lower[many], upper[many] = np.maximum(observed - half, 0), np.minimum(observed + half, 1)
     if few.any():
@@ -213,7 +212,7 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
     return lower, upper, error
 
 
-def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[Floats, Floats]:
+def _bootstrap(counts: _Counts, risk: float, draws: int) -> tuple[Floats, Floats]:
     """Return the half-widths of the bands, and s_k, each (strata, levels)."""
     blocks, _, levels = counts.inside.shape
     # If no sample differs from the whole data, the binomial standard deviation is used.
@@ -223,7 +222,6 @@ def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[Flo
         counts.binomial_sd.ravel(),
         risk=risk,
         draws=draws,
-        seed=seed,
     )
     sd = sd.reshape(-1, levels)
     return student_quantile(q, counts.effective)[:, None] * sd, sd

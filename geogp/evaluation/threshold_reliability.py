@@ -150,12 +150,12 @@ def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
     return own - best, uncertainty - best, uncertainty
 
 
-def bins_of(p: Floats, bins: int = BINS) -> NDArray[np.int64]:
+def bins_of(p: Floats) -> NDArray[np.int64]:
     """Return the bin of each probability (n,): bins with about equal numbers of rows.
 
-    Equal probabilities share a bin, so there may be fewer bins than `bins`.
+    Equal probabilities share a bin, so there may be fewer bins than `BINS`.
     """
-    edges = np.unique(np.quantile(p, np.arange(1, bins) / bins))
+    edges = np.unique(np.quantile(p, np.arange(1, BINS) / BINS))
     return np.unique(np.searchsorted(edges, p, side="left"), return_inverse=True)[1]
 
 
@@ -236,9 +236,7 @@ def _differences(parts: list[_Part], blocks: NDArray[np.int64], draws: int) -> l
         floor = np.sqrt(np.array(spread)[judged])
         # The lower limit of the standard deviation is that of independent rows with right
         # probabilities.
-        most, sd = simultaneous(
-            n[:, judged], total[:, judged], floor, risk=0.05, draws=draws, seed=0
-        )
+        most, sd = simultaneous(n[:, judged], total[:, judged], floor, risk=0.05, draws=draws)
         half[judged] = student_quantile(most, effective_blocks(n[:, judged])) * sd
     return [_difference(*pair) for pair in zip(value.tolist(), half.tolist(), strict=True)]
 
