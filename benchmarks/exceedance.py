@@ -61,7 +61,7 @@ def compare(
         stated = methodcaller("probability", prediction)
         reports = {
             one.threshold: one
-            for one in exceedance_reports(joined, stated, thresholds[0].target, thresholds)
+            for one in exceedance_reports(joined, stated, thresholds)
             if one.group == "all"
         }
         for threshold in thresholds:

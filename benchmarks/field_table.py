@@ -22,7 +22,13 @@ from trial import Figures, command, mean_and_error, parser, plus_minus, table, w
 
 from geogp.errors import DataError
 from geogp.evaluation.simultaneous_coverage import TOLERANCE, Check, ClassReport, class_reports
-from geogp.evaluation.strata import count_groups, merged, sharing_groups, value_groups
+from geogp.evaluation.strata import (
+    SHARING_CLASSES,
+    count_groups,
+    joined,
+    ranges,
+    value_groups,
+)
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.reports.words import MISSING
@@ -147,13 +153,17 @@ def _classes(rows: dict[str, np.ndarray]) -> list[ClassReport]:
     quarter = np.array([quarter_label(q) for q in rows["quarter"].tolist()])
     groups = {
         "all": {"all": np.ones(len(quarter), bool)},
-        "stratum": merged(value_groups(rows["stratum"]), MIN_ROWS),
-        "quarter": merged(value_groups(quarter), MIN_ROWS),
-        "tests": merged(count_groups(rows["tests"], "test"), MIN_ROWS),
-        "devices": merged(count_groups(rows["devices"], "device"), MIN_ROWS),
-        "sharing": merged(sharing_groups(rows["tests"], rows["devices"]), MIN_ROWS),
+        "stratum": _merged(value_groups(rows["stratum"])),
+        "quarter": _merged(value_groups(quarter)),
+        "tests": _merged(count_groups(rows["tests"], "test")),
+        "devices": _merged(count_groups(rows["devices"], "device")),
+        "sharing": _merged(ranges(rows["tests"] / rows["devices"], SHARING_CLASSES)),
     }
     return class_reports(rows["pit"], groups, blocks.reshape(-1), levels=LEVELS, least=MIN_ROWS)
+
+
+def _merged(groups: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {one.name: one.rows for one in joined(groups, MIN_ROWS)}
 
 
 def _scores(lines: list[Line]) -> str:

@@ -1,12 +1,9 @@
 """The command `geogp batch`: parse, call, print."""
 
 import inspect
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from geogp.choices import settings_of
@@ -14,7 +11,7 @@ from geogp.commands.batch.batch_plan import MAP_SETTINGS, BatchRequest, Executio
 from geogp.errors import RequestError
 from geogp.runs.settings import MapRequest
 from geogp_cli import console
-from geogp_cli.setting_options import Command, given, parameters_of, with_parameters
+from geogp_cli.setting_options import Answer, Command, answering, given, parameters_of
 
 if TYPE_CHECKING:
     from geogp.commands.batch.batch_table import BatchRow
@@ -39,11 +36,7 @@ def _batch(
             help="Continue the batch in this folder or at this address; give no other options."
         ),
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
-    ] = False,
-) -> None:
+) -> Answer:
     """Map many states, services and targets; the same command continues a stopped batch."""
     asked = None
     if resume is not None:
@@ -59,30 +52,24 @@ def _batch(
 
     with console.working() as listener:
         result = make_batch(asked, str(resume or out), execution, listener=listener)
-    if as_json:
-        print(json.dumps(result.described()))
-    else:
-        _show(result)
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
+    return Answer(result.described(), _told(result), result.exit_code)
 
 
 def batch_command() -> Command:
     """Return the command with all options: for the batch, for the workers and for the maps."""
     context, _, _, _, *own = inspect.signature(_batch).parameters.values()
     apart = set(settings_of(MapRequest)) - set(MAP_SETTINGS)
-    kinds = [parameters_of(BatchRequest), parameters_of(MapRequest, leave=apart)]
-    kinds.append(parameters_of(Execution))
+    asks, maps = parameters_of(BatchRequest), parameters_of(MapRequest, leave=apart)
+    works = parameters_of(Execution)
 
-    def batch(context: typer.Context, **options: Any) -> None:
-        request, maps, works = (
-            given({one.name: options.pop(one.name) for one in kind}) for kind in kinds
+    def batch(context: typer.Context, **options: Any) -> Answer:
+        request, shared, execution = (
+            given({one.name: options.pop(one.name) for one in kind}) for kind in (asks, maps, works)
         )
-        _batch(context, request, maps, Execution(**works), **options)
+        return _batch(context, request, shared, Execution(**execution), **options)
 
     batch.__doc__ = _batch.__doc__
-    asks, maps, works = kinds
-    return with_parameters(batch, [context, *asks, *own, *works, *maps])
+    return answering(batch, [context, *asks, *own, *works, *maps])
 
 
 def _check_resume(context: typer.Context) -> None:
@@ -100,30 +87,27 @@ def _check_resume(context: typer.Context) -> None:
         )
 
 
-def _show(result: "BatchResult") -> None:
-    """Print a table of the runs, then the failures, then the joined products."""
-    out = Console(soft_wrap=True)
-    table = Table(title=result.place, title_justify="left")
-    for heading in ("run", "state", "log score", "95 % coverage", "seconds", "attempts"):
-        table.add_column(heading, overflow="fold")
-    for name, row in result.rows.items():
-        table.add_row(escape(name), *_cells(row))
-    out.print(table)
-    for name, row in result.rows.items():
-        if row.error:
-            out.print(f"{name} failed ({row.kind}): {row.error}", markup=False)
+def _told(result: "BatchResult") -> list[Table | str]:
+    """Return a table of the runs, then the failures, then the joined products."""
+    headings = "run, state, log score, 95 % coverage, seconds, attempts"
+    rows = ((name, *_cells(row)) for name, row in result.rows.items())
+    told: list[Table | str] = [
+        console.table(result.place, headings, rows, left=headings.split(", "))
+    ]
+    told += [
+        f"{name} failed ({row.kind}): {row.error}" for name, row in result.rows.items() if row.error
+    ]
     for group, joined in result.national.items():
         if joined.error:
-            out.print(f"national/{group} failed: {joined.error}", markup=False)
+            told.append(f"national/{group} failed: {joined.error}")
             continue
         lacks = f", {len(joined.missing)} runs missing" if joined.missing else ""
-        out.print(
-            f"national/{group}: {len(joined.runs)} runs{lacks}, {joined.tiles or 0:,} tiles",
-            markup=False,
+        told.append(
+            f"national/{group}: {len(joined.runs)} runs{lacks}, {joined.tiles or 0:,} tiles"
         )
     if result.exit_code:
-        again = f"To make the failed runs again: geogp batch --resume {result.place}"
-        out.print(again, markup=False)
+        told.append(f"To make the failed runs again: geogp batch --resume {result.place}")
+    return told
 
 
 def _cells(row: "BatchRow") -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """The command `geogp compare`: parse, call, print."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,7 @@ import typer
 from rich.table import Table
 
 from geogp_cli import console
-from geogp_cli.place import Json
+from geogp_cli.setting_options import Answer
 
 if TYPE_CHECKING:
     from geogp.reports.comparison.comparison import Comparison, SplitComparison
@@ -25,25 +24,25 @@ def compare(
     latex: Annotated[
         bool, typer.Option("--latex", help="Also write compare.tex, a table for a paper.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Compare the scores of finished runs row by row, with standard errors of the differences."""
     from geogp.commands.compare_runs import compare_runs
 
     with console.working() as listener:
         listener.stage(f"comparing {len(runs)} runs")
         found = compare_runs(runs, out=out, reference=reference, latex=latex)
-    if as_json:
-        print(json.dumps({"comparison": str(out), **asdict(found)}))
-    else:
-        console.tell(
-            _runs(found),
-            *(_table(found, split) for split in found.splits.values()),
-            "Each difference is from run 1, with the standard error in parentheses; below 0 is "
-            "better. * means more than chance explains, given all differences of the split.",
-            *found.notes,
-            f"comparison: {out / 'compare.html'}",
-        )
+    legend = (
+        "Each difference is from run 1, with the standard error in parentheses; below 0 is "
+        "better. * means more than chance explains, given all differences of the split."
+    )
+    told = (
+        _runs(found),
+        *(_table(found, split) for split in found.splits.values()),
+        legend,
+        *found.notes,
+        f"comparison: {out / 'compare.html'}",
+    )
+    return Answer({"comparison": str(out), **asdict(found)}, told)
 
 
 def _runs(found: "Comparison") -> Table:

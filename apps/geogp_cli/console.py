@@ -1,12 +1,10 @@
 """Output of the command: progress and warnings on standard error, results on standard output."""
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from msgspec import UNSET, to_builtins
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -14,32 +12,9 @@ from rich.table import Table
 
 from geogp.runs.progress import ProgressListener
 
-if TYPE_CHECKING:
-    from geogp.records.run_record import Strata
-    from geogp.runs.pipeline.make_map import RunResult
-
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _LINE_SHARE = 0.1
 """Without a terminal, a new line is printed whenever progress has grown by this share."""
-
-
-class _Bars(ProgressListener):
-    """Progress bars on a terminal."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._tasks: dict[str, TaskID] = {}
-
-    def stage(self, text: str) -> None:
-        self._progress.console.print(escape(text))
-
-    def progress(self, text: str, done: int, total: int, note: str) -> None:
-        if text not in self._tasks:
-            self._tasks[text] = self._progress.add_task(escape(text), total=total, note="")
-        self._progress.update(self._tasks[text], completed=done, total=total, note=escape(note))
-
-    def warn(self, text: str) -> None:
-        self._progress.console.print(f"[yellow]warning:[/yellow] {escape(text)}")
 
 
 class _Lines(ProgressListener):
@@ -58,25 +33,25 @@ class _Lines(ProgressListener):
         _ERRORS.print(escape(f"{text}: {done}/{total}, {note}"))
 
     def warn(self, text: str) -> None:
-        _ERRORS.print(escape(f"warning: {text}"))
+        _ERRORS.print(f"[yellow]warning:[/yellow] {escape(text)}")
+
+
+class _Bars(_Lines):
+    """Progress bars on a terminal."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def progress(self, text: str, done: int, total: int, note: str) -> None:
+        if text not in self._tasks:
+            self._tasks[text] = self._progress.add_task(escape(text), total=total, note="")
+        self._progress.update(self._tasks[text], completed=done, total=total, note=escape(note))
 
 
 @contextmanager
 def working() -> Iterator[ProgressListener]:
     """Show the progress of a job; if the user interrupts it, print how to continue."""
-    try:
-        with _watching() as listener:
-            yield listener
-    except KeyboardInterrupt:
-        fail("interrupted; to continue, give the same command again without --fresh.")
-        raise
-
-
-@contextmanager
-def _watching() -> Iterator[ProgressListener]:
-    if not _ERRORS.is_terminal:
-        yield _Lines()
-        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -84,8 +59,15 @@ def _watching() -> Iterator[ProgressListener]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=_ERRORS) as progress:
-        yield _Bars(progress)
+    try:
+        if _ERRORS.is_terminal:
+            with Progress(*columns, console=_ERRORS) as progress:
+                yield _Bars(progress)
+        else:
+            yield _Lines()
+    except KeyboardInterrupt:
+        fail("interrupted; to continue, give the same command again without --fresh.")
+        raise
 
 
 def fail(message: str) -> None:
@@ -120,45 +102,7 @@ def table(
 
 def tell(*things: Table | Path | str) -> None:
     """Print results, one below the other, without interpreting markup in texts."""
-    out = Console(soft_wrap=True)
+    out = Console(soft_wrap=True, emoji=False)
     for one in things:
         is_table = isinstance(one, Table)
         out.print(one if is_table else str(one), markup=is_table)
-
-
-def show(result: "RunResult", *, as_json: bool) -> None:
-    """Print the folder of a run and its scores."""
-    if as_json:
-        print(json.dumps({"run": str(result.path), "metrics": to_builtins(result.record.metrics)}))
-        return
-    if result.already_there:
-        tell("This run is complete already. To make it again, add --fresh.")
-    baseline = {} if result.record.baseline is UNSET else result.record.baseline
-    tell(
-        *(
-            _scores(split, metrics, baseline.get(split, {}))
-            for split, metrics in result.record.metrics.items()
-        ),
-        f"map:    {result.path / 'map.html'}",
-        f"report: {result.path / 'report.html'}",
-    )
-
-
-def _scores(split: str, metrics: "Strata", baseline: "Strata") -> Table:
-    headings = "stratum, n, log score, baseline, MAE, CRPS, 95 % coverage, width"
-    rows = (
-        (
-            stratum,
-            f"{found.n:,}",
-            f"{found.nll:.3f}",
-            f"{baseline[stratum].nll:.3f}" if stratum in baseline else "-",
-            f"{found.mae:.3f}",
-            f"{found.crps:.3f}",
-            f"{found.coverage_95:.1%}",
-            f"{found.width_95:.2f}",
-        )
-        if found.n
-        else (stratum, "0", *["-"] * 6)
-        for stratum, found in metrics.items()
-    )
-    return table(f"test rows, {split} split", headings, rows)

@@ -96,11 +96,7 @@ def _check_folder() -> None:
 
 
 def _check_words(words: list[str]) -> None:
-    """Refuse empty values, for example from unset shell variables, and values that are not UTF-8.
-
-    An empty path would mean the working directory, and an empty source the public source. Names
-    that are not UTF-8 would cause an error only when the results are written.
-    """
+    """Refuse empty values, for example from unset shell variables, and text that is not UTF-8."""
     for word in words:
         shown = word.encode(errors="backslashreplace").decode()
         if shown != word:
@@ -129,11 +125,9 @@ def _told(error: Exception) -> int:
         what = "the output" if error.filename is None else os.fsdecode(error.filename)
         _say(f"cannot use {what}: {error.strerror}. {_SYSTEM[error.errno]}.")
         return OutputError.exit_code
-    from geogp.commands.fault_logs import one_line, write_fault_log
+    from geogp.commands.fault_logs import log_fault
 
-    log = write_fault_log(error, sys.argv)
-    what = one_line(error, sys.argv)
-    where = "The log could not be written." if log is None else f"The log is {log}"
+    what, where = log_fault(error)
     if _lacks_memory(error):
         _say(
             f"there is too little memory ({what}). Choose a smaller --preset, fewer "

@@ -1,27 +1,25 @@
 """The `geogp` command: parse, call, print."""
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import UNSET, to_builtins
+from rich.table import Table
 
 from geogp import __version__
-from geogp.commands.data_requests import SimulationRequest
+from geogp.commands.data_requests import FetchRequest, SimulationRequest
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
-from geogp_cli import cache, console, place
-from geogp_cli.areas import areas
+from geogp_cli import cache, console, questions
 from geogp_cli.batch import batch_command
 from geogp_cli.compare import compare
-from geogp_cli.doctor import doctor
 from geogp_cli.entry import run
-from geogp_cli.exceedance import exceedance
-from geogp_cli.fetch import fetch
-from geogp_cli.figures import figures
-from geogp_cli.gallery import gallery
-from geogp_cli.next import next_command
-from geogp_cli.place import Json
-from geogp_cli.setting_options import option_of, takes
+from geogp_cli.setting_options import Answer, answering, option_of, takes
+
+if TYPE_CHECKING:
+    from geogp.records.run_record import Strata
+    from geogp.runs.pipeline.make_map import RunResult
 
 app = typer.Typer(
     help="Honest maps of network quality from Ookla's tiles.",
@@ -30,93 +28,192 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Out, Seed, Fresh = (option_of(MapRequest, name) for name in ("out", "seed", "fresh"))
+Out, Seed, Fresh, Device, Source, Boundaries = (
+    option_of(MapRequest, name)
+    for name in ("out", "seed", "fresh", "device", "source", "boundaries")
+)
 
 
 @app.command(name="map")
 @takes(MapRequest)
-def map_command(request: MapRequest, as_json: Json = False) -> None:
+def map_command(request: MapRequest, listener: ProgressListener) -> Answer:
     """Fit a model, draw a map and write a report, all in one run folder."""
-    _map(request, as_json=as_json)
+    from geogp.runs.pipeline.make_map import make_map
+
+    return _scores(make_map(request, listener))
 
 
 @app.command()
+@answering
 def demo(
-    out: Out = Path("runs/demo"),
-    device: place.Device = "auto",
-    seed: Seed = 0,
-    fresh: Fresh = False,
-    as_json: Json = False,
-) -> None:
+    out: Out = Path("runs/demo"), device: Device = "auto", seed: Seed = 0, fresh: Fresh = False
+) -> Answer:
     """Map the demo region, in about a minute on two cores."""
     from geogp.commands.demo import demo_request
 
-    _map(demo_request(out=out, device=device, seed=seed, fresh=fresh), as_json=as_json)
+    request = demo_request(out=out, device=device, seed=seed, fresh=fresh)
+    from geogp.runs.pipeline.make_map import make_map
+
+    with console.working() as listener:
+        return _scores(make_map(request, listener))
 
 
 @app.command()
+@answering
 def report(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     latex: Annotated[
         bool, typer.Option("--latex", help="Also write report.tex, a table for a paper.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Write the report of a finished run again."""
     from geogp.runs.pipeline.make_map import remake_report
 
-    console.show(remake_report(run, latex=latex), as_json=as_json)
+    return _scores(remake_report(run, latex=latex))
 
 
-app.command()(compare)
+app.command()(answering(compare))
 
 
 @app.command()
 @takes(SimulationRequest)
-def simulate(request: SimulationRequest, as_json: Json = False) -> None:
+def simulate(request: SimulationRequest, listener: ProgressListener) -> Answer:
     """Simulate tiles in Ookla's schema, with a known truth."""
     from geogp.commands.simulate import make_simulation
 
-    with console.working() as listener:
-        described = make_simulation(request, listener)
-    if as_json:
-        print(json.dumps({"simulation": str(request.out), **described}))
-        return
-    console.tell(f"{described['rows']:,} rows in {request.out}")
+    described = make_simulation(request, listener)
+    told = [f"{described['rows']:,} rows in {request.out}"]
     for split, scores in described.get("oracles", {}).items():
         scores_text = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
-        console.tell(f"log score on the test rows ({split} split): {scores_text}")
+        told.append(f"log score on the test rows ({split} split): {scores_text}")
+    return Answer({"simulation": str(request.out), **described}, told)
 
 
 @app.command()
-def models(as_json: Json = False) -> None:
+@answering
+def models() -> Answer:
     """List the names of the models, one on each line."""
     from geogp.models.catalogue.model_names import MODELS
 
-    if as_json:
-        print(json.dumps({"models": {name: row.summary for name, row in MODELS.items()}}))
-        return
-    for name in MODELS:
-        print(name)
+    return Answer({"models": {name: row.summary for name, row in MODELS.items()}}, MODELS)
 
 
-app.command()(areas)
+app.command()(questions.areas)
 app.command(name="batch")(batch_command())
-app.command(name="next")(next_command)
-app.command()(exceedance)
-app.command()(figures)
-app.command()(doctor)
-app.command()(fetch)
+app.command(name="next")(questions.next_command)
+app.command()(questions.exceedance)
+app.command()(questions.figures)
+
+
+@app.command()
+@answering
+def doctor(
+    source: Source = None,
+    boundaries: Boundaries = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not contact any source.")] = False,
+) -> Answer:
+    """Print versions, devices, the cache, and whether the sources answer, for a bug report."""
+    from geogp.commands.doctor import examine
+    from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE
+
+    found = examine(source or PUBLIC_SOURCE, boundaries or PUBLIC_BOUNDARIES, ask=not offline)
+    return Answer(found.described(), (found.text(),))
+
+
+@app.command()
+@takes(FetchRequest)
+def fetch(request: FetchRequest, listener: ProgressListener) -> Answer:
+    """Download the tiles and boundaries of a region to the cache.
+
+    The same command continues a stopped download. If the source of a quarter does not answer, the
+    exit code is 4.
+    """
+    from geogp.commands.fetch import fetch as bring
+    from geogp.errors import NetworkError
+
+    described = bring(request, listener)
+    table = console.table(
+        f"{described['region']}, {described['service']}",
+        "quarter, from, rows, row groups, MB read of stored, share",
+        (
+            (
+                one["quarter"],
+                f"{'source' if one['fresh'] else 'cache'}{', complete' if one['whole'] else ''}",
+                f"{one['rows']:,} of {one['rows_in_source']:,}",
+                f"{one['groups_read']:,} of {one['groups_in_source']:,}",
+                f"{one['bytes_read'] / 1e6:.2f} of {one['bytes_stored'] / 1e6:.2f}",
+                f"{one['bytes_read'] / one['bytes_stored']:.1%}",
+            )
+            for one in described["quarters"]
+        ),
+        left=("from",),
+    )
+    missing, unreached = described["missing"], described["unreached"]
+    told: list[Table | str] = [table]
+    if missing:
+        told.append(f"not at the source: {', '.join(missing)}")
+    if unreached:
+        told.append(f"not reached: {', '.join(unreached)}")
+    return Answer(described, told, NetworkError.exit_code if unreached else 0)
+
+
 app.add_typer(cache.app, name="cache")
-app.command()(gallery)
 
 
-def _map(request: MapRequest, *, as_json: bool) -> None:
-    from geogp.runs.pipeline.make_map import make_map
+@app.command()
+@answering
+def gallery(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Finished run folders, or folders that contain run folders."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("gallery"),
+) -> Answer:
+    """Write one page that shows many runs, with small maps, key numbers and links."""
+    from geogp.commands.gallery import make_gallery
 
     with console.working() as listener:
-        result = make_map(request, listener)
-    console.show(result, as_json=as_json)
+        made = make_gallery(runs, out=out, listener=listener)
+    described = {
+        "gallery": str(made.page),
+        "runs": [str(run) for run in made.runs],
+        "skipped": [{"folder": str(path), "reason": reason} for path, reason in made.skipped],
+    }
+    left_out = f", {len(made.skipped)} left out" if made.skipped else ""
+    return Answer(described, (f"{len(made.runs)} runs{left_out}", f"gallery: {made.page}"))
+
+
+def _scores(result: "RunResult") -> Answer:
+    """Return the folder of a run and its scores."""
+    metrics, baseline = result.record.metrics, result.record.baseline
+    told: list[Table | str] = []
+    if result.already_there:
+        told.append("This run is complete already. To make it again, add --fresh.")
+    for split, own in metrics.items():
+        told.append(_table(split, own, {} if baseline is UNSET else baseline.get(split, {})))
+    told.append(f"map:    {result.path / 'map.html'}")
+    told.append(f"report: {result.path / 'report.html'}")
+    return Answer({"run": str(result.path), "metrics": to_builtins(metrics)}, told)
+
+
+def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
+    headings = "stratum, n, log score, baseline, MAE, CRPS, 95 % coverage, width"
+    rows = (
+        (
+            stratum,
+            f"{found.n:,}",
+            f"{found.nll:.3f}",
+            f"{baseline[stratum].nll:.3f}" if stratum in baseline else "-",
+            f"{found.mae:.3f}",
+            f"{found.crps:.3f}",
+            f"{found.coverage_95:.1%}",
+            f"{found.width_95:.2f}",
+        )
+        if found.n
+        else (stratum, "0", *["-"] * 6)
+        for stratum, found in metrics.items()
+    )
+    return console.table(f"test rows, {split} split", headings, rows)
 
 
 def _version(asked: bool) -> None:

@@ -1,14 +1,40 @@
-"""Options of a command, made from the fields of its request and the description of each field."""
+"""Commands of typer, made from the fields of a request and the description of each field."""
 
 import inspect
-from collections.abc import Callable, Collection
+import json
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from rich.table import Table
 
 from geogp.choices import REQUIRED, settings_of
+from geogp.runs.progress import ProgressListener
+from geogp_cli import console
 
 Command = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The result of a command: the object for ``--json``, or else the things to print."""
+
+    described: dict[str, Any]
+    told: Iterable[Table | Path | str]
+    exit_code: int = 0
+
+
+_AS_JSON = inspect.Parameter(
+    "as_json",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
+    ],
+)
 
 
 def option_of(request: type, name: str) -> Any:
@@ -49,28 +75,41 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def with_parameters(command: Command, parameters: Collection[inspect.Parameter]) -> Command:
-    """Set the signature of a command, from which typer makes the options; return the command."""
-    command.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
+def answering(
+    function: Callable[..., Answer], parameters: Iterable[inspect.Parameter] | None = None
+) -> Command:
+    """Return a command that prints the answer of a function, and has the option ``--json``.
+
+    typer makes the other options from `parameters`, by default those of the function.
+    """
+    own = inspect.signature(function).parameters.values() if parameters is None else parameters
+
+    def command(as_json: bool, **options: Any) -> None:
+        answer = function(**options)
+        if as_json:
+            print(json.dumps(answer.described))
+        else:
+            console.tell(*answer.told)
+        if answer.exit_code:
+            raise typer.Exit(answer.exit_code)
+
+    signature = inspect.Signature([*own, _AS_JSON])
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__signature__ = signature  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
     return command
 
 
-def takes(request: type) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command the options of a request.
+def takes(request: type) -> Callable[[Callable[[Any, ProgressListener], Answer]], Command]:
+    """Return a decorator: the command makes a request, and the function answers the request."""
 
-    The first parameter of the decorated function is the request; the other parameters become
-    further options.
-    """
+    def decorate(function: Callable[[Any, ProgressListener], Answer]) -> Command:
+        def answer(**options: Any) -> Answer:
+            asked = request(**given(options))
+            with console.working() as listener:
+                return function(asked, listener)
 
-    def decorate(function: Command) -> Command:
-        _, *own = inspect.signature(function).parameters.values()
-
-        def command(**options: Any) -> None:
-            rest = {one.name: options.pop(one.name) for one in own}
-            function(request(**given(options)), **rest)
-
-        command.__name__, command.__doc__ = function.__name__, function.__doc__
-        return with_parameters(command, [*parameters_of(request), *own])
+        answer.__name__, answer.__doc__ = function.__name__, function.__doc__
+        return answering(answer, parameters_of(request))
 
     return decorate

@@ -5,31 +5,24 @@ from pathlib import Path
 from time import monotonic
 
 from geogp.commands.csv_tables import write_csv
-from geogp.commands.run_answer import RunAnswer, open_requested
+from geogp.commands.run_answer import RunAnswer, reopened
 from geogp.commands.run_requests import AreasRequest
 from geogp.files import write_bytes
 from geogp.maps.figures.choropleth import choropleth
 from geogp.maps.grid import quantity_of
-from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import REACH, AreaLevels, area_levels
 from geogp.runs.reopen import Reopened
-from geogp.runs.run_folder import locked_run
 
 
 def make_areas(request: AreasRequest, listener: ProgressListener | None = None) -> RunAnswer:
     """Compute the levels of areas with a run's model, and write them into the run folder.
 
-    Raises RequestError if there is no finished run, no such layer, no tile in any area or too
-    little memory, if the model predicts numbers of tests, or if another process is using the run.
-    Raises DataError if a file is damaged or differs from the run's inputs, and OutputError if a
-    file cannot be written.
+    Raises the errors of `reopened` and `area_levels`, and OutputError if a file cannot be written.
     """
     started = monotonic()
-    with locked_run(request.run), arithmetic():
-        opened = open_requested(request, listener).reopen(
-            tests=request.tests, devices=request.devices, at=request.at
-        )
+    sample = {"tests": request.tests, "devices": request.devices, "at": request.at}
+    with reopened(request, listener, **sample) as opened:
         found = area_levels(opened, request)
         described = {
             "run": str(request.run),

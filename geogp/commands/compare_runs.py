@@ -3,13 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from geogp.errors import OutputError
 from geogp.files import write_text
-from geogp.reports.comparison.compare_pages import (
-    comparison_html,
-    comparison_latex,
-    comparison_markdown,
-)
+from geogp.reports.comparison import compare_pages
 from geogp.reports.comparison.comparison import Comparison, compare, comparison_json
 from geogp.reports.comparison.comparison_rows import RunContent
 from geogp.runs.open_run import open_run
@@ -29,13 +24,10 @@ def compare_runs(
     """Compare finished runs and write compare.html, .md and .json, and compare.tex on request.
 
     The name of a run is the name of its folder, or its path if several folders have this name.
-    `reference` is such a name, or one of the paths in `runs`; the default is the first run. `out`
-    is made if absent and must not be a run folder. If `latex` is false, an earlier compare.tex is
-    removed.
-
-    Raises RequestError if a folder is not a finished run, the runs cannot be compared, or `out` is
-    in a run folder. Raises DataError if files are damaged or contradict each other, and OutputError
-    if a file cannot be written.
+    `reference` is such a name, or one of the paths in `runs`; the default is the first run. If
+    `latex` is false, an earlier compare.tex is removed. Raises the errors of `open_run` and
+    `compare`, RequestError if `out` is in a run folder, and OutputError if a file cannot be
+    written.
     """
     check_apart(out, runs, "a comparison")
     names = run_names(runs)
@@ -49,18 +41,14 @@ def compare_runs(
     ]
     found = compare(contents, reference=reference)
     pages = {
-        "compare.html": comparison_html(found),
-        "compare.md": comparison_markdown(found),
+        "compare.html": compare_pages.comparison_html(found),
+        "compare.md": compare_pages.comparison_markdown(found),
         "compare.json": comparison_json(found),
-        **({_LATEX_FILE: comparison_latex(found)} if latex else {}),
     }
+    if latex:
+        pages[_LATEX_FILE] = compare_pages.comparison_latex(found)
     for name, page in pages.items():
         write_text(out / name, page)
-    if not latex:
-        try:
-            (out / _LATEX_FILE).unlink(missing_ok=True)
-        except OSError as error:
-            raise OutputError(
-                f"cannot remove {out / _LATEX_FILE}, which belongs to another comparison: {error}."
-            ) from error
+    if not latex:  # the file of another comparison
+        (out / _LATEX_FILE).unlink(missing_ok=True)
     return found

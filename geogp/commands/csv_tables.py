@@ -1,9 +1,7 @@
 """CSV tables with names that a spreadsheet program shows, but does not run as formulas.
 
-Names of areas come from a file of polygons. A spreadsheet program runs a cell that begins with
-``=``, ``+``, ``-`` or ``@`` as a formula. Quotes do not help, because spreadsheet programs and
-`pandas.read_csv` remove them first. So an apostrophe is written before such a name; `named` removes
-this apostrophe.
+A spreadsheet program runs a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, even
+in quotes. So an apostrophe is written before such a name; `named` removes this apostrophe.
 """
 
 import csv
@@ -25,9 +23,8 @@ only the apostrophe that `shown` adds.
 def write_csv(path: Path, table: pd.DataFrame) -> None:
     """Write a table, without its index, as CSV in which a spreadsheet program runs nothing.
 
-    `shown` changes the texts. Texts are also quoted, because a spreadsheet program may split lines
-    at a sign other than the comma. Numbers stay numbers. Raises OutputError if the file cannot be
-    written.
+    Texts are quoted, because a spreadsheet program may split lines at a sign other than the comma.
+    Raises OutputError if the file cannot be written.
     """
     texts = table.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]]
     written = table.assign(**{name: table[name].map(shown) for name in texts})

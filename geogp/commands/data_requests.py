@@ -1,59 +1,65 @@
 """The requests of the commands `fetch` and `simulate`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from geogp.choices import MAX_SEED, REQUIRED, check_settings, one_of, setting
-from geogp.geodata.places.region_choice import RegionChoice
+from geogp.choices import MAX_SEED, REQUIRED, check_settings, setting, settings_of
+from geogp.geodata.places.region_choice import AUTO, RegionChoice
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES
+from geogp.runs.settings import MapRequest
 
 MAX_ROWS = 100_000_000
 """Largest number of rows; when the region is read, the limit may become smaller."""
 
 
+_MAP = {name: {"setting": one} for name, one in settings_of(MapRequest).items()}
+"""Settings that mean the same as in `MapRequest`."""
+
+
 @dataclass(frozen=True)
 class FetchRequest:
-    """The data to bring into the cache.
+    """The data to bring into the cache. Raises RequestError if a value is not allowed."""
 
-    `place` is the region, with the source of its boundaries; `source` is the place of Ookla's
-    files; `service` and `quarters` are as in `MapRequest`. If `refresh` is true, files that changed
-    at the source are downloaded again. Raises RequestError if the service is unknown, or the
-    quarters cannot be read.
-    """
-
-    place: RegionChoice
-    source: str = PUBLIC_SOURCE
-    service: str = "mobile"
-    quarters: str | None = None
-    refresh: bool = False
+    region: str | None = field(default=None, metadata=_MAP["region"])
+    quarters: str | None = field(default=None, metadata=_MAP["quarters"])
+    service: str = field(default=SERVICES[0], metadata=_MAP["service"])
+    source: str = field(default=PUBLIC_SOURCE, metadata=_MAP["source"])
+    boundaries: str | None = field(default=None, metadata=_MAP["boundaries"])
+    region_file: str | None = field(default=None, metadata=_MAP["region_file"])
+    region_name: str | None = field(default=None, metadata=_MAP["region_name"])
+    urban_vintage: str = field(default=AUTO, metadata=_MAP["urban_vintage"])
+    refresh: bool = setting("Download a file again if it has changed at the source.", default=False)
 
     def __post_init__(self) -> None:
-        one_of("service", self.service, SERVICES)
+        check_settings(self)
         if self.quarters is not None:
             parse_quarters(self.quarters)
+        assert self.place  # refuses a wrong region at once
+
+    @property
+    def place(self) -> RegionChoice:
+        """The region, and the source of its boundaries."""
+        return RegionChoice(
+            self.region, self.region_file, self.region_name, self.boundaries, self.urban_vintage
+        )
 
 
 @dataclass(frozen=True)
 class SimulationRequest:
-    """The data to simulate; each field has a description.
-
-    Raises RequestError if a value is not allowed, or the quarters cannot be read.
-    """
+    """The data to simulate. Raises RequestError if a value is not allowed."""
 
     out: Path = setting("Folder for tiles, boundaries and the truth.", default=REQUIRED)
     like: str | None = setting("State whose boundaries are used. Default: an invented region.")
-    boundaries: str | None = setting("Folder or address of the boundaries. Default: the Census.")
-    region_file: str | None = setting(
-        "Your own region: a file of polygons, as FILE or FILE:COLUMN=VALUE."
-    )
-    region_name: str | None = setting("Name of your own region. Default: the name of the file.")
+    boundaries: str | None = field(default=None, metadata=_MAP["boundaries"])
+    region_file: str | None = field(default=None, metadata=_MAP["region_file"])
+    region_name: str | None = field(default=None, metadata=_MAP["region_name"])
     rows: int = setting(
         "Number of rows, over all quarters.", default=36_000, least=1, most=MAX_ROWS
     )
     quarters: str = setting("Quarters.", default="2022Q1..2023Q4")
-    service: str = setting("mobile or fixed.", default=SERVICES[0], choices=SERVICES)
+    service: str = field(default=SERVICES[0], metadata=_MAP["service"])
     made_up_towns: bool = setting("Simulate urban areas if the region has none.", default=False)
     no_oracles: bool = setting(
         "Do not compute the best possible scores: much faster.", default=False

@@ -30,19 +30,9 @@ from geogp.geodata.tiles.targets import SERVICES
 from geogp.geodata.tiles.tile_files import tile_file
 
 VARIABLES = (
-    "GEOGP_CACHE",
-    "AWS_ENDPOINT_URL_S3",
-    "AWS_ENDPOINT_URL",
-    "HTTPS_PROXY",
-    "https_proxy",
-    "HTTP_PROXY",
-    "http_proxy",
-    "NO_PROXY",
-    "no_proxy",
-    "REQUESTS_CA_BUNDLE",
-    "SSL_CERT_FILE",
-    "CUDA_VISIBLE_DEVICES",
-    "OMP_NUM_THREADS",
+    *("GEOGP_CACHE", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    *("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"),
+    *("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"),
 )
 """Environment variables that change the behaviour of geogp."""
 
@@ -55,12 +45,9 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True)
 class DoctorResult:
-    """The facts and problems of an installation.
+    """The facts of an installation, by group and name, and its problems, with advice.
 
-    `facts` holds texts by group (``geogp``, ``packages``, ``devices``, ``environment``, ``cache``,
-    ``sources``) and by name. The texts contain no credentials, and ``~`` stands for the home
-    folder. `problems` holds sentences: each says what prevents commands from working, and what to
-    do.
+    The texts contain no credentials, and ``~`` stands for the home folder.
     """
 
     facts: dict[str, dict[str, str]]
@@ -74,11 +61,9 @@ class DoctorResult:
         """Return lines to paste into a bug report."""
         lines = []
         for group, found in self.facts.items():
-            lines.append(group)
-            lines += [f"  {name}: {value}" for name, value in found.items()]
+            lines += [group, *(f"  {name}: {value}" for name, value in found.items())]
         lines.append("problems" if self.problems else "no problem found")
-        lines += [f"  {problem}" for problem in self.problems]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {problem}" for problem in self.problems)])
 
 
 def examine(source: str, boundaries: str, *, ask: bool = True) -> DoctorResult:
@@ -104,35 +89,25 @@ def examine(source: str, boundaries: str, *, ask: bool = True) -> DoctorResult:
 
 
 def _about() -> dict[str, str]:
-    cores = os.cpu_count() or 0
+    memory = ""
+    if {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= set(getattr(os, "sysconf_names", {})):
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = f", {_gigabytes(size)} of memory"
     return {
         "version": __version__,
         "installed in": str(Path(__file__).parent),
         "Python": f"{platform.python_version()} ({sys.executable})",
-        "system": f"{platform.platform()}, {cores} cores{_memory()}",
+        "system": f"{platform.platform()}, {os.cpu_count() or 0} cores{memory}",
     }
-
-
-def _memory() -> str:
-    """Return the machine's memory, if the system reports it."""
-    names = getattr(os, "sysconf_names", {})
-    if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= set(names):
-        return ""
-    return f", {_gigabytes(os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES'))} of memory"
 
 
 def _packages() -> dict[str, str]:
     declared = importlib.metadata.requires("geogp") or []
     needed = [one for one in declared if "extra ==" not in one]
-    names = [found[0] for one in needed if (found := _NAME.match(one))]
-    versions = {name: _version(name) for name in names}
+    versions = {found[0]: _version(found[0]) for one in needed if (found := _NAME.match(one))}
     optional = {name: version for name in OPTIONAL if (version := _version(name)) != "missing"}
-    libraries = {
-        "GDAL": rasterio.__gdal_version__,
-        "PROJ": pyproj.proj_version_str,
-        "GEOS": shapely.geos_version_string,
-    }
-    return {**versions, **optional, **libraries}
+    libraries = {"GDAL": rasterio.__gdal_version__, "PROJ": pyproj.proj_version_str}
+    return {**versions, **optional, **libraries, "GEOS": shapely.geos_version_string}
 
 
 def _version(name: str) -> str:
@@ -148,14 +123,7 @@ def _devices(problems: list[str]) -> dict[str, str]:
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         about = torch.cuda.get_device_properties(index)
         found[f"cuda:{index}"] = f"{about.name}, {_gigabytes(about.total_memory)}"
-    built = torch.version.cuda
-    if len(found) == 1:
-        found["cuda"] = (
-            f"none found (torch is built for CUDA {built})"
-            if built
-            else "torch is built without CUDA"
-        )
-    for device in [name for name in found if name != "cuda"]:
+    for device in found:
         try:
             wrong = _arithmetic_error(device)
         except RuntimeError as error:
@@ -166,6 +134,10 @@ def _devices(problems: list[str]) -> dict[str, str]:
                 f"device {device} computes wrong results: the error of a Cholesky factorisation "
                 f"is {wrong:.1e}."
             )
+    if len(found) == 1:
+        built = torch.version.cuda
+        with_cuda = f"none found (torch is built for CUDA {built})"
+        found["cuda"] = with_cuda if built else "torch is built without CUDA"
     return found
 
 
@@ -201,10 +173,7 @@ def _cache(problems: list[str]) -> dict[str, str]:
 
 
 def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str]:
-    """Request one file of each source, in parallel; return a text for each source.
-
-    If a request fails, the message of the error is added to `problems`.
-    """
+    """Request one file of each source, in parallel; return a text for each source."""
     tiles = (tile_file(SERVICES[0], FIRST_QUARTER),)
     questions: dict[str, Callable[[], str]] = {
         f"tiles {source}": lambda: _answer(source, tiles, by_parts=True),
@@ -222,11 +191,7 @@ def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str
 
 
 def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
-    """Return a text that states which of several files a source has.
-
-    Raises NetworkError if the source refuses or does not answer, and DataError or RequestError if
-    the address is not a source (see `open_source`).
-    """
+    """Return a text that states which of several files a source has; raise errors as sources do."""
     place = open_source(where)
     if isinstance(place, Folder):
         here = next((name for name in names if place.has(name)), None)

@@ -7,19 +7,13 @@ from time import monotonic
 from typing import Any
 
 from geogp.commands.csv_tables import write_csv
-from geogp.commands.run_answer import open_requested
+from geogp.commands.run_answer import reopened
 from geogp.commands.run_requests import ExceedanceRequest
 from geogp.files import write_text
 from geogp.maps.figures.excursion_figures import write_excursions
-from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
-from geogp.runs.questions.threshold_shares import (
-    LEVEL,
-    Excursion,
-    threshold_shares,
-)
+from geogp.runs.questions.threshold_shares import LEVEL, Excursion, threshold_shares
 from geogp.runs.reopen import WHOLE, Reopened
-from geogp.runs.run_folder import locked_run
 
 NOTES = (
     (
@@ -38,10 +32,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class ExceedanceResult:
-    """The result: JSON, CSV, GeoTIFF and PNG files, and excursions in the order of thresholds.
-
-    `described` holds a JSON object for each threshold.
-    """
+    """The files, and for each threshold an excursion and an object for JSON."""
 
     files: tuple[Path, ...]
     excursions: tuple[Excursion, ...]
@@ -53,14 +44,11 @@ def make_exceedance(
 ) -> ExceedanceResult:
     """Compare the level of a run with thresholds, and write the result into its folder.
 
-    Raises RequestError if there is no finished run, no such layer or too little memory, if the
-    model predicts numbers of tests, if a threshold is out of range, or if another process is using
-    the run. Raises DataError if a file is damaged or differs from the run's inputs, and OutputError
-    if a file cannot be written.
+    Raises the errors of `reopened` and `threshold_shares`, and OutputError if a file cannot be
+    written.
     """
     started = monotonic()
-    with locked_run(request.run), arithmetic():
-        opened = open_requested(request, listener).reopen(at=request.at)
+    with reopened(request, listener, at=request.at) as opened:
         found = threshold_shares(opened, request)
         opened.job.listener.stage("writing shares and joint regions")
         common = {
@@ -88,7 +76,7 @@ def make_exceedance(
 def _described(found: Excursion) -> dict[str, Any]:
     """Return the JSON object of one threshold."""
     threshold = found.threshold
-    weights = {"met": (found.met, threshold.met), "short": (found.short, threshold.missed)}
+    regions = {"met": (found.met, threshold.met), "short": (found.short, threshold.missed)}
     return {
         "target": threshold.target,
         "threshold": threshold.value,
@@ -103,7 +91,7 @@ def _described(found: Excursion) -> dict[str, Any]:
                 "probability": region.probability,
                 "probability_interval": [region.lower, region.upper],
             }
-            for name, (region, words) in weights.items()
+            for name, (region, words) in regions.items()
         },
     }
 

@@ -1,8 +1,7 @@
 """Logs of unforeseen faults: the traceback, and the facts that a bug report needs.
 
-geogp keeps the newest `MOST` logs, in the folder ``logs`` of the cache. If the cache cannot be
-written, the logs are in the system's folder for temporary files. `geogp cache` lists and clears
-only downloads, so a log stays until newer logs replace it.
+The newest logs are in the folder ``logs`` of the cache, or in the system's folder for temporary
+files. `geogp cache` lists and clears only downloads.
 """
 
 import datetime as dt
@@ -10,9 +9,10 @@ import os
 import platform
 import re
 import shlex
+import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,16 +26,18 @@ _SHORTEST = 4
 """Least length of a secret that is searched by itself; shorter texts occur in other words."""
 
 _LONGEST = 300
-"""Largest length of the text of an error in `one_line`."""
+"""Largest length of the text of an error in a message."""
 
 
-def write_fault_log(error: BaseException, command: Sequence[str]) -> Path | None:
-    """Write the log of an error; return the log's path, or None if no folder can be written.
+def log_fault(error: BaseException) -> tuple[str, str]:
+    """Write the log of an error; return the error on one line, and where the log is.
 
-    Secrets in the addresses of `command` are removed from the words of `command` and from the
-    traceback.
+    Both and the log contain no secrets of the command's addresses.
     """
-    content = _content(error, command).encode(errors="backslashreplace")
+    text = " ".join(_cleared(str(error)).split())
+    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    what = f"{type(error).__name__}: {cut}" if cut else type(error).__name__
+    content = _content(error).encode(errors="backslashreplace")
     start = f"geogp-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-"
     for folder in _folders():
         with suppress(OSError, ValueError):  # a path may contain a null character
@@ -43,40 +45,32 @@ def write_fault_log(error: BaseException, command: Sequence[str]) -> Path | None
             handle, name = tempfile.mkstemp(".log", start, folder)
             with os.fdopen(handle, "wb") as stream:
                 stream.write(content)
-            return Path(name)
-    return None
+            return what, f"The log is {name}"
+    return what, "The log could not be written."
 
 
-def one_line(error: BaseException, command: Sequence[str]) -> str:
-    """Return the kind of an error and the start of its text, on one line, without secrets."""
-    text = " ".join(_cleared(str(error), command).split())
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-    return f"{type(error).__name__}: {cut}" if cut else type(error).__name__
-
-
-def _content(error: BaseException, command: Sequence[str]) -> str:
+def _content(error: BaseException) -> str:
     lines = [
         f"geogp {__version__}, Python {platform.python_version()}, {platform.platform()}",
-        f"command: {shlex.join(map(word_without_secrets, command))}",
+        f"command: {shlex.join(map(word_without_secrets, sys.argv))}",
         f"time: {dt.datetime.now(dt.UTC).isoformat(timespec='seconds')}",
     ]
     if "RANK" in os.environ:
         lines.append(f"process {os.environ['RANK']} of torchrun")
-    lines += ["", _cleared("".join(traceback.format_exception(error)), command)]
+    lines += ["", _cleared("".join(traceback.format_exception(error)))]
     return "\n".join(lines)
 
 
-def _cleared(text: str, command: Sequence[str]) -> str:
+def _cleared(text: str) -> str:
     """Remove the secrets in a text's addresses, and the command's secrets in any form."""
     instead: dict[str, str] = {}
-    for word in command:
+    for word in sys.argv:
         for part in (word, word.partition("=")[2]):  # option and value, or the value
             if (shown := word_without_secrets(part)) != part:
                 instead |= dict.fromkeys(_secrets_in(part), "...")
                 instead[part] = shown
     for secret in sorted(instead, key=len, reverse=True):
-        # The plain text, and its form in Python's quotes.
-        for form in (secret, repr(secret)[1:-1]):
+        for form in (secret, repr(secret)[1:-1]):  # the second is the form in Python's quotes
             text = text.replace(form, instead[secret])
     return without_secrets(text)
 

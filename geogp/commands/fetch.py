@@ -1,6 +1,5 @@
 """Bring tiles and boundaries into the cache before they are needed."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from geogp.commands.data_requests import FetchRequest
@@ -11,60 +10,25 @@ from geogp.geodata.tiles.ookla import all_quarters
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.progress import ProgressListener
 
-
-@dataclass(frozen=True)
-class FetchedQuarter:
-    """A quarter in the cache.
-
-    `fresh` is true if this call read the quarter. `whole` is true if the rows of all regions were
-    read, because the row groups do not separate regions. geogp has read `rows` of the
-    `rows_in_source` rows, `groups_read` of the `groups_in_source` row groups, and `bytes_read`
-    bytes over the network. `bytes_stored` is the size of the file at the source, `source` and
-    `etag` identify this file, and `date` is when geogp read it.
-    """
-
-    quarter: str
-    fresh: bool
-    whole: bool
-    rows: int
-    rows_in_source: int
-    groups_read: int
-    groups_in_source: int
-    bytes_read: int
-    bytes_stored: int
-    source: str
-    etag: str | None
-    date: str
+_FROM_NOTE = (
+    *("rows", "rows_in_source", "groups_read", "groups_in_source", "bytes_read", "bytes_stored"),
+    *("source", "etag", "date"),
+)
+"""What a quarter's note says about the file at the source, and about the part that was read."""
 
 
-@dataclass(frozen=True)
-class FetchResult:
-    """The content of the cache for a region and service.
-
-    The cache has the quarters in `quarters`. The source lacks the quarters in `missing`, and did
-    not answer for the quarters in `unreached`.
-    """
-
-    region: str
-    service: str
-    quarters: tuple[FetchedQuarter, ...]
-    missing: tuple[str, ...]
-    unreached: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-    def described(self) -> dict[str, Any]:
-        """Return the result for JSON."""
-        return {**vars(self), "quarters": [vars(one) for one in self.quarters]}
-
-
-def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> FetchResult:
+def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> dict[str, Any]:
     """Bring a region's tiles and boundaries into the cache; the same call continues after a stop.
 
-    If the source does not answer, the cached quarters of a range are enough; the other quarters are
-    in `unreached`. Raises RequestError if the region or service is unknown, or the source is a
-    local folder, which needs no cache. Raises DataError if a quarter that is listed alone is
-    missing, a range has no data, or a file is damaged. Raises NetworkError if a remote source
-    fails; complete quarters stay in the cache. Raises OutputError if the cache cannot be written.
+    Returns `region`, `service`, `warnings` and three lists: `quarters` in the cache, `missing`
+    quarters that the source lacks, and `unreached` quarters for which the source did not answer. In
+    a quarter, `fresh` tells whether this call read the quarter, and `whole` whether the rows of all
+    regions were read, because the row groups do not separate regions.
+
+    Raises RequestError if the region or service is unknown, or the source is a local folder, which
+    needs no cache. Raises DataError if a quarter that is listed alone is missing, a range has no
+    data, or a file is damaged. Raises NetworkError if a remote source fails; complete quarters stay
+    in the cache. Raises OutputError if the cache cannot be written.
     """
     listener = listener or ProgressListener()
     source = open_source(request.source)
@@ -78,11 +42,10 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> Fe
     found = request.place.read()
     for text in found.warnings:
         listener.warn(text)
-    region = found.region
     quarters = wanted.all if wanted else all_quarters()
     held = fetch_quarters(
         source,
-        region,
+        found.region,
         request.service,
         quarters,
         refresh=request.refresh,
@@ -95,33 +58,26 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> Fe
             f"{source.where} has no {request.service} tiles for {period} or any quarter between. "
             "Choose other quarters."
         )
-    warnings = tuple(held.warnings(source.where))
+    warnings = held.warnings(source.where)
     for text in warnings:
         listener.warn(text)
-    return FetchResult(
-        region.code,
-        request.service,
-        tuple(_fetched(quarter, one) for quarter, one in held.files.items()),
-        tuple(map(quarter_label, held.missing)),
-        tuple(map(quarter_label, held.unreached)),
-        warnings,
-    )
+    return {
+        "region": found.region.code,
+        "service": request.service,
+        "quarters": [_quarter(quarter, one) for quarter, one in held.files.items()],
+        "missing": list(map(quarter_label, held.missing)),
+        "unreached": list(map(quarter_label, held.unreached)),
+        "warnings": warnings,
+    }
 
 
-def _fetched(quarter: int, held: LocalFile) -> FetchedQuarter:
+def _quarter(quarter: int, held: LocalFile) -> dict[str, Any]:
     note = held.note
     assert note is not None
-    return FetchedQuarter(
-        quarter_label(quarter),
-        held.fresh,
-        note.ranges is None,
-        note.rows,
-        note.rows_in_source,
-        note.groups_read,
-        note.groups_in_source,
-        note.bytes_read,
-        note.bytes_stored,
-        note.source,
-        note.etag,
-        note.date,
-    )
+    facts = {name: getattr(note, name) for name in _FROM_NOTE}
+    return {
+        "quarter": quarter_label(quarter),
+        "fresh": held.fresh,
+        "whole": note.ranges is None,
+        **facts,
+    }

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from geogp.errors import DataError, OutputError, RequestError
-from geogp.evaluation.scores import Scores
+from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.files import write_text
 from geogp.geodata.places.region import STRATA
@@ -21,16 +20,12 @@ from geogp.records.run_record import RunMap, RunRecord, given
 from geogp.reports.rendering import html_page
 from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
 from geogp.runs.progress import ProgressListener
-from geogp.runs.run_folder import (
-    GRID_FILE,
-    RunFolder,
-    check_apart,
-    read_run_record,
-)
+from geogp.runs.run_folder import GRID_FILE, RunFolder, check_apart, read_run_record
 from geogp.runs.run_names import RUN_FILE, printable
 
 _PAGE = "index.html"
 _LINKS = {"map": "map.html", "report": "report.html"}
+_UNFINISHED = "the run is not finished; to finish the run, repeat the command that started it."
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ class _ShownRun:
             {
                 "title": SPLITS[split].title,
                 "n": found[ALL].n,
-                "gain": _gain(found[ALL], baseline.get(split, {}).get(ALL)),
+                "gain": found[ALL].gain(baseline.get(split, {}).get(ALL)),
                 "crps": found[ALL].crps,
                 **{name: found[name].coverage_95 if name in found else None for name in STRATA},
             }
@@ -81,25 +76,14 @@ class _ShownRun:
         ]
 
 
-def _gain(own: Scores, baseline: Scores | None) -> float | None:
-    if baseline is None or own.nll is None or baseline.nll is None:
-        return None
-    return baseline.nll - own.nll
-
-
 def make_gallery(
     places: Sequence[Path], *, out: Path = Path("gallery"), listener: ProgressListener | None = None
 ) -> Gallery:
     """Write index.html, one page with a thumbnail and the key numbers of each run.
 
-    Runs are sorted by target and service, then region, model and name. Pictures of one target and
-    service share a colour scale. Links to maps and reports are relative: if you move the page, move
-    the runs with it. The date of a run is the date of its run.json.
-
-    `places` are run folders, and folders that contain run folders. A run folder in `places` must be
-    readable. In a folder that contains run folders, unfinished or unreadable runs are skipped and
-    named on the page with the reason; other folders are ignored. `out` is made if absent and must
-    not be a run folder.
+    `places` are run folders, and folders that contain run folders. Unfinished or unreadable runs in
+    a folder that contains run folders are skipped, and named on the page with the reason. Links to
+    maps and reports are relative. `out` must not be a run folder.
 
     Raises RequestError if a folder has no run, or `out` is in a run folder. Raises DataError if a
     file of a run folder in `places` is damaged, and OutputError if the page cannot be written.
@@ -138,44 +122,38 @@ def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[P
     found: dict[Path, tuple[Path, bool]] = {}
     skipped: list[tuple[Path, str]] = []
     for place in places:
-        if (place / RUN_FILE).is_file() or RunFolder(place).unfinished.is_dir():
+        if _is_complete(place) or _is_begun(place):
             read_run_record(place)
             found[place.resolve()] = (place, True)
             continue
         if not place.is_dir():
             raise RequestError(
-                f"{place} is not a folder; expected a run folder, or a folder "
-                f"that contains run folders."
+                f"{place} is not a folder; expected a run folder, or a folder that contains run "
+                "folders."
             )
-        begun = 0
-        for folder in sorted(path for path in _entries(place) if path.is_dir()):
-            if (folder / RUN_FILE).is_file():
-                found.setdefault(folder.resolve(), (folder, False))
-                begun += 1
-            elif RunFolder(folder).unfinished.is_dir():
-                skipped.append(
-                    (
-                        folder,
-                        (
-                            "the run is not finished; to finish the run, repeat the command that "
-                            "started it."
-                        ),
-                    )
-                )
-                begun += 1
-        if not begun:
+        try:
+            folders = sorted(path for path in place.iterdir() if path.is_dir())
+        except OSError as error:
+            raise RequestError(f"{place} cannot be read ({error.strerror}).") from error
+        complete = list(filter(_is_complete, folders))
+        begun = [folder for folder in folders if folder not in complete and _is_begun(folder)]
+        if not complete and not begun:
             raise RequestError(
                 f"{place} is not a finished run, and contains no finished run: expected {RUN_FILE} "
                 "in this folder or in one of its subfolders."
             )
+        for folder in complete:
+            found.setdefault(folder.resolve(), (folder, False))
+        skipped += [(folder, _UNFINISHED) for folder in begun]
     return list(found.values()), skipped
 
 
-def _entries(place: Path) -> list[Path]:
-    try:
-        return list(place.iterdir())
-    except OSError as error:
-        raise RequestError(f"{place} cannot be read ({error.strerror}).") from error
+def _is_complete(folder: Path) -> bool:
+    return (folder / RUN_FILE).is_file()
+
+
+def _is_begun(folder: Path) -> bool:
+    return RunFolder(folder).unfinished.is_dir()
 
 
 def _read(path: Path, out: Path) -> _ShownRun:
@@ -185,10 +163,7 @@ def _read(path: Path, out: Path) -> _ShownRun:
         raise DataError(str(error)) from error
     sha256 = given(given(run.map, RunMap()).grid_sha256, None)
     picture = read_picture(path / GRID_FILE, sha256=sha256)
-    try:
-        written = datetime.fromtimestamp((path / RUN_FILE).stat().st_mtime, UTC)
-    except OSError as error:
-        raise OutputError(f"{path / RUN_FILE} no longer exists: {error}.") from error
+    written = datetime.fromtimestamp((path / RUN_FILE).stat().st_mtime, UTC)
     return _ShownRun(path, run, f"{written:%Y-%m-%d}", picture, _links(path, out))
 
 

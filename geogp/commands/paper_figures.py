@@ -35,6 +35,8 @@ from geogp.runs.run_folder import check_apart, locked_run
 from geogp.runs.run_names import run_names
 
 Floats = NDArray[np.float64]
+Figures = dict[str, tuple[Canvas, str]]
+"""The drawing and the caption of each figure, by name."""
 
 FOLDER = "figures"
 """Folder of the figures in the run folder, unless the request names another folder."""
@@ -61,14 +63,11 @@ def make_figures(
 
     ``kernel_slices``, ``interval_widths`` and ``spread_cells`` correspond to figures 7, 8 and 10 of
     Zhu, Yuchi and Xie; ``basis`` shows the leading components of the basis; ``reliability`` shows
-    observed against stated coverage. If the target is the number of tests, `interval_widths` and
-    `spread_cells` are omitted, and the captions say so.
+    observed against stated coverage. Numbers of tests have no `interval_widths` and `spread_cells`.
 
-    Raises RequestError if a folder is not a finished run, a second run has another region, service,
-    target or split, a second run is given although the target is the number of tests, the figures
-    would be written into another run's folder, or another process is using the run. Raises
-    DataError if a file is damaged or differs from the run's inputs, or no cell has enough test
-    rows. Raises OutputError if a file cannot be written.
+    Raises the errors of `open_run`; RequestError if a second run does not fit the first, the
+    figures would be written into another run's folder, or another process is using the run;
+    DataError if no cell has enough test rows; and OutputError if a file cannot be written.
     """
     own, out = request.run / FOLDER, request.out or request.run / FOLDER
     apart = out.resolve() != own.resolve()
@@ -80,7 +79,9 @@ def make_figures(
 
 def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> FiguresResult:
     run = open_requested(request, listener)
-    counts, split = find_model(run.record.model).counts, _split_of(run)
+    record, splits = run.record, list(run.record.metrics)
+    counts, model = find_model(record.model).counts, record.model
+    split = RANDOM.name if RANDOM.name in splits else splits[0]
     if counts and request.beside:
         raise RequestError(
             f"the target of {request.run} is the number of tests, and --beside adds models to the "
@@ -93,83 +94,71 @@ def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> 
     listener.stage("computing the kernel and the components of the basis over the region")
     slices, components = _kernel(opened)
     listener.stage("drawing")
-    region, tiles, target = opened.job.region, opened.tiles, run.record.target
-    drawn = {"kernel_slices": slices_panels(region, tiles, slices, target=target)}
-    what = f"{region.name}, {run.record.service}, {quantity_of(target).subject}"
-    model, at = run.record.model, opened.record.map.at
-    captions = {
-        "kernel_slices": say("captions", "kernel_slices", what, model, at, counts),
-        "basis": say("captions", "basis", what, model, at, components.share),
-        "reliability": say("captions", "reliability", what, model, counts),
+    region, tiles, at = opened.job.region, opened.tiles, opened.record.map.at
+    quantity = quantity_of(record.target)
+    what = f"{region.name}, {record.service}, {quantity.subject}"
+    drawn: Figures = {
+        "kernel_slices": (
+            slices_panels(region, tiles, slices, target=record.target),
+            say("captions", "kernel_slices", what, model, at, counts),
+        )
     }
     if not counts:
-        conformal = opened.record.settings.conformal != "none"
-        more = _spread_figures(region, tiles, widths, cells, f"log10 {quantity_of(target).unit}")
-        spread_captions = _spread_captions(
-            what, model, SPLITS[split].title, cells, conformal=conformal
+        unit = f"log10 {quantity.unit}"
+        drawn["interval_widths"] = (
+            width_violins(widths, unit=unit),
+            say("captions", "interval_widths", what, SPLITS[split].title),
         )
-        drawn, captions = drawn | more, captions | spread_captions
-    drawn |= {
-        "basis": component_panels(region, tiles, components.values, components.share),
-        "reliability": reliability_panels(_curves(run, counts=counts)),
-    }
-    captions = {name: captions[name] for name in drawn}
+        drawn["spread_cells"] = (
+            _spread_panels(region, tiles, cells, unit),
+            _spread_caption(opened, cells, what, SPLITS[split].title),
+        )
+    drawn["basis"] = (
+        component_panels(region, tiles, components.values, components.share),
+        say("captions", "basis", what, model, at, components.share),
+    )
+    drawn["reliability"] = (
+        reliability_panels(_curves(run, counts=counts)),
+        say("captions", "reliability", what, model, counts),
+    )
     absent = ("interval_widths", "spread_cells") if counts else ()
     left_out = {name: say("captions", "left_out", name) for name in absent}
-    files = _write(out, drawn, captions, left_out)
+    files = _write(out, drawn, left_out)
+    captions = {name: caption for name, (_, caption) in drawn.items()}
     return FiguresResult(tuple(files), captions, left_out)
 
 
-def _spread_figures(
-    region: Region,
-    tiles: Tiles,
-    widths: dict[str, dict[str, Floats]],
-    cells: pd.DataFrame,
-    unit: str,
-) -> dict[str, Canvas]:
-    west, south, *values = (
-        cells[name].to_numpy() for name in ("west", "south", "measured", "error", "predicted")
-    )
+def _spread_panels(region: Region, tiles: Tiles, cells: pd.DataFrame, unit: str) -> Canvas:
+    names = ("west", "south", "measured", "error", "predicted")
+    west, south, *values = (cells[name].to_numpy() for name in names)
     titles = ("measurements", "errors of the prediction", "as predicted")
     shown = dict(zip(titles, values, strict=True))
-    return {
-        "interval_widths": width_violins(widths, unit=unit),
-        "spread_cells": cell_panels(
-            region, tiles, west, south, shown, degrees=CELL_DEGREES, unit=unit
-        ),
-    }
+    return cell_panels(region, tiles, west, south, shown, degrees=CELL_DEGREES, unit=unit)
 
 
-def _spread_captions(
-    what: str, model: str, split: str, cells: pd.DataFrame, *, conformal: bool
-) -> dict[str, str]:
+def _spread_caption(opened: Reopened, cells: pd.DataFrame, what: str, split: str) -> str:
     together = cells["error"].corr(cells["predicted"]) if len(cells) > 2 else np.nan
-    return {
-        "interval_widths": say("captions", "interval_widths", what, split),
-        "spread_cells": say(
-            "captions",
-            "spread_cells",
-            what,
-            model,
-            split,
-            cells=len(cells),
-            degrees=CELL_DEGREES,
-            least=MIN_ROWS,
-            together=float(together) if np.isfinite(together) else None,
-            conformal=conformal,
-        ),
-    }
+    return say(
+        "captions",
+        "spread_cells",
+        what,
+        opened.record.model,
+        split,
+        cells=len(cells),
+        degrees=CELL_DEGREES,
+        least=MIN_ROWS,
+        together=float(together) if np.isfinite(together) else None,
+        conformal=opened.record.settings.conformal != "none",
+    )
 
 
-def _write(
-    folder: Path, drawn: dict[str, Canvas], captions: dict[str, str], left_out: dict[str, str]
-) -> list[Path]:
+def _write(folder: Path, drawn: Figures, left_out: dict[str, str]) -> list[Path]:
     files = []
-    for name, canvas in drawn.items():
+    for name, (canvas, _) in drawn.items():
         for end, content in (("png", canvas.png()), ("pdf", canvas.pdf())):
             files.append(folder / f"{name}.{end}")
             write_bytes(files[-1], content)
-    parts = [f"**{name}.** {caption}" for name, caption in captions.items()]
+    parts = [f"**{name}.** {caption}" for name, (_, caption) in drawn.items()]
     parts += [f"**{name}** is left out: {reason}." for name, reason in left_out.items()]
     files.append(folder / "captions.md")
     write_text(files[-1], "\n\n".join(parts) + "\n")
@@ -179,18 +168,18 @@ def _write(
 def _widths(run: Run, others: list[Run], split: str) -> dict[str, dict[str, Floats]]:
     """Return the widths of the intervals, by run and stratum."""
     for other in others:
-        _check_alike(run, other)
+        for key in ("region", "service", "target"):
+            expected, found = getattr(run.record, key), getattr(other.record, key)
+            if expected != found:
+                raise RequestError(f"{other.path} has the {key} {found}, expected {expected}.")
     runs = [run, *others]
+    names = [one.record.model for one in runs]
+    if len(set(names)) < len(names):
+        names = run_names([one.path for one in runs])
     return {
         name: _by_stratum(widths_by_group(_rows_of(one, split)))
-        for name, one in zip(_names(runs), runs, strict=True)
+        for name, one in zip(names, runs, strict=True)
     }
-
-
-def _split_of(run: Run) -> str:
-    """Return the split to draw: the random split, as in the paper; without it, the first split."""
-    splits = list(run.record.metrics)
-    return RANDOM.name if RANDOM.name in splits else splits[0]
 
 
 def _rows_of(run: Run, split: str) -> pd.DataFrame:
@@ -202,24 +191,10 @@ def _rows_of(run: Run, split: str) -> pd.DataFrame:
     return rows
 
 
-def _check_alike(run: Run, other: Run) -> None:
-    for key in ("region", "service", "target"):
-        expected, found = getattr(run.record, key), getattr(other.record, key)
-        if expected != found:
-            raise RequestError(f"{other.path} has the {key} {found}, expected {expected}.")
-
-
-def _names(runs: list[Run]) -> list[str]:
-    """Return a name for each run: the model, or the folder if several runs have the same model."""
-    models = [run.record.model for run in runs]
-    alike = len(set(models)) < len(models)
-    return run_names([run.path for run in runs]) if alike else models
-
-
 def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
     """Return the values of each stratum with rows, or of all rows if strata are unknown."""
     known = {name: found for name, found in values.items() if name != ALL and len(found)}
-    return known or {"all": values["all"]}
+    return known or {ALL: values[ALL]}
 
 
 def _kernel(opened: Reopened) -> tuple[list[Any], Components]:

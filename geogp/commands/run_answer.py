@@ -1,5 +1,7 @@
 """Shared parts of commands on a finished run: how to open the run, and the form of the answer."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,11 @@ import pandas as pd
 
 from geogp.commands.run_requests import RunRequest
 from geogp.runs.open_run import Run, open_run
+from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
+from geogp.runs.reopen import Reopened
+from geogp.runs.run_folder import locked_run
+from geogp.runs.run_places import RunPlaces
 
 
 def open_requested(request: RunRequest, listener: ProgressListener | None) -> Run:
@@ -16,9 +22,23 @@ def open_requested(request: RunRequest, listener: ProgressListener | None) -> Ru
     return open_run(
         request.run,
         device=request.device,
-        read_from=request.read_from,
+        read_from=RunPlaces(request.source, request.boundaries),
         listener=listener or ProgressListener(),
     )
+
+
+@contextmanager
+def reopened(
+    request: RunRequest, listener: ProgressListener | None, **given: Any
+) -> Iterator[Reopened]:
+    """Lock and open the run that a request names; `given` are the settings of `Run.reopen`.
+
+    Raises RequestError if there is no finished run, the model predicts numbers of tests, there is
+    too little memory, or another process is using the run. Raises DataError if a file is damaged or
+    differs from the run's inputs.
+    """
+    with locked_run(request.run), arithmetic():
+        yield open_requested(request, listener).reopen(**given)
 
 
 @dataclass(frozen=True)

@@ -6,21 +6,14 @@ from pathlib import Path
 from geogp.choices import REQUIRED, check_settings, setting
 from geogp.errors import RequestError
 from geogp.runs.questions.question_types import AreaQuestion, ChoiceQuestion, ThresholdQuestion
-from geogp.runs.run_places import RunPlaces
 from geogp.runs.settings import DEVICE_CHOICES
-
-AREA_QUESTIONS = ("level", "tile-mean")
-"""Values of ``--for``: the quantity that the figure and the printed table show."""
 
 _BY_REGION = "A finished run folder, or a region with exactly one run in runs/: PR."
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A request about a finished run; each field has a description.
-
-    Raises RequestError if a value is not allowed, or two values exclude each other.
-    """
+    """A request about a finished run; raises RequestError if values are not allowed."""
 
     run: Path = setting("A finished run folder.", default=REQUIRED, option="")
     _: KW_ONLY
@@ -35,11 +28,6 @@ class RunRequest:
     def __post_init__(self) -> None:
         check_settings(self)
 
-    @property
-    def read_from(self) -> RunPlaces:
-        """Sources of the run's tiles and boundaries."""
-        return RunPlaces(self.source, self.boundaries)
-
 
 @dataclass(frozen=True)
 class AreasRequest(RunRequest, AreaQuestion):
@@ -47,9 +35,9 @@ class AreasRequest(RunRequest, AreaQuestion):
 
     question: str = setting(
         "level (without noise), or tile-mean (averages of --tests tests, with noise).",
-        default=AREA_QUESTIONS[0],
+        default="level",
         noun="--for",
-        choices=AREA_QUESTIONS,
+        choices=("level", "tile-mean"),
         option="--for",
     )
 

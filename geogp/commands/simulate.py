@@ -21,10 +21,6 @@ from geogp.runs.progress import ProgressListener
 ORACLE_TARGET = "download"
 """Target that the oracles predict."""
 
-ORACLES = ("known", "predictive")
-"""Names of the oracles."""
-
-
 MADE_UP_VINTAGE = 2020
 """Census year of the columns in the file of made-up towns."""
 
@@ -34,11 +30,8 @@ def make_simulation(
 ) -> dict[str, Any]:
     """Simulate tiles with a known truth, and score two oracles on the test rows of each split.
 
-    Both oracles predict the download speed. ``known`` uses the true field, tile effects and noise
-    variance. ``predictive`` uses the true field, noise variance and tile covariance, and predicts
-    tile effects from the training rows. Returns the rows, the region, the quarters, and whether
-    towns were simulated. If requested, the entry ``oracles`` has the oracles' mean log scores by
-    split.
+    Returns the rows, the region, the quarters, whether towns were simulated, and unless they are
+    left out, the mean log scores of the oracles by split (see `oracle_table`).
 
     Raises RequestError if the output path is a file or a folder with other contents, or if the
     request is not possible. Raises DataError or NetworkError if boundaries cannot be read, and
@@ -82,13 +75,12 @@ def _oracles(
 
 def _write_oracles(oracles: pd.DataFrame, out: Path) -> dict[str, dict[str, float]]:
     """Write the predictions of the oracles; return their mean log scores by split and name."""
-    scores = {
-        str(split): {
-            name: float(oracle_of(rows, name).log_score(rows["y"].to_numpy()).mean())
-            for name in ORACLES
-        }
-        for split, rows in oracles.groupby("split", sort=False)
-    }
+    scores: dict[str, dict[str, float]] = {}
+    for split, rows in oracles.groupby("split", sort=False):
+        for name in ("known", "predictive"):
+            oracle = Oracle(rows[f"{name}_mean"].to_numpy(), rows[f"{name}_sd"].to_numpy())
+            score = oracle.log_score(rows["y"].to_numpy()).mean()
+            scores.setdefault(str(split), {})[name] = float(score)
     write_bytes(out / "oracles.parquet", compact_table(oracles))
     write_text(out / "oracles.json", json.dumps(scores, indent=1) + "\n")
     return scores
@@ -103,14 +95,12 @@ def _check_folder(
         return
     try:
         held = read_json(out / "simulation.json")
+        asked = {"seed": request.seed, "rows": request.rows, "service": request.service}
+        asked["quarters"] = [quarter_label(quarter) for quarter in quarters]
         same = (
-            (held["seed"], held["rows"], held["service"]),
-            (held["quarters"], held["region"]["code"]),
-            held["region"].get("made_up_towns", False),  # older simulations lack this key
-        ) == (
-            (request.seed, request.rows, request.service),
-            ([quarter_label(q) for q in quarters], region.code),
-            drawn,
+            all(held[key] == value for key, value in asked.items())
+            and held["region"]["code"] == region.code
+            and held["region"].get("made_up_towns", False) == drawn  # older simulations lack it
         )
     except (OSError, ValueError, LookupError, TypeError):
         same = False
@@ -122,8 +112,10 @@ def _check_folder(
 
 
 def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
-    """Return both oracles' predictions for the test rows of both splits.
+    """Return two oracles' predictions of the download speed for the test rows of both splits.
 
+    ``known`` uses the true field, tile effects and noise variance. ``predictive`` uses the true
+    field, noise variance and tile covariance, and predicts tile effects from the training rows.
     Columns: split, quadkey, quarter, y, and mean and sd of each oracle.
     """
     truth, tiles = simulation.truth, simulation.tiles
@@ -146,11 +138,6 @@ def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
             table[f"{label}_sd"] = oracle.sd[test]
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
-
-
-def oracle_of(rows: pd.DataFrame, name: str) -> Oracle:
-    """Return one oracle's predictions from rows of `oracle_table`."""
-    return Oracle(rows[f"{name}_mean"].to_numpy(), rows[f"{name}_sd"].to_numpy())
 
 
 def _region(request: SimulationRequest, listener: ProgressListener) -> tuple[Region, bool]:

@@ -1,6 +1,5 @@
 """Checks stored test predictions, and scores each row once."""
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -24,26 +23,13 @@ TOLERANCE = 1e-6
 """Largest allowed difference between a stored score and the same score computed again."""
 
 COLUMNS = (
-    "split",
-    "quadkey",
-    "quarter",
-    "longitude",
-    "latitude",
-    "y",
-    "tests",
-    "stratum",
-    "mean",
-    "function_variance",
-    "noise_variance",
-    "lower_95",
-    "upper_95",
+    *("split", "quadkey", "quarter", "longitude", "latitude", "y", "tests", "stratum"),
+    *("mean", "function_variance", "noise_variance", "lower_95", "upper_95"),
 )
 """Columns of test_predictions.parquet that a report needs."""
 
-OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS, **dict.fromkeys(REPAIR_COLUMNS, math.nan)}
-"""Columns that may be absent, and the values used instead: no tile process, normal shape, no
-repair.
-"""
+OPTIONAL = ("tile_variance", *SHAPE_COLUMNS, *REPAIR_COLUMNS)
+"""Columns of a tile process, of a shape and of a repair, which may be absent."""
 
 DISPERSION = "dispersion"
 """Column that only predictions of counts have."""
@@ -61,13 +47,12 @@ Floats = NDArray[np.float64]
 
 
 def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Score the rows of one split; the rows of a fold are scored with the predictions of its fit.
+    """Score the rows of one split, in their order; the predictions of a row are those of its fold.
 
-    Returns one row for each row of `rows`, in the same order. The columns are those of `row_scores`
-    at `TABLE_LEVELS`; ``pit``; ``median``, of the prediction; ``mass_95`` and so on, the
-    probability of each interval, bounds included; and ``fold``. Raises DataError if a measurement
-    is not finite, a fold is not a number, or bounds do not follow from the prediction. Raises
-    NumericalError if a mean or a variance is out of range.
+    The columns are those of `row_scores` at `TABLE_LEVELS`; ``pit``; ``median``; ``mass_95`` and so
+    on, the probability of each interval, bounds included; and ``fold``. Raises DataError if a
+    measurement is not finite, a fold is not a number, or bounds do not follow from the prediction.
+    Raises NumericalError if a mean or a variance is out of range.
     """
     fold = folds_of(rows)
     parts = []
@@ -85,10 +70,7 @@ def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
-    """Return the fold of each row, (n,); 0 if there is no column `fold`.
-
-    Raises DataError if a fold is not a whole number from 0 to `MAX_FOLDS` - 1.
-    """
+    """Return the fold of each row, (n,), or 0; raise DataError if a fold is out of range."""
     if FOLD not in rows:
         return np.zeros(len(rows), np.int64)
     fold = pd.to_numeric(rows[FOLD], errors="coerce").to_numpy(np.float64)
@@ -103,9 +85,8 @@ def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
 def prediction_of(rows: pd.DataFrame) -> Prediction:
     """Return the predictive distributions of rows of test_predictions.parquet.
 
-    If the rows have a column `dispersion`, the distributions are of counts. Raises NumericalError
-    if a mean or a variance is missing or out of range, and RequestError if a shape parameter is out
-    of range.
+    Raises NumericalError if a mean or a variance is missing or out of range, and RequestError if a
+    shape parameter is out of range.
     """
     names = ("mean", "function_variance", "noise_variance")
     mean, function, noise = (rows[name].to_numpy(np.float64) for name in names)
@@ -150,10 +131,7 @@ def check_columns(predictions: pd.DataFrame) -> None:
 
 
 def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
-    """Raise DataError if stored bounds do not follow from the predictions.
-
-    The message contains the number of rows with wrong bounds.
-    """
+    """Raise DataError if stored bounds do not follow from the predictions."""
     lower, upper = prediction.interval(0.95)
     off = np.maximum(
         np.abs(rows["lower_95"].to_numpy(np.float64) - lower),
@@ -178,8 +156,7 @@ def check_scores(
     """Raise DataError if scores in run.json do not follow from the predictions.
 
     `parts` are the rows of `row_scores` for each stratum. If `mae_of_mean` is true, the mean
-    absolute error of the predictive mean, which geogp 0.1 stored, is also accepted. The message
-    names the first score that differs by more than 1e-6, and contains the number of such scores.
+    absolute error of the predictive mean, which geogp 0.1 stored, is also accepted.
     """
     wrong: list[str] = []
     for group, rows in parts.items():

@@ -18,8 +18,8 @@ _MIN_SD = 1e-9
 class Baseline:
     """Predictions of the baseline: the function variance is 0, all variance is noise.
 
-    `quarters_pooled` lists the quarters that are predicted with the mean and variance of all
-    training rows; `rows_pooled` is the number of predicted rows in these quarters.
+    `quarters_pooled` are predicted with the mean and variance of all training rows; `rows_pooled`
+    is the number of predicted rows in these quarters.
     """
 
     prediction: Prediction
@@ -38,12 +38,15 @@ def quarter_baseline(
     The variance is s² = Σ (y - mean)² / (n - 1). If a quarter has fewer than 2 training rows, or
     only equal training values, the mean and variance of all training rows are used. Quarters are
     indices, (n,) for training and (m,) for prediction; `law.of_moments` makes the distributions.
-    Raises DataError if shapes differ, a target is not finite, or there are fewer than two different
-    training values.
+    Raises DataError if there are fewer than two different training values.
     """
     quarter = np.asarray(train_quarter, np.int64)
     y = np.asarray(train_y, np.float64)
-    _check(quarter, y)
+    if len(y) < 2 or y.std() <= _MIN_SD:
+        raise DataError(
+            "expected at least two different training values for a variance, found "
+            f"{len(np.unique(y))} among {len(y)} rows. Choose more quarters or a larger region."
+        )
     known, member = np.unique(quarter, return_inverse=True)
     count = np.bincount(member, minlength=len(known))
     mean = np.bincount(member, y, minlength=len(known)) / count
@@ -62,19 +65,3 @@ def quarter_baseline(
         tuple(np.unique(asked[~own]).tolist()),
         int(np.count_nonzero(~own)),
     )
-
-
-def _check(quarter: NDArray[np.int64], y: NDArray[np.float64]) -> None:
-    if quarter.ndim != 1 or quarter.shape != y.shape:
-        raise DataError(
-            "expected one quarter and one target per training row, found shapes "
-            f"{quarter.shape} and {y.shape}."
-        )
-    if not np.isfinite(y).all():
-        wrong = int(np.count_nonzero(~np.isfinite(y)))
-        raise DataError(f"expected finite targets, found {wrong} that are not; drop them first.")
-    if len(y) < 2 or y.std() <= _MIN_SD:
-        raise DataError(
-            "expected at least two different training values for a variance, found "
-            f"{len(np.unique(y))} among {len(y)} rows. Choose more quarters or a larger region."
-        )

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from geogp.distributions.prediction import Prediction
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError
 from geogp.evaluation.scores import Scores, no_scores
 from geogp.geodata.places.region import UNKNOWN
 from geogp.geodata.places.stratum_column import ALL, names_of
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """A lower bound and an upper bound."""
+    """Two bounds."""
 
     lower: float
     upper: float
@@ -38,17 +38,26 @@ def row_scores(
     ``coverage_95``, which is true if y lies in the central interval, bounds included. Raises
     DataError if `y` has another shape or is not finite.
     """
-    y = _checked(prediction, y)
-    return pd.DataFrame(
-        {
-            "error": y - prediction.mean,
-            "absolute": np.abs(y - prediction.median),
-            "nll": prediction.log_score(y),
-            "crps": prediction.crps(y),
-            "width": widths(prediction),
-            **{f"coverage_{level}": _inside(prediction, y, level / 100) for level in levels},
-        }
-    )
+    y = np.asarray(y, np.float64)
+    if y.shape != prediction.mean.shape:
+        raise DataError(
+            f"expected {len(prediction)} measurements, one per prediction, found shape {y.shape}."
+        )
+    if not np.isfinite(y).all():
+        wrong = int(np.count_nonzero(~np.isfinite(y)))
+        raise DataError(f"expected finite measurements, found {wrong} that are not.")
+    low, high = prediction.interval(0.95)
+    found = {
+        "error": y - prediction.mean,
+        "absolute": np.abs(y - prediction.median),
+        "nll": prediction.log_score(y),
+        "crps": prediction.crps(y),
+        "width": high - low,
+    }
+    for level in levels:
+        lower, upper = prediction.interval(level / 100)
+        found[f"coverage_{level}"] = (lower <= y) & (y <= upper)
+    return pd.DataFrame(found)
 
 
 def mean_scores(rows: pd.DataFrame) -> Scores:
@@ -73,33 +82,25 @@ def mean_scores(rows: pd.DataFrame) -> Scores:
 
 
 def score(prediction: Prediction, y: ArrayLike) -> Scores:
-    """Score a prediction of n rows against the measurements `y`, shape (n,).
-
-    Raises DataError if `y` has another shape or is not finite.
-    """
-    return mean_scores(row_scores(prediction, y)) if len(_checked(prediction, y)) else no_scores()
+    """Return the mean scores of a prediction; raises the errors of `row_scores`."""
+    return mean_scores(row_scores(prediction, y))
 
 
 def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -> dict[str, Scores]:
     """Score all rows, and the rows of each stratum; ``unknown`` rows count only under ``all``.
 
-    The prediction, `y` and `stratum` have length n; see `rows_by_group`. The result always contains
-    ``all`` and both strata; `asdict` makes each of these ready for JSON. Raises DataError if shapes
-    differ, a measurement is not finite, or a stratum has another name.
+    Raises the errors of `row_scores` and `rows_by_group`.
     """
-    rows = rows_by_group(stratum, len(_checked(prediction, y)))
-    if not len(prediction):
-        return {name: no_scores() for name in rows}
     scores = row_scores(prediction, y)
+    rows = rows_by_group(stratum, len(scores))
     return {name: mean_scores(scores[chosen]) for name, chosen in rows.items()}
 
 
 def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
     """Return which of n rows belong to ``all`` and to each stratum, each with shape (n,).
 
-    The column determines the names of the strata (see `stratum_column.py`); for a column of plain
-    text, these are urban and rural. Raises DataError if `stratum` does not have n rows, or contains
-    a name that is neither a stratum nor ``unknown``.
+    The column determines the names of the strata (see `stratum_column.py`). Raises DataError if
+    `stratum` does not have n rows, or contains a name that is neither a stratum nor ``unknown``.
     """
     names = np.asarray(stratum, dtype=np.str_)
     if names.shape != (n,):
@@ -114,10 +115,7 @@ def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
 
 
 def pooled(parts: Sequence[Scores]) -> Scores:
-    """Return the scores of all rows together, from the scores of several sets of rows.
-
-    Means are weighted by numbers of rows; rmse is the root of the weighted mean of squared rmse.
-    """
+    """Return the scores of several sets of rows together, weighted by the numbers of rows."""
     held = [part for part in parts if part.n]
     if len(held) <= 1:
         return held[0] if held else no_scores()
@@ -133,18 +131,10 @@ def pooled(parts: Sequence[Scores]) -> Scores:
     return Scores(n, **{name: mean(name, 2 if name == "rmse" else 1) for name in held[0].figures})
 
 
-def widths(prediction: Prediction, level: float = 0.95) -> Floats:
-    """Return the widths of the central intervals of a level, (n,)."""
-    lower, upper = prediction.interval(level)
-    return upper - lower
-
-
 def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
     """Count probability integral transforms (n,) in equal bins of [0, 1]; return (bins,).
 
-    If the predictions are right, all counts are about equal (Dawid 1984). High counts in the middle
-    mean that intervals are too wide; high counts at both ends mean that intervals are too narrow.
-    If counts rise or fall throughout, the predictions have a bias.
+    If the predictions are right, all counts are about equal (Dawid 1984).
     """
     place = pit * bins
     # The last bin includes 1, because the transform can round to 1.
@@ -155,21 +145,14 @@ def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
     """Return the exact interval of a share (Clopper and Pearson 1934).
 
     With a = 1 - level, the interval is from the a/2 quantile of Beta(hits, n - hits + 1) to the 1 -
-    a/2 quantile of Beta(hits + 1, n - hits). The lower bound is 0 if hits is 0, and the upper bound
-    is 1 if hits is n. The interval assumes independent rows. Rows of the same tile and of
-    neighbouring tiles are not independent, so the true uncertainty is larger. Raises RequestError
-    if hits is outside 0 to n, n is below 1, or the level is outside (0, 1).
+    a/2 quantile of Beta(hits + 1, n - hits). It assumes independent rows. Rows of neighbouring
+    tiles are not independent, so the true uncertainty is larger.
 
     Examples
     --------
     >>> [round(bound, 4) for bound in binomial_interval(0, 10)]
     [0.0, 0.3085]
     """
-    if not (n >= 1 and 0 <= hits <= n and 0 < level < 1):
-        raise RequestError(
-            "expected 0 <= hits <= n, n of 1 or more and a level between 0 and 1, found "
-            f"hits {hits}, n {n}, level {level}."
-        )
     tail = (1 - level) / 2
     lower = float(special.betaincinv(hits, n - hits + 1, tail)) if hits else 0.0
     upper = float(special.betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
@@ -179,8 +162,7 @@ def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
 def difference_from_baseline(scores: Scores, baseline: Scores) -> dict[str, float | None]:
     """Return model minus baseline for every score except n; None if one of the two is missing.
 
-    For mae, rmse, nll and crps, the model is better if the difference is below 0. Raises DataError
-    if the numbers of rows differ.
+    Raises DataError if the numbers of rows differ.
     """
     if scores.n != baseline.n:
         raise DataError(
@@ -192,20 +174,3 @@ def difference_from_baseline(scores: Scores, baseline: Scores) -> dict[str, floa
         name: None if value is None or other is None else value - other
         for (name, value), other in pairs
     }
-
-
-def _inside(prediction: Prediction, y: Floats, level: float) -> NDArray[np.bool_]:
-    lower, upper = prediction.interval(level)
-    return (lower <= y) & (y <= upper)
-
-
-def _checked(prediction: Prediction, y: ArrayLike) -> Floats:
-    y = np.asarray(y, np.float64)
-    if y.shape != prediction.mean.shape:
-        raise DataError(
-            f"expected {len(prediction)} measurements, one per prediction, found shape {y.shape}."
-        )
-    if not np.isfinite(y).all():
-        wrong = int(np.count_nonzero(~np.isfinite(y)))
-        raise DataError(f"expected finite measurements, found {wrong} that are not.")
-    return y

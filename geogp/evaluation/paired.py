@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from geogp.errors import DataError
-
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
@@ -39,13 +37,10 @@ _TWO_SIDED = 1.96
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean paired difference.
+    """A mean paired difference, with its standard error and its own 95 % interval.
 
-    `value` is the mean, or None if a difference is not finite. `error` is the standard error of the
-    mean; it is None without a value or with too few blocks. `lower` and `upper` are the 95 %
-    interval of this single estimate, or None. `p` is the two-sided p-value for no difference.
-    `marked` is true if the difference is larger than chance explains in a family of estimates; see
-    `mark`.
+    `value` is None if a difference is not finite; the other numbers are None without a value or
+    with too few blocks. `p` is the two-sided p-value for no difference. `marked` is as in `mark`.
     """
 
     value: float | None
@@ -62,40 +57,36 @@ def paired_estimates(
     """Return unmarked estimates of k mean differences, from the differences of n rows, (n, k).
 
     `blocks` (n,) contains the block of each row. All k estimates use the same bootstrap samples.
-    Raises DataError if there are no rows, or `blocks` has another length.
     """
-    if len(differences) == 0 or blocks.shape != differences.shape[:1]:
-        raise DataError(
-            f"expected one block for each row, found {len(differences)} rows and "
-            f"{len(blocks)} blocks."
-        )
     finite = np.isfinite(np.abs(differences).max(0))
-    sizes, sums = _by_block(np.where(finite, differences, 0.0), blocks)
+    _, block = np.unique(blocks, return_inverse=True)
+    sizes = np.bincount(block).astype(np.float64)
+    sums = sums_by_block(np.where(finite, differences, 0.0), block, len(sizes))
     value = sums.sum(0) / sizes.sum()
     number = float(effective_blocks(sizes))
     if number < FEW_BLOCKS:
         found = [Estimate(float(one)) for one in value]
     else:
-        spread = _ratios(sizes, sums, draws, seed).std(0, ddof=1)
-        error = spread * widening(number)
+        weights = _samples(len(sizes), draws, seed)
+        ratios = (weights @ sums) / (weights @ sizes)[:, None]
+        error = ratios.std(0, ddof=1) * widening(number)
         pairs = zip(value, error, strict=True)
         found = [_estimate(float(one), float(sure), number - 1) for one, sure in pairs]
     return [one if usable else Estimate(None) for one, usable in zip(found, finite, strict=True)]
 
 
-def mark(family: Sequence[Estimate], share: float = SHARE) -> list[Estimate]:
+def mark(family: Sequence[Estimate]) -> list[Estimate]:
     """Return a family of estimates, with marks on those that are larger than chance explains.
 
     This is Holm's (1979) procedure. Let p_(1) <= ... <= p_(m), and i the largest number for which
-    p_(j) <= share / (m - j + 1) holds for every j <= i. Then the estimates 1 to i are marked. With
-    probability 1 - `share` or more, no estimate without a true difference is marked, whatever the
-    dependence between estimates. Estimates without p do not count.
+    p_(j) <= 0.05 / (m - j + 1) holds for every j <= i. Then the estimates 1 to i are marked. With a
+    probability of 95 % or more, no estimate without a true difference is marked.
     """
     members = [place for place, one in enumerate(family) if one.p is not None]
     found = list(family)
     ordered = sorted(members, key=lambda place: family[place].p or 0.0)
     for taken, place in enumerate(ordered):
-        if (family[place].p or 0.0) > share / (len(members) - taken):
+        if (family[place].p or 0.0) > SHARE / (len(members) - taken):
             break
         found[place] = replace(family[place], marked=True)
     return found
@@ -108,6 +99,11 @@ def effective_blocks(sizes: Floats) -> Floats:
     """
     found: Floats = np.square(sizes.sum(0)) / np.square(sizes).sum(0)
     return found
+
+
+def sums_by_block(values: Floats, blocks: NDArray[np.intp], number: int) -> Floats:
+    """Return the sums of values (n, k) in each of a number of blocks, (number, k)."""
+    return np.stack([np.bincount(blocks, one, minlength=number) for one in values.T], 1)
 
 
 def widening(blocks: ArrayLike) -> Floats:
@@ -130,7 +126,7 @@ def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
 
 
 def simultaneous(
-    sizes: Floats, sums: Floats, floor: Floats, *, risk: float, draws: int, seed: int
+    sizes: Floats, sums: Floats, floor: Floats, *, risk: float, draws: int
 ) -> tuple[float, Floats]:
     """Return the half-width of simultaneous bands for k ratios, and the deviations s_k, (k,).
 
@@ -140,9 +136,7 @@ def simultaneous(
     1.96, the normal value (Davison and Hinkley 1997). `sizes` and `sums` (blocks, k) are numbers of
     rows and sums by block; `risk` is the probability that any band misses.
     """
-    number = len(sizes)
-    weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
-    drawing = weights.astype(np.float64)
+    drawing = _samples(len(sizes), draws, 0)
     drawn, value = drawing @ sizes, sums.sum(0) / sizes.sum(0)
     away = np.abs(np.where(drawn > 0, drawing @ sums / np.maximum(drawn, 1) - value, 0.0))
     sd: Floats = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
@@ -150,22 +144,10 @@ def simultaneous(
     return max(float(np.quantile(scaled.max(1), 1 - risk)), _TWO_SIDED), sd
 
 
-def _by_block(values: Floats, blocks: Numbers) -> tuple[Floats, Floats]:
-    """Return the number of rows (blocks,) and the sums of values (blocks, k) in each block."""
-    _, number = np.unique(blocks, return_inverse=True)
-    sizes = np.bincount(number).astype(np.float64)
-    sums = np.zeros((len(sizes), values.shape[1]))
-    np.add.at(sums, number, values)
-    return sizes, sums
-
-
-def _ratios(sizes: Floats, sums: Floats, draws: int, seed: int) -> Floats:
-    """Return the mean differences of bootstrap samples, (draws, k)."""
-    number = len(sizes)
+def _samples(blocks: int, draws: int, seed: int) -> Floats:
+    """Return how often each bootstrap sample contains each block, (draws, blocks)."""
     random = np.random.default_rng(seed)
-    weights = random.multinomial(number, np.full(number, 1 / number), draws).astype(np.float64)
-    ratios: Floats = (weights @ sums) / (weights @ sizes)[:, None]
-    return ratios
+    return random.multinomial(blocks, np.full(blocks, 1 / blocks), draws).astype(np.float64)
 
 
 def _estimate(value: float, error: float, freedom: float) -> Estimate:

@@ -1,13 +1,15 @@
-"""The scores of the model and the baseline in one split, overall and by stratum."""
+"""The scores of model and baseline in one split, by stratum, and their spread over folds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.evaluation.assessment import TABLE_LEVELS
+from geogp.errors import DataError
+from geogp.evaluation.assessment import TABLE_LEVELS, check_scores
 from geogp.evaluation.metrics import (
     binomial_interval,
     difference_from_baseline,
@@ -19,6 +21,9 @@ from geogp.evaluation.scores import Scores, no_scores
 
 LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
 """Nominal levels of the reliability curve."""
+
+GAIN = "gain"
+"""The log score of the baseline minus that of the model; above 0 if the model is better."""
 
 Floats = NDArray[np.float64]
 
@@ -37,19 +42,11 @@ class Reliability:
 class GroupReport:
     """Scores of one stratum (or of all rows) of one split; values are None if there are no rows.
 
-    `tiles` is the number of different tiles. `scores`, `baseline` and `difference` (model minus
-    baseline) are the scores in `Scores` except n, by name; `scores` also contains coverage_90,
-    which run.json does not contain.
-
-    `coverage_expected` is the coverage that right predictions would have, by name. This is the
-    stated level; for counts it is the mean probability of the intervals, bounds included, which is
-    higher. `coverage_bounds` are exact binomial 95 % bounds of the model's coverage.
-
-    `median_width_95` is the median width of the 95 % intervals on the scale of the target.
-    `median_factor_95` is 10 to the power of this width: for a target in log10, the ratio of upper
-    to lower bound; None for counts. `reliability` contains, for each level of a grid, the share of
-    probability integral transforms in the central interval of this level around 0.5; `pit` contains
-    the counts of these transforms in ten equal bins.
+    `scores`, `baseline` and `difference` (model minus baseline) are the scores in `Scores` except
+    n, and coverage_90, by name. `coverage_expected` is the coverage that right predictions would
+    have, which for counts is above the stated level. `coverage_bounds` are exact binomial 95 %
+    bounds. `median_factor_95` is 10 to the power of the median width: the ratio of upper to lower
+    bound; None for counts. `pit` are the counts of `pit_counts`.
     """
 
     n: int
@@ -71,6 +68,16 @@ class GroupReport:
         return None if difference is None else -difference
 
 
+@dataclass(frozen=True)
+class Spread:
+    """A score over folds; the standard deviation (divisor `folds` - 1) of one fold is None."""
+
+    folds: int
+    mean: float
+    sd: float | None
+    values: list[float]
+
+
 def group_reports(
     rows: pd.DataFrame,
     scored: pd.DataFrame,
@@ -80,9 +87,8 @@ def group_reports(
 ) -> dict[str, GroupReport]:
     """Return the scores of the rows of one split, overall and by stratum.
 
-    `scored` contains the scores of `rows`. If scores of the baseline are missing, they are None in
-    the result. If `counts` is true, widths are not converted to factors. Raises DataError if a
-    stratum has another name, or a baseline has another number of rows.
+    `scored` contains the scores of `rows`. Raises DataError if a stratum has another name, or a
+    baseline has another number of rows.
     """
     quadkey = rows["quadkey"].to_numpy()
     return {
@@ -103,12 +109,10 @@ def _group_report(
     return GroupReport(
         n=scores.n,
         tiles=tiles,
-        scores=scores.figures | {name: share_of(scored[name]) for name in names},
+        scores=scores.figures | _shares(scored, "coverage"),
         baseline=dict.fromkeys(names) | other.figures,
         difference=dict.fromkeys(names) | difference_from_baseline(scores, other),
-        coverage_expected={
-            f"coverage_{level}": share_of(scored[f"mass_{level}"]) for level in TABLE_LEVELS
-        },
+        coverage_expected=_shares(scored, "mass"),
         coverage_bounds={
             name: list(binomial_interval(int(scored[name].sum()), scores.n)) if scores.n else None
             for name in names
@@ -120,9 +124,13 @@ def _group_report(
     )
 
 
-def share_of(values: pd.Series) -> float | None:
-    """Return the mean of probabilities or hits; None if there are no rows."""
-    return float(values.to_numpy().mean()) if len(values) else None
+def _shares(scored: pd.DataFrame, of: str) -> dict[str, float | None]:
+    """Return the mean hits or probabilities of intervals by name; None if there are no rows."""
+    columns = {level: scored[f"{of}_{level}"].to_numpy() for level in TABLE_LEVELS}
+    return {
+        f"coverage_{level}": float(values.mean()) if len(values) else None
+        for level, values in columns.items()
+    }
 
 
 def _reliability(pit: Floats) -> Reliability:
@@ -135,3 +143,58 @@ def _reliability(pit: Floats) -> Reliability:
         [bound.lower for bound in bounds],
         [bound.upper for bound in bounds],
     )
+
+
+def fold_spread(
+    name: str,
+    rows: pd.DataFrame,
+    scored: pd.DataFrame,
+    entries: Sequence[Any],
+    *,
+    mae_of_mean: bool = False,
+) -> dict[str, dict[str, Spread]]:
+    """Return the spread of each score over folds, by stratum; empty if there is only one fold.
+
+    `entries` are the `FoldRecord` of the folds, in order, or empty. `mae_of_mean` is as in
+    `check_scores`. Raises DataError if the entries do not match the rows.
+    """
+    numbers = np.unique(scored["fold"])
+    if entries and (len(entries) <= numbers[-1] or len(entries) != len(numbers)):
+        raise DataError(
+            f"expected the same number of folds of the split {name} in run.json and in "
+            f"test_predictions.parquet, found {len(entries)} and {len(numbers)}. Run `geogp map` "
+            "again with --fresh."
+        )
+    values: dict[str, dict[str, list[float]]] = {}
+    for number in numbers:
+        chosen = scored["fold"].to_numpy() == number
+        entry = entries[int(number)] if entries else None
+        groups = rows_by_group(rows["stratum"][chosen], int(chosen.sum()))
+        parts = {group: scored[chosen][of_group] for group, of_group in groups.items()}
+        if entry is not None:
+            check_scores(f"{name}, fold {number}", parts, entry.metrics, mae_of_mean=mae_of_mean)
+        for group, found in _fold_figures(parts, entry).items():
+            for figure, value in found.items():
+                held = values.setdefault(group, {}).setdefault(figure, [])
+                held += [] if value is None else [value]
+    if len(numbers) < 2:
+        return {}
+    return {
+        group: {figure: _spread(held) for figure, held in found.items() if held}
+        for group, found in values.items()
+    }
+
+
+def _fold_figures(parts: dict[str, pd.DataFrame], entry: Any) -> dict[str, dict[str, float | None]]:
+    """Return the scores of one fold by stratum; `entry` is the fold's `FoldRecord`, or None."""
+    found: dict[str, dict[str, float | None]] = {}
+    for group, part in parts.items():
+        each = mean_scores(part)
+        gain = None if entry is None else each.gain(entry.baseline.get(group))
+        found[group] = {**each.figures, **_shares(part, "coverage"), GAIN: gain}
+    return found
+
+
+def _spread(values: list[float]) -> Spread:
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Spread(len(values), float(np.mean(values)), sd, values)

@@ -21,24 +21,10 @@ Count = Annotated[int, Meta(ge=0, le=LARGEST_WHOLE)]
 class Scores:
     """Mean scores over n rows, on the scale of the modelled target; None if n is 0.
 
-    For counts, nll uses the probability of the measured count, and the probability of an interval
-    is its level or more.
-
-    Attributes
-    ----------
-    n
-        Number of rows.
-    mae, rmse
-        Mean absolute error of the predictive median, and root mean squared error of the predictive
-        mean.
-    nll
-        Mean negative log predictive density of the measurements (natural logarithm).
-    crps
-        Mean continuous ranked probability score.
-    coverage_50, coverage_80, coverage_95
-        Share of rows inside the central interval of 50 %, 80 % or 95 %, from 0 to 1.
-    width_95
-        Mean width of the central 95 % interval.
+    `mae` is of the predictive median, and `rmse` of the predictive mean; `nll` is the negative log
+    predictive density (natural logarithm), and `crps` the continuous ranked probability score. A
+    coverage is the share of rows inside the central interval. For counts, `nll` uses the
+    probability of the measured count, and an interval has its level or more.
     """
 
     n: Count
@@ -55,6 +41,12 @@ class Scores:
     def figures(self) -> dict[str, float | None]:
         """All scores, without n, by name."""
         return {name: value for name, value in vars(self).items() if name != "n"}
+
+    def gain(self, baseline: "Scores | None") -> float | None:
+        """Return the log score of a baseline minus this log score; None if one is missing."""
+        if baseline is None or self.nll is None or baseline.nll is None:
+            return None
+        return baseline.nll - self.nll
 
 
 def no_scores(n: int = 0) -> Scores:

@@ -1,13 +1,9 @@
 """Coverage by stratum, judged for all strata and levels of a split at once.
 
 If there are many strata, some miss their level by chance. So each coverage has a band, and the
-probability that all bands of a split hold is 95 %. Rows close together have similar errors, so
-blocks of tiles, not rows, count as independent. The error probability of 5 % is divided between the
-two kinds of strata below, in proportion to the numbers of strata.
-
-A few large blocks among many small blocks contain less information than the number of blocks
-suggests. So B is the effective number of blocks, (sum m_b)² / sum m_b², where m_b is the number of
-rows in block b (Kish 1965), as in `paired.py`. The B of a stratum is at most the B of the split.
+probability that all bands of a split hold is 95 %. Blocks of tiles, not rows, count as independent;
+B is their effective number (see `paired.py`), for a stratum at most the B of the split. The error
+probability of 5 % is divided between the two kinds of strata below, in proportion to their numbers.
 
 Strata in `FEW_BLOCKS` effective blocks or more have a bootstrap band. Let p_k be the observed
 coverage of check k, p*_k the coverage in a sample of blocks, s_k = sd(p*_k), and q a quantile of
@@ -20,13 +16,13 @@ and B - 1 degrees of freedom, where B belongs to the stratum. s_k uses the sampl
 of the stratum. It is at least the standard deviation that the design effect (below) gives, so that
 a stratum without a miss has a band too.
 
-Strata in fewer blocks (for example many counties) contain little information about the correlation
-within blocks. So this correlation r is estimated from the hits in all blocks of the split. A
-stratum with n rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent
-rows (the design effect; Kish 1965). The band of such a stratum is the exact binomial interval for
-this number of rows (Korn and Graubard 1998), with the B of the split. The checks of all such strata
-share the error probability (Bonferroni). A stratum is not judged if it has fewer than `MIN_BLOCKS`
-blocks or `MIN_ROWS` rows, or if its split has fewer than `MIN_SPLIT_BLOCKS` effective blocks.
+For strata in fewer blocks, the correlation r within blocks is estimated from the hits in all blocks
+of the split. A stratum with n rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n -
+1)) independent rows (the design effect; Kish 1965). The band of such a stratum is the exact
+binomial interval for this number of rows (Korn and Graubard 1998), with the B of the split. The
+checks of all such strata share the error probability (Bonferroni). A stratum is not judged if it
+has fewer than `MIN_BLOCKS` blocks or `MIN_ROWS` rows, or if its split has fewer than
+`MIN_SPLIT_BLOCKS` effective blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +32,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from geogp.errors import DataError
-from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
+from geogp.evaluation.paired import (
+    effective_blocks,
+    simultaneous,
+    student_quantile,
+    sums_by_block,
+)
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.evaluation.strata import MIN_ROWS
 
@@ -54,9 +54,7 @@ MIN_BLOCKS = 3
 """Strata in fewer blocks (counted, not effective) are not judged."""
 
 MIN_SPLIT_BLOCKS = 5
-"""Splits in fewer effective blocks are not judged, because the correlation within blocks
-is unknown.
-"""
+"""Splits in fewer effective blocks are not judged: the correlation within blocks is unknown."""
 
 DRAWS = 1000
 TOLERANCE = 0.03
@@ -67,13 +65,10 @@ _RISK = 0.05
 
 @dataclass(frozen=True)
 class Check:
-    """One coverage and its band.
+    """One coverage (`observed`), its band, and its standard error s_k (`error`).
 
-    `observed` is the share of the stratum's rows inside the central interval of the level. `lower`
-    and `upper` are the band, or None if the stratum has too few rows or blocks; the probability
-    that all bands of the split hold is 95 %. `off` is true if the level lies outside the band and
-    differs from the coverage by more than 3 points. `error` is the standard error s_k, or None if
-    the stratum is not judged.
+    The band and the error are None if the stratum is not judged. `off` is true if the level lies
+    outside the band and differs from the coverage by more than 3 points.
     """
 
     level: float
@@ -83,21 +78,10 @@ class Check:
     off: bool
     error: float | None
 
-    @property
-    def outside(self) -> bool:
-        """Whether the level lies outside the band."""
-        if self.lower is None or self.upper is None:
-            return False
-        return not self.lower <= self.level <= self.upper
-
 
 @dataclass(frozen=True)
 class ClassReport:
-    """Coverage of one stratum, with a check for each level.
-
-    `kind` is for example ``stratum``, ``quarter``, ``tests`` or ``county``; `name` is for example
-    ``2020Q1`` or ``3 to 4``. `n` and `blocks` are the numbers of rows and blocks of the stratum.
-    """
+    """Coverage of one stratum in n rows and some blocks, with a check for each level."""
 
     kind: str
     name: str
@@ -108,11 +92,10 @@ class ClassReport:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Numbers of rows and hits, by block and stratum.
+    """Numbers of rows (blocks, strata), and of rows inside intervals (blocks, strata, levels).
 
-    `sizes` (blocks, strata) are numbers of rows; `inside` (blocks, strata, levels) are numbers of
-    rows inside the intervals. `correlation` (levels,) is the correlation of hits within blocks;
-    `split_blocks` is the effective number of blocks of the whole split.
+    `correlation` (levels,) is the correlation of hits within blocks; `split_blocks` is the
+    effective number of blocks of the whole split.
     """
 
     sizes: Floats
@@ -163,25 +146,16 @@ def class_reports(
     levels: Sequence[float] = CLASS_LEVELS,
     least: int = MIN_ROWS,
     draws: int = DRAWS,
-    seed: int = 0,
 ) -> list[ClassReport]:
     """Return the coverage of strata, with bands that hold for all strata at once.
 
     `pit` (n,) is P(Y <= y) at the measurement. `groups` contains, by kind and name, the rows (n,)
-    of each stratum; `blocks` (n,) contains the block of each row. Strata with fewer than `least`
-    rows are not judged. Raises DataError if a stratum has no rows, or `pit` is outside 0 to 1.
+    of each stratum, at least one; `blocks` (n,) contains the block of each row.
     """
-    if len(pit) and not ((pit >= 0) & (pit <= 1)).all():
-        raise DataError("expected probability integral transforms from 0 to 1, found other values.")
     classes = [(kind, name, rows) for kind, of in groups.items() for name, rows in of.items()]
-    empty = [name for _, name, rows in classes if not rows.any()]
-    if empty:
-        raise DataError(f"expected rows in every class, found none in {', '.join(empty)}.")
-    if not classes:
-        return []
     counts = _counts(pit, [rows for _, _, rows in classes], blocks, np.array(levels))
     observed = counts.observed
-    lower, upper, error = _bands(counts, least, draws, seed)
+    lower, upper, error = _bands(counts, least, draws)
     return [
         ClassReport(
             kind,
@@ -201,23 +175,17 @@ def _counts(
     pit: Floats, classes: Sequence[Rows], blocks: NDArray[np.int64], level: Floats
 ) -> _Counts:
     hits = (np.abs(pit[:, None] - 0.5) <= 0.5 * level).astype(np.float64)
-    number = int(blocks.max()) + 1
-    sizes = np.empty((number, len(classes)))
-    inside = np.empty((number, len(classes), len(level)))
-    for k, rows in enumerate(classes):
-        where, held = blocks[rows], hits[rows]
-        sizes[:, k] = np.bincount(where, minlength=number)
-        for j in range(len(level)):
-            inside[:, k, j] = np.bincount(where, held[:, j], minlength=number)
-    size = np.bincount(blocks, minlength=number).astype(np.float64)
-    correlation = _correlation(hits, blocks, size)
-    return _Counts(sizes, inside, level, correlation, float(effective_blocks(size)))
+    size = np.bincount(blocks).astype(np.float64)
+    own = [np.bincount(blocks[rows], minlength=len(size)) for rows in classes]
+    inside = [sums_by_block(hits[rows], blocks[rows], len(size)) for rows in classes]
+    sizes, correlation = np.stack(own, 1).astype(np.float64), _correlation(hits, blocks, size)
+    return _Counts(sizes, np.stack(inside, 1), level, correlation, float(effective_blocks(size)))
 
 
 def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Floats:
     """Return the mean correlation of hits between two rows of a block, (levels,), 0 or more."""
     away = hits - hits.mean(0)
-    total = np.stack([np.bincount(blocks, one, minlength=len(size)) for one in away.T], axis=1)
+    total = sums_by_block(away, blocks, len(size))
     squares = np.square(away).sum(0)
     pairs = max(float((size * (size - 1)).sum()), 1.0)
     variance = np.maximum(squares / len(hits), 1e-12)
@@ -225,7 +193,7 @@ def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Float
     return found
 
 
-def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, Floats, Floats]:
+def _bands(counts: _Counts, least: int, draws: int) -> tuple[Floats, Floats, Floats]:
     """Return lower ends, upper ends and standard errors, (strata, levels); NaN if not judged."""
     lower, upper, error = (np.full(counts.observed.shape, np.nan) for _ in range(3))
     within = np.count_nonzero(counts.sizes, axis=0)
@@ -234,7 +202,7 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
     many = judged & (counts.effective >= FEW_BLOCKS)
     few = judged & ~many
     if many.any():
-        half, error[many] = _bootstrap(counts[many], _RISK * many.sum() / judged.sum(), draws, seed)
+        half, error[many] = _bootstrap(counts[many], _RISK * many.sum() / judged.sum(), draws)
         observed = counts.observed[many]
         lower[many], upper[many] = np.maximum(observed - half, 0), np.minimum(observed + half, 1)
     if few.any():
@@ -244,7 +212,7 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
     return lower, upper, error
 
 
-def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[Floats, Floats]:
+def _bootstrap(counts: _Counts, risk: float, draws: int) -> tuple[Floats, Floats]:
     """Return the half-widths of the bands, and s_k, each (strata, levels)."""
     blocks, _, levels = counts.inside.shape
     # If no sample differs from the whole data, the binomial standard deviation is used.
@@ -254,7 +222,6 @@ def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[Flo
         counts.binomial_sd.ravel(),
         risk=risk,
         draws=draws,
-        seed=seed,
     )
     sd = sd.reshape(-1, levels)
     return student_quantile(q, counts.effective)[:, None] * sd, sd

@@ -15,14 +15,12 @@ MIN_ROWS = 5
 def spread_by_cell(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the spread of the test rows of one split, by cell.
 
-    A cell is floor(longitude / 0.05), floor(latitude / 0.05). The columns are ``west`` and
-    ``south``, the lower left corner in degrees; ``n``, the number of test rows; and three columns
-    on the scale of the modelled target. ``measured`` is the standard deviation of the measurements
-    in the cell (divisor n - 1), which the paper calls empirical. ``error`` is the root mean squared
-    difference between measurement and predicted mean. ``predicted`` is the root of the mean
-    predictive variance of a measurement. If the predictions are right, ``predicted`` is about as
-    large as ``error``; ``measured`` may be larger, because it includes differences of the predicted
-    mean within the cell. Raises DataError if no cell has enough rows.
+    The columns are ``west`` and ``south``, the lower left corner in degrees; ``n``, the number of
+    test rows; and three columns on the scale of the modelled target. ``measured`` is the standard
+    deviation of the measurements (divisor n - 1). ``error`` is the root mean squared difference
+    between measurement and predicted mean. ``predicted`` is the root of the mean predictive
+    variance; if the predictions are right, it is about as large as ``error``. Raises DataError if
+    no cell has enough rows.
     """
     table = pd.DataFrame(
         {

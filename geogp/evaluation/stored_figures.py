@@ -1,9 +1,8 @@
 """Checks that the scores in a run.json agree with each other.
 
-The report computes the scores of the model again from the test predictions. The scores of the
-baseline depend on the training rows, which a run folder does not contain. For the baseline, this
-module only checks that the scores of strata and folds combine to the scores of all rows, and that
-the numbers of rows equal those of the model.
+The report computes the scores of the model again. The scores of the baseline depend on the training
+rows, which a run folder does not contain. So this module checks that the scores of strata and folds
+combine to the scores of all rows, and that the numbers of rows equal those of the model.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,10 +26,7 @@ Table = Mapping[str, Mapping[str, Any]]
 
 
 def check_figures(run: Mapping[str, Any]) -> None:
-    """Raise DataError if scores in a run.json (in the form of `RunRecord`) contradict each other.
-
-    The message names the place where splits, strata, numbers of rows or scores do not match.
-    """
+    """Raise DataError if scores in a run.json, as builtin types, contradict each other."""
     settings = run.get("settings", {})
     splits, metrics = settings.get("splits"), run["metrics"]
     if not metrics:
@@ -56,17 +52,13 @@ def check_figures(run: Mapping[str, Any]) -> None:
         _check_pair(split, one, folds, strata)
         if not folds and "n" in run:
             _check_rows(split, one["metrics"], run["n"][split])
-    totals = {rows_in(parts) for parts in run.get("n", {}).values()}
+    parts = (*PARTS, CALIBRATION, LEFT_OUT)
+    totals = {sum(n.get(name, 0) for name in parts) for n in run.get("n", {}).values()}
     if len(totals) > 1:
         raise DataError(
             f"the parts of n add up to {sorted(totals)} rows, but all splits must have the same "
             "number."
         )
-
-
-def rows_in(parts: Mapping[str, int]) -> int:
-    """Return the total number of rows of all parts of a split."""
-    return sum(parts.get(name, 0) for name in (*PARTS, CALIBRATION, LEFT_OUT))
 
 
 def _check_pair(

@@ -1,9 +1,8 @@
 """Which rows of a split belong to which stratum, and how small strata are pooled.
 
-Some classes have an order (tests, devices, distance, speed, quarters). If such a class has fewer
-than `MIN_ROWS` rows, it joins the next class. All places (counties, areas of a layer) with fewer
-than `MIN_ROWS` rows form one stratum, ``others``. A stratum that is still too small is shown, but
-not judged.
+An ordered class (tests, distance, speed, quarter) with fewer than `MIN_ROWS` rows joins the next
+class. All places with fewer than `MIN_ROWS` rows form one stratum, ``others``. A stratum that is
+still too small is shown, but not judged.
 """
 
 from collections.abc import Sequence
@@ -31,8 +30,8 @@ If 95 of 100 rows lie inside, both bounds of the exact 95 % interval are less th
 LAYER = "layer_"
 """Prefix of columns of areas; such a column names, for one layer, the area of each row."""
 
-COUNT_CLASSES = ((1, 1), (2, 2), (3, 4), (5, 9), (10, 19), (20, None))
-"""Lowest and highest number of tests or devices, per tile and quarter, in each class."""
+COUNT_STARTS = (1, 2, 3, 5, 10, 20)
+"""Lowest number of tests or devices, per tile and quarter, in each class."""
 
 SHARING_CLASSES = (1.5, 2.5, 5.0)
 """Limits between classes of tests per device."""
@@ -60,11 +59,7 @@ _NOUNS = {"county": "counties"}
 
 @dataclass(frozen=True)
 class Stratum:
-    """A stratum: some of the rows (n,) of a split.
-
-    `name` is for example ``2020Q1``, ``3 to 4`` or ``others (12 counties)``; `members` are the
-    names of the classes or places in the stratum.
-    """
+    """Some of the rows (n,) of a split; `members` are the names of its classes or places."""
 
     name: str
     members: list[str]
@@ -75,11 +70,9 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
     """Return the strata of rows of test_predictions.parquet, by kind; small strata are pooled.
 
     Kinds whose column is absent are left out, and kinds by devices if some of these numbers are
-    missing. Classes of counts depend on the expected count,
-    classes of speed on the predicted `median` (n,) on the scale of the target. They do not depend
-    on measured values, because within classes of measured values even right predictions miss their
-    levels. `target` chooses the classes of speed. Raises DataError if a distance is negative or not
-    finite, or a row has fewer than 1 test or device.
+    missing. Classes depend on the expected count or on the predicted `median` (n,), not on measured
+    values: within classes of measured values, even right predictions miss their levels. Raises
+    DataError if a distance is negative or not finite, or a row has fewer than 1 test or device.
     """
     stratum = rows["stratum"].to_numpy(str)
     found = {
@@ -91,18 +84,19 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
         ],
     }
     if "dispersion" in rows:
-        found["expected"] = joined(expected_groups(rows["mean"].to_numpy(np.float64)))
+        found["expected"] = joined(ranges(rows["mean"].to_numpy(np.float64), EXPECTED_CLASSES))
     else:
         tests = rows["tests"].to_numpy(np.float64)
         found["tests"] = joined(count_groups(tests, "test"))
         if "devices" in rows and not some_devices_missing(rows):
             devices = rows["devices"].to_numpy(np.float64)
             found["devices"] = joined(count_groups(devices, "device"))
-            found["tests_per_device"] = joined(sharing_groups(tests, devices))
+            found["tests_per_device"] = joined(ranges(tests / devices, SHARING_CLASSES))
     if "distance_km" in rows:
         found["distance"] = joined(distance_groups(rows["distance_km"].to_numpy(np.float64)))
     if target in SPEED_CLASSES and "dispersion" not in rows:
-        found["speed"] = joined(speed_groups(10.0**median, target))
+        unit = " ms" if target == "latency" else " Mbps"
+        found["speed"] = joined(ranges(10.0**median, SPEED_CLASSES[target], unit))
     found["quarter"] = joined(value_groups(rows["quarter"].to_numpy(str)))
     places = [name for name in rows.columns if name == "county" or name.startswith(LAYER)]
     for name in places:
@@ -121,25 +115,18 @@ def count_groups(counts: Floats, noun: str) -> dict[str, Rows]:
     Raises DataError if a count is below 1; the message uses `noun`.
     """
     _check(counts >= 1, f"1 {noun} or more in each row")
-    return {
-        _count_name(least, most): (counts >= least) & (counts <= (np.inf if most is None else most))
-        for least, most in COUNT_CLASSES
-    }
+    pairs = ((start, after - 1) for start, after in pairwise(COUNT_STARTS))
+    names = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
+    names.append(f"{COUNT_STARTS[-1]} or more")
+    return _classes(names, np.searchsorted(COUNT_STARTS, counts, side="right") - 1)
 
 
-def sharing_groups(tests: Floats, devices: Floats) -> dict[str, Rows]:
-    """Return the rows of each class of tests per device (n,), by name."""
-    return _between(tests / devices, SHARING_CLASSES, "")
-
-
-def expected_groups(mean: Floats) -> dict[str, Rows]:
-    """Return the rows of each class of expected counts (n,), by name."""
-    return _between(mean, EXPECTED_CLASSES, "")
-
-
-def speed_groups(median: Floats, target: str) -> dict[str, Rows]:
-    """Return the rows of each class of the predicted median in Mbps or ms (n,), by name."""
-    return _between(median, SPEED_CLASSES[target], " ms" if target == "latency" else " Mbps")
+def ranges(values: Floats, ends: Sequence[float], unit: str = "") -> dict[str, Rows]:
+    """Return the rows (n,) with values below, between and above some limits, by name."""
+    named = [f"{end:g}" for end in ends]
+    between = [f"{low} to {high}{unit}" for low, high in pairwise(named)]
+    names = [f"below {named[0]}{unit}", *between, f"{named[-1]}{unit} or more"]
+    return _classes(names, np.searchsorted(ends, values, side="right"))
 
 
 def distance_groups(distance_km: Floats) -> dict[str, Rows]:
@@ -153,19 +140,19 @@ def distance_groups(distance_km: Floats) -> dict[str, Rows]:
     between = [f"{low} to {high} km" for low, high in pairwise(DISTANCE_CLASSES)]
     first, last = DISTANCE_CLASSES[0], DISTANCE_CLASSES[-1]
     names = ["same tile", f"up to {first} km", *between, f"above {last} km"]
-    return {name: place == number for number, name in enumerate(names)}
+    return _classes(names, place)
 
 
 def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
     """Return the rows (n,) of each value, in the order of the values."""
     names, number = np.unique(values, return_inverse=True)
-    return {str(name): number.reshape(-1) == k for k, name in enumerate(names)}
+    return _classes(list(map(str, names)), number)
 
 
 def joined(groups: dict[str, Rows], least: int = MIN_ROWS) -> list[Stratum]:
-    """Join each group with fewer than `least` rows to the next group, in order.
+    """Join each group with fewer than `least` rows to the next group; leave out empty groups.
 
-    If the last group is too small, it joins the group before. Empty groups are left out.
+    If the last group is too small, it joins the group before.
     """
     found: list[Stratum] = []
     open_names: list[str] = []
@@ -186,17 +173,11 @@ def joined(groups: dict[str, Rows], least: int = MIN_ROWS) -> list[Stratum]:
     return found
 
 
-def merged(groups: dict[str, Rows], least: int = MIN_ROWS) -> dict[str, Rows]:
-    """Return the rows of the strata of `joined`, by name."""
-    return {stratum.name: stratum.rows for stratum in joined(groups, least)}
-
-
 def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = MIN_ROWS) -> list[Stratum]:
     """Return the rows of each place (n,); places with fewer than `least` form the last stratum.
 
-    A single small place keeps its name. For several small places, the name contains their number,
-    for example ``others (12 areas)`` if `noun` is ``areas``. There may be thousands of places, so
-    rows are counted first, and only strata get a mask of rows.
+    The last stratum is called, for example, ``others (12 areas)``; a single small place keeps its
+    name. There may be thousands of places, so only strata get a mask of rows.
     """
     found, number = np.unique(values, return_inverse=True)
     number = number.reshape(-1)
@@ -226,18 +207,8 @@ def _joined(names: Sequence[str], rows: Rows) -> Stratum:
     return Stratum(name, list(names), rows)
 
 
-def _between(values: Floats, ends: Sequence[float], unit: str) -> dict[str, Rows]:
-    place = np.searchsorted(ends, values, side="right")
-    named = [f"{end:g}" for end in ends]
-    between = [f"{low} to {high}{unit}" for low, high in pairwise(named)]
-    names = [f"below {named[0]}{unit}", *between, f"{named[-1]}{unit} or more"]
+def _classes(names: Sequence[str], place: NDArray[np.intp]) -> dict[str, Rows]:
     return {name: place == number for number, name in enumerate(names)}
-
-
-def _count_name(least: int, most: int | None) -> str:
-    if most is None:
-        return f"{least} or more"
-    return str(least) if least == most else f"{least} to {most}"
 
 
 def _places(column: "pd.Series[str]") -> NDArray[np.str_]:

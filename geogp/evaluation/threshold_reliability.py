@@ -9,10 +9,8 @@ the share of rows that met the threshold. Then exactly (CORP; Dimitriadis, Gneit
 where B is the Brier score of a forecast. A small reliability and a large resolution are good.
 
 This module judges the differences mean o - mean p over all rows and within bins of p. The bands
-hold for all differences of a split together. They are the bootstrap bands of
-`simultaneous_coverage.py`; the bootstrap draws blocks of tiles, not rows. For each difference, the
-effective number of blocks of its rows gives the degrees of freedom; a difference with fewer than
-`MIN_EFFECTIVE` effective blocks is not judged.
+hold for all differences of a split together; they are the bootstrap bands of
+`simultaneous_coverage.py`, with the effective number of blocks of each difference.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +21,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize
 
-from geogp.errors import DataError
 from geogp.evaluation.metrics import binomial_interval, rows_by_group
 from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
 from geogp.evaluation.simultaneous_coverage import DRAWS, TOLERANCE, blocks_of
@@ -42,11 +39,9 @@ MIN_EFFECTIVE = 10
 
 @dataclass(frozen=True)
 class Difference:
-    """Observed share minus mean stated probability, and a band.
+    """Observed share minus mean stated probability, and a band, or None if it is not judged.
 
-    `lower` and `upper` are the band, or None if the rows lie in fewer than `MIN_EFFECTIVE`
-    effective blocks; the probability that all bands of a split hold is 95 %. `off` is true if 0
-    lies outside the band and the difference is more than 3 points.
+    `off` is true if 0 lies outside the band and the difference is more than 3 points.
     """
 
     value: float
@@ -64,9 +59,8 @@ class Difference:
 class ProbabilityBin:
     """Rows with similar stated probabilities.
 
-    `stated` is the mean probability of the n rows, and `observed` the share that met the threshold.
-    `lower` and `upper` are the exact binomial 95 % interval of `observed`, which assumes
-    independent rows. The band of `difference` (`observed` - `stated`) does not assume this.
+    `stated` is the mean probability, and `observed` the share that met the threshold. `lower` and
+    `upper` are the exact binomial 95 % interval of `observed`, which assumes independent rows.
     """
 
     n: int
@@ -81,13 +75,11 @@ class ProbabilityBin:
 class ExceedanceReport:
     """How reliable the probabilities of one threshold are, for all rows or the rows of a stratum.
 
-    `threshold` is in the unit of the target; `meets` describes the values that meet the threshold
-    (``at least 7 Mbps``). `group` is ``all``, ``urban`` or ``rural``. `stated` is the mean
-    probability, `observed` is the share that met the threshold, and `difference` is observed minus
-    stated. `brier` is the Brier score; `reliability`, `resolution` and `uncertainty` are its parts.
-    `reference` is the Brier score of a forecast that states, for each row, the observed share of
-    the test rows in the same quarter. `skill` is 1 - brier / reference, or None if the reference is
-    0. `bins` are in increasing order of probability.
+    `meets` describes the values that meet the threshold (``at least 7 Mbps``). `stated` is the mean
+    probability, and `observed` the share that met the threshold. `brier` is the Brier score;
+    `reliability`, `resolution` and `uncertainty` are its parts. `reference` is the Brier score of
+    the observed share of the test rows in the same quarter. `skill` is 1 - brier / reference, or
+    None if the reference is 0. `bins` are in increasing order of probability.
     """
 
     threshold: float
@@ -121,30 +113,21 @@ class _Part:
 def exceedance_reports(
     rows: pd.DataFrame,
     probability: Callable[[Threshold], Floats],
-    target: str,
     thresholds: Sequence[Threshold],
     *,
     draws: int = DRAWS,
-    seed: int = 0,
 ) -> list[ExceedanceReport]:
     """Return reports on the probabilities of thresholds, for the test rows of one split.
 
     `probability` returns the probability that each row meets a threshold, (n,), where the row is an
     average of as many tests as were measured; see `Threshold.probability`. For each threshold,
     there is a report on all rows, then a report on each stratum with `MIN_ROWS` rows or more.
-    Raises DataError if a threshold is for another target, there are no rows, or a probability is
-    missing.
     """
-    foreign = [threshold.met for threshold in thresholds if threshold.target != target]
-    if foreign:
-        raise DataError(f"expected thresholds of {target}, found {', '.join(foreign)}.")
-    if not len(rows):
-        raise DataError("expected 1 test row or more, found none.")
     parts = [part for one in thresholds for part in _parts(rows, probability(one), one)]
     if not parts:
         return []
     place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))
-    differences = iter(_differences(parts, blocks_of(*place), draws, seed))
+    differences = iter(_differences(parts, blocks_of(*place), draws))
     quarter = rows["quarter"].to_numpy(str)
     return [
         _report(part, quarter[part.rows], [next(differences) for _ in range(part.bin.max() + 2)])
@@ -167,20 +150,16 @@ def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
     return own - best, uncertainty - best, uncertainty
 
 
-def bins_of(p: Floats, bins: int = BINS) -> NDArray[np.int64]:
+def bins_of(p: Floats) -> NDArray[np.int64]:
     """Return the bin of each probability (n,): bins with about equal numbers of rows.
 
-    Equal probabilities share a bin, so there may be fewer bins than `bins`.
+    Equal probabilities share a bin, so there may be fewer bins than `BINS`.
     """
-    edges = np.unique(np.quantile(p, np.arange(1, bins) / bins))
+    edges = np.unique(np.quantile(p, np.arange(1, BINS) / BINS))
     return np.unique(np.searchsorted(edges, p, side="left"), return_inverse=True)[1]
 
 
 def _parts(rows: pd.DataFrame, probability: Floats, threshold: Threshold) -> list[_Part]:
-    if len(probability) != len(rows):
-        raise DataError(
-            f"expected a probability for each of {len(rows)} rows, found {len(probability)}."
-        )
     met = threshold.holds(rows["y"].to_numpy(np.float64)).astype(np.float64)
     return [
         _Part(
@@ -238,9 +217,7 @@ def _brier(p: Floats, met: Floats) -> float:
     return float(np.square(p - met).mean())
 
 
-def _differences(
-    parts: list[_Part], blocks: NDArray[np.int64], draws: int, seed: int
-) -> list[Difference]:
+def _differences(parts: list[_Part], blocks: NDArray[np.int64], draws: int) -> list[Difference]:
     """Return, for each part, the differences of all rows and of each bin, with bands."""
     number = int(blocks.max()) + 1
     sizes, sums, spread = [], [], []
@@ -259,9 +236,7 @@ def _differences(
         floor = np.sqrt(np.array(spread)[judged])
         # The lower limit of the standard deviation is that of independent rows with right
         # probabilities.
-        most, sd = simultaneous(
-            n[:, judged], total[:, judged], floor, risk=0.05, draws=draws, seed=seed
-        )
+        most, sd = simultaneous(n[:, judged], total[:, judged], floor, risk=0.05, draws=draws)
         half[judged] = student_quantile(most, effective_blocks(n[:, judged])) * sd
     return [_difference(*pair) for pair in zip(value.tolist(), half.tolist(), strict=True)]
 

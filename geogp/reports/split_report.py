@@ -15,8 +15,7 @@ from geogp.evaluation.assessment import (
     split_rows,
 )
 from geogp.evaluation.metrics import rows_by_group
-from geogp.evaluation.score_groups import GroupReport, group_reports
-from geogp.evaluation.splits.fold_spread import Spread, fold_spread
+from geogp.evaluation.score_groups import GroupReport, Spread, fold_spread, group_reports
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
 from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
 from geogp.geodata.places.stratum_column import ALL, phrase
@@ -133,7 +132,7 @@ def _exceedances(
             found[part] = threshold.probability(prediction)
         return found
 
-    return exceedance_reports(rows, probability, run.target, thresholds)
+    return exceedance_reports(rows, probability, thresholds)
 
 
 def _width_ratio(groups: dict[str, GroupReport]) -> float | None:

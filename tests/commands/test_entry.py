@@ -14,7 +14,7 @@ import pytest
 import geogp_cli.main
 from geogp import __version__
 from geogp.commands import fault_logs
-from geogp.commands.batch.failures import failure_message
+from geogp.commands.batch.cluster import failure_message
 from geogp.errors import RequestError
 from geogp.geodata.store.cache_contents import cache_items, clear_cache
 

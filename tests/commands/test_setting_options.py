@@ -8,9 +8,10 @@ import typer
 from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import MAP_SETTINGS, BatchRequest, Execution
 from geogp.errors import RequestError
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 from geogp_cli import main
-from geogp_cli.setting_options import takes
+from geogp_cli.setting_options import Answer, takes
 
 COMMANDS = typer.main.get_command(main.app).commands
 SETTINGS = settings_of(MapRequest)
@@ -24,8 +25,9 @@ def asked():
 
     @app.command()
     @takes(MapRequest)
-    def keep(request: MapRequest, loud: bool = False) -> None:
-        found.append((request, loud))
+    def keep(request: MapRequest, _listener: ProgressListener) -> Answer:
+        found.append(request)
+        return Answer({}, ())
 
     def call(*words):
         typer.main.get_command(app).main(list(words), standalone_mode=False)
@@ -47,13 +49,13 @@ def test_every_setting_is_an_option_with_its_help():
 
 
 def test_nothing_said_is_the_request_of_the_defaults(asked):
-    assert asked("PR") == (MapRequest(region="PR"), False)
+    assert asked("PR") == MapRequest(region="PR")
 
 
 def test_what_is_said_is_what_the_request_holds(asked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = (
-        *("PR", "--source", "tiles", "--boundaries", "borders", "--for", "level", "--loud"),
+        *("PR", "--source", "tiles", "--boundaries", "borders", "--for", "level"),
         *("--layer", "a.gpkg:NAME", "--layer", "b.gpkg", "--threshold", "5", "--threshold", "7.5"),
         *("--far-km", "3", "--seed", "4", "--tune-weights", "--out", "run"),
     )
@@ -69,7 +71,7 @@ def test_what_is_said_is_what_the_request_holds(asked, tmp_path, monkeypatch):
         tune_weights=True,
         out=Path("run"),
     )
-    assert asked(*words) == (expected, True)
+    assert asked(*words) == expected
     assert expected.layers == (f"{tmp_path / 'a.gpkg'}:NAME", str(tmp_path / "b.gpkg"))
 
 

@@ -139,10 +139,6 @@ def test_empty_parts_are_refused():
 
 
 def test_wrong_input_is_refused():
-    with pytest.raises(DataError, match="one quadkey and one quarter"):
-        random_split(np.zeros(3, np.uint64), np.zeros(2, np.int64), 0)
-    with pytest.raises(DataError, match="one longitude and one latitude"):
-        block_split([0.0, 1.0], [0.0], 0)
     with pytest.raises(DataError, match="found 1 rows without"):
         block_split([0.0, np.nan], [0.0, 1.0], 0)
 

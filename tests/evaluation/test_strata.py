@@ -11,12 +11,12 @@ from scipy import stats
 from geogp.errors import DataError
 from geogp.evaluation.strata import (
     MIN_ROWS,
+    SPEED_CLASSES,
     count_groups,
     distance_groups,
     joined,
-    merged,
     pooled,
-    speed_groups,
+    ranges,
     strata_of,
     value_groups,
 )
@@ -48,7 +48,10 @@ def test_classes_of_distance_begin_with_the_same_tile():
 
 def test_classes_of_speed_part_at_the_tiers_of_the_fcc():
     speed = np.array([4.99, 5.0, 6.9, 7.0, 35.0, 99.0, 100.0])
-    found = {name: speed[rows].tolist() for name, rows in speed_groups(speed, "download").items()}
+    found = {
+        name: speed[rows].tolist()
+        for name, rows in ranges(speed, SPEED_CLASSES["download"], " Mbps").items()
+    }
     assert found == {
         "below 5 Mbps": [4.99],
         "5 to 7 Mbps": [5.0, 6.9],
@@ -56,8 +59,6 @@ def test_classes_of_speed_part_at_the_tiers_of_the_fcc():
         "35 to 100 Mbps": [35.0, 99.0],
         "100 Mbps or more": [100.0],
     }
-    assert next(iter(speed_groups(speed, "upload"))) == "below 1 Mbps"
-    assert next(iter(speed_groups(speed, "latency"))) == "below 30 ms"
 
 
 @pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
@@ -68,11 +69,11 @@ def test_distances_out_of_range_are_refused(wrong):
 
 def test_small_classes_are_joined_to_the_next():
     number = np.repeat(["a", "b", "c", "d", "e"], [10, 50, 5, 40, 3])
-    found = merged(value_groups(number), least=30)
-    assert {name: int(rows.sum()) for name, rows in found.items()} == {"a … b": 60, "c … e": 48}
-    assert [one.members for one in joined(value_groups(number), 30)] == [list("ab"), list("cde")]
-    few = merged(value_groups(number[:10]), least=30)
-    assert list(few) == ["a"]
+    found = joined(value_groups(number), least=30)
+    assert [(one.name, int(one.rows.sum())) for one in found] == [("a … b", 60), ("c … e", 48)]
+    assert [one.members for one in found] == [list("ab"), list("cde")]
+    (few,) = joined(value_groups(number[:10]), least=30)
+    assert few.name == "a"
 
 
 def test_small_places_are_pooled_into_others():

@@ -10,7 +10,7 @@ from run_worlds import as_record
 from geogp.distributions.count_prediction import predict_counts
 from geogp.evaluation.assessment import prediction_of
 from geogp.evaluation.metrics import score_by_stratum
-from geogp.evaluation.strata import expected_groups, strata_of
+from geogp.evaluation.strata import EXPECTED_CLASSES, ranges, strata_of
 from geogp.reports.run_report import build_report, report_html, report_markdown
 
 N = 6000
@@ -86,7 +86,7 @@ def test_pages_say_what_right_intervals_would_hold():
 
 def test_classes_are_those_of_what_was_expected():
     mean = np.array([0.001, 0.03, 0.05, 0.5, 1.0, 2.9, 3.0, 10.0, 500.0])
-    found = expected_groups(mean)
+    found = ranges(mean, EXPECTED_CLASSES)
     assert list(found) == [
         *("below 0.03", "0.03 to 0.1", "0.1 to 0.3", "0.3 to 1", "1 to 3", "3 to 10", "10 or more")
     ]

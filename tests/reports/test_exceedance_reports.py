@@ -11,7 +11,6 @@ from scipy import stats
 from sklearn.isotonic import IsotonicRegression
 
 from geogp.distributions.prediction import Prediction
-from geogp.errors import DataError
 from geogp.evaluation.threshold_reliability import bins_of, brier_parts, exceedance_reports
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.reports.rendering import environment, say
@@ -49,12 +48,12 @@ def reports(rows, prediction, *args, **kwargs):
 
 @pytest.fixture(scope="module")
 def right():
-    return reports(*world(), "download", DOWNLOAD)
+    return reports(*world(), DOWNLOAD)
 
 
 @pytest.fixture(scope="module")
 def biased():
-    return reports(*world(bias=0.15), "download", DOWNLOAD)
+    return reports(*world(bias=0.15), DOWNLOAD)
 
 
 def test_one_report_for_each_threshold_and_stratum(right):
@@ -146,8 +145,8 @@ def test_bins_hold_equal_probabilities_together():
 
 
 def test_rows_that_err_together_widen_the_band():
-    alone = reports(*world(), "download", DOWNLOAD[1:2])[0].difference
-    together = reports(*world(block=0.25), "download", DOWNLOAD[1:2])[0].difference
+    alone = reports(*world(), DOWNLOAD[1:2])[0].difference
+    together = reports(*world(block=0.25), DOWNLOAD[1:2])[0].difference
     assert together.upper - together.lower > 1.5 * (alone.upper - alone.lower)
 
 
@@ -155,7 +154,7 @@ def test_the_bands_hold_for_all_differences_together():
     """Of regions in which rows of a block err alike, 95 % have no band that leaves out 0."""
     left = 0
     for seed in range(40):
-        found = reports(*world(1500, seed + 10, block=0.12), "download", DOWNLOAD[:2], draws=200)
+        found = reports(*world(1500, seed + 10, block=0.12), DOWNLOAD[:2], draws=200)
         differences = [part.difference for one in found for part in one.bins]
         differences += [one.difference for one in found]
         left += any(not one.lower <= 0 <= one.upper for one in differences)
@@ -166,7 +165,7 @@ def test_small_latencies_are_the_good_ones():
     rows, prediction = world()
     rows["y"] += 1
     prediction = replace(prediction, mean=prediction.mean + 1)
-    fifty, hundred = reports(rows, prediction, "latency", thresholds_of("latency"))[::3]
+    fifty, hundred = reports(rows, prediction, thresholds_of("latency"))[::3]
     assert fifty.meets == "at most 50 ms"
     assert fifty.observed == pytest.approx((rows["y"] <= np.log10(50)).mean())
     assert fifty.stated < hundred.stated
@@ -178,7 +177,7 @@ def test_small_latencies_are_the_good_ones():
 def test_few_blocks_are_not_judged():
     rows, prediction = world(200)
     rows["longitude"], rows["latitude"] = -66.05, 18.05
-    (one,) = reports(rows, prediction, "download", DOWNLOAD[:1])[:1]
+    (one,) = reports(rows, prediction, DOWNLOAD[:1])[:1]
     assert (one.difference.lower, one.difference.off) == (None, False)
     assert say("report", "difference_band", one.difference) == "too few blocks to judge"
     said = say("report", "thresholds", [one], 10)
@@ -203,7 +202,7 @@ def test_bands_are_those_of_the_effective_number_of_blocks():
         rows["y"] = np.log10(7) + error
         same = np.full(len(block), np.log10(7))
         prediction = Prediction(same, np.full(len(block), 0.04), np.full(len(block), 0.04))
-        one = reports(rows, prediction, "download", DOWNLOAD[1:2], draws=4000)[0].difference
+        one = reports(rows, prediction, DOWNLOAD[1:2], draws=4000)[0].difference
         away = (rows["y"] >= np.log10(7)) - 0.5 - one.value
         sd = np.sqrt(np.square(np.bincount(block, away)).sum()) / len(block)
         ratios.append((one.upper - one.value) / sd)
@@ -219,7 +218,7 @@ def test_small_strata_are_left_out_and_small_quarters_lean_on_all():
     rows.loc[:10, "stratum"] = "rural"
     rows["quarter"] = "2022Q1"
     rows.loc[:5, "quarter"] = "2022Q2"
-    found = reports(rows, prediction, "download", DOWNLOAD[:1])
+    found = reports(rows, prediction, DOWNLOAD[:1])
     assert [one.group for one in found] == ["all", "urban"]
     met = rows["y"] >= np.log10(5)
     share = np.where(rows["quarter"] == "2022Q2", met.mean(), met[6:].mean())
@@ -227,21 +226,13 @@ def test_small_strata_are_left_out_and_small_quarters_lean_on_all():
 
 
 def test_counts_have_no_thresholds():
-    assert reports(*world(50), "tests", thresholds_of("tests")) == []
+    assert reports(*world(50), thresholds_of("tests")) == []
 
 
 def test_a_threshold_that_all_meet():
     rows, prediction = world(400)
-    (one, *_) = reports(rows, prediction, "download", thresholds_of("download", (0.001,)))
+    (one, *_) = reports(rows, prediction, thresholds_of("download", (0.001,)))
     assert (one.observed, one.uncertainty, one.reference, one.skill) == (1, 0, 0, None)
-
-
-def test_refusals():
-    rows, prediction = world(50)
-    with pytest.raises(DataError, match="expected thresholds of download, found at most 50 ms"):
-        reports(rows, prediction, "download", thresholds_of("latency"))
-    with pytest.raises(DataError, match="expected a probability for each of 49 rows, found 50"):
-        reports(rows[:49], prediction, "download", DOWNLOAD)
 
 
 def test_figure_and_pages(right, biased):

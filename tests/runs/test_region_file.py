@@ -179,7 +179,7 @@ def test_just_one_region_is_asked_for(monkeypatch, capsys, words, told, tmp_path
 
 def test_an_own_region_is_fetched_by_its_shape(small, own):
     with pytest.raises(RequestError, match="is a folder on this machine"):
-        fetch(FetchRequest(RegionChoice(file=str(own)), str(small.folder)))
+        fetch(FetchRequest(region_file=str(own), source=str(small.folder)))
 
 
 def test_an_own_region_is_simulated_and_mapped_under_its_code(own, tmp_path, monkeypatch, capsys):

@@ -37,9 +37,7 @@ COPYING_FILE = ".copying.json"
 class Place:
     """A folder, local or remote, that holds the runs of a batch.
 
-    `address` is as the user gave it, but absolute if it is a folder. `files` is the file system;
-    `root` is the path in the file system. `local` is true if the place is a local folder; runs are
-    then made in that folder.
+    `root` is the path in the file system `files`. If the place is local, its runs are made in it.
     """
 
     address: str
@@ -95,10 +93,8 @@ class Place:
     def put_run(self, folder: Path, name: str) -> None:
         """Copy a finished run to the place; run.json is last, because it marks the run as finished.
 
-        Files of an earlier run are removed if this run lacks them. If the earlier run has another
-        fit or map, the files that other commands added to it (`LATER_FILES`) are also removed.
-        Other files in the folder stay. Raises NetworkError if the place cannot be written; run.json
-        is then absent.
+        Files of an earlier run are removed if this run lacks them or makes them obsolete. Other
+        files stay. Raises NetworkError if the place cannot be written; run.json is then absent.
         """
         own = {
             path.relative_to(folder).as_posix(): path
@@ -166,10 +162,9 @@ class Place:
 def open_place(address: str) -> Place:
     """Return the place at an address: a folder, or an address such as ``s3://bucket``.
 
-    A bucket uses the usual settings of AWS. Keys and region come from the environment or ~/.aws;
-    ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``, if set, gives the server. Raises RequestError
-    if the address contains a password, is of an unknown kind, or needs a package that is not
-    installed.
+    A bucket uses the usual settings of AWS; ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``, if
+    set, gives the server. Raises RequestError if the address contains a password, is of an unknown
+    kind, or needs a package that is not installed.
     """
     if "://" not in address:
         return _folder(address)

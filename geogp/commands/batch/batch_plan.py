@@ -16,9 +16,6 @@ from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.settings import AUTO, MapRequest
 
-ALL = "all"
-"""Value of `states` that means every region of the boundaries."""
-
 VARIED = ("region", "service", "target", "quarters")
 """Fields of a request that differ between the runs of a batch."""
 
@@ -28,8 +25,6 @@ MAP_SETTINGS = tuple(
     if name not in {*VARIED, "region_file", "region_name", "out", "fresh"}
 )
 """Fields that are the same in all runs; a batch sets the other fields itself or not at all."""
-
-MAX_WORKERS, MAX_RETRIES, MAX_MEMORY_GB = 1_000, 1_000, 1_000_000
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -90,21 +85,20 @@ class BatchRequest:
 class Execution:
     """How to carry out a batch; the results do not depend on these settings.
 
-    `scratch` is a folder on the workers' machines; its path is made absolute. Raises RequestError
-    if a value is out of range, or not allowed with a remote scheduler.
+    Raises RequestError if a value is out of range, or not allowed with a remote scheduler.
     """
 
     workers: int | None = setting(
         "Number of processes on this machine. Default: one, or one for each GPU.",
         least=1,
-        most=MAX_WORKERS,
+        most=1_000,
     )
     scheduler: str | None = setting("Dask scheduler whose workers make the runs: tcp://HOST:8786.")
     memory_gb: float | None = setting(
         "Memory limit of a worker in GB. Default: an equal share.",
         noun="a memory limit",
         positive=True,
-        most=MAX_MEMORY_GB,
+        most=1_000_000,
         unit="GB",
         option="--memory",
     )
@@ -112,7 +106,7 @@ class Execution:
         "Number of retries after a network failure or a killed worker.",
         default=1,
         least=0,
-        most=MAX_RETRIES,
+        most=1_000,
     )
     scratch: Path | None = setting("Folder of the workers for temporary files. Default: the cache.")
     fresh: bool = setting("Start over, even if the place already has a batch.", default=False)
@@ -130,10 +124,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a batch: the name of the run folder, and the request for the map.
-
-    Runs that differ only in the region have the same `group`.
-    """
+    """One run of a batch: folder name, request; runs that differ only in region share a `group`."""
 
     name: str
     group: str
@@ -144,15 +135,15 @@ class PlannedRun:
 def runs_of(batch: BatchRequest) -> list[PlannedRun]:
     """Return the runs of a batch.
 
-    Raises RequestError if a region is unknown, a value is not allowed, or two regions have the same
-    name. Raises DataError or NetworkError if boundaries cannot be read.
+    Raises RequestError if a region is unknown, a value is not allowed, or two runs would share a
+    folder. Raises DataError or NetworkError if boundaries cannot be read.
     """
     from geogp.geodata.places.census import state_codes  # noqa: PLC0415 - slow
     from geogp.geodata.store.sources import open_source  # noqa: PLC0415 - slow
 
     states = batch.listed("states")
     boundaries = open_source(batch.maps.get("boundaries", PUBLIC_BOUNDARIES))
-    everything = ALL in map(str.casefold, states)
+    everything = "all" in map(str.casefold, states)
     runs = batch.runs_in(state_codes(boundaries, None if everything else states))
     check_apart(runs)
     return runs
@@ -169,10 +160,7 @@ def run_of(request: MapRequest) -> PlannedRun:
 
 
 def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
-    """Return the settings that the runs of a batch share, as in JSON.
-
-    The model stays as requested, because ``auto`` means different models for different targets.
-    """
+    """Return the settings that the runs share, as in JSON; ``auto`` differs between targets."""
     plain = msgspec.json.decode(msgspec.json.encode(run.request, enc_hook=str))
     settings = {**plain, "model": batch.maps.get("model", AUTO)}
     return {name: settings[name] for name in MAP_SETTINGS}
@@ -191,11 +179,7 @@ def check_apart(runs: Sequence[PlannedRun]) -> None:
 
 
 def safe_name(text: str) -> str:
-    """Return a name for a file or folder that cannot lead into another folder.
-
-    A name that is not plain (at most a hundred letters, digits, points and dashes) is replaced by a
-    plain name with a digest, which makes it unique.
-    """
+    """Return a name that cannot lead into another folder; a digest makes a changed name unique."""
     if _SAFE.fullmatch(text):
         return text
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._-")[:60]

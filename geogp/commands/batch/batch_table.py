@@ -1,10 +1,9 @@
-"""batch.json at the place of a batch: the request, and a table of results.
+"""batch.json at the place of a batch: the requested runs, their settings, and their results.
 
-The run.json files, not this table, decide which runs are done. The table also has the requested
-runs and the settings, so that a batch can be continued and extended.
+The run.json files, not this table, decide which runs are done.
 """
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -18,11 +17,6 @@ from geogp.runs.settings import MapRequest
 
 BATCH_FILE = "batch.json"
 
-WAITING: Final = "waiting"
-RUNNING: Final = "running"
-DONE: Final = "done"
-FAILED: Final = "failed"
-
 _FORMER = ("assets", "region_file", "region_name")
 """Settings that tables of earlier versions have, but that no run of a batch has."""
 
@@ -30,9 +24,8 @@ _FORMER = ("assets", "region_file", "region_name")
 class BatchRow(Struct, kw_only=True):
     """One run of a batch: the map, and the result of the last call that requested the run.
 
-    `how` is ``made``, or ``kept`` if the run was already complete. Scores are for all test rows,
-    one per split; `seconds` has one number per stage. Both are as in run.json. For a failed run,
-    `error` is the message and `kind` is the result of `kind_of`.
+    `how` is ``made``, or ``kept`` if the run was already complete. Scores are for all test rows, by
+    split. For a failed run, `error` is the message and `kind` is the result of `kind_of`.
     """
 
     region: str
@@ -91,10 +84,9 @@ class BatchTable(Struct, kw_only=True):
         self.runs[run.name] = BatchRow(**values)
 
     def planned(self) -> dict[str, PlannedRun]:
-        """Return the runs by folder name; the name of a folder follows from the run's map.
+        """Return the runs by folder name, which follows from the run's map.
 
-        Raises GeogpError or msgspec.ValidationError if a run is not possible, or two runs have the
-        same folder.
+        Raises GeogpError or msgspec.ValidationError if a run is not possible.
         """
         if set(self.settings) != set(MAP_SETTINGS) or not self.runs:
             raise DataError("expected runs and settings of this version of geogp.")
@@ -109,11 +101,7 @@ class BatchTable(Struct, kw_only=True):
 
 
 def read_table(place: Place) -> BatchTable | None:
-    """Return the table in the batch.json of a place; None if there is no such file.
-
-    Raises DataError if the file is damaged or is not a batch.json, and NetworkError or OutputError
-    if the place cannot be read.
-    """
+    """Return the table in the batch.json of a place, or None; raise DataError if it is damaged."""
     content = place.read(BATCH_FILE)
     if content is None:
         return None

@@ -4,8 +4,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -27,18 +26,15 @@ from geogp.runs.run_names import RUN_FILE
 TOPIC = "geogp-batch"
 """Topic under which workers publish their progress."""
 
-MADE, KEPT = "made", "kept"
-
 _CURE = "name another --scratch"
 
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """A task for a worker: a run, and the address of the place.
+    """A task for a worker: a run, the address of the place, and the worker's scratch folder.
 
-    `scratch` is a folder on the worker's machine; None means a folder in the cache. `fresh` is the
-    id of a call of ``geogp batch --fresh``, which ignores runs that other calls made or began. Run
-    folders store this id.
+    `fresh` is the id of a call of ``geogp batch --fresh``, which ignores runs that other calls made
+    or began. Run folders store this id.
     """
 
     run: PlannedRun
@@ -51,8 +47,7 @@ class WorkOrder:
 class WorkOutcome:
     """The result of a worker: ``made``, or ``kept`` if the place already had the same run.
 
-    `mark` is the digest of the run's run.json (see `digest_of`). `peak_bytes` is the largest
-    resident memory of the worker's process; None on Windows.
+    `mark` is the digest of the run's run.json (see `digest_of`).
     """
 
     how: str
@@ -108,8 +103,9 @@ def digest_of(content: bytes) -> str:
 
 def _make(job: Job) -> str:
     """Make a run in the locked folder of its job."""
-    with _apart_from_dask():
-        return KEPT if run_job(job).already_there else MADE
+    dask = sys.modules.get("dask")  # in a task of Dask, xarray would use the cluster's locks
+    with dask.config.set(scheduler="synchronous") if dask else nullcontext():
+        return "kept" if run_job(job).already_there else "made"
 
 
 def _make_and_copy(job: Job, place: Place, name: str) -> str:
@@ -121,9 +117,9 @@ def _make_and_copy(job: Job, place: Place, name: str) -> str:
         and same_map(held, identity_of(job))
         and not place.lacks(name, held)
     ):
-        how = KEPT
+        how = "kept"
     else:
-        how = MADE
+        how = "made"
         _make(job)
         job.listener.stage("copying")
         place.put_run(job.folder.path, name)
@@ -136,18 +132,6 @@ def _process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def tell(name: str, text: str) -> None:
-    """Publish the progress of a run if this process is a worker of Dask; else do nothing."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return
-    try:
-        worker = distributed.get_worker()
-    except ValueError:  # this is no task of Dask
-        return
-    worker.log_event(TOPIC, {"name": name, "text": text, "process": _process()})
-
-
 def peak_bytes() -> int | None:
     """Return the largest resident memory of this process so far; None on Windows."""
     try:
@@ -158,30 +142,23 @@ def peak_bytes() -> int | None:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-@contextmanager
-def _apart_from_dask() -> Iterator[None]:
-    """Compute in this process, because xarray would use the cluster's locks in a task of Dask."""
-    dask = sys.modules.get("dask")
-    if dask is None:
-        yield
-        return
-    with dask.config.set(scheduler="synchronous"):
-        yield
-
-
 class _WorkerProgress(ProgressListener):
-    """Publishes stages and progress."""
+    """Publishes stages and progress if this process is a worker of Dask."""
 
     def __init__(self, name: str) -> None:
         self._name, self._at = name, 0.0
 
     def stage(self, text: str) -> None:
-        tell(self._name, text)
+        distributed = sys.modules.get("distributed")
+        if distributed is not None:
+            with suppress(ValueError):  # this is no task of Dask
+                worker = distributed.get_worker()
+                worker.log_event(TOPIC, {"name": self._name, "text": text, "process": _process()})
 
     def progress(self, text: str, done: int, total: int, note: str) -> None:
         if time.monotonic() - self._at >= 1 or done == total:
             self._at = time.monotonic()
-            tell(self._name, f"{text} {done}/{total} {note}".strip())
+            self.stage(f"{text} {done}/{total} {note}".strip())
 
 
 def _can_continue(job: Job) -> bool:

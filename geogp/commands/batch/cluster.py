@@ -1,6 +1,6 @@
 """The workers: local processes (one per GPU, if GPUs are used), or workers of a remote scheduler.
 
-Only this module imports Dask, and only when needed, because Dask is optional.
+Only this module knows Dask, and imports it only when needed, because Dask is optional.
 """
 
 import logging
@@ -17,7 +17,8 @@ import torch
 
 from geogp.commands.batch.batch_plan import Execution
 from geogp.commands.batch.batch_work import TOPIC
-from geogp.errors import NetworkError, RequestError
+from geogp.commands.fault_logs import log_fault
+from geogp.errors import GeogpError, NetworkError, OutputError, RequestError
 from geogp.runs.machine import LARGEST_INT, LARGEST_MMAP_THRESHOLD, cores_here
 
 PATIENCE_S = 60
@@ -32,14 +33,23 @@ MEMORY = {
 }
 """Variables that give a worker the glibc settings of `tune_process`."""
 
+TRANSIENT = frozenset({"worker", "network"})
+"""Kinds of failures that may be temporary; the others are request, output, data and other."""
+
+_ENDED = {"KilledWorker", "CommClosedError", "FutureCancelledError", "CancelledError"}
+"""Names of Dask's errors for a lost worker or a cancelled run."""
+
+_KINDS = (
+    ((NetworkError, ConnectionError, TimeoutError), "network"),
+    (RequestError, "request"),
+    (OutputError, "output"),
+    (GeogpError, "data"),
+)
+
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """The workers; `size` is the current number of workers.
-
-    `last_messages` holds the last message of each run, by the name of the run. A message has the
-    entries `text` and `process`.
-    """
+    """The workers: their number, and the last message of each run, by the name of the run."""
 
     executor: Executor
     size: Callable[[], int]
@@ -75,8 +85,8 @@ def worker_environments(
 def workers(execution: Execution, device: str, scratch: Path) -> Iterator[WorkerPool]:
     """Start local workers, which may write to `scratch`, or connect to the workers of a scheduler.
 
-    The device ``cpu`` uses no GPU. Raises RequestError if Dask is not installed, or there are fewer
-    GPUs than workers, and NetworkError if a scheduler does not answer or has no worker.
+    Raises RequestError if Dask is not installed, or there are fewer GPUs than workers, and
+    NetworkError if a scheduler does not answer or has no worker.
     """
     try:
         distributed = import_module("distributed")
@@ -168,3 +178,27 @@ def _cluster(
         return distributed.SpecCluster(
             scheduler=scheduler, workers=workers, silence_logs=logging.CRITICAL, name="geogp-batch"
         )
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the kind of a failure."""
+    if _worker_lost(error):
+        return "worker"
+    return next((name for kind, name in _KINDS if isinstance(error, kind)), "other")
+
+
+def failure_message(error: BaseException) -> str:
+    """Return the message of a failure; log an unforeseen failure."""
+    if isinstance(error, GeogpError):
+        return str(error)
+    if _worker_lost(error):
+        return (
+            "the worker process ended before the run was complete: it was killed, or exceeded the "
+            "memory limit."
+        )
+    what, where = log_fault(error)
+    return f"a bug in geogp ({what}). {where}"
+
+
+def _worker_lost(error: BaseException) -> bool:
+    return not _ENDED.isdisjoint(kind.__name__ for kind in type(error).__mro__)

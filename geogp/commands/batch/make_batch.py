@@ -19,10 +19,6 @@ from geogp.commands.batch.batch_plan import (
 )
 from geogp.commands.batch.batch_table import (
     BATCH_FILE,
-    DONE,
-    FAILED,
-    RUNNING,
-    WAITING,
     BatchRow,
     BatchTable,
     NationalRow,
@@ -36,8 +32,13 @@ from geogp.commands.batch.batch_work import (
     make_run,
     scratch_folder,
 )
-from geogp.commands.batch.cluster import WorkerPool, workers
-from geogp.commands.batch.failures import TRANSIENT, failure_message, kind_of
+from geogp.commands.batch.cluster import (
+    TRANSIENT,
+    WorkerPool,
+    failure_message,
+    kind_of,
+    workers,
+)
 from geogp.commands.batch.national import FOLDER, JoinedRun, bands_of, join_runs, tiles_joined
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
 from geogp.runs.locks import lock_folder
@@ -59,7 +60,7 @@ class BatchResult:
     @property
     def exit_code(self) -> int:
         """0 if all runs are done; 4 if every failure may be temporary; else 3."""
-        failed = [one for one in self.rows.values() if one.state != DONE]
+        failed = [one for one in self.rows.values() if one.state != "done"]
         rows: list[BatchRow | NationalRow] = [*failed, *self.national.values()]
         kinds = {one.kind for one in rows if one.error}
         if not failed and not kinds:
@@ -72,7 +73,7 @@ class BatchResult:
             "place": self.place,
             "runs": msgspec.to_builtins(self.rows),
             "national": msgspec.to_builtins(self.national),
-            "failed": sorted(name for name, one in self.rows.items() if one.state != DONE),
+            "failed": sorted(name for name, one in self.rows.items() if one.state != "done"),
         }
 
 
@@ -90,10 +91,9 @@ def make_batch(
     batch.json are continued. `place` is a folder, or an address that fsspec supports.
 
     Raises RequestError if runs cannot be made as requested, there is no batch to continue, the
-    place has runs with other settings, or another process is making a batch there. Raises DataError
-    if boundaries or batch.json are damaged, NetworkError if boundaries, the place or the scheduler
-    cannot be reached, and OutputError if the place cannot be written. After KeyboardInterrupt, the
-    same call continues the batch.
+    place has runs with other settings, or another process is making a batch there. Raises
+    DataError, NetworkError or OutputError if boundaries, batch.json, the place or the scheduler
+    cannot be used. After KeyboardInterrupt, the same call continues the batch.
     """
     execution, listener = execution or Execution(), listener or ProgressListener()
     where = open_place(place)
@@ -155,7 +155,7 @@ class _Batch:
     def make_runs(self) -> BatchResult:
         device = next(iter(self._planned.values())).request.device
         self._listener.stage(f"{len(self._rows)} runs at {self._place.address}")
-        self._save()
+        self._table.write(self._place)
         scratch = scratch_folder(self._place.address, self._execution.scratch)
         groups = dict.fromkeys(self._planned[name].group for name in self._rows)
         try:
@@ -165,8 +165,8 @@ class _Batch:
                     self._join(pool, group)
         finally:
             for row in self._rows.values():
-                row.state = WAITING if row.state == RUNNING else row.state
-            self._save()
+                row.state = "waiting" if row.state == "running" else row.state
+            self._table.write(self._place)
         national = {k: v for k, v in self._table.national.items() if k in groups}
         return BatchResult(self._place.address, self._rows, national)
 
@@ -186,14 +186,9 @@ class _Batch:
                     name = flying.pop(future)
                     if self._ended(name, future):
                         queue.append(name)
-                last_messages = {
-                    name: pool.last_messages[name]
-                    for name in flying.values()
-                    if name in pool.last_messages
-                }
+                last = {name: pool.last_messages.get(name) for name in flying.values()}
                 messages = [
-                    f"{name}, {one['process']}: {one['text']}"
-                    for name, one in last_messages.items()
+                    f"{name}, {one['process']}: {one['text']}" for name, one in last.items() if one
                 ]
                 note = "; ".join(messages) or f"{len(queue) + len(flying)} waiting"
                 self._listener.progress("runs", self._done, len(self._rows), note)
@@ -203,11 +198,11 @@ class _Batch:
 
     @property
     def _done(self) -> int:
-        return sum(row.state in {DONE, FAILED} for row in self._rows.values())
+        return sum(row.state in {"done", "failed"} for row in self._rows.values())
 
     def _order(self, name: str) -> WorkOrder:
         row, execution = self._rows[name], self._execution
-        row.state, row.attempts = RUNNING, row.attempts + 1
+        row.state, row.attempts = "running", row.attempts + 1
         self._tell(name, "begun" if row.attempts == 1 else f"started again ({row.attempts})")
         return WorkOrder(self._planned[name], self._place.address, execution.scratch, self._fresh)
 
@@ -219,7 +214,7 @@ class _Batch:
         except Exception as error:  # noqa: BLE001 - the other runs continue after any error
             row.kind, row.error = kind_of(error), failure_message(error)
             again = row.kind in TRANSIENT and row.attempts <= self._execution.retries
-            row.state = WAITING if again else FAILED
+            row.state = "waiting" if again else "failed"
             self._tell(name, f"failed: {row.error}{' geogp tries again.' if again else ''}")
             return again
         peak = "" if row.peak_bytes is None else f", peak {row.peak_bytes / 1e9:.2f} GB"
@@ -239,25 +234,22 @@ class _Batch:
         row.take(run)
         row.how, row.worker = outcome.how, outcome.worker
         row.cpu_seconds, row.peak_bytes = outcome.cpu_seconds, outcome.peak_bytes
-        row.state, row.error, row.kind = DONE, None, None
+        row.state, row.error, row.kind = "done", None, None
 
     def _tell(self, name: str, text: str) -> None:
         """Report and record a change; if the store fails now, a later call can record it."""
         self._listener.stage(f"[{self._done}/{len(self._rows)}] {name}: {text}")
         try:
-            self._save()
+            self._table.write(self._place)
         except NetworkError as error:
             self._listener.stage(str(error))
-
-    def _save(self) -> None:
-        self._table.write(self._place)
 
     def _join(self, pool: WorkerPool, group: str) -> None:
         """Join the finished runs of a group, if they changed."""
         members = [run for run in self._planned.values() if run.group == group]
         found = {}
         for run in sorted(members, key=lambda run: run.region):
-            done = self._table.runs[run.name].state == DONE
+            done = self._table.runs[run.name].state == "done"
             content = self._place.read(run.name, RUN_FILE) if done else None
             if content is not None:
                 found[run.name] = JoinedRun(run.region, digest_of(content))

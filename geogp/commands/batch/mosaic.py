@@ -52,11 +52,9 @@ _SOURCE = """<ComplexSource><SourceFilename>{path}</SourceFilename><SourceBand>1
 def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
     """Write the rasters of run folders as one cloud-optimised GeoTIFF, float32, EPSG:3857.
 
-    There is a band for each variable in `bands`. The raster covers the smallest frame around all
-    runs; columns beyond the edge of the world continue on its other side. Pixels of a coarser zoom
-    are repeated to fill the finest zoom. If several runs have a value for a pixel, the raster has
-    the value of the first of these runs. This happens only if boundaries overlap, because otherwise
-    the centre of a tile lies in one region. Blocks without values take no space in the file. GDAL
+    The raster covers the smallest frame around all runs; columns beyond the edge of the world
+    continue on its other side. Pixels of a coarser zoom are repeated to fill the finest zoom. If
+    boundaries overlap and several runs have a value, the raster has the value of the first. GDAL
     reads only the data that a block needs, and keeps at most `CACHE_BYTES` in memory.
 
     Raises DataError if a raster is damaged or is not a raster of tiles, and OutputError if a file
@@ -100,20 +98,22 @@ def _source(path: Path) -> _Source:
             attribution = str(raster.tags().get("attribution", ""))
             return _Source(path, _tiles_of(raster), raster.nodata, about, unit, attribution)
     except (RasterioError, DataError) as error:
-        raise DataError(
-            f"{path} is damaged ({error}). Delete its folder, and continue the batch with --resume."
-        ) from error
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> DataError:
+    """Return the error for a damaged file of a run."""
+    return DataError(
+        f"{path} is damaged ({error}). Delete its folder, and continue the batch with --resume."
+    )
 
 
 def _tiles_of(raster: Any) -> Frame:
     """Return the frame of a raster whose pixels are tiles of Web Mercator."""
     step, world = raster.transform, quadkeys.HALF_WORLD_M
     if raster.crs is not None and raster.crs.to_epsg() == 3857 and step.a > 0:
-        found = (
-            math.log2(2 * world / step.a),
-            (step.c + world) / step.a,
-            (world - step.f) / step.a,
-        )
+        zoom_of = math.log2(2 * world / step.a)
+        found = (zoom_of, (step.c + world) / step.a, (world - step.f) / step.a)
         square = math.isclose(step.a, -step.e, rel_tol=_OFF)
         if square and all(abs(value - round(value)) < _OFF for value in found):
             zoom, column, row = map(round, found)

@@ -15,7 +15,7 @@ from pyarrow import dataset, parquet
 
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_work import peak_bytes, scratch_folder
-from geogp.commands.batch.mosaic import join_rasters
+from geogp.commands.batch.mosaic import damaged, join_rasters
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, OutputError
 from geogp.files import write_into
@@ -31,9 +31,6 @@ TABLE_FILE, RASTER_FILE, PAGE_FILE = "tiles.parquet", "map.tif", "index.html"
 
 NATIONAL_FILES = (RASTER_FILE, PAGE_FILE, TABLE_FILE)
 """Files in the order of writing; the table is last, because it records which runs were joined."""
-
-REGION = "region"
-"""Name of the column that holds the name of the region."""
 
 ROWS = 65_536
 """Number of rows in a row group of the table, and in memory at once."""
@@ -78,10 +75,8 @@ def join_runs(
 ) -> Joined:
     """Join finished runs (`found`) of one service, target and set of quarters, at a place.
 
-    ``tiles.parquet`` holds all tiles of all runs, with a column ``region`` (see `join_tables`);
-    ``map.tif`` is one raster of the median and the bounds of the intervals (see `mosaic.py`);
-    ``index.html`` is the page of `gallery.py`, with links to the maps and reports of the runs. From
-    a remote place the worker fetches only the files that the products need. Raises DataError if a
+    ``tiles.parquet`` holds all tiles of all runs (see `join_tables`); ``map.tif`` is one raster of
+    `bands` (see `mosaic.py`); ``index.html`` is the page of `gallery.py`. Raises DataError if a
     file of a run is damaged, and OutputError or NetworkError if a file cannot be written or read.
     """
     start, place, rows = time.monotonic(), open_place(address), 0
@@ -105,10 +100,7 @@ def join_runs(
 
 
 def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int | None:
-    """Return the number of tiles of the products; None unless they come from exactly these runs.
-
-    Raises OutputError or NetworkError if the place cannot be read.
-    """
+    """Return the number of tiles of the products; None unless they come from exactly these runs."""
     if not set(NATIONAL_FILES) <= set(place.sizes(FOLDER, group)):
         return None
     with place.opened(FOLDER, group, TABLE_FILE) as stream:
@@ -126,7 +118,7 @@ def _runs_here(
 ) -> Iterator[Path]:
     """Yield a local folder with the runs: the place itself, or a copy of the files that are needed.
 
-    Files that the page only links to are empty in the copy.
+    In the copy, files that the page only links to are empty.
     """
     if place.local:
         yield Path(place.root)
@@ -153,8 +145,7 @@ def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
 
     The first column is ``region``; the other columns are as in `tile_table.py`. A column that only
     some runs have (``county``) is null for the other runs. At most `ROWS` rows are in memory.
-    Raises DataError if a table is damaged or types differ between runs, and OutputError if a file
-    cannot be written.
+    Raises DataError if a table is damaged or types differ between runs.
     """
     parts = [_Part.of(base / name / TABLE_FILE) for name in found]
     try:
@@ -172,20 +163,17 @@ def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
         "attribution": " ".join(sorted({one.attribution for one in parts} - {""})),
     }
     whole = pa.schema(
-        [pa.field(REGION, pa.string()), *columns],
+        [pa.field("region", pa.string()), *columns],
         metadata={"geo": json.dumps(geo), "geogp": json.dumps(metadata)},
     )
-    kinds = {one.name: one.type for one in whole}
+    floats = [one.name for one in whole if pa.types.is_float32(one.type)]
     rows = 0
     with parquet.ParquetWriter(
         out,
         whole,
         compression="zstd",
-        use_dictionary=[name for name, kind in kinds.items() if pa.types.is_string(kind)],
-        column_encoding=dict.fromkeys(
-            (name for name, kind in kinds.items() if pa.types.is_float32(kind)),
-            "BYTE_STREAM_SPLIT",
-        ),
+        use_dictionary=[one.name for one in whole if pa.types.is_string(one.type)],
+        column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT"),
     ) as writer:
         for name, run in found.items():
             for batch in _batches(base / name / TABLE_FILE, columns):
@@ -215,7 +203,7 @@ class _Part:
             about = json.loads(schema.metadata.get(b"geogp", b"{}"))
             attribution = str(about.get("attribution", ""))
         except (pa.ArrowException, OSError, *_ODD) as error:
-            raise _damaged(path, error) from error
+            raise damaged(path, error) from error
         return cls(schema, geo, [west, south, east, north], attribution)
 
 
@@ -225,10 +213,4 @@ def _batches(path: Path, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         source = dataset.dataset(path, schema=columns, format="parquet")
         yield from source.to_batches(batch_size=ROWS, batch_readahead=1, fragment_readahead=1)
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(
-        f"{path} is damaged ({error}). Delete its folder, and continue the batch with --resume."
-    )
+        raise damaged(path, error) from error

@@ -9,6 +9,11 @@ which lies between p and p + 1 / (m + 1). With ties, the probability is at least
 each level p in `LADDER`, the repair changes the central interval from ``|z|`` <= t_p to ``|z|`` <=
 q_p, where t_p is the normal quantile. `warped_shapes.py` describes the intervals between and beyond
 these levels.
+
+Let n test rows be exchangeable with the m calibration rows. Given the calibration rows, the
+coverage of intervals with level p has the distribution Beta(k, m + 1 - k). So the number of test
+rows inside is beta-binomial with parameters n, k, m + 1 - k (Vovk 2012, proposition 2a;
+Angelopoulos and Bates 2021, section 3.2 and appendix C).
 """
 
 import math
@@ -21,31 +26,25 @@ from scipy import stats
 from geogp.choices import one_of
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.warped_shapes import WarpedShape
-from geogp.distributions.warps import LADDER, Warp, covering_knots
-from geogp.errors import DataError, RequestError
-from geogp.evaluation.conformal.conformal_cells import (
-    EVERYWHERE,
-    MIN_ROWS,
-    Cell,
-    RepairPlaces,
-    partition,
-)
+from geogp.distributions.warps import KNOTS, LADDER, Warp, covering_knots
+from geogp.errors import DataError
+from geogp.evaluation.conformal.conformal_cells import EVERYWHERE, Cell, RepairPlaces, partition
 from geogp.evaluation.conformal.local_quantiles import MAX_SCORE, MIN_NEAREST, NearbyScores
 from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, MARGINAL, METHODS, NONE
+from geogp.evaluation.metrics import Interval
 
 MIN_IN_ALL = 19
 """Smallest number m of rows that gives a 95 % interval: ceil(0.95 (m + 1)) <= m."""
+
+CHECKED = (0.5, 0.8, 0.9, 0.95)
+"""The levels that are checked."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Repair:
-    """A repair, fitted by `fit_repair`.
-
-    `n` is the number of calibration rows. `cells` partition all rows (methods marginal and strata);
-    `nearby` contains the calibration rows by location (method local).
-    """
+    """A repair from `n` calibration rows: by `cells`, or (method local) by the scores `nearby`."""
 
     method: str
     n: int = 0
@@ -53,21 +52,11 @@ class Repair:
     nearby: NearbyScores | None = None
 
     def apply(self, prediction: Prediction, places: RepairPlaces) -> Prediction:
-        """Return predictions with the repaired distributions.
+        """Return predictions of measurements with the repaired distributions.
 
-        Mean, variances and median remain those of the model; other quantiles, probabilities and
-        scores come from the repaired distributions. The predictions must be of measurements,
-        because the calibration rows are measurements; the repair does not apply to the level, which
-        has no noise. Raises RequestError if predictions are of counts or already repaired. Raises
-        DataError if the numbers of rows differ, or a row has no cell because the stratum of the row
-        is unknown.
+        Mean, variances and median remain those of the model. Raises RequestError if predictions are
+        already repaired, and DataError if the stratum of a row is unknown and has no cell.
         """
-        _refuse_counts(prediction)
-        if len(prediction) != len(places):
-            raise DataError(
-                f"expected a place for each of {len(prediction)} predictions, found {len(places)} "
-                "places."
-            )
         if self.method == NONE or not len(places):
             return prediction
         if self.nearby is None:
@@ -93,32 +82,25 @@ class Repair:
 
     @property
     def ladder(self) -> list[float]:
-        """The levels at which every cell has a knot."""
-        return [level for level in LADDER if self._holds(level)]
+        """The levels at which every cell has a knot; all levels for a repair without cells."""
+        if self.method == NONE:
+            return []
+        knots = zip(*(cell.knots for cell in self.cells), strict=True)
+        held = [bool(np.isfinite(part).all()) for part in knots] or [True] * len(LADDER)
+        return [level for level, found in zip(LADDER, held, strict=True) if found]
 
     @property
     def smallest(self) -> Cell | None:
         """The cell with the fewest rows; None for a repair without cells."""
         return min(self.cells, key=lambda cell: cell.n, default=None)
 
-    def _holds(self, level: float) -> bool:
-        """Return whether every cell has a knot at a level; true for a local repair (no cells)."""
-        place = LADDER.index(level)
-        return self.method != NONE and all(np.isfinite(cell.knots[place]) for cell in self.cells)
-
 
 NO_REPAIR = Repair(NONE)
 """The repair that does not change predictions."""
 
 
-def check_method(method: str) -> str:
-    """Return the method; raise RequestError if it is not one of `METHODS`."""
-    one_of("conformal repair", method, METHODS)
-    return method
-
-
 def check_rows(method: str, m: int) -> None:
-    """Raise DataError if there are too few calibration rows; the message has both numbers."""
+    """Raise DataError if there are too few calibration rows."""
     least = MIN_NEAREST if method == LOCAL else MIN_IN_ALL
     if m < least:
         raise DataError(
@@ -129,49 +111,30 @@ def check_rows(method: str, m: int) -> None:
 
 
 def fit_repair(
-    method: str, prediction: Prediction, y: ArrayLike, places: RepairPlaces, least: int = MIN_ROWS
+    method: str, prediction: Prediction, y: NDArray[np.float64], places: RepairPlaces
 ) -> Repair:
     """Fit a repair to m calibration rows that were used for nothing else.
 
-    `prediction` is the model's prediction of the measurements `y` (m,). For the method strata, a
-    class of tests with fewer than `least` rows in a stratum is pooled with the next class, which
-    has more tests; the last class is pooled with the class before it. A stratum with fewer than
-    `least` rows has the same cells as the other stratum.
-
-    Raises DataError if there are too few rows, lengths differ, a measurement is not finite, or
-    measurements are so extreme that no interval of the predicted shape reaches them. Raises
-    RequestError if the method is unknown or predictions are of counts.
+    `prediction` is the model's prediction of the measurements `y` (m,). Raises RequestError if the
+    method is unknown, and DataError if there are too few rows, or no interval of the predicted
+    shape reaches the measurements.
     """
-    if check_method(method) == NONE:
+    one_of("conformal repair", method, METHODS)
+    if method == NONE:
         return NO_REPAIR
     scores = normal_scores(prediction, y)
     m = len(scores)
-    if m != len(places):
-        raise DataError(
-            f"expected a place for each of {m} calibration rows, found {len(places)} places."
-        )
     check_rows(method, m)
     if method == LOCAL:
         return Repair(LOCAL, m, nearby=NearbyScores(places.longitude, places.latitude, scores))
     if method == MARGINAL:
         return Repair(MARGINAL, m, (_cell((EVERYWHERE, 1, None), scores),))
-    groups = partition(places, least)
+    groups = partition(places)
     return Repair(BY_STRATA, m, tuple(_cell(name, scores[rows]) for name, rows in groups.items()))
 
 
-def normal_scores(prediction: Prediction, y: ArrayLike) -> Floats:
-    """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37.
-
-    Raises DataError if `y` has another shape or is not finite, and RequestError if predictions are
-    of counts.
-    """
-    _refuse_counts(prediction)
-    y = np.asarray(y, np.float64)
-    if y.shape != prediction.mean.shape or not np.isfinite(y).all():
-        raise DataError(
-            f"expected {len(prediction)} finite measurements, one per prediction, found shape "
-            f"{y.shape}{'' if y.shape != prediction.mean.shape else ' and values not finite'}."
-        )
+def normal_scores(prediction: Prediction, y: NDArray[np.float64]) -> Floats:
+    """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37."""
     return np.abs(prediction.shape.normal_score((y - prediction.mean) / prediction.sd))
 
 
@@ -180,13 +143,12 @@ def rank(m: int, level: float) -> int:
     return math.ceil((m + 1) * level - 1e-9)
 
 
-def scatter(m: int, level: float = 0.95) -> tuple[float, float]:
-    """Return bounds of the coverage that hold for 95 of 100 samples of m calibration rows.
+def scatter(m: int) -> tuple[float, float]:
+    """Return bounds of the coverage of 95 % intervals for 95 of 100 samples of m calibration rows.
 
-    Given the calibration rows, the coverage has the distribution Beta(k, m + 1 - k); see
-    `coverage_bands.py`.
+    Given the calibration rows, the coverage has the distribution Beta(k, m + 1 - k).
     """
-    k = rank(m, level)
+    k = rank(m, 0.95)
     low, high = (float(stats.beta.ppf(end, k, m + 1 - k)) for end in (0.025, 0.975))
     return low, high
 
@@ -195,8 +157,7 @@ def ladder_knots(scores: ArrayLike) -> Floats:
     """Return the knots at the levels of `LADDER`, (K,): the conformal quantiles of scores (m,).
 
     `covering_knots` raises the knots slightly, so that rows at the ends of intervals lie inside. A
-    knot is NaN if k exceeds m, or if the knot reaches `MAX_SCORE`; the interval would then be
-    infinite.
+    knot is NaN if k exceeds m, or if the interval would be infinite (`MAX_SCORE`).
     """
     ordered = np.sort(np.asarray(scores, np.float64))
     m = len(ordered)
@@ -217,9 +178,63 @@ def _cell(name: tuple[str, int, int | None], scores: Floats) -> Cell:
     return Cell(*name, len(scores), tuple(knots.tolist()))
 
 
-def _refuse_counts(prediction: Prediction) -> None:
-    if prediction.discrete:
-        raise RequestError(
-            "expected predictions of a speed or a latency, found counts of tests: intervals of "
-            "whole numbers are not repaired. Leave --conformal at none."
+@dataclass(frozen=True)
+class CellCheck:
+    """Coverage (`observed`) of the test rows of one cell at one level.
+
+    `calibration` and `test` are the numbers m and n of rows in the cell. `band` is the range that
+    chance explains, for all checks together; `inside` tells whether the coverage lies in it.
+    """
+
+    cell: str
+    level: float
+    calibration: int
+    test: int
+    observed: float
+    band: Interval
+    inside: bool
+
+
+def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1) -> Interval:
+    """Return the range that chance explains for the share of n test rows in intervals of level p.
+
+    `m` is the number of calibration rows, with ceil((m + 1) p) <= m. `level` is the probability
+    that the shares of all `checks` lie in their bands. By the correction of Šidák (1967), each band
+    has probability ``level ** (1 / checks)``. This is exact for independent cells; for several
+    levels of one cell, the bands are too wide.
+    """
+    k = rank(m, p)
+    tail = (1 - level ** (1 / checks)) / 2
+    # SciPy's search for quantiles would sum over all counts at each step.
+    below = np.cumsum(stats.betabinom(n, k, m + 1 - k).pmf(np.arange(n + 1)))
+    lower, upper = np.searchsorted(below, [tail, 1 - tail])
+    return Interval(float(lower) / n, float(min(upper, n)) / n)
+
+
+def check_coverage(
+    repair: Repair,
+    prediction: Prediction,
+    y: Floats,
+    places: RepairPlaces,
+) -> list[CellCheck]:
+    """Compare the coverage of test rows with a band, cell by cell, for a repair with cells.
+
+    All shares lie in their bands with a probability of 99 %, if the rows are exchangeable. Raises
+    DataError if a row has no cell.
+    """
+    number, size = repair.cell_of(places), normal_scores(prediction, y)
+    held = [
+        (cell, stated, size[number == place])
+        for place, cell in enumerate(repair.cells)
+        for stated in CHECKED
+        if (number == place).any() and np.isfinite(cell.knots[LADDER.index(stated)])
+    ]
+    found = []
+    for cell, stated, scores in held:
+        band = coverage_band(cell.n, len(scores), stated, checks=len(held))
+        observed = float(np.mean(scores <= KNOTS[LADDER.index(stated)]))
+        inside = band.lower <= observed <= band.upper
+        found.append(
+            CellCheck(cell.name, stated, cell.n, len(scores), observed, band, bool(inside))
         )
+    return found

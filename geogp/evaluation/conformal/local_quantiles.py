@@ -37,31 +37,22 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NearbyScores:
-    """Calibration rows sorted by their scores (m,), with longitude and latitude in degrees (m,).
-
-    Raises DataError if there are fewer than 157 rows.
-    """
+    """Calibration rows, which are sorted by their scores (m,); coordinates (m,) are in degrees."""
 
     longitude: Floats
     latitude: Floats
     scores: Floats
 
     def __post_init__(self) -> None:
-        if len(self.scores) < MIN_NEAREST:
-            raise DataError(
-                f"expected at least {MIN_NEAREST} calibration rows for a local repair, found "
-                f"{len(self.scores)}. Choose the method marginal, or a larger region."
-            )
         order = np.argsort(self.scores, kind="stable")
         for name in ("longitude", "latitude", "scores"):
             values = np.asarray(getattr(self, name), np.float64)[order]
             object.__setattr__(self, name, values)
 
     def knots(self, longitude: Floats, latitude: Floats) -> Floats:
-        """Return the knots at the levels of `LADDER` for n locations, (n, K); see `covering_knots`.
+        """Return the knots at the levels of `LADDER` for n locations, (n, K); see `ladder_knots`.
 
-        A knot is NaN if the weights of all rows together do not reach its level, or if the knot is
-        37 or more. Raises DataError if nearly all scores around a location are 37 or more.
+        Raises DataError if nearly all scores around a location are 37 or more.
         """
         tree = cKDTree(_on_sphere(self.longitude, self.latitude))
         points = _on_sphere(longitude, latitude)

@@ -1,8 +1,6 @@
 """Splits of points at any locations: by hashes of rounded coordinates, and by cells.
 
-Rows with the same location and time belong to the same part. Whether a row is for training or for
-tests depends on the seed and on the row's location and time, never on the order of rows or the
-target.
+Rows with the same location and time belong to the same part.
 """
 
 from typing import NamedTuple
@@ -79,9 +77,8 @@ def validation_part(
     if how == "blocks":
         cells, cell = np.unique(point_cells(x, y, side), axis=0, return_inverse=True)
         cell = cell.reshape(-1)
-        order = np.argsort(hashed(seed, cells[:, 0], cells[:, 1]), kind="stable")
-        parts = assign_parts(order, np.bincount(cell), min(TENTHS, len(cells)))
-        found: Mask = (parts == 0)[cell]
+        parts = assign_parts(hashed(seed, *cells.T), cell, min(TENTHS, len(cells)))
+        found: Mask = parts == 0
     else:
         codes, times = place_codes(x, y), time_codes(time, len(x))
         found = tenths(seed, codes, times) == 0

@@ -4,7 +4,7 @@ import hashlib
 import heapq
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
 
@@ -26,36 +26,27 @@ Parts = NDArray[np.str_]
 Numbers = NDArray[np.int64]
 
 
-def tenths(seed: int, quadkey: ArrayLike, quarter: ArrayLike) -> Numbers:
-    """Hash each row to [0, 1), and return the number of the tenth, 0 to 9, (n,).
-
-    The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014, figure 13), applied to
-    seed, quadkey and quarter, one after the other. Raises DataError if shapes differ.
-    """
-    codes, times = np.asarray(quadkey), np.asarray(quarter)
-    if codes.ndim != 1 or codes.shape != times.shape:
-        raise DataError(
-            "expected one quadkey and one quarter per row, found shapes "
-            f"{codes.shape} and {times.shape}."
-        )
+def tenths(seed: int, quadkey: Codes, quarter: Numbers) -> Numbers:
+    """Hash each row to [0, 1), and return the number of the tenth, 0 to 9, (n,)."""
     bounds = np.arange(1, TENTHS) / TENTHS
-    uniform = (hashed(seed, codes, times) >> np.uint64(11)) * 2.0**-53
+    uniform = (hashed(seed, quadkey, quarter) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(bounds, uniform, side="right").astype(np.int64)
 
 
-def assign_parts(order: NDArray[np.intp], rows: NDArray[np.intp], parts: int) -> Numbers:
-    """Return the part of each of g groups; in `order` (g,), each group joins the smallest part.
+def assign_parts(codes: Codes, group_of_row: NDArray[np.intp], parts: int) -> Numbers:
+    """Return the part of each row, (n,), where rows of a group are in the same part.
 
-    `rows` (g,) are the numbers of rows in the groups. The smallest part is the part with the fewest
-    rows so far.
+    In the order of the groups' `codes` (g,), each group joins the part with the fewest rows so far.
+    So the sizes of two parts differ by at most the number of rows in the largest group.
     """
+    rows = np.bincount(group_of_row)
     dealt = np.empty(len(rows), np.int64)
     heap = [(0, part) for part in range(parts)]
-    for group in order.tolist():
+    for group in np.argsort(codes, kind="stable").tolist():
         count, part = heap[0]
         dealt[group] = part
         heapq.heapreplace(heap, (count + int(rows[group]), part))
-    return dealt
+    return dealt[group_of_row]
 
 
 def part_names(name: str, parts: int, fold: int, *, calibrated: bool) -> Parts:
@@ -104,7 +95,11 @@ def text_codes(texts: NDArray[np.str_]) -> Codes:
 
 
 def hashed(seed: int, *keys: NDArray[np.uint64] | NDArray[np.int64]) -> Codes:
-    """Mix a seed and integer keys, each (n,), to uniform 64-bit words."""
+    """Mix a seed and integer keys, each (n,), to uniform 64-bit words.
+
+    The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014, figure 13), applied to seed
+    and keys, one after the other.
+    """
     # An array with one element, not a scalar: NumPy warns if a scalar overflows.
     state = _mix(np.array([int(seed) % 2**64], np.uint64))
     for key in keys:

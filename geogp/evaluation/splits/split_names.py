@@ -5,12 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Split:
-    """A way to split rows, and how reports describe it.
+    """A way to split rows, and the question that its figures answer, for blocks of any size.
 
-    `name` is used on the command line and in files, `title` in a heading; `question` is the
-    question that figures of this split answer, for blocks of any size. `flatters` tells whether
-    test rows have training rows nearby, which makes figures better than they would be for locations
-    without measurements.
+    `flatters` tells whether test rows have training rows nearby, which makes figures better than
+    they would be for locations without measurements.
     """
 
     name: str
@@ -19,7 +17,7 @@ class Split:
     flatters: bool
 
     def asked(self, block_degrees: float | None) -> str:
-        """Return the question with the side of the blocks of the split; None if it is not known."""
+        """Return the question with the side of the blocks, if it is known."""
         if block_degrees is None:
             return self.question
         size = f"own block of {block_degrees:g} by {block_degrees:g} degrees"

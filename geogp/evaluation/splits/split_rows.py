@@ -1,13 +1,16 @@
 """Chooses the training, validation and test rows of each split.
 
 A split depends on the seed, the quadkey (or its location) and the quarter, but not on the order of
-rows or on the target. So every model and every other method is judged on the same rows. Each row is
-a test row in at most one fold. A calibrated split takes one more tenth, from the training rows,
-only to repair intervals; the test rows are the same as without calibration.
+rows or on the target. Each row is a test row in at most one fold; folds are counted from 0. A
+calibrated split takes one more tenth, from the training rows, only to repair intervals.
+
+Every split raises RequestError if it does not have the fold or is not possible with the rows, and
+DataError if rows are invalid or a part is empty.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,12 +55,7 @@ MIN_CELLS, MIN_EFFECTIVE_CELLS = 30, 20.0
 
 @dataclass(frozen=True)
 class SplitRows:
-    """The columns that a split may use.
-
-    Each is (n,). `quadkey` contains codes of quadkeys; `quarter` contains indices of quarters;
-    `longitude` and `latitude` are the centroids of tiles in degrees; `county` contains names of
-    counties, or is None if there are no boundaries of counties.
-    """
+    """The columns (n,) that a split may use; codes, indices, degrees, and names of counties."""
 
     quadkey: Codes
     quarter: Numbers
@@ -75,35 +73,24 @@ def split_parts(
     calibrated: bool = False,
     buffer_km: float = BUFFER_KM,
 ) -> Parts:
-    """Split rows by the split `name`, one of `SPLITS`.
+    """Return the part of each row, (n,), in the split `name`, one of `SPLITS`.
 
-    Returns ``train``, ``validation`` or ``test`` for each row, (n,), or ``calibration`` or ``left
-    out`` if the split has such rows. `fold` is counted from 0. If `calibrated` is true, some of the
-    training rows are for calibration. Raises RequestError if the split does not have the fold, or
-    is not possible with these rows. Raises DataError if rows are invalid or a part is empty.
+    The parts are ``train``, ``validation`` and ``test``, and in some splits ``calibration`` and
+    ``left out``.
     """
-    place = rows.longitude, rows.latitude
-    ways: dict[str, Callable[[], Parts]] = {
-        RANDOM.name: lambda: random_split(
-            rows.quadkey, rows.quarter, seed, fold=fold, calibrated=calibrated
-        ),
-        BLOCKS.name: lambda: block_split(*place, seed, fold=fold, calibrated=calibrated),
-        BUFFER.name: lambda: buffer_split(
-            *place, seed, buffer_km=buffer_km, fold=fold, calibrated=calibrated
-        ),
-        COUNTY.name: lambda: county_split(rows.county, seed, fold=fold, calibrated=calibrated),
-        LATEST.name: lambda: latest_split(
-            rows.quadkey, rows.quarter, seed, fold=fold, calibrated=calibrated
-        ),
+    place, tile = (rows.longitude, rows.latitude), (rows.quadkey, rows.quarter)
+    ways: dict[str, Callable[..., Parts]] = {
+        RANDOM.name: partial(random_split, *tile),
+        BLOCKS.name: partial(block_split, *place),
+        BUFFER.name: partial(buffer_split, *place, buffer_km=buffer_km),
+        COUNTY.name: partial(county_split, rows.county),
+        LATEST.name: partial(latest_split, *tile),
     }
-    return ways[name]()
+    return ways[name](seed=seed, fold=fold, calibrated=calibrated)
 
 
 def split_groups(name: str, rows: SplitRows) -> Numbers | None:
-    """Return the group of each row, (n,); a split leaves out whole groups. None for single rows.
-
-    Raises the errors of `split_parts`.
-    """
+    """Return the group of each row, (n,); a split leaves out whole groups. None for single rows."""
     if name in {BLOCKS.name, BUFFER.name}:
         side = cell_side(rows.longitude, rows.latitude)
         groups = np.unique(
@@ -121,11 +108,9 @@ def random_split(
     """Split rows 8:1:1 at random, each row independently.
 
     Each row is hashed with the seed to u in [0, 1) (see `tenths`). Rows with u below 0.8 are for
-    training, rows with u from 0.8 to 0.9 for validation, and the other rows for tests. The part of
-    a row does not depend on other rows, so the numbers of rows are binomial around 8:1:1, not
-    exact. In fold j of 10, all parts are shifted down by j tenths, cyclically: test rows have u
-    from 0.9 - j / 10 to 1 - j / 10. If `calibrated`, the tenth before the validation tenth is for
-    calibration. Raises the errors of `split_parts`, and DataError if shapes differ.
+    training, rows with u from 0.8 to 0.9 for validation, and the other rows for tests. In fold j of
+    10, all parts are shifted down by j tenths, cyclically. If `calibrated`, the tenth before the
+    validation tenth is for calibration.
     """
     check_fold(RANDOM.name, fold, TENTHS)
     tenth = (tenths(seed, quadkey, quarter) + fold) % TENTHS
@@ -136,26 +121,14 @@ def random_split(
 
 
 def block_split(
-    longitude: ArrayLike,
-    latitude: ArrayLike,
-    seed: int,
-    *,
-    fold: int = 0,
-    calibrated: bool = False,
+    longitude: ArrayLike, latitude: ArrayLike, seed: int, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
     """Split rows by whole cells of 0.1 by 0.1 degrees; in small regions, smaller (`cell_side`).
 
-    Cells, floor(longitude / side) and floor(latitude / side), are ordered by a hash with the seed.
-    One after the other, each cell joins the part, of ten parts, that has the fewest rows so far. So
-    the sizes of two parts differ by at most the number of rows in the largest cell. In fold j of 5,
-    parts 2j and 2j + 1 are for tests, and the next part is for validation. If `calibrated`, the
-    part after that is for calibration. The other parts are for training. Longitudes that differ by
-    360 degrees are in the same cell.
-
-    A test cell may touch a training cell: there is no minimum distance. Edges of tiles of zoom 16
-    are at multiples of 360 / 2^16 degrees, so no centroid of a tile is on an edge of a cell in
-    longitude. Raises the errors of `split_parts`, and DataError if shapes differ or a coordinate is
-    not finite.
+    Cells, floor(longitude / side) and floor(latitude / side), are assigned to ten parts by
+    `assign_parts`. In fold j of 5, parts 2j and 2j + 1 are for tests, the next part is for
+    validation, and if `calibrated`, the part after that is for calibration. Longitudes that differ
+    by 360 degrees are in the same cell. A test cell may touch a training cell.
     """
     side = cell_side(longitude, latitude)
     cells = cell_indices(longitude, latitude, side)
@@ -170,13 +143,11 @@ def assign_cells(
 
     `what` names the cells in messages.
     """
-    distinct, cell_of_row, rows = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
-    order = np.argsort(hashed(seed, distinct[:, 0], distinct[:, 1]), kind="stable")
+    distinct, cell = np.unique(cells, axis=0, return_inverse=True)
     names = part_names(BLOCKS.name, TENTHS, fold, calibrated=calibrated)
-    part_of_row = names[assign_parts(order, rows, TENTHS)[cell_of_row.reshape(-1)]]
-    return without_empty(
-        part_of_row, f"{len(cells)} rows in {len(distinct)} {what}", calibrated=calibrated
-    )
+    part = names[assign_parts(hashed(seed, *distinct.T), cell.reshape(-1), TENTHS)]
+    found = f"{len(cells)} rows in {len(distinct)} {what}"
+    return without_empty(part, found, calibrated=calibrated)
 
 
 def buffer_split(
@@ -191,9 +162,8 @@ def buffer_split(
     """Split rows by cells, and leave out training and validation rows near a test row.
 
     Rows are split as in `block_split`, but training and validation rows less than `buffer_km`
-    (great-circle distance) from the centre of a tile with a test row are left out. Calibration rows
-    near test rows are not left out, because no prediction depends on these rows. Raises the errors
-    of `block_split`, and RequestError if the buffer leaves no training or no validation rows.
+    (great-circle distance) from a test row are left out. Calibration rows near test rows are not
+    left out, because no prediction depends on these rows.
     """
     longitude, latitude = np.asarray(longitude, np.float64), np.asarray(latitude, np.float64)
     part = block_split(longitude, latitude, seed, fold=fold, calibrated=calibrated)
@@ -219,9 +189,7 @@ def county_split(
 
     Counties with rows are assigned to ten parts, in the same way as the cells of `block_split`;
     with fewer than ten counties, each county is a part. A fifth of the parts, at least one, are
-    test parts; the next fold uses the next parts for tests. Rows outside all counties
-    (``elsewhere``) are left out. Raises RequestError if there are no boundaries or too few
-    counties, or the split does not have the fold.
+    test parts. Rows outside all counties (``elsewhere``) are left out.
     """
     if county is None:
         raise RequestError(
@@ -230,7 +198,7 @@ def county_split(
             "one of these files to --boundaries, or leave the split out."
         )
     known = county != ELSEWHERE
-    names, number, rows = np.unique(county[known], return_inverse=True, return_counts=True)
+    names, number = np.unique(county[known], return_inverse=True)
     least = 4 if calibrated else 3
     if len(names) < least:
         raise RequestError(
@@ -238,13 +206,10 @@ def county_split(
             f"measurements{' (one for calibration)' if calibrated else ''}, found {len(names)}. "
             "Leave the split out."
         )
-    order = np.argsort(hashed(seed, text_codes(names)), kind="stable")
     parts = min(TENTHS, len(names))
-    dealt = part_names(COUNTY.name, parts, fold, calibrated=calibrated)[
-        assign_parts(order, rows, parts)
-    ]
+    named = part_names(COUNTY.name, parts, fold, calibrated=calibrated)
     part = np.full(len(county), LEFT_OUT, dtype="<U11")
-    part[known] = dealt[number.reshape(-1)]
+    part[known] = named[assign_parts(hashed(seed, text_codes(names)), number, parts)]
     what = f"{len(county)} rows in {len(names)} counties"
     return without_empty(part, what, calibrated=calibrated)
 
@@ -257,8 +222,6 @@ def latest_split(
     In fold j, the test quarter is j quarters before the latest quarter, counting only quarters with
     data; later quarters are left out. Of the rows before the test quarter, the validation tenth of
     `random_split` is for validation, and if `calibrated`, the tenth before that is for calibration.
-    The number of folds is the number of quarters minus 1. Raises RequestError if there is no
-    earlier quarter, and DataError if shapes differ or a part is empty.
     """
     tenth = tenths(seed, quadkey, quarter)
     found = np.unique(quarter)
@@ -280,11 +243,9 @@ def latest_split(
 def cell_side(longitude: ArrayLike, latitude: ArrayLike) -> float:
     """Return the side, in degrees, of the cells of `block_split`.
 
-    The side is the largest of 0.1, 0.05, 0.025 and 0.0125 that meets two conditions: at least
-    `MIN_CELLS` cells have rows; and the effective number of cells, (Σ n)² / Σ n² (Kish 1965) with n
-    the number of rows in a cell, is at least `MIN_EFFECTIVE_CELLS`. The side depends only on the
-    places of the rows. Raises RequestError if no side gives enough cells, and the errors of
-    `cell_indices`.
+    The side is the largest of 0.1, 0.05, 0.025 and 0.0125 for which at least `MIN_CELLS` cells have
+    rows, and the effective number of cells, (Σ n)² / Σ n² (Kish 1965) with n the number of rows in
+    a cell, is at least `MIN_EFFECTIVE_CELLS`. Raises RequestError if no side gives enough cells.
     """
     for halvings in range(HALVINGS + 1):
         side: float = CELL_DEGREES / 2**halvings
@@ -312,15 +273,9 @@ def cell_indices(
 ) -> NDArray[np.int64]:
     """Return column (0 or more) and row of each point's cell, (n, 2) int64.
 
-    Raises DataError if shapes differ or a coordinate is not finite.
+    Raises DataError if a coordinate is not finite.
     """
-    longitude = np.asarray(longitude, np.float64)
-    latitude = np.asarray(latitude, np.float64)
-    if longitude.ndim != 1 or longitude.shape != latitude.shape:
-        raise DataError(
-            "expected one longitude and one latitude per row, found shapes "
-            f"{longitude.shape} and {latitude.shape}."
-        )
+    longitude, latitude = np.asarray(longitude, np.float64), np.asarray(latitude, np.float64)
     wrong = ~(np.isfinite(longitude) & np.isfinite(latitude))
     if wrong.any():
         raise DataError(

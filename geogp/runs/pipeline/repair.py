@@ -9,8 +9,13 @@ from numpy.typing import NDArray
 from geogp.distributions.prediction import Prediction
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_cells import RepairPlaces
-from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair, fit_repair, scatter
-from geogp.evaluation.conformal.coverage_bands import check_coverage
+from geogp.evaluation.conformal.conformal_repair import (
+    NO_REPAIR,
+    Repair,
+    check_coverage,
+    fit_repair,
+    scatter,
+)
 from geogp.geodata.tiles.observations import Observations
 from geogp.records.repair_records import (
     CalibrationRecord,

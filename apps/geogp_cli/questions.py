@@ -1,0 +1,158 @@
+"""The commands on a finished run: `areas`, `exceedance`, `next` and `figures`."""
+
+from dataclasses import replace
+from typing import Any
+
+from geogp.commands.run_requests import (
+    AreasRequest,
+    ExceedanceRequest,
+    FiguresRequest,
+    NextRequest,
+)
+from geogp.runs.progress import ProgressListener
+from geogp.runs.question import sample_words
+from geogp_cli import console
+from geogp_cli.setting_options import Answer, takes
+
+_SHOWN = 10
+"""Number of chosen tiles that `geogp next` prints."""
+
+
+@takes(AreasRequest)
+def areas(request: AreasRequest, listener: ProgressListener) -> Answer:
+    """Compute the mean and median level of counties, urban areas or polygons, with intervals."""
+    from geogp.commands.areas import make_areas
+
+    result = make_areas(request, listener)
+    described, level = result.described, request.question == "level"
+    kind, unit = "level_mean" if level else "tile_mean", described["unit"]
+    tests, devices = described["tests_per_tile"], described["devices_per_tile"]
+    many = sample_words(tests, devices) if tests else "the usual number of tests"
+    noise = "level, without measurement noise"
+    what = noise if level else f"averages of {many} in each tile, with noise"
+    table = console.table(
+        f"{described['at']}, {unit}. mean: geometric mean over the tiles; values: {what}",
+        "area, tiles, measured, tests, mean, 95 % interval, median level, 95 % interval",
+        (
+            (
+                row["area"],
+                *(f"{row[name]:,}" for name in ("tiles", "measured_tiles", "tests")),
+                *_interval(row, kind, unit.lower()),
+                *_interval(row, "level_median", unit.lower()),
+            )
+            for row in result.table.to_dict(orient="records")
+        ),
+    )
+    return Answer(result.described_with("areas"), (table, *result.files))
+
+
+def _interval(row: dict[str, float], name: str, end: str) -> tuple[str, str]:
+    low, high = (row[f"{name}_{side}_{end}"] for side in ("lower", "upper"))
+    return f"{row[f'{name}_{end}']:.1f}", f"{low:.1f} to {high:.1f}"
+
+
+@takes(ExceedanceRequest)
+def exceedance(request: ExceedanceRequest, listener: ProgressListener) -> Answer:
+    """Compute the share of area below each threshold, and where the level meets the threshold."""
+    from geogp.commands.exceedance import make_exceedance
+
+    result = make_exceedance(request, listener)
+    told = [one for described in result.described for one in _shares(described)]
+    files = [str(path) for path in result.files]
+    return Answer({"files": files, "thresholds": list(result.described)}, (*told, *files))
+
+
+def _shares(described: dict[str, Any]) -> list[Any]:
+    """Return the table of shares of one threshold, and a sentence for each joint region."""
+    table = console.table(
+        f"{described['at']}, share of the area where the level is {described['falls_short']}",
+        "area, tiles, km², share, 95 % interval",
+        (
+            (
+                row["area"],
+                f"{row['tiles']:,}",
+                f"{row['area_km2']:,.0f}",
+                f"{100 * row['mean']:.1f} %",
+                f"{100 * row['lower']:.1f} to {100 * row['upper']:.1f} %",
+            )
+            for row in described["share_falling_short"]
+        ),
+    )
+    return [table, *(_words(one, described) for one in described["joint_regions"].values())]
+
+
+def _words(region: dict[str, Any], described: dict[str, Any]) -> str:
+    """Return the size and the certainty of a joint region, in words."""
+    low, high = region["tiles_interval"]
+    if not region["tiles"]:
+        return (
+            f"{region['is']}: the joint region has no tile (other random draws give up to "
+            f"{high:,})."
+        )
+    return (
+        f"{region['is']}: the joint region has {region['tiles']:,} of {described['tiles']:,} tiles "
+        f"(other random draws give {low:,} to {high:,}). In {100 * region['probability']:.1f} % of "
+        f"{described['draws']} draws, the level is {region['is']} in all of these tiles."
+    )
+
+
+@takes(NextRequest)
+def next_command(request: NextRequest, listener: ProgressListener) -> Answer:
+    """Choose the tiles whose measurement would reduce the variance of the level most."""
+    from geogp.runs.run_names import find_run
+
+    request = replace(request, run=find_run(str(request.run)))
+    from geogp.commands.next_tiles import choose_tiles
+
+    result = choose_tiles(request, listener)
+    described, chosen = result.described, result.table
+    tests, devices = described["tests"], described["devices"]
+    many = (
+        f"{sample_words(tests, devices)} in each tile"
+        if tests
+        else "as many tests in each tile as in the data"
+    )
+    places = [name for name in ("county", "stratum") if name in chosen]
+    shown = min(_SHOWN, len(chosen))
+    table = console.table(
+        f"{described['at']}, {many}; first {shown} of {len(chosen)} tiles",
+        ", ".join(
+            ["rank, longitude, latitude", *places, "tests so far, sd, after, variance removed"]
+        ),
+        (
+            (
+                str(row["rank"]),
+                f"{row['longitude']:.4f}",
+                f"{row['latitude']:.4f}",
+                *(row[name] for name in places),
+                f"{row['tests']:,}",
+                f"{row['sd_before_log10']:.3f}",
+                f"{row['sd_after_log10']:.3f}",
+                f"{row['removed']:.2%}",
+            )
+            for row in chosen.head(_SHOWN).to_dict(orient="records")
+        ),
+        left=places,
+    )
+    text = (
+        f"Measuring all {len(chosen)} tiles removes {described['removed']:.2%} of the variance of "
+        f"the level, summed over {described['counted']} ({described['counted_tiles']:,}). Choosing "
+        "the tile with the widest remaining interval each time would remove "
+        f"{described['removed_by_widest']:.2%}."
+    )
+    return Answer(result.described_with("chosen"), (table, text, *result.files))
+
+
+@takes(FiguresRequest)
+def figures(request: FiguresRequest, listener: ProgressListener) -> Answer:
+    """Draw figures for papers: kernel, basis, interval widths, spread and reliability."""
+    from geogp.runs.run_names import find_run
+
+    request = replace(request, run=find_run(str(request.run)))
+    from geogp.commands.paper_figures import make_figures
+
+    made = make_figures(request, listener)
+    files = [str(path) for path in made.files]
+    left_out = (f"{name} is left out: {reason}." for name, reason in made.left_out.items())
+    described = {"files": files, "captions": made.captions, "left_out": made.left_out}
+    return Answer(described, (*files, *left_out))
