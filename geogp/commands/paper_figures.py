@@ -224,9 +224,8 @@ def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
 
 def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
     job, tiles = opened.job, opened.tiles
-    quarter = job.question.quarter
-    slices = reference_slices(opened.model, tiles, job.observations, quarter, job.places)
-    inputs = opened.model.inputs(job.places.of_tiles(tiles, quarter))
+    slices = reference_slices(job, opened.model, tiles)
+    inputs = opened.model.inputs(job.places.of_tiles(tiles, job.question.quarter))
     return slices, leading_components(opened.model.network_, inputs, COMPONENTS)
 
 

@@ -225,7 +225,7 @@ def _check_model(
     path: Path, record: OpenedRecord, job: Job, name: str, notes: dict[str, Any]
 ) -> None:
     """Refuse a run.json that contradicts the model's file."""
-    expected = {"model": job.spec.name, "region": record.region}
+    expected = {"model": job.about.name, "region": record.region}
     expected |= {"target": record.target, "service": record.service}
     held = {**expected, **notes, "model": name}
     wrong = [f"{key} {expected[key]}" for key in expected if held[key] != expected[key]]

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,25 +30,23 @@ from geogp.reports.rendering import say
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.predicting import MapPredictor
 from geogp.runs.pipeline.reference_slices import distance_to_measured, reference_slices
-from geogp.runs.question import Question
 from geogp.runs.run_folder import GRID_FILE
 from geogp.runs.settings import MAX_TILES
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A map in memory: its raster, the content of its page, and warnings."""
+    """A map in memory: its job, its raster, the content of its page, and warnings."""
 
+    job: Job
     grid: xr.Dataset
     content: PageContent
-    question: Question
-    target: str
     warnings: list[str]
 
     @property
     def record(self) -> RunMap:
         """The map's entry in run.json, without facts about the map's files."""
-        content, question = self.content, self.question
+        content, question = self.content, self.job.question
         others = [one for place, one in enumerate(content.quarters) if place != content.shown]
         return RunMap(
             quarter=question.at,
@@ -60,36 +57,32 @@ class Drawing:
             **question.record,
         )
 
-    def data(self) -> dict[str, Any]:
-        """Return the data of map.html; see `page_data.py`."""
-        return page_data(self.grid, self.content)
-
-    def page(self, notes: list[str], attribution: str, *, base_map: bool = True) -> str:
-        """Return map.html; without a base map, the page sends no requests to the network."""
+    def page(self) -> str:
+        """Return map.html, with the warnings of the job as notes."""
+        job = self.job
         return map_page(
-            self.data(),
-            self.content.region,
-            self.content.counties,
-            attribution=attribution,
-            notes=[f"The map predicts {self.question.words()}.", *notes],
-            base_map=base_map,
+            page_data(self.grid, self.content),
+            job.region,
+            job.boundaries.counties,
+            attribution=job.ingested.attribution,
+            notes=[f"The map predicts {job.question.words()}.", *job.warnings],
+            base_map=not job.request.self_contained,
         )
 
     def write(self, folder: Path) -> None:
         """Write grid.nc, the GeoTIFFs, tiles.parquet and the figures.
 
-        A large map is also written as grid.zarr if zarr is installed. Raises OutputError if a file
-        cannot be written.
+        A large map is also written as grid.zarr if zarr is installed.
         """
-        content = self.content
+        content, job = self.content, self.job
         write_netcdf(self.grid, folder / GRID_FILE)
         write_geotiffs(self.grid, folder)
         tiles, county = content.tiles, content.county_names
         write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=county)
         if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
-        write_map_figures(self.grid, content.region, folder, quarter=self.question.label())
-        kernel = kernel_figure(content.region, tiles, content.slices, target=self.target)
+        write_map_figures(self.grid, job.region, folder, quarter=job.question.label())
+        kernel = kernel_figure(job.region, tiles, content.slices, target=job.request.target)
         write_bytes(folder / "kernel.png", kernel)
 
 
@@ -106,7 +99,7 @@ def draw(
     zoom = region.zoom_within(request.zoom, MAX_TILES)
     region.check_zoom(zoom)
     tiles = region.tiles(zoom)
-    asker = MapPredictor(region, seen, model, question, repair, zoom, job.places)
+    asker = MapPredictor(job, model, repair, zoom)
     prediction = asker.predict(tiles, [question.quarter])
     quantity = quantity_of(seen.target)
     grid = build_grid(
@@ -150,13 +143,13 @@ def draw(
         question.words(),
         tuple(quarters),
         shown,
-        reference_slices(model, tiles, seen, question.quarter, job.places),
+        reference_slices(job, model, tiles),
         _kernel(job, model, tiles),
         request.thresholds,
         job.boundaries.counties,
         job.boundaries.urban_areas,
     )
-    return Drawing(grid, content, question, seen.target, texts)
+    return Drawing(job, grid, content, texts)
 
 
 def _kernel(job: Job, model: SpatialGP, tiles: Tiles) -> KernelBasis | None:

@@ -41,8 +41,7 @@ def fit_model(
     """Fit the model of the job and return it; continue from a checkpoint of this `name`.
 
     `parts` mark the training and the validation rows among the job's observations. `groups` (n,) is
-    the group of each row; a split leaves out the rows of a group together. Raises the errors of
-    `SpatialGP.fit`.
+    the group of each row; a split leaves out the rows of a group together.
     """
     job.listener.stage(f"fitting {job.request.model} ({name})")
 
@@ -73,10 +72,9 @@ def fit_model(
 
 
 def threads_for(job: Job, began: int | None) -> int:
-    """Return the number of threads with which the run began, if there are enough cores.
+    """Return the number of threads with which the run began, because the last digits depend on it.
 
-    The last digits of sums depend on the number of threads. `began` is the number with which the
-    run began. If there are too few cores, warn, and return the current number.
+    With too few cores, warn, and return the current number.
     """
     now = torch.get_num_threads()
     if began is None or began == now:
@@ -98,8 +96,7 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
     """Choose the rank of the job's preset by the time budget; return the record of this choice.
 
     All fits of the run share the budget. A rank chosen before an interruption is kept. Raises
-    RequestError if the budget is too short for any rank, and DataError if the stored choice is
-    damaged.
+    RequestError if the budget is too short, and DataError if the stored choice is damaged.
     """
     budget = job.request.budget
     if budget is None:
@@ -127,8 +124,8 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
 def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, WeightsRecord]:
     """Return alpha and beta, and the record of how they were chosen: by preset or by validation.
 
-    A search that was finished before an interruption is not repeated. Raises NumericalError if
-    every fit of the search diverged, and DataError if the stored choice is damaged.
+    A search that was finished before an interruption is kept. Raises NumericalError if every fit of
+    the search diverged, and DataError if the stored choice is damaged.
     """
     preset, uses = job.preset.weights, job.about.uses
     if not uses:

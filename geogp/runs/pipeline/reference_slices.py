@@ -9,32 +9,23 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.region import UNKNOWN, Tiles
 from geogp.geodata.tiles.observations import Observations
-from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.kernel_slices import KernelSlice
-from geogp.runs.pipeline.run_covariates import PlaceTables
+from geogp.runs.pipeline.job import Job
 
 Floats = NDArray[np.float64]
 _Place = tuple[str, str, float, float]
 """Name, description, longitude and latitude."""
 
 
-def reference_slices(
-    model: SpatialGP,
-    tiles: Tiles,
-    observations: Observations,
-    quarter: int,
-    tables: PlaceTables,
-) -> list[KernelSlice]:
-    """Return k(x, x_ref) on tiles for three places x_ref, all in one quarter.
-
-    The places depend on the measured rows of `observations`; see `_reference_places`.
-    """
-    places = _reference_places(_measured_tiles(observations), tiles)
+def reference_slices(job: Job, model: SpatialGP, tiles: Tiles) -> list[KernelSlice]:
+    """Return k(x, x_ref) on tiles for three places x_ref, all in the quarter of the map."""
+    places = _reference_places(_measured_tiles(job.observations), tiles)
     _, _, longitude, latitude = map(np.array, zip(*places, strict=True))
-    references = tables.at(longitude, latitude, np.full(len(places), quarter))
-    values = model.kernel(tables.of_tiles(tiles, quarter), references)
+    question = job.question
+    references = job.places.at(longitude, latitude, np.full(len(places), question.quarter))
+    values = model.kernel(job.places.of_tiles(tiles, question.quarter), references)
     return [
-        KernelSlice(name, x, y, values[:, column], quarter_label(quarter), text)
+        KernelSlice(name, x, y, values[:, column], question.at, text)
         for column, (name, text, x, y) in enumerate(places)
     ]
 

@@ -55,7 +55,7 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
     if not job.about.has_tiles:
         own = ", with a variance that differs between tiles" if level.own.any() else ""
         job.warn(
-            f"{job.spec.name} does not model how single tiles differ from their surroundings: its "
+            f"{job.about.name} does not model how single tiles differ from their surroundings: its "
             f"level is a smooth field{own}, so the stated uncertainty of shares and joint regions "
             "is too small."
         )
