@@ -19,79 +19,12 @@ from geogp.models.training.fit_plan import FitPlan
 _MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class Parameters:
-    """Base of estimators, with parameters for `get_params`, `set_params` and `clone`."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class SpatialParameters:
+    """Parameters of an estimator: the columns, the model, and the training of the model."""
 
     counts: ClassVar[bool] = False
     """Whether targets must be 0 or more."""
-
-    @classmethod
-    def parameter_names(cls) -> tuple[str, ...]:
-        """Return the names of constructor arguments; for ``**``, those of the base class too."""
-        names: dict[str, None] = {}
-        for one in cls.__mro__:
-            if "__init__" not in vars(one):
-                continue
-            _, *given = inspect.signature(vars(one)["__init__"]).parameters.values()
-            names |= {part.name: None for part in given if part.kind not in _MORE}
-            if not any(part.kind is inspect.Parameter.VAR_KEYWORD for part in given):
-                break
-        return tuple(names)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - none are nested
-        """Return the parameters by name, as they were given."""
-        return {name: getattr(self, name) for name in self.parameter_names()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, and return the estimator.
-
-        Raises
-        ------
-        RequestError
-            The estimator has no parameter with one of these names.
-        """
-        for name, value in params.items():
-            if name not in self.parameter_names():
-                raise RequestError(
-                    f"expected one of the parameters {', '.join(self.parameter_names())}, "
-                    f"found {name!r}."
-                )
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        usual = {
-            part.name: part.default
-            for one in reversed(type(self).__mro__)
-            if "__init__" in vars(one)
-            for part in inspect.signature(vars(one)["__init__"]).parameters.values()
-        }
-        arguments = ", ".join(
-            f"{name}={value!r}"
-            for name, value in self.get_params().items()
-            if value is not usual[name] and not _equal(value, usual[name])
-        )
-        return f"{type(self).__name__}({arguments})"
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether `fit` was called, for scikit-learn."""
-        return hasattr(self, "network_")
-
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags; only scikit-learn calls this method."""
-        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # noqa: PLC0415
-
-        return Tags(
-            estimator_type="regressor",
-            target_tags=TargetTags(required=True, positive_only=self.counts),
-            regressor_tags=RegressorTags(),
-            input_tags=InputTags(),
-        )
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class SpatialParameters(Parameters):
-    """Parameters of an estimator: the columns, the model, and the training of the model."""
 
     families: ClassVar[tuple[str, ...]] = ()
     """Families of models that the estimator fits."""
@@ -116,6 +49,65 @@ class SpatialParameters(Parameters):
     batch: int | None = None
     device: str = "auto"
     random_state: int = 0
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Return the defaults of constructor arguments; for ``**``, those of the base class too."""
+        found: dict[str, Any] = {}
+        for one in cls.__mro__:
+            if "__init__" not in vars(one):
+                continue
+            _, *given = inspect.signature(vars(one)["__init__"]).parameters.values()
+            for part in given:
+                if part.kind not in _MORE:
+                    found.setdefault(part.name, part.default)
+            if not any(part.kind is inspect.Parameter.VAR_KEYWORD for part in given):
+                break
+        return found
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - none are nested
+        """Return the parameters by name, as they were given."""
+        return {name: getattr(self, name) for name in self.defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and return the estimator.
+
+        Raises
+        ------
+        RequestError
+            The estimator has no parameter with one of these names.
+        """
+        for name, value in params.items():
+            if name not in self.defaults():
+                raise RequestError(
+                    f"expected one of the parameters {', '.join(self.defaults())}, found {name!r}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        usual = self.defaults()
+        arguments = ", ".join(
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if value is not usual[name] and not _equal(value, usual[name])
+        )
+        return f"{type(self).__name__}({arguments})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether `fit` was called, for scikit-learn."""
+        return hasattr(self, "network_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags; only scikit-learn calls this method."""
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # noqa: PLC0415
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=True, positive_only=self.counts),
+            regressor_tags=RegressorTags(),
+            input_tags=InputTags(),
+        )
 
     def check(self) -> None:
         """Raise RequestError if a parameter is out of range, or the estimator lacks the model."""
