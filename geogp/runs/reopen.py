@@ -172,7 +172,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     # Each file is compared with all entries: a user's layer may have the name of a boundary file.
     changed = [
         file.name
-        for file in (*job.boundaries.files, *job.ingested.files, *job.covariates.files)
+        for file in (*job.boundaries.files, *job.ingested.files, *job.places.files)
         if not any(same_input(input_record(file), one) for one in record.inputs)
     ]
     if changed:
@@ -181,7 +181,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
             "with --fresh, or restore the files."
         )
     # A missing file of the other service has no rows, and is no error when the service is read.
-    read = {file.name for file in job.covariates.files}
+    read = {file.name for file in job.places.files}
     lost = [name for one in given(record.covariates, []) for name in one.files if name not in read]
     if lost:
         raise DataError(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import zip_longest
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -10,7 +11,7 @@ from msgspec.structs import fields, replace
 from geogp.geodata.places.region_choice import absolute_name
 from geogp.geodata.store.addresses import absolute_place
 from geogp.geodata.tiles.ookla import InputFile
-from geogp.records.run_record import InputRecord, RunIdentity, RunSettings
+from geogp.records.run_record import InputRecord, RunIdentity, RunSettings, given
 
 _TYPES = {field.name: field.type for field in fields(RunIdentity)}
 
@@ -24,11 +25,10 @@ ROWS_KEYS = ("name", "rows_sha256", "rows_used")
 """Keys of a cache entry that identify its rows; other keys depend on earlier fetches."""
 
 
-def identity_in(held: Mapping[str, object]) -> RunIdentity:
+def identity_in(held: Mapping[str, Any]) -> RunIdentity:
     """Return the identity that a file holds; a value of the wrong type counts as absent.
 
-    A value with unknown settings also counts as absent, because such settings may have changed the
-    fits.
+    So does a value with unknown settings, because they may have changed the fits.
     """
     found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
     for name in found.keys() & held.keys():
@@ -36,16 +36,10 @@ def identity_in(held: Mapping[str, object]) -> RunIdentity:
             part = msgspec.convert(held[name], _TYPES[name])
         except msgspec.ValidationError:
             continue
-        if not _unknown(part, held[name]):
+        known = fields(part) if isinstance(part, msgspec.Struct) else None
+        if known is None or set(held[name]) <= {one.encode_name for one in known}:
             found[name] = part
     return RunIdentity(**found)  # type: ignore[arg-type]
-
-
-def _unknown(part: object, held: object) -> set[str]:
-    """Return the keys of `held` that the type of `part` does not have."""
-    if not isinstance(part, msgspec.Struct) or not isinstance(held, dict):
-        return set()
-    return set(held) - {field.encode_name for field in fields(part)}
 
 
 def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
@@ -72,8 +66,7 @@ def input_record(file: InputFile) -> InputRecord:
 def same_input(one: InputRecord, other: InputRecord) -> bool:
     """Return whether two input files of run.json hold the same rows, however they were fetched.
 
-    If one of the two is a cache entry, which has the address of its source, the region's rows are
-    compared. For two files read in place, all rows are compared.
+    If one is a cache entry, which has the address of its source, only the region's rows count.
     """
     known = one.rows_sha256 is not None and other.rows_sha256 is not None
     cached = one.source is not None or other.source is not None
@@ -86,13 +79,13 @@ def _with_absolute_places(run: RunIdentity) -> RunIdentity:
     held = run.settings
     if held is UNSET:
         return run
-    changed: dict[str, object] = {}
-    for key in ("source", "boundaries"):
-        place = getattr(held, key)
-        changed[key] = absolute_place(place) if isinstance(place, str) else place
+    changed: dict[str, object] = {
+        "layers": [absolute_name(text) for text in given(held.layers, [])]
+    }
     if held.strata_file is not None:
         changed["strata_file"] = absolute_name(held.strata_file)
-    layers = [] if held.layers is UNSET else held.layers
-    changed["layers"] = [absolute_name(text) for text in layers]
+    for key in ("source", "boundaries"):
+        if isinstance(place := getattr(held, key), str):
+            changed[key] = absolute_place(place)
     settings: RunSettings = replace(held, **changed)
     return replace(run, settings=settings)

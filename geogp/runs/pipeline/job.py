@@ -38,11 +38,7 @@ from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.training_data import Data
 from geogp.records.record_names import COUNT, LEVEL
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
-from geogp.runs.pipeline.run_covariates import (
-    PlaceTables,
-    ReadCovariates,
-    read_run_covariates,
-)
+from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import ProgressListener
 from geogp.runs.question import Question
 from geogp.runs.run_folder import RunFolder
@@ -71,7 +67,7 @@ class Job:
     layers: tuple[PolygonLayer, ...] = ()
     layer_files: tuple[InputFile, ...] = ()
     call: str | None = None
-    covariates: ReadCovariates = field(default_factory=ReadCovariates)
+    places: PlaceTables = field(default_factory=PlaceTables)
 
     @property
     def observations(self) -> Observations:
@@ -95,11 +91,6 @@ class Job:
         table = self.places.at(seen.longitude, seen.latitude, seen.quarter)
         table = table.assign(tests=seen.tests, devices=seen.devices)
         return table if self.about.counts else table.drop(columns="area_km2")
-
-    @property
-    def places(self) -> PlaceTables:
-        """Tables of any places and quarters, with the covariates of the run."""
-        return PlaceTables(self.covariates.covariates)
 
     @cached_property
     def scale(self) -> PointScale:
@@ -214,7 +205,7 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
             quarters=quarters,
             progress=lambda done, total, note: listener.progress("tiles", done, total, note),
         )
-        covariates = read_run_covariates(
+        places = read_run_covariates(
             request.covariates,
             source,
             boundaries.region,
@@ -240,13 +231,13 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
         seconds,
         layers=layers,
         layer_files=layer_files,
-        covariates=covariates,
+        places=places,
     )
     job.folder.check()
     region.check_zoom(request.zoom)
     _check_strata(job)
     _check_question(job)
-    for text in (*boundaries.warnings, *ingested.warnings, *covariates.warnings):
+    for text in (*boundaries.warnings, *ingested.warnings, *places.warnings):
         job.warn(text)
     seen, counties = job.observations, boundaries.counties
     for layer in layers if counties is None else (counties, *layers):
@@ -323,7 +314,7 @@ def _check_question(job: Job) -> None:
 def identity_of(job: Job) -> RunIdentity:
     """Return the entries of run.json that determine the fits and the map."""
     request, question = job.request, job.question
-    files = [*job.boundaries.files, *job.layer_files, *job.ingested.files, *job.covariates.files]
+    files = [*job.boundaries.files, *job.layer_files, *job.ingested.files, *job.places.files]
     return RunIdentity(
         schema=RUN_SCHEMA,
         geogp=__version__,

@@ -22,7 +22,7 @@ from geogp.geodata.tiles.ookla import InputFile, read_observations
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.quarters import QuarterRequest
 from geogp.geodata.tiles.targets import SERVICES
-from geogp.records.covariate_record import CovariateRecord
+from geogp.records.run_record import CovariateRecord
 
 Floats = NDArray[np.float64]
 
@@ -96,9 +96,14 @@ class RunCovariate:
 
 @dataclass(frozen=True)
 class PlaceTables:
-    """Tables of places and quarters with the columns that a run's estimator reads."""
+    """The covariates of a run, and tables of places and quarters with the columns of its estimator.
 
-    covariates: Sequence[RunCovariate] = ()
+    `files` are the files that were read, and `warnings` are about them.
+    """
+
+    covariates: list[RunCovariate] = field(default_factory=list)
+    files: list[InputFile] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
@@ -135,27 +140,18 @@ class PlaceTables:
         return self.at(longitude, latitude, np.full(len(tiles), quarter), **counts)
 
 
-@dataclass(frozen=True)
-class ReadCovariates:
-    """The covariates of a run, the files that were read, and warnings about them."""
-
-    covariates: list[RunCovariate] = field(default_factory=list)
-    files: list[InputFile] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-
 def read_run_covariates(
     texts: Sequence[str],
     source: Source,
     region: Region,
     observations: Observations,
     progress: Progress,
-) -> ReadCovariates:
+) -> PlaceTables:
     """Read the covariates of ``--covariates``: a service of the source, or files.
 
     Raises RequestError if two covariates have the same name, and DataError if a file has no data.
     """
-    read = ReadCovariates()
+    read = PlaceTables()
     for text in texts:
         if text in SERVICES:
             found = _service(text, source, region, observations, progress)
@@ -170,8 +166,8 @@ def read_run_covariates(
         read.covariates.append(_without_gaps(one, observations))
         rows = covariate.rows
         read.files.append(InputFile(path.name, sha256_of(path), rows, rows))
-    columns = PlaceTables(read.covariates).names
-    double = sorted({name for name in columns if columns.count(name) > 1 or name in OTHER_COLUMNS})
+    columns = [*read.names, *OTHER_COLUMNS]
+    double = sorted({name for name in columns if columns.count(name) > 1})
     if double:
         raise RequestError(
             f"expected covariates with different names that no other column has, found "
@@ -182,7 +178,7 @@ def read_run_covariates(
 
 def _service(
     service: str, source: Source, region: Region, seen: Observations, progress: Progress
-) -> ReadCovariates:
+) -> PlaceTables:
     """Return the deviations of the target and of the numbers of tests of the other service."""
     found = read_observations(
         source,
@@ -202,7 +198,7 @@ def _service(
         popular = PointCovariate(*place, np.log10(tests), np.ones(len(tests)), other.quarter)
         covariates.append(RunCovariate(f"{service}_tests", service, popular, files))
     warnings = [f"covariate {service}: {text}" for text in found.warnings]
-    return ReadCovariates(covariates, list(found.files), warnings)
+    return PlaceTables(covariates, list(found.files), warnings)
 
 
 def _without_gaps(one: RunCovariate, seen: Observations) -> RunCovariate:

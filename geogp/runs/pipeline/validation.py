@@ -151,7 +151,7 @@ def _warn_of(job: Job) -> None:
         )
     if LATEST.name not in request.splits:
         return
-    if any(one.covariate.rows for one in job.covariates.covariates):
+    if any(one.covariate.rows for one in job.places.covariates):
         job.warn(
             "in the split latest, covariates from points also use the points of the tested quarter "
             "and of later quarters."
