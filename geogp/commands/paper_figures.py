@@ -28,7 +28,7 @@ from geogp.models.joint.joint_law import Components, leading_components
 from geogp.reports.rendering import say
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.pipeline.reference_slices import reference_slices
+from geogp.runs.pipeline.drawing import reference_slices
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import check_apart, locked_run

@@ -42,7 +42,7 @@ LATER_FILES = (
 _HALF_WRITTEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 """Form of the names of temporary files of `writing`; a killed process leaves such files behind."""
 
-_DELETE, _FRESH = "Delete it", "Start over with --fresh"
+DELETE, FRESH = "Delete it", "Start over with --fresh"
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,13 @@ class RunFolder:
 
     def _latest(self) -> dict[str, Any]:
         """Return the note of the run begun here; if there is none, the content of run.json."""
-        return _read_json(self._begun, _FRESH) if self._begun.is_file() else self._held()
+        return _read_json(self._begun, FRESH) if self._begun.is_file() else self._held()
 
     def _held(self) -> dict[str, Any]:
         """Return the content of run.json; empty if there is no such file."""
         path = self.path / RUN_FILE
         held = _read_json(path) if path.is_file() else {}
-        with _damaged(path, _DELETE):
+        with damaged(path, DELETE):
             plain_names(held.get("files", []))  # checked: they are deleted with the run
         return held
 
@@ -161,7 +161,7 @@ class RunFolder:
         Raises DataError if the note is damaged, and OutputError if it cannot be written.
         """
         if self._begun.is_file():
-            with _damaged(self._begun, _FRESH):
+            with damaged(self._begun, FRESH):
                 return checked(read_json(self._begun), RunNote, "it")
         write_text(self._begun, run_text(note))
         return note
@@ -235,7 +235,7 @@ class RunFolder:
         """Return the names of old files to remove after the moves; none if there is no list."""
         if not self._stale.is_file():
             return []
-        with suppress(DataError) if any_list else _damaged(self._stale, _FRESH):
+        with suppress(DataError) if any_list else damaged(self._stale, FRESH):
             return plain_names(read_json(self._stale))
         return []
 
@@ -292,8 +292,8 @@ def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
             )
 
 
-def _read_json(path: Path, cure: str = _DELETE) -> dict[str, Any]:
-    with _damaged(path, cure):
+def _read_json(path: Path, cure: str = DELETE) -> dict[str, Any]:
+    with damaged(path, cure):
         content = read_json(path)
         if not isinstance(content, dict):
             raise DataError("expected a JSON object.")
@@ -301,7 +301,7 @@ def _read_json(path: Path, cure: str = _DELETE) -> dict[str, Any]:
 
 
 @contextmanager
-def _damaged(path: Path, cure: str) -> Iterator[None]:
+def damaged(path: Path, cure: str) -> Iterator[None]:
     """Let a DataError of the body say which file is damaged, and what to do."""
     try:
         yield

@@ -14,8 +14,8 @@ from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import DataError, RequestError
 from geogp.runs.open_run import open_run
+from geogp.runs.pipeline.drawing import reference_slices
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.pipeline.reference_slices import reference_slices
 from geogp.runs.run_folder import PREDICTIONS_FILE
 
 NAMES = ("kernel_slices", "interval_widths", "spread_cells", "basis", "reliability")

@@ -1,6 +1,6 @@
 """From a fitted model to the files of a map: grid, rasters, figures and page."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +12,13 @@ from geogp.distributions.quantity import Quantity
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.files import write_bytes
-from geogp.geodata.places.region import Tiles
+from geogp.geodata.places.distances import nearest_km
+from geogp.geodata.places.region import UNKNOWN, Tiles
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quadkeys import ZOOM, tiles_to_codes
 from geogp.maps.figures.map_figures import kernel_figure, write_map_figures
 from geogp.maps.grid import build_grid, quantity_of
+from geogp.maps.kernel_slices import KernelSlice
 from geogp.maps.page.interactive_page import map_page
 from geogp.maps.page.kernel_basis import KernelBasis, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
@@ -29,7 +31,6 @@ from geogp.records.run_record import RunMap
 from geogp.reports.rendering import say
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.predicting import MapPredictor
-from geogp.runs.pipeline.reference_slices import distance_to_measured, reference_slices
 from geogp.runs.run_folder import GRID_FILE
 from geogp.runs.settings import MAX_TILES
 
@@ -99,7 +100,7 @@ def draw(
     zoom = region.zoom_within(request.zoom, MAX_TILES)
     region.check_zoom(zoom)
     tiles = region.tiles(zoom)
-    asker = MapPredictor(job, model, repair, zoom)
+    asker, measured = MapPredictor(job, model, repair, zoom), _measured_tiles(seen)
     prediction = asker.predict(tiles, [question.quarter])
     quantity = quantity_of(seen.target)
     grid = build_grid(
@@ -107,7 +108,7 @@ def draw(
         tiles,
         prediction,
         target=seen.target,
-        distance_km=distance_to_measured(tiles, seen),
+        distance_km=nearest_km(*tiles.centres, measured.longitude, measured.latitude),
         far_km=request.far_km,
         measured=tests_on(tiles, seen),
         stratum=region.stratum(*tiles.centres),
@@ -186,9 +187,60 @@ def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
     """Return the number of tests in all quarters on each tile of the map, (n,)."""
     measured = observations.quadkey >> np.uint64(2 * (ZOOM - tiles.zoom))
     wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
-    order = np.argsort(wanted)
-    at = np.minimum(np.searchsorted(wanted[order], measured), len(order) - 1)
-    hit = wanted[order][at] == measured
-    return np.bincount(order[at[hit]], observations.tests[hit], minlength=len(tiles)).astype(
-        np.int64
-    )
+    total = pd.Series(observations.tests).groupby(measured).sum()
+    return total.reindex(wanted, fill_value=0).to_numpy(np.int64)
+
+
+def reference_slices(job: Job, model: SpatialGP, tiles: Tiles) -> list[KernelSlice]:
+    """Return k(x, x_ref) on tiles for three places x_ref, all in the quarter of the map."""
+    places = _reference_places(_measured_tiles(job.observations), tiles)
+    _, _, longitude, latitude = map(np.array, zip(*places, strict=True))
+    question = job.question
+    references = job.places.at(longitude, latitude, np.full(len(places), question.quarter))
+    values = model.kernel(job.places.of_tiles(tiles, question.quarter), references)
+    return [
+        KernelSlice(name, x, y, values[:, column], question.at, text)
+        for column, (name, text, x, y) in enumerate(places)
+    ]
+
+
+def _measured_tiles(observations: Observations) -> Observations:
+    """Return one row for each measured tile, with the tile's number of tests in all quarters."""
+    seen = np.flatnonzero(observations.tests)
+    _, first, tile = np.unique(observations.quadkey[seen], return_index=True, return_inverse=True)
+    tests = np.bincount(tile, observations.tests[seen]).astype(np.int64)
+    return replace(observations.taken(seen[first]), tests=tests)
+
+
+def _reference_places(measured: Observations, tiles: Tiles) -> list[tuple[str, str, float, float]]:
+    """Return a place in each stratum, such as urban and rural, and a wildland place.
+
+    The place in a stratum is the measured tile with most tests. The wildland place is the tile of
+    the map farthest from any measured tile. If there are no strata, the places are the tile with
+    most tests, the tile with the median number of tests, and the wildland place.
+    """
+    by_tests = np.argsort(-measured.tests, kind="stable")
+    chosen = []
+    if np.any(measured.stratum != UNKNOWN):
+        for name in measured.strata:
+            of_kind = by_tests[measured.stratum[by_tests] == name]
+            if len(of_kind):
+                chosen.append((name, f"{name} tile with most tests", of_kind[0]))
+    else:
+        chosen.append(("most tests", "tile with most tests", by_tests[0]))
+        middle = by_tests[len(by_tests) // 2]
+        chosen.append(("median tests", "tile with the median number of tests", middle))
+    places = [
+        (
+            name,
+            f"{text} ({measured.tests[at]:,})",
+            float(measured.longitude[at]),
+            float(measured.latitude[at]),
+        )
+        for name, text, at in chosen
+    ]
+    distance = nearest_km(*tiles.centres, measured.longitude, measured.latitude)
+    far = int(np.argmax(distance))
+    longitude, latitude = (float(values[far]) for values in tiles.centres)
+    text = f"farthest from any measured tile ({distance[far]:.1f} km)"
+    return [*places, ("wildland", text, longitude, latitude)]

@@ -1,7 +1,6 @@
 """The fits of one run, and the choice of the rank and the weights."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -24,6 +23,7 @@ from geogp.records.record_reading import run_text
 from geogp.records.run_record import FittedRank, TrialRecord, TunedWeights, WeightsRecord
 from geogp.runs.machine import cores_here
 from geogp.runs.pipeline.job import Job
+from geogp.runs.run_folder import FRESH, damaged
 
 Rows = NDArray[np.bool_]
 Groups = NDArray[np.int64]
@@ -31,7 +31,6 @@ Groups = NDArray[np.int64]
 WEIGHTS_FILE = "weights.json"
 RANK_FILE = "rank.json"
 
-Noted = TypeVar("Noted")
 Weighed = TypeVar("Weighed", WeightsRecord, TunedWeights, TrialRecord)
 
 
@@ -116,7 +115,8 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
         chosen = FittedRank(r=choice.r, chosen_by="budget", expected_seconds=choice.seconds)
         job.listener.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
         write_text(path, run_text(chosen))
-    found = _resumed(path, FittedRank)
+    with damaged(path, FRESH):
+        found = checked(read_json(path), FittedRank, "it")
     job.preset = replace(job.preset, r=found.r)
     return found
 
@@ -140,25 +140,14 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, Weight
     path = job.folder.unfinished / WEIGHTS_FILE
     if not path.exists():
         write_text(path, run_text(_search(job, job.data(train), job.data(validation))))
-    found = _resumed(path, TunedWeights)
-    chosen = {name: getattr(found, name) for name in uses}
-    lacking = [name for name in uses if chosen[name] is None]
-    if lacking:
-        raise _damaged(path, f"it lacks {', '.join(lacking)}.")
+    with damaged(path, FRESH):
+        found = checked(read_json(path), TunedWeights, "it")
+        chosen = {name: getattr(found, name) for name in uses}
+        lacking = [name for name in uses if chosen[name] is None]
+        if lacking:
+            raise DataError(f"it lacks {', '.join(lacking)}.")
     job.seconds["fit"] += found.seconds
     return replace(preset, **chosen), found
-
-
-def _resumed(path: Path, kind: type[Noted]) -> Noted:
-    """Return a choice that an interrupted run has stored."""
-    try:
-        return checked(read_json(path), kind, "it")
-    except DataError as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, reason: object) -> DataError:
-    return DataError(f"{path} is damaged ({reason}). Run the command again with --fresh.")
 
 
 def _named(record: Weighed, weights: Weights, uses: tuple[str, ...]) -> Weighed:

@@ -186,8 +186,6 @@ class Job:
 def prepare(request: MapRequest, listener: ProgressListener) -> Job:
     """Read all data of a request, and return its job; raise the errors of `make_map`."""
     device = pick_device(request.device)
-    if request.out is not None:
-        RunFolder(request.out).check()
     seconds = dict.fromkeys(("read", "fit", "predict", "write"), 0.0)
     with timed(seconds, "read"):
         listener.stage("reading boundaries and tiles")

@@ -152,7 +152,7 @@ def _fit(job: Job, identity: RunIdentity) -> RunResult:
     with arithmetic(threads_for(job, note.threads)):
         final, predictions, facts = _fitted(job, plan)
         fitted = FittedRecord(
-            **asdict(identity_of(job)),
+            **asdict(identity),
             **facts,
             variance_check=_variance_check(job, final, plan),
             seconds=job.seconds,

@@ -63,8 +63,9 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
     shown = table.index.to_numpy()
     table.insert(0, "area", [layer.labels[k] for k in shown])
     tests = tests_on(tiles, job.observations)
-    table.insert(2, "measured_tiles", _sums(tests > 0, number, shown))
-    table.insert(3, "tests", _sums(tests, number, shown))
+    sums = pd.DataFrame({"measured": tests > 0, "tests": tests}).groupby(number).sum()
+    table.insert(2, "measured_tiles", sums["measured"])
+    table.insert(3, "tests", sums["tests"])
     described = {
         "by": asked.by,
         "at": job.question.at,
@@ -145,15 +146,6 @@ def _drawn(
         median.append(np.stack([np.median(values[:, tiles], 1) for tiles in areas], 1))
         mean.append(np.stack([values[:, tiles].mean(1) for tiles in areas], 1))
     return {"level_median": np.concatenate(median), "level_arithmetic": np.concatenate(mean)}
-
-
-def _sums(
-    values: NDArray[Any], number: NDArray[np.int64], areas: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the sum of the tiles' values in each of `areas`."""
-    inside = number >= 0
-    total = np.bincount(number[inside], values[inside], minlength=int(areas.max()) + 1)
-    return total[areas].astype(np.int64)
 
 
 def median_sds(level: JointLevel) -> dict[str, float]:
