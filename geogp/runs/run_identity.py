@@ -6,12 +6,10 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import fields, replace
+from msgspec.structs import fields
 
-from geogp.geodata.places.region_choice import absolute_name
-from geogp.geodata.store.addresses import absolute_place
 from geogp.geodata.tiles.ookla import InputFile
-from geogp.records.run_record import InputRecord, RunIdentity, RunSettings, given
+from geogp.records.run_record import InputRecord, RunIdentity, given
 
 _TYPES = {field.name: field.type for field in fields(RunIdentity)}
 
@@ -44,10 +42,9 @@ def identity_in(held: Mapping[str, Any]) -> RunIdentity:
 
 def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
     """Return the keys of `IDENTITY_KEYS` in which two runs differ; none if the fits are equal."""
-    then, now = _with_absolute_places(held), _with_absolute_places(identity)
-    found = [key for key in IDENTITY_KEYS if getattr(then, key) != getattr(now, key)]
-    if "inputs" in found and then.inputs is not UNSET and now.inputs is not UNSET:
-        pairs = zip_longest(then.inputs, now.inputs)
+    found = [key for key in IDENTITY_KEYS if getattr(held, key) != getattr(identity, key)]
+    if "inputs" in found:
+        pairs = zip_longest(given(held.inputs, []), given(identity.inputs, []))
         if all(one and other and same_input(one, other) for one, other in pairs):
             found.remove("inputs")
     return found
@@ -72,20 +69,3 @@ def same_input(one: InputRecord, other: InputRecord) -> bool:
     cached = one.source is not None or other.source is not None
     keys = ROWS_KEYS if known and cached else FILE_KEYS
     return all(getattr(one, key) == getattr(other, key) for key in keys)
-
-
-def _with_absolute_places(run: RunIdentity) -> RunIdentity:
-    """Return a run with absolute paths; older versions stored paths as the user typed them."""
-    held = run.settings
-    if held is UNSET:
-        return run
-    changed: dict[str, object] = {
-        "layers": [absolute_name(text) for text in given(held.layers, [])]
-    }
-    if held.strata_file is not None:
-        changed["strata_file"] = absolute_name(held.strata_file)
-    for key in ("source", "boundaries"):
-        if isinstance(place := getattr(held, key), str):
-            changed[key] = absolute_place(place)
-    settings: RunSettings = replace(held, **changed)
-    return replace(run, settings=settings)

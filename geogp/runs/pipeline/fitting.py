@@ -1,11 +1,9 @@
 """The fits of one run, and the choice of the rank and the weights."""
 
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 import torch
-from msgspec import structs
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
@@ -30,8 +28,6 @@ Groups = NDArray[np.int64]
 
 WEIGHTS_FILE = "weights.json"
 RANK_FILE = "rank.json"
-
-Weighed = TypeVar("Weighed", WeightsRecord, TunedWeights, TrialRecord)
 
 
 def fit_model(
@@ -136,7 +132,7 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, Weight
             )
         return preset, WeightsRecord(chosen_by="none")
     if not job.request.tune_weights:
-        return preset, _named(WeightsRecord(chosen_by="preset"), preset, uses)
+        return preset, WeightsRecord(chosen_by="preset", **_used(preset, uses))
     path = job.folder.unfinished / WEIGHTS_FILE
     if not path.exists():
         write_text(path, run_text(_search(job, job.data(train), job.data(validation))))
@@ -150,9 +146,9 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, Weight
     return replace(preset, **chosen), found
 
 
-def _named(record: Weighed, weights: Weights, uses: tuple[str, ...]) -> Weighed:
-    """Return the record with the values of the weights that an objective uses."""
-    return structs.replace(record, **{name: getattr(weights, name) for name in uses})
+def _used(weights: Weights, uses: tuple[str, ...]) -> dict[str, float]:
+    """Return the weights that an objective uses, by name."""
+    return {name: getattr(weights, name) for name in uses}
 
 
 def _search(job: Job, train: Data, validation: Data) -> TunedWeights:
@@ -176,10 +172,13 @@ def _search(job: Job, train: Data, validation: Data) -> TunedWeights:
     )
     uses = job.about.uses
     records = [
-        _named(TrialRecord(validation_nll=trial.nll), trial.weights, uses)
+        TrialRecord(validation_nll=trial.nll, **_used(trial.weights, uses))
         for trial in trials
         if np.isfinite(trial.nll)
     ]
-    seconds = sum(trial.seconds for trial in trials)
-    found = TunedWeights(chosen_by="validation", seconds=seconds, trials=records)
-    return _named(found, trials[0].weights, uses)
+    return TunedWeights(
+        chosen_by="validation",
+        seconds=sum(trial.seconds for trial in trials),
+        trials=records,
+        **_used(trials[0].weights, uses),
+    )
