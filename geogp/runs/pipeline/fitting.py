@@ -1,6 +1,7 @@
 """The fits of one run, and the choice of the rank and the weights."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -146,7 +147,7 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, Weight
     return replace(preset, **chosen), found
 
 
-def _used(weights: Weights, uses: tuple[str, ...]) -> dict[str, float]:
+def _used(weights: Weights, uses: tuple[str, ...]) -> dict[str, Any]:
     """Return the weights that an objective uses, by name."""
     return {name: getattr(weights, name) for name in uses}
 
