@@ -11,7 +11,7 @@ from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
 from geogp.models.catalogue.build_model import find_spec
 from geogp.models.catalogue.model_names import find_model
-from geogp.models.catalogue.presets import Preset, find_preset
+from geogp.models.catalogue.presets import find_preset
 from geogp.models.core.devices import pick_device
 from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.fit_plan import FitPlan
@@ -129,7 +129,13 @@ class SpatialParameters:
 
     def plan(self, scale: PointScale, n: int) -> FitPlan:
         """Return the plan of a fit to n rows: the preset, with changes by the parameters."""
-        preset = self._preset()
+        found = find_preset(self.preset, self.model)
+        weights = Weights(
+            found.weights.alpha if self.alpha is None else self.alpha,
+            found.weights.beta if self.beta is None else self.beta,
+        )
+        rank = found.r if self.rank is None else self.rank
+        preset = replace(found, weights=weights, r=rank)
         step = find_spec(self.model).step
         batch = preset.batch_for(n) if self.batch is None else self.batch
         return FitPlan(
@@ -139,21 +145,13 @@ class SpatialParameters:
             scale.units,
             preset.epochs if self.epochs is None else self.epochs,
             max(batch, step.rows(batch, n)),
-            preset.weights,
+            weights,
             pick_device(self.device),
             scale.offsets,
             self.noise,
             self.random_state,
             tuple(one.name for one in scale.covariates),
         )
-
-    def _preset(self) -> Preset:
-        found = find_preset(self.preset, self.model)
-        weights = Weights(
-            found.weights.alpha if self.alpha is None else self.alpha,
-            found.weights.beta if self.beta is None else self.beta,
-        )
-        return replace(found, weights=weights, r=found.r if self.rank is None else self.rank)
 
     @classmethod
     def kind(cls) -> type["SpatialParameters"]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -201,14 +201,14 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
             service=request.service,
             target=request.target,
             quarters=quarters,
-            progress=lambda done, total, note: listener.progress("tiles", done, total, note),
+            progress=partial(listener.progress, "tiles"),
         )
         places = read_run_covariates(
             request.covariates,
             source,
             boundaries.region,
             ingested.observations,
-            lambda done, total, note: listener.progress("covariates", done, total, note),
+            partial(listener.progress, "covariates"),
         )
     region, y = boundaries.region, ingested.observations.y
     if y.min() == y.max():

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -146,52 +145,41 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
 
 def _fit(job: Job, identity: RunIdentity) -> RunResult:
     """Start or continue the fits, draw the map, and return the result."""
-    before, plan = len(job.warnings), make_plan(job)
+    before, plan, request = len(job.warnings), make_plan(job), job.request
     note = RunNote(**asdict(identity), threads=torch.get_num_threads(), call=job.call or UNSET)
     note = job.folder.begin(note)
     with arithmetic(threads_for(job, note.threads)):
-        final, predictions, facts = _fitted(job, plan)
+        weights, chosen = weights_of(job, *tuning_rows(job, plan))
+        first = request.splits[0]
+        rank = take_rank(job, plan.rows(first, 0, TRAIN), plan.rows(first, 0, VALIDATION))
+        splits = {name: run_split(job, name, plan, weights) for name in request.splits}
+        if job.refits:
+            validation = plan.rows(RANDOM.name, 0, VALIDATION)
+            final = fit_model(job, "map", (_map_rows(job, plan), validation), weights)
+        else:
+            final = splits[RANDOM.name].folds[0].model
+        folds = {name: [one.scores for one in split.folds] for name, split in splits.items()}
+        repairs = {name: [one.repair for one in split.folds] for name, split in splits.items()}
         fitted = FittedRecord(
             **asdict(identity),
-            **facts,
+            weights=chosen,
+            rank=rank,
+            n={name: found[0].n for name, found in folds.items()},
+            block_degrees=block_degrees(job),
+            metrics={name: split.metrics for name, split in splits.items()},
+            baseline={name: split.baseline for name, split in splits.items()},
+            folds=folds,
+            calibration=CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
             variance_check=_variance_check(job, final, plan),
             seconds=job.seconds,
             fit_warnings=job.warnings[before:],
             threads=note.threads,
             call=note.call,
         )
-        request = job.request
+        tables = [one.table for split in splits.values() for one in split.folds]
         notes = {"region": job.region.code, "target": request.target, "service": request.service}
         keep = partial(final.save, notes=notes)
-        return _complete(job, fitted, final, keep, predictions)
-
-
-def _fitted(job: Job, plan: Plan) -> tuple[SpatialGP, pd.DataFrame, dict[str, Any]]:
-    """Return the map's model, the test predictions, and the entries of run.json about the fits."""
-    request = job.request
-    weights, chosen = weights_of(job, *tuning_rows(job, plan))
-    first = request.splits[0]
-    rank = take_rank(job, plan.rows(first, 0, TRAIN), plan.rows(first, 0, VALIDATION))
-    outcomes = {name: run_split(job, name, plan, weights) for name in request.splits}
-    if job.refits:
-        validation = plan.rows(RANDOM.name, 0, VALIDATION)
-        final = fit_model(job, "map", (_map_rows(job, plan), validation), weights)
-    else:
-        final = outcomes[RANDOM.name].folds[0].model
-    folds = {name: [one.scores for one in outcome.folds] for name, outcome in outcomes.items()}
-    repairs = {name: [one.repair for one in outcome.folds] for name, outcome in outcomes.items()}
-    facts = {
-        "weights": chosen,
-        "rank": rank,
-        "n": {name: found[0].n for name, found in folds.items()},
-        "block_degrees": block_degrees(job),
-        "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
-        "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
-        "folds": folds,
-        "calibration": CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
-    }
-    tables = [one.table for outcome in outcomes.values() for one in outcome.folds]
-    return final, pd.concat(tables, ignore_index=True), facts
+        return _complete(job, fitted, final, keep, pd.concat(tables, ignore_index=True))
 
 
 def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: bool) -> RunResult:
