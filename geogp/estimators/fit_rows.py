@@ -88,28 +88,22 @@ def validation_rows(validation: Any, points: Points, crs: Any, seed: int) -> Val
 
     Raises RequestError for another value, and DataError if a part would have no rows.
     """
-    if not isinstance(validation, str):
-        mask = np.asarray(validation)
-        if mask.dtype != np.bool_ or mask.shape != (len(points),):
-            raise RequestError(
-                f"expected validation as {' or '.join(VALIDATIONS)}, or a mask of "
-                f"{len(points)} rows, found {mask.dtype} of shape {mask.shape}."
-            )
-        if not 0 < mask.sum() < len(mask):
-            raise DataError(
-                "expected a mask that selects some of the rows, found all rows or none."
-            )
-        return ValidationPart(mask, None)
-    if validation not in VALIDATIONS:
-        raise RequestError(
-            f"expected validation as {' or '.join(VALIDATIONS)}, or a mask of the rows, found "
-            f"{validation!r}."
+    if isinstance(validation, str) and validation in VALIDATIONS:
+        km = PointScale.of_points(points, crs).km
+        side = 0.1 if km is None else CELL_KM / km  # degrees, or 11 km in units
+        return validation_part(
+            points.x, points.y, points.time, how=validation, seed=seed, side=(side, side)
         )
-    km = PointScale.of_points(points, crs).km
-    side = 0.1 if km is None else CELL_KM / km  # degrees, or 11 km in units
-    return validation_part(
-        points.x, points.y, points.time, how=validation, seed=seed, side=(side, side)
-    )
+    mask = np.asarray(validation)
+    if mask.dtype != np.bool_ or mask.shape != (len(points),):
+        found = repr(validation) if mask.ndim == 0 else f"{mask.dtype} of shape {mask.shape}"
+        raise RequestError(
+            f"expected validation as {' or '.join(VALIDATIONS)}, or a mask of {len(points)} rows, "
+            f"found {found}."
+        )
+    if not 0 < mask.sum() < len(mask):
+        raise DataError("expected a mask that selects some of the rows, found all rows or none.")
+    return ValidationPart(mask, None)
 
 
 def check_width(X: Any, width: int, *, named: bool) -> None:

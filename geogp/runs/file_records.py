@@ -1,6 +1,7 @@
 """Sizes and hashes of a run's files, as run.json stores them, and the check of these files."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -43,10 +44,9 @@ def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
     `sizes` is the size of each file of a store in bytes, by path in the run folder. If an older
     run.json has no records, only missing files are returned.
     """
-    held: dict[str, int] = {}
+    held: Counter[str] = Counter()
     for path, size in sizes.items():
-        name = path.partition("/")[0]
-        held[name] = held.get(name, 0) + size
+        held[path.partition("/")[0]] += size
     records = run.file_records
     if records is UNSET:
         return [name for name in _files(run) if name not in held]

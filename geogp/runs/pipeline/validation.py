@@ -51,7 +51,7 @@ _ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
 class Plan:
     """The part of each row, by split and fold, as a position in `_ALL_PARTS`, (n,)."""
 
-    codes: dict[tuple[str, int], NDArray[np.uint8]]
+    codes: dict[tuple[str, int], NDArray[np.int8]]
 
     def rows(self, split: str, fold: int, part: str) -> Rows:
         """Return the rows of a part, (n,)."""
@@ -120,7 +120,7 @@ def block_degrees(job: Job) -> float | UnsetType:
     return cell_side(seen.longitude, seen.latitude)
 
 
-def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8]:
+def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.int8]:
     request = job.request
     parts = split_parts(
         name,
@@ -134,10 +134,7 @@ def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8
     if not kept.all():
         what = f"the {name} split of {len(kept)} rows, {int((~kept).sum())} of which are left out"
         parts = without_empty(parts[kept], what, calibrated=request.calibrated)
-    codes = np.zeros(len(parts), np.uint8)
-    for code, part in enumerate(_ALL_PARTS):
-        codes[parts == part] = code
-    return codes
+    return np.asarray(pd.Categorical(parts, categories=_ALL_PARTS).codes)
 
 
 def _warn_of(job: Job) -> None:
