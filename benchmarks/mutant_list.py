@@ -452,8 +452,8 @@ MUTANTS = [
         "files",
         "test_files",
         half_a_file_in_place=(
-            "beside.unlink(missing_ok=True)\n        raise\n\n\ndef write_text",
-            "raise\n\n\ndef write_text",
+            "beside.unlink(missing_ok=True)\n            raise",
+            "raise",
         ),
     ),
 ]

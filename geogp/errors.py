@@ -1,8 +1,4 @@
-"""The errors that geogp raises on purpose.
-
-A message says what was expected, what was found and what to do. `exit_code` is the exit code of the
-command.
-"""
+"""The errors that geogp raises on purpose; `exit_code` is the exit code of the command."""
 
 import re
 
@@ -28,21 +24,19 @@ _IN_TEXT = (
 def without_secrets(text: str) -> str:
     """Return the text without the user names, passwords and queries of addresses.
 
-    A query may be a signature or a token. In a text, the end of a query with a space or a quote is
-    unknown; for a single address, use `word_without_secrets`.
+    A query may be a signature or a token. For a single address, use `word_without_secrets`, because
+    the end of a query with a space or a quote is unknown in a text.
     """
-    return _replaced(text, _IN_TEXT)
+    for pattern, instead in _IN_TEXT:
+        text = pattern.sub(instead, text)
+    return text
 
 
 def word_without_secrets(word: str) -> str:
     """Return a word of a command without secrets; the word contains at most one address."""
-    return _replaced(word, _IN_WORDS)
-
-
-def _replaced(text: str, patterns: tuple[tuple[re.Pattern[str], str], ...]) -> str:
-    for pattern, instead in patterns:
-        text = pattern.sub(instead, text)
-    return text
+    for pattern, instead in _IN_WORDS:
+        word = pattern.sub(instead, word)
+    return word
 
 
 class GeogpError(Exception):
@@ -66,26 +60,19 @@ class OutputError(GeogpError, OSError):
 class DataError(GeogpError, ValueError):
     """The input data are wrong or missing."""
 
-    exit_code = 3
-
 
 class ReadingError(GeogpError, RuntimeError):
     """Files cannot be read now, because the process that reads files is not running."""
-
-    exit_code = 3
 
 
 class NumericalError(GeogpError, RuntimeError):
     """A computation failed: for example, a variance is not positive."""
 
-    exit_code = 3
-
 
 class NetworkError(GeogpError, RuntimeError):
     """A remote source could not be reached or answered with an error.
 
-    The message contains no user names, passwords or queries of addresses. A query may be a
-    signature or a token; a server can redirect to an address with such a query.
+    The message contains no user names, passwords or queries of addresses.
     """
 
     exit_code = 4

@@ -1,7 +1,4 @@
-"""Writes files and folders, completely or not at all, and reads JSON and text.
-
-A file or folder is first written next to its path, and then moved to its path.
-"""
+"""Writes files and folders, first next to their path, and reads JSON and text."""
 
 import errno
 import hashlib
@@ -34,7 +31,7 @@ def check_path(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return
     except (OSError, ValueError) as error:
-        reason = f"{error.strerror}" if isinstance(error, OSError) else f"{error}"
+        reason = error.strerror if isinstance(error, OSError) else error
         raise RequestError(
             f"expected a valid path, found {str(path)[:80]!r} ({len(str(path))} characters): "
             f"{reason}. Choose another path."
@@ -51,34 +48,37 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 @contextmanager
+def output_errors(path: Path, cure: str = ELSEWHERE) -> Iterator[None]:
+    """Turn an OSError of the body into the OutputError of `output_error`."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        raise output_error(path, error, cure) from error
+
+
+@contextmanager
 def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
     """Open a file next to `path`; at the end, the file is flushed to disk and moved to `path`.
 
-    The folder is created if it is missing. Raises OutputError as `write_bytes` does, and also if
-    the body raises an OSError that is not a GeogpError. The message contains `cure` as advice.
+    Raises OutputError, with `cure` as advice, as `write_bytes` does; also for an OSError of the
+    body.
     """
-    try:
+    with output_errors(path, cure):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise output_error(path, error, cure) from error
-    beside = Path(name)
-    try:
-        with os.fdopen(handle, "w+b") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        beside.chmod(0o644)
-        beside.replace(path)
-    except OutputError:
-        beside.unlink(missing_ok=True)
-        raise
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise output_error(path, error, cure) from error
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+        beside = Path(name)
+        try:
+            with os.fdopen(handle, "w+b") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            beside.chmod(0o644)
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
 
 
 def write_text(path: Path, content: str) -> None:
@@ -89,8 +89,7 @@ def write_text(path: Path, content: str) -> None:
 def write_folder(path: Path, write: Callable[[Path], object]) -> None:
     """Write a folder of files, completely or not at all; replace any folder at `path`.
 
-    `write` gets an empty folder and writes the files into this folder. Raises OutputError as
-    `write_bytes` does.
+    `write` writes the files into an empty folder. Raises OutputError as `write_bytes` does.
     """
     with _folder_beside(path) as beside:
         write(beside)
@@ -102,10 +101,10 @@ def write_folder(path: Path, write: Callable[[Path], object]) -> None:
 def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]) -> None:
     """Write the files `names` into a folder; keep other files in the folder.
 
-    `write` writes the files into an empty folder next to `path`. Then the files are moved one by
-    one. The last file marks all files as complete. So before all moves, the old version of the last
-    file is deleted, and the new version is moved last. Files that killed calls left are deleted, so
-    the caller must exclude other writers. Raises OutputError as `write_bytes` does.
+    `write` writes the files into an empty folder next to `path`; then they are moved one by one.
+    The last file marks all files as complete: its old version is deleted before all moves. Files
+    that killed calls left are deleted, so the caller must exclude other writers. Raises OutputError
+    as `write_bytes` does.
     """
     left = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")
     with _folder_beside(path) as beside:
@@ -123,18 +122,14 @@ def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]
 @contextmanager
 def _folder_beside(path: Path) -> Iterator[Path]:
     """Yield an empty folder next to `path`; delete the folder if the body raises an error."""
-    try:
+    with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    except OSError as error:
-        raise output_error(path, error, ELSEWHERE) from error
-    try:
-        yield beside
-    except BaseException as error:
-        shutil.rmtree(beside, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise output_error(path, error, ELSEWHERE) from error
-        raise
+        try:
+            yield beside
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
 
 
 def remove(path: Path) -> None:
@@ -152,11 +147,7 @@ def sha256_of(path: Path) -> str:
 
 
 def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
-    """Return the content of a JSON file in UTF-8.
-
-    Raises DataError if the file is missing, has more than `most` bytes, is nested too deeply, or is
-    not JSON.
-    """
+    """Return the content of a JSON file; raise the errors of `read_text` and `parse_json`."""
     return parse_json(read_text(path, most), str(path))
 
 
@@ -178,8 +169,7 @@ def read_text(path: Path, most: int = MAX_JSON_BYTES) -> str:
 def parse_json(text: str, where: str) -> Any:
     """Return the content of JSON text; refuse content that cannot be written as JSON again.
 
-    Raises DataError if the text is not JSON, is nested too deeply, or contains a number or text
-    that JSON cannot represent. The message begins with `where`.
+    Raises DataError if the text is not JSON, or is nested too deeply; the message names `where`.
     """
     try:
         found = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
@@ -203,11 +193,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def plain_names(found: object) -> list[str]:
-    """Return a list of file names; refuse names that lead to another folder.
-
-    Raises DataError if `found` is not a list, or a name is empty, is ``..``, or contains a
-    separator.
-    """
+    """Return a list of file names; refuse (DataError) names that lead to another folder."""
     if not isinstance(found, list):
         raise DataError(f"expected a list of file names, found {str(found)[:80]!r}.")
     for name in found:

@@ -28,7 +28,7 @@ from geogp.models.joint.joint_law import Components, leading_components
 from geogp.reports.rendering import say
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.pipeline.reference_slices import reference_slices
+from geogp.runs.pipeline.drawing import reference_slices
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import check_apart, locked_run
@@ -199,9 +199,8 @@ def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
 
 def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
     job, tiles = opened.job, opened.tiles
-    quarter = job.question.quarter
-    slices = reference_slices(opened.model, tiles, job.observations, quarter, job.places)
-    inputs = opened.model.inputs(job.places.of_tiles(tiles, quarter))
+    slices = reference_slices(job, opened.model, tiles)
+    inputs = opened.model.inputs(job.places.of_tiles(tiles, job.question.quarter))
     return slices, leading_components(opened.model.network_, inputs, COMPONENTS)
 
 

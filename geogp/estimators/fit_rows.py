@@ -42,11 +42,7 @@ def warn_of_absent_counts(columns: PointColumns, points: Points, warn: Tell) -> 
 
 
 def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
-    """Warn if a table for prediction has the named column of tests, but not that of devices.
-
-    A table with neither column needs no warning: it contains new places, where counts are not
-    known.
-    """
+    """Warn if a table for prediction has the named column of tests, but not that of devices."""
     if columns.devices is not None and points.devices is None and points.tests is not None:
         warn_caller(
             f"the table has no column {columns.devices!r}: geogp assumes the typical number of "
@@ -57,11 +53,7 @@ def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
 def data_of(
     scale: PointScale, points: Points, y: Floats, groups: NDArray[np.int64] | None = None
 ) -> Data:
-    """Return points and targets as `Data`.
-
-    If tests are not given, each row counts as one test. If devices are not given, each test counts
-    as one device. `groups` are as in `Data`.
-    """
+    """Return points and targets as `Data`; by default each row is one test of one device."""
     tests = np.ones(len(points)) if points.tests is None else points.tests
     devices = tests if points.devices is None else points.devices
     alone = np.arange(len(points)) if groups is None else groups
@@ -69,10 +61,7 @@ def data_of(
 
 
 def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
-    """Return n targets, (n,), float64; warn if they are a column of shape (n, 1).
-
-    Raises DataError if the targets are not finite numbers, or not one for each row.
-    """
+    """Return n targets, (n,), float64; raise DataError if they are not n finite numbers."""
     if y is None:
         raise DataError("fit requires y to be passed, but the target y is None.")
     found = np.asarray(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y)
@@ -97,38 +86,28 @@ def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
 def validation_rows(validation: Any, points: Points, crs: Any, seed: int) -> ValidationPart:
     """Return which rows are for validation, (n,): the given mask, or about a tenth of the rows.
 
-    Raises RequestError if `validation` is neither a mask nor one of `VALIDATIONS`. Raises DataError
-    if a mask selects all rows or no rows, or there are too few places.
+    Raises RequestError for another value, and DataError if a part would have no rows.
     """
-    if not isinstance(validation, str):
-        mask = np.asarray(validation)
-        if mask.dtype != np.bool_ or mask.shape != (len(points),):
-            raise RequestError(
-                f"expected validation as {' or '.join(VALIDATIONS)}, or a mask of "
-                f"{len(points)} rows, found {mask.dtype} of shape {mask.shape}."
-            )
-        if not 0 < mask.sum() < len(mask):
-            raise DataError(
-                "expected a mask that selects some of the rows, found all rows or none."
-            )
-        return ValidationPart(mask, None)
-    if validation not in VALIDATIONS:
-        raise RequestError(
-            f"expected validation as {' or '.join(VALIDATIONS)}, or a mask of the rows, found "
-            f"{validation!r}."
+    if isinstance(validation, str) and validation in VALIDATIONS:
+        km = PointScale.of_points(points, crs).km
+        side = 0.1 if km is None else CELL_KM / km  # degrees, or 11 km in units
+        return validation_part(
+            points.x, points.y, points.time, how=validation, seed=seed, side=(side, side)
         )
-    km = PointScale.of_points(points, crs).km
-    side = 0.1 if km is None else CELL_KM / km  # degrees, or 11 km in units
-    return validation_part(
-        points.x, points.y, points.time, how=validation, seed=seed, side=(side, side)
-    )
+    mask = np.asarray(validation)
+    if mask.dtype != np.bool_ or mask.shape != (len(points),):
+        found = repr(validation) if mask.ndim == 0 else f"{mask.dtype} of shape {mask.shape}"
+        raise RequestError(
+            f"expected validation as {' or '.join(VALIDATIONS)}, or a mask of {len(points)} rows, "
+            f"found {found}."
+        )
+    if not 0 < mask.sum() < len(mask):
+        raise DataError("expected a mask that selects some of the rows, found all rows or none.")
+    return ValidationPart(mask, None)
 
 
 def check_width(X: Any, width: int, *, named: bool) -> None:
-    """Raise DataError if an array does not have as many columns as the array of the fit.
-
-    If the fit was to a table, warn instead that the array has no column names.
-    """
+    """Refuse an array that lacks columns of the fit; warn of an array after a fit to a table."""
     if isinstance(X, pd.DataFrame):
         return
     found = np.asarray(X).shape[1]

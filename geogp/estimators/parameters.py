@@ -11,7 +11,7 @@ from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
 from geogp.models.catalogue.build_model import find_spec
 from geogp.models.catalogue.model_names import find_model
-from geogp.models.catalogue.presets import Preset, find_preset
+from geogp.models.catalogue.presets import find_preset
 from geogp.models.core.devices import pick_device
 from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.fit_plan import FitPlan
@@ -19,79 +19,12 @@ from geogp.models.training.fit_plan import FitPlan
 _MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class Parameters:
-    """Base of estimators, with parameters for `get_params`, `set_params` and `clone`."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class SpatialParameters:
+    """Parameters of an estimator: the columns, the model, and the training of the model."""
 
     counts: ClassVar[bool] = False
     """Whether targets must be 0 or more."""
-
-    @classmethod
-    def parameter_names(cls) -> tuple[str, ...]:
-        """Return the names of constructor arguments; for ``**``, those of the base class too."""
-        names: dict[str, None] = {}
-        for one in cls.__mro__:
-            if "__init__" not in vars(one):
-                continue
-            _, *given = inspect.signature(vars(one)["__init__"]).parameters.values()
-            names |= {part.name: None for part in given if part.kind not in _MORE}
-            if not any(part.kind is inspect.Parameter.VAR_KEYWORD for part in given):
-                break
-        return tuple(names)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - none are nested
-        """Return the parameters by name, as they were given."""
-        return {name: getattr(self, name) for name in self.parameter_names()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, and return the estimator.
-
-        Raises
-        ------
-        RequestError
-            The estimator has no parameter with one of these names.
-        """
-        for name, value in params.items():
-            if name not in self.parameter_names():
-                raise RequestError(
-                    f"expected one of the parameters {', '.join(self.parameter_names())}, "
-                    f"found {name!r}."
-                )
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        usual = {
-            part.name: part.default
-            for one in reversed(type(self).__mro__)
-            if "__init__" in vars(one)
-            for part in inspect.signature(vars(one)["__init__"]).parameters.values()
-        }
-        arguments = ", ".join(
-            f"{name}={value!r}"
-            for name, value in self.get_params().items()
-            if value is not usual[name] and not _equal(value, usual[name])
-        )
-        return f"{type(self).__name__}({arguments})"
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether `fit` was called, for scikit-learn."""
-        return hasattr(self, "network_")
-
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags; only scikit-learn calls this method."""
-        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # noqa: PLC0415
-
-        return Tags(
-            estimator_type="regressor",
-            target_tags=TargetTags(required=True, positive_only=self.counts),
-            regressor_tags=RegressorTags(),
-            input_tags=InputTags(),
-        )
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class SpatialParameters(Parameters):
-    """Parameters of an estimator: the columns, the model, and the training of the model."""
 
     families: ClassVar[tuple[str, ...]] = ()
     """Families of models that the estimator fits."""
@@ -117,6 +50,65 @@ class SpatialParameters(Parameters):
     device: str = "auto"
     random_state: int = 0
 
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Return the defaults of constructor arguments; for ``**``, those of the base class too."""
+        found: dict[str, Any] = {}
+        for one in cls.__mro__:
+            if "__init__" not in vars(one):
+                continue
+            _, *given = inspect.signature(vars(one)["__init__"]).parameters.values()
+            for part in given:
+                if part.kind not in _MORE:
+                    found.setdefault(part.name, part.default)
+            if not any(part.kind is inspect.Parameter.VAR_KEYWORD for part in given):
+                break
+        return found
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - none are nested
+        """Return the parameters by name, as they were given."""
+        return {name: getattr(self, name) for name in self.defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and return the estimator.
+
+        Raises
+        ------
+        RequestError
+            The estimator has no parameter with one of these names.
+        """
+        for name, value in params.items():
+            if name not in self.defaults():
+                raise RequestError(
+                    f"expected one of the parameters {', '.join(self.defaults())}, found {name!r}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        usual = self.defaults()
+        arguments = ", ".join(
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if value is not usual[name] and not _equal(value, usual[name])
+        )
+        return f"{type(self).__name__}({arguments})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether `fit` was called, for scikit-learn."""
+        return hasattr(self, "network_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags; only scikit-learn calls this method."""
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # noqa: PLC0415
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=True, positive_only=self.counts),
+            regressor_tags=RegressorTags(),
+            input_tags=InputTags(),
+        )
+
     def check(self) -> None:
         """Raise RequestError if a parameter is out of range, or the estimator lacks the model."""
         about = find_model(self.model)
@@ -137,7 +129,13 @@ class SpatialParameters(Parameters):
 
     def plan(self, scale: PointScale, n: int) -> FitPlan:
         """Return the plan of a fit to n rows: the preset, with changes by the parameters."""
-        preset = self._preset()
+        found = find_preset(self.preset, self.model)
+        weights = Weights(
+            found.weights.alpha if self.alpha is None else self.alpha,
+            found.weights.beta if self.beta is None else self.beta,
+        )
+        rank = found.r if self.rank is None else self.rank
+        preset = replace(found, weights=weights, r=rank)
         step = find_spec(self.model).step
         batch = preset.batch_for(n) if self.batch is None else self.batch
         return FitPlan(
@@ -147,21 +145,13 @@ class SpatialParameters(Parameters):
             scale.units,
             preset.epochs if self.epochs is None else self.epochs,
             max(batch, step.rows(batch, n)),
-            preset.weights,
+            weights,
             pick_device(self.device),
             scale.offsets,
             self.noise,
             self.random_state,
             tuple(one.name for one in scale.covariates),
         )
-
-    def _preset(self) -> Preset:
-        found = find_preset(self.preset, self.model)
-        weights = Weights(
-            found.weights.alpha if self.alpha is None else self.alpha,
-            found.weights.beta if self.beta is None else self.beta,
-        )
-        return replace(found, weights=weights, r=found.r if self.rank is None else self.rank)
 
     @classmethod
     def kind(cls) -> type["SpatialParameters"]:

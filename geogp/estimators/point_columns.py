@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
-from geogp.estimators.point_times import check_unit, times_of
+from geogp.estimators.point_times import QUARTERS_PER, times_of
 from geogp.models.core.arrays import check_devices
 
 Floats = NDArray[np.float64]
@@ -21,11 +22,9 @@ WIDEST = 360.0
 
 @dataclass(frozen=True)
 class Points:
-    """Place, time and counts of measurements, each (n,).
+    """Place, time (in quarters) and counts of measurements, each (n,), and covariates, (n, c).
 
-    `x` and `y` are unchanged. `time` is in quarters; `time_kind` is the original kind of time (see
-    `Times`). If `tests` or `exposure` is None, it is 1 everywhere. `covariates` has a
-    column for each covariate, (n, c).
+    `time_kind` is as in `Times`. If `tests` or `exposure` is None, it is 1 everywhere.
     """
 
     x: Floats
@@ -62,21 +61,20 @@ class PointColumns:
     exposure: str | None = None
     covariates: Sequence[str] | None = None
 
-    def read(self, X: Any, *, counts: bool = True) -> Points:
+    def read(self, X: Any) -> Points:
         """Return the points of a table or an array.
 
-        A table needs the columns x, y and, if named, time, exposure and covariates. The columns of
-        tests and devices may be missing; if `counts` is False, they are not read. A GeoDataFrame of
-        points may omit x and y. An array has the columns x, y and then time, tests, devices. Raises
-        RequestError if a column is missing or the unit of times is not given. Raises DataError if a
-        value is missing or out of range.
+        A table needs the columns x, y and, if named, time, exposure and covariates; columns of
+        tests and devices may be missing. A GeoDataFrame of points may omit x and y. An array has
+        the columns x, y and then time, tests, devices. Raises RequestError if a column or the unit
+        of times is missing, and DataError if a value is missing or out of range.
         """
-        check_unit(self.time_unit)
-        if isinstance(X, pd.DataFrame):
-            return self.checked(self._of_table(X, counts=counts))
-        return self.checked(self._of_array(X))
+        if self.time_unit is not None:
+            one_of("time_unit", self.time_unit, QUARTERS_PER)
+        is_table = isinstance(X, pd.DataFrame)
+        return self.checked(self._of_table(X) if is_table else self._of_array(X))
 
-    def _of_table(self, table: pd.DataFrame, *, counts: bool) -> Points:
+    def _of_table(self, table: pd.DataFrame) -> Points:
         if not len(table):
             raise DataError("expected rows, found an empty table.")
         place = [self.x, self.y]
@@ -102,7 +100,7 @@ class PointColumns:
             **{
                 key: self._numbers(table, name)
                 for key, name in optional.items()
-                if counts and name is not None and name in table.columns
+                if name is not None and name in table.columns
             },
         )
 
@@ -165,7 +163,7 @@ class PointColumns:
         parts = dict(zip(names, array.T.astype(np.float64), strict=False))
         found = {name: name for name in parts}
         columns = PointColumns(crs=self.crs, time_unit=self.time_unit, **found)
-        return columns._of_table(pd.DataFrame(parts), counts=True)
+        return columns._of_table(pd.DataFrame(parts))
 
     def covariates_of(self, table: Any) -> Floats | None:
         """Return the columns of the covariates, (n, c); None if there are none."""
@@ -225,10 +223,9 @@ def covariate_names(given: Any) -> tuple[str, ...]:
 
 
 def is_geographic(crs: Any) -> bool:
-    """Return whether coordinates are longitude and latitude in degrees.
+    """Return whether coordinates are longitude and latitude in degrees from Greenwich.
 
-    Raises RequestError if the coordinate reference system is unknown, or its degrees do not count
-    from Greenwich.
+    Raises RequestError if the coordinate reference system is unknown, or has other degrees.
     """
     if crs is None:
         return False

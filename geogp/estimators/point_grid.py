@@ -29,8 +29,7 @@ def predicted_grid(
 ) -> xr.Dataset:
     """Return predictions at the centres of the tiles of a region, or of the cells of a box.
 
-    `predict` is called with coordinates x and y in `crs`, each (n,). Raises RequestError if there
-    are too many tiles, the box is invalid, or `crs` is None for a region.
+    `predict` is called with coordinates x and y in `crs`, each (n,).
     """
     if not isinstance(region, Region):
         box = Box.of(region, resolution)

@@ -19,10 +19,7 @@ MOST_SD = 4.0
 """Bound of a standardised covariate; larger values are clamped."""
 
 SPACING_KM = 0.6
-"""Assumed spacing of places in plane coordinates in any unit: the spacing of tiles of zoom 16.
-
-The fit of the field model starts with ranges of five times this spacing.
-"""
+"""Assumed spacing of places in plane coordinates in any unit; ranges start at five times this."""
 
 
 class CovariateScale(NamedTuple):
@@ -35,28 +32,13 @@ class CovariateScale(NamedTuple):
 
 @dataclass(frozen=True)
 class PointScale:
-    """The map from points to inputs in [-1, 1]^d.
+    """The map from points to inputs in [-1, 1]^d; each axis has its own scale.
 
-    Each axis of the box has its own scale (Zhu, Yuchi and Xie, appendix B.3).
-
-    Attributes
-    ----------
-    bounds
-        West, south, east and north of the box that is mapped to [-1, 1]².
-    km
-        Length of one unit of the coordinates in km; None for degrees, because their length follows
-        from the middle latitude of the box.
-    times
-        First and last time in quarters, which are mapped to -1 and 1; None if time is not used.
-    exposure
-        The exposure that is mapped to the input 0; points without an exposure have this exposure.
-        None if the model is not for counts.
-    names
-        Names of the first three inputs.
-    time_kind
-        ``quarter``, ``date`` or ``number``; None for any kind.
-    covariates
-        Scales of the covariates. Their inputs are (value - mean) / sd, within ± `MOST_SD`.
+    (Zhu, Yuchi and Xie, appendix B.3.) `bounds` is the box that is mapped to [-1, 1]². `km` is the
+    length of one unit of the coordinates, None for degrees. `times` are the first and last time in
+    quarters, None if time is not used; `time_kind` is as in `Times`, None for any kind. `exposure`
+    is mapped to the input 0; it is None if the model is not for counts. `names` are those of the
+    first three inputs. Inputs of covariates are (value - mean) / sd, within ± `MOST_SD`.
     """
 
     bounds: Bounds
@@ -77,10 +59,7 @@ class PointScale:
         names: tuple[str, str, str] = ("x", "y", "time"),
         covariates: Sequence[str] = (),
     ) -> "PointScale":
-        """Return the scale of training points.
-
-        Points may lie on both sides of 180 degrees, because longitudes are cut at the widest gap.
-        """
+        """Return the scale of training points, with longitudes cut at the widest gap."""
         degrees = is_geographic(crs)
         x = _around_gap(points.x) if degrees else points.x
         box = _box(x, points.y)

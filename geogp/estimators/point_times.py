@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
 
 Floats = NDArray[np.float64]
@@ -28,12 +27,6 @@ QUARTERS_PER = {
 """Number of quarters in one unit of time."""
 
 
-def check_unit(unit: str | None) -> None:
-    """Raise RequestError if a unit of time is not one of `QUARTERS_PER`."""
-    if unit is not None:
-        one_of("time_unit", unit, QUARTERS_PER)
-
-
 @dataclass(frozen=True)
 class Times:
     """Times in quarters, (n,), and the kind of the times.
@@ -47,13 +40,11 @@ class Times:
 
 
 def times_of(values: Any, unit: str | None, what: str) -> Times:
-    """Return times in quarters, and the kind of the times.
+    """Return dates (with a time zone, or in UTC), periods, or numbers in `unit` as times.
 
-    A date in UTC becomes year * 4 plus the number of quarters of that year that have passed. A
-    calendar quarter is a whole number, so ``2023Q4`` and all tiles of that quarter have the same
-    time. For numbers, 0 remains 0. `values` are dates (``datetime64``, with a time zone or in UTC),
-    periods, or numbers in `unit`; `what` names `values` in messages. Raises RequestError if numbers
-    have no unit, and DataError for text or a missing time.
+    A date becomes year * 4 plus the number of quarters of that year that have passed; a calendar
+    quarter is a whole number. For numbers, 0 remains 0. `what` names `values` in messages. Raises
+    RequestError if numbers have no unit, and DataError for text or a missing time.
     """
     series = pd.Series(values).reset_index(drop=True)
     if isinstance(series.dtype, pd.CategoricalDtype):

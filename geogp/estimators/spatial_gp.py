@@ -381,7 +381,7 @@ class SpatialGP(SpatialParameters):
         params = {
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in self.get_params().items()
-            if name in self.kind().parameter_names()
+            if name in self.kind().defaults()
         }
         params["crs"] = crs_text(self.crs)
         if not isinstance(self.validation, str):

@@ -61,13 +61,10 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
 
 
 def make_estimator(model: str, **parameters: Any) -> SpatialGP:
-    """Return the estimator for a model; of the given parameters, it gets those that it has.
-
-    Other parameters are ignored. Raises RequestError if the model is unknown.
-    """
+    """Return the estimator for a model (RequestError if unknown); ignore parameters it lacks."""
     family = find_model(model).family
     kind = next(one for one in ESTIMATORS.values() if family in one.families)
-    names = kind.parameter_names()
+    names = kind.defaults()
     wanted = {"model": model, **parameters}
     return kind(**{name: value for name, value in wanted.items() if name in names})
 

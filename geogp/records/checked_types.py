@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import NODEFAULT, Meta, UnsetType
+from msgspec import Meta, UnsetType
 
 from geogp.errors import DataError
 from geogp.evaluation.scores import LARGEST, LARGEST_WHOLE
@@ -19,8 +19,7 @@ _SHOWN = 60
 def checked(value: Any, kind: type[Found], whole: str) -> Found:
     """Return a value of `parse_json` as a struct of type `kind`; messages call the value `whole`.
 
-    Raises DataError if a key is missing, a type is wrong, or a value is out of range. The message
-    gives the place, the expected value and the found value.
+    Raises DataError, with the place, the expected and the found value, if something is wrong.
     """
     try:
         return msgspec.convert(value, kind)
@@ -53,10 +52,7 @@ def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
 
 
 def _parts(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]] | None:
-    """Return the path, the value and the type of each part of a value.
-
-    Returns None if the value is of another type, or has no parts.
-    """
+    """Return the path, value and type of each part; None for another type, or a single value."""
     bare, metas = _bare(kind)
     origin = get_origin(bare)
     if isinstance(value, dict) and origin is dict:
@@ -93,23 +89,13 @@ def _bare(kind: Any) -> tuple[Any, list[Meta]]:
 
 
 def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
-    """For each field of a struct, return the key, the type, and whether the key is required.
-
-    The list is empty if the type is not a struct.
-    """
+    """Return the key, the type, and whether it is required, of each field; empty if no struct."""
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
         return [(one.name, hints[one.name], True) for one in dataclasses.fields(kind)]
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return []
-    return [
-        (
-            one.encode_name,
-            one.type,
-            one.default is NODEFAULT and one.default_factory is NODEFAULT,
-        )
-        for one in msgspec.structs.fields(kind)
-    ]
+    return [(one.encode_name, one.type, one.required) for one in msgspec.structs.fields(kind)]
 
 
 def _fits(length: int, metas: list[Meta]) -> bool:

@@ -16,7 +16,7 @@ from geogp.evaluation.stored_figures import check_figures
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.models.catalogue.model_names import MODELS
 from geogp.records.checked_types import checked
-from geogp.records.run_record import RUN_SCHEMA, RunRecord, RunSettings
+from geogp.records.run_record import RUN_SCHEMA, RunRecord, RunSettings, given
 
 Kind = TypeVar("Kind", bound=RunRecord)
 
@@ -25,11 +25,7 @@ _LONGEST_NAME = 255
 
 
 def record_of(run: dict[str, Any]) -> RunRecord:
-    """Return a run as typed structs.
-
-    Raises DataError, with the place, if a key is missing, a value is wrong or out of range, or
-    numbers contradict each other.
-    """
+    """Return a run as typed structs; raise DataError, with the place, if a value is wrong."""
     record = checked(run, RunRecord, "the run")
     if TARGETS[record.target].counted != MODELS[record.model].counts:
         raise DataError(f"the model {record.model} does not predict the target {record.target}.")
@@ -45,10 +41,7 @@ def run_text(content: object) -> str:
 
 
 def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
-    """Return a run with all keys that `kind` needs: `OpenedRecord` or `FittedRecord`.
-
-    Raises DataError if a key is missing. The message names the key and says what to do.
-    """
+    """Return a run as `OpenedRecord` or `FittedRecord`; raise DataError if a key is missing."""
     try:
         return checked(msgspec.to_builtins(run), kind, "the run")
     except DataError as error:
@@ -58,11 +51,7 @@ def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
 
 
 def read_record(path: Path, run: dict[str, Any]) -> RunRecord:
-    """Return a parsed run.json as typed structs (see `record_of`).
-
-    Raises DataError if the file is damaged or from a later version of geogp. The message names the
-    file and says what to do.
-    """
+    """Return a parsed run.json as typed structs; refuse one of a later version of geogp."""
     schema = run.get("schema")
     if isinstance(schema, int) and schema > RUN_SCHEMA:
         raise DataError(
@@ -89,19 +78,18 @@ def run_schema() -> str:
 
 
 def _check_places(settings: RunSettings) -> None:
-    """Raise DataError if a name in a path is longer than operating systems allow.
-
-    A pattern in the types cannot check this, because patterns count characters, not bytes.
-    """
-    layers = [] if settings.layers is UNSET else settings.layers
-    places = {f"layers[{number}]": text for number, text in enumerate(layers)}
-    places |= {f"covariates[{k}]": text for k, text in enumerate(settings.covariates or ())}
+    """Refuse a name in a path with too many bytes; patterns in the types count characters."""
+    places: dict[str, object] = {
+        f"{key}[{number}]": text
+        for key in ("layers", "covariates")
+        for number, text in enumerate(given(getattr(settings, key), []) or [])
+    }
     for key in ("source", "boundaries", "region_file", "strata_file"):
-        found = getattr(settings, key)
-        if isinstance(found, str):
-            places[key] = found
+        places[key] = getattr(settings, key)
     for key, text in places.items():
-        if any(len(part.encode()) > _LONGEST_NAME for part in text.split("/")):
+        if isinstance(text, str) and any(
+            len(part.encode()) > _LONGEST_NAME for part in text.split("/")
+        ):
             raise DataError(
                 f"expected a path or an address under settings.{key}, found {text[:60]!r}."
             )

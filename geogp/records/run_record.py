@@ -8,10 +8,9 @@ from typing import Annotated, Final, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from geogp.evaluation.scores import Count, Real, Scores, Size
+from geogp.evaluation.scores import Count, Real, Scores, Share, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import CELL_DEGREES
-from geogp.records.covariate_record import CovariateRecord
 from geogp.records.record_types import (
     BY_SPLIT,
     AboveZero,
@@ -219,6 +218,26 @@ class VarianceCheck(Struct, frozen=True, kw_only=True):
     differ_by: VarianceReason | UnsetType = UNSET
     closed_form: AboveZero
     stated: Size
+
+
+class CovariateRecord(Struct, frozen=True, kw_only=True):
+    """A covariate of a run, and its coefficient in the model of the map.
+
+    `source` is the text of ``--covariates``, `files` are the names of its files under `inputs`.
+    `share_with_data` is the share of the map's tiles with data near enough to change the value.
+    `median_sd` is the median over tiles of the standard deviation of a value, in its unit, null if
+    unknown. `coefficient` is the change of the level, in the unit of the target, per standard
+    deviation of the covariate over the rows; it is null if the covariate is constant.
+    """
+
+    name: Name
+    source: Place
+    files: list[Text]
+    interpolation: Text
+    share_with_data: Share
+    median_sd: Size | None
+    coefficient: Real | None
+    coefficient_sd: Size | None
 
 
 class FileRecord(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Sizes and hashes of a run's files, as run.json stores them, and the check of these files."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from geogp.errors import DataError
-from geogp.files import ELSEWHERE, output_error, plain_names, read_json, sha256_of, write_text
+from geogp.files import output_errors, plain_names, read_json, sha256_of, write_text
 from geogp.records.record_reading import run_text
 from geogp.records.run_record import FileRecord, RunRecord
 
@@ -27,10 +28,9 @@ def records_of(folder: Path, names: Iterable[str]) -> dict[str, FileRecord]:
 def damaged_files(folder: Path, run: RunRecord) -> list[str]:
     """Return the names of files of a run that are missing or changed.
 
-    A file with the recorded size and time counts as unchanged. If only the time differs, as in a
-    copy of the run folder, the hash is compared. For a folder, the hash is always compared. An
-    older run.json has no records: then each file that exists counts as unchanged. Raises DataError
-    if a file cannot be read, or run.json names files outside its folder.
+    A file with the recorded size and time counts as unchanged. If the time differs, as in a copy of
+    the run folder, the hash is compared. If an older run.json has no records, only missing files
+    are returned. Raises DataError if a file cannot be read, or is named outside the folder.
     """
     try:
         return [name for name in _files(run) if not _agrees(folder / name, run)]
@@ -41,13 +41,12 @@ def damaged_files(folder: Path, run: RunRecord) -> list[str]:
 def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
     """Return the names of a run's files that are missing or whose size differs from run.json.
 
-    `sizes` comes from a store: the size of each file in bytes, by path in the run folder. If an
-    older run.json has no records, only missing files are returned.
+    `sizes` is the size of each file of a store in bytes, by path in the run folder. If an older
+    run.json has no records, only missing files are returned.
     """
-    held: dict[str, int] = {}
+    held: Counter[str] = Counter()
     for path, size in sizes.items():
-        name = path.partition("/")[0]
-        held[name] = held.get(name, 0) + size
+        held[path.partition("/")[0]] += size
     records = run.file_records
     if records is UNSET:
         return [name for name in _files(run) if name not in held]
@@ -56,19 +55,15 @@ def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
 
 
 def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:
-    """Return the updated record of a finished run, after the files `names` were written again.
+    """Store new file records in run.json after the files `names` were written; return the record.
 
-    The new file records are also written to run.json; its other keys stay. An older run.json
-    without records stays unchanged. Names that are not under `files` are ignored. Raises
-    OutputError if a file cannot be read or written.
+    An older run.json without records stays unchanged. Names that are not under `files` are ignored.
     """
     before = run.file_records
     if before is UNSET:
         return run
-    try:
+    with output_errors(run_file):
         found = records_of(run_file.parent, sorted({*names} & {*_files(run)}))
-    except OSError as error:
-        raise output_error(run_file, error, ELSEWHERE) from error
     if all(name in before and before[name].sha256 == one.sha256 for name, one in found.items()):
         return run
     after = before | found

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, SoftFileLock, Timeout
 
@@ -17,17 +16,10 @@ from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import ELSEWHERE, output_error, read_json
 
 LOCK_FILE = ".geogp.lock"
-"""The locked file.
-
-The file stays when the lock is freed, because two processes could get the lock if it did not.
-"""
+"""The locked file, which stays when the lock is freed: otherwise two processes could get it."""
 
 NOTE_FILE = ".geogp.lock.json"
-"""The note with the process, the host and the start time of the lock's holder.
-
-It is a separate file: on Windows, other processes cannot read a locked file, and some versions of
-filelock empty the file that they try to lock.
-"""
+"""The note on the lock's holder; on Windows, other processes cannot read a locked file."""
 
 LOCK_FILES = frozenset({LOCK_FILE, NOTE_FILE})
 """Names of the lock's files, which do not count as content of the folder."""
@@ -49,18 +41,18 @@ def lock_folder(folder: Path, *, wait: bool = False, cure: str = ELSEWHERE) -> I
     """Hold the lock of a folder against all other processes; make the folder if it is absent.
 
     The operating system frees the lock when the process ends, even if it is killed. The lock also
-    excludes other threads of the same process, and the holder cannot take it twice. If the folder
-    holds only the lock at the end, the lock's files are removed, and so is the folder if it was
-    absent before. With `wait`, wait until the lock is free. Raises RequestError if another process
-    holds the lock; the message gives the id, host and start time of that process. Raises
-    OutputError, with the advice `cure`, if the folder cannot be written or its file system has no
-    locks.
+    excludes other threads of the process. If the folder holds only the lock at the end, the lock's
+    files are removed, and so are folders that were absent before. With `wait`, wait until the lock
+    is free. Raises RequestError, with the holder's id, host and start, if another process holds it.
+    Raises OutputError, with the advice `cure`, if the folder cannot be written or locked.
     """
     absent = [place for place in (folder, *folder.parents) if not place.exists()]
     lock = _locked(folder, cure, wait=wait)
     try:
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        note = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
         with suppress(OSError):  # the lock works without a note; a partial note is ignored
-            (folder / NOTE_FILE).write_text(json.dumps(_described()), encoding="utf-8")
+            (folder / NOTE_FILE).write_text(json.dumps(note), encoding="utf-8")
         yield
     finally:
         _release(folder, lock, absent)
@@ -81,7 +73,11 @@ def _locked(folder: Path, cure: str, *, wait: bool) -> FileLock:
             lock = FileLock(path, timeout=-1 if wait else 0)
             lock.acquire()
         except Timeout:
-            raise _refusal(folder) from None
+            time.sleep(_NOTED_S)
+            raise RequestError(
+                f"{folder} is in use by {_holder(folder / NOTE_FILE)}. Wait until this process "
+                "ends, or stop it; then run the command again. Or choose another folder."
+            ) from None
         except (OSError, NotImplementedError) as error:
             if isinstance(error, FileNotFoundError) and tries < _MAX_TRIES:
                 continue  # the previous holder removed the folder, because it was empty
@@ -105,19 +101,6 @@ def _release(folder: Path, lock: FileLock, absent: list[Path]) -> None:
                     place.rmdir()
     finally:
         lock.release()
-
-
-def _described() -> dict[str, Any]:
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
-
-
-def _refusal(folder: Path) -> RequestError:
-    time.sleep(_NOTED_S)
-    return RequestError(
-        f"{folder} is in use by {_holder(folder / NOTE_FILE)}. Wait until this process ends, or "
-        "stop it; then run the command again. Or choose another folder."
-    )
 
 
 def _holder(path: Path) -> str:

@@ -12,13 +12,11 @@ LARGEST_INT = 2**31 - 1
 
 
 def tune_process() -> None:
-    """Make the process keep freed memory for the next step; only for the geogp command.
+    """Make the process keep freed memory for the next step, if its C library is glibc.
 
-    Each training step frees the tensors of the previous step. By default, glibc returns this memory
-    to the kernel, and the kernel clears every page again: on two cores, this took a quarter of the
-    time of a fit. Only the speed depends on this setting, so it is not changed for other C
-    libraries. The setting cannot be undone, so only the program that uses geogp may call this
-    function, not the library.
+    Each training step frees tensors. By default, glibc returns this memory to the kernel, which
+    clears every page again: on two cores, this took a quarter of the time of a fit. The setting
+    cannot be undone, so only a program may call this function, not the library.
     """
     if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)

@@ -14,8 +14,7 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.options import CANDIDATES
-from geogp.records.record_reading import complete_record
-from geogp.records.run_record import OpenedRecord, RunRecord
+from geogp.records.run_record import RunRecord
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import area_levels
@@ -68,10 +67,11 @@ class Run:
     @property
     def model(self) -> SpatialGP:
         """The fitted estimator of the map, on `device`; see `geogp.load_model`."""
-        return self._loaded[0]
+        return self.loaded[0]
 
     @cached_property
-    def _loaded(self) -> tuple[SpatialGP, dict[str, Any]]:
+    def loaded(self) -> tuple[SpatialGP, dict[str, Any]]:
+        """The model, and the other entries of its file."""
         return load_with_notes(self.path / MODEL_FILE, device=self.device)
 
     def reopen(
@@ -110,18 +110,7 @@ class Run:
             )
         asked = tests, devices, at
         if asked not in self._opened:
-            record = complete_record(self.path, self.record, OpenedRecord)
-            self._opened[asked] = reopen(
-                self.path,
-                record,
-                self._loaded,
-                self.listener,
-                read_from=self.read_from,
-                device=self.device,
-                tests=tests,
-                devices=devices,
-                at=at,
-            )
+            self._opened[asked] = reopen(self, tests=tests, devices=devices, at=at)
         return self._opened[asked]
 
     def areas(

@@ -11,11 +11,9 @@ from geogp.records.record_names import COUNT, LEVEL
 class Question:
     """The question that a map answers.
 
-    `name` is ``tile-mean``, ``single-test``, ``level`` or ``count``. `quarter` is the index of the
-    quarter shown, `latest` the index of the latest quarter with data. The predicted value is an
-    average of `tests` tests. `tests` is None for the level and for counts. `tests` is also None if
-    neither the model's noise nor the repair of intervals depends on the number of tests. `devices`
-    is the number of devices behind these tests, or None if the noise does not depend on it.
+    `name` is ``tile-mean``, ``single-test``, ``level`` or ``count``. `quarter` and `latest` are the
+    indices of the quarter shown and of the latest quarter with data. The predicted value is an
+    average of `tests` tests from `devices` devices; None if the answer does not depend on them.
     """
 
     name: str

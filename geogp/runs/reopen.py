@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -19,15 +19,17 @@ from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
 from geogp.models.joint.joint_level import JointLevel
+from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.pipeline.job import Job, prepare
-from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.question_types import BY_COUNTY, BY_URBAN
 from geogp.runs.run_folder import MODEL_FILE
 from geogp.runs.run_identity import input_record, same_input
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
 from geogp.runs.settings import MAX_TILES, MapRequest
+
+if TYPE_CHECKING:
+    from geogp.runs.open_run import Run
 
 Floats = NDArray[np.float64]
 
@@ -39,10 +41,9 @@ _TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
 
 @dataclass(frozen=True)
 class Reopened:
-    """A finished run with its data read again.
+    """A finished run with its data read again, without the user's layers.
 
-    `job` has the settings of run.json, except the user's layers. `model` is the model of the map,
-    on the job's device. `tiles` are the tiles of the map.
+    `model` is the model of the map, and `tiles` are its tiles.
     """
 
     path: Path
@@ -52,11 +53,7 @@ class Reopened:
     tiles: Tiles
 
     def level(self, *, seed: int = 0, columns: int = 0) -> JointLevel:
-        """Return the joint distribution of the level at the tiles; see `SpatialGP.joint`.
-
-        Raises RequestError if the model predicts numbers of tests or there is too little memory.
-        Raises DataError if the rows that the model was fitted to cannot be found again.
-        """
+        """Return the joint distribution of the level at the tiles; see `SpatialGP.joint`."""
         self.job.listener.stage(f"joint level of {len(self.tiles):,} tiles")
         places = self.job.places.of_tiles(self.tiles, self.job.question.quarter)
         return self.model.joint(places, seed=seed, columns=columns, rows=self._rows())
@@ -64,8 +61,7 @@ class Reopened:
     def layer(self, by: str) -> PolygonLayer:
         """Return the polygons of ``--by`` (county, urban or a file); warn if polygons overlap.
 
-        Raises RequestError if the boundaries have no such polygons, or the file or its column does
-        not exist. Raises DataError if the file is damaged.
+        Raises RequestError if the boundaries have no such polygons, and the errors of `read_layer`.
         """
         boundaries = self.job.boundaries
         held = {BY_COUNTY: boundaries.counties, BY_URBAN: boundaries.urban_areas}
@@ -115,10 +111,9 @@ class Reopened:
 def tag_of(by: str, layer: PolygonLayer) -> str:
     """Return the name that the polygons of ``--by`` have in file names.
 
-    The name is county or urban, or the name of the user's file. If the user named a column and the
-    file has other columns, the name of the column is added: two columns of one file then give two
-    sets of files. Characters that file names cannot have are percent-encoded (``%2F``). If the name
-    is already the name of a built-in layer, ``_file`` is added.
+    The name is county or urban, or the name of the user's file, with the column if the user named
+    one of several. Characters that file names cannot have are percent-encoded (``%2F``). The name
+    of a built-in layer gets the ending ``_file``.
     """
     if by in {BY_COUNTY, BY_URBAN}:
         return by
@@ -127,47 +122,18 @@ def tag_of(by: str, layer: PolygonLayer) -> str:
     return f"{name}_file" if name in _TAKEN else name
 
 
-def reopen(
-    path: Path,
-    record: OpenedRecord,
-    loaded: tuple[SpatialGP, dict[str, Any]],
-    listener: ProgressListener,
-    *,
-    read_from: RunPlaces = PLACES_IN_RUN,
-    device: str = "auto",
-    tests: int | None = None,
-    devices: int | None = None,
-    at: str | None = None,
-) -> Reopened:
+def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None) -> Reopened:
     """Read the data of a finished run again; refuse data from which the run was not made.
 
-    `loaded` is the model, with the other entries of its file. If `tests` is None, the number is the
-    median of the region's rows; if `devices` is None, it is the typical number for these tests; if
-    `at` is None, the quarter is that of the map. Raises RequestError if run.json names an address
-    that the user has not given, or the model cannot answer the question. Raises DataError if a file
-    has changed or contradicts another file.
+    Raises the errors of `Run.reopen`, and RequestError if the model cannot answer the question.
     """
-    source, boundaries = read_from.places(path / RUN_FILE, record.settings)
-    asked = _request_of(record, source, boundaries)
-    job = prepare(
-        replace(
-            asked, device=device, tests=tests, devices=devices, at=at or record.map.at, out=path
-        ),
-        listener,
-    )
-    # The version of geogp that made the run may define the preset differently.
-    job.preset = replace(job.preset, refit=record.settings.refit)
-    model, notes = loaded
-    _check_model(path, record, job, model.model, notes)
-    _check_inputs(path, record, job)
-    return Reopened(path, record, job, model, _tiles(path, record, job))
-
-
-def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> MapRequest:
-    """Return the request of a run, without its question and the settings that only fits use."""
+    path, record = run.path, complete_record(run.path, run.record, OpenedRecord)
+    model, notes = run.loaded
+    source, boundaries = run.read_from.places(path / RUN_FILE, record.settings)
     settings = record.settings
     vintage = settings.urban_vintage
-    return MapRequest(
+    # Without the question of the run, and without the settings that only fits use.
+    request = MapRequest(
         region=record.region if settings.region_file is None else None,
         region_file=settings.region_file,
         region_name=settings.region_name,
@@ -187,7 +153,18 @@ def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> Ma
         noise=settings.noise,
         conformal=settings.conformal,
         covariates=tuple(settings.covariates or ()),
+        device=run.device,
+        tests=tests,
+        devices=devices,
+        at=at or record.map.at,
+        out=path,
     )
+    job = prepare(request, run.listener)
+    # The version of geogp that made the run may define the preset differently.
+    job.preset = replace(job.preset, refit=settings.refit)
+    _check_model(path, record, model.model, notes)
+    _check_inputs(path, record, job)
+    return Reopened(path, record, job, model, _tiles(path, record, job))
 
 
 def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
@@ -195,7 +172,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     # Each file is compared with all entries: a user's layer may have the name of a boundary file.
     changed = [
         file.name
-        for file in (*job.boundaries.files, *job.ingested.files, *job.covariates.files)
+        for file in (*job.boundaries.files, *job.ingested.files, *job.places.files)
         if not any(same_input(input_record(file), one) for one in record.inputs)
     ]
     if changed:
@@ -204,7 +181,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
             "with --fresh, or restore the files."
         )
     # A missing file of the other service has no rows, and is no error when the service is read.
-    read = {file.name for file in job.covariates.files}
+    read = {file.name for file in job.places.files}
     lost = [name for one in given(record.covariates, []) for name in one.files if name not in read]
     if lost:
         raise DataError(
@@ -221,14 +198,12 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
         )
 
 
-def _check_model(
-    path: Path, record: OpenedRecord, job: Job, name: str, notes: dict[str, Any]
-) -> None:
+def _check_model(path: Path, record: OpenedRecord, name: str, notes: dict[str, Any]) -> None:
     """Refuse a run.json that contradicts the model's file."""
-    expected = {"model": job.spec.name, "region": record.region}
-    expected |= {"target": record.target, "service": record.service}
-    held = {**expected, **notes, "model": name}
-    wrong = [f"{key} {expected[key]}" for key in expected if held[key] != expected[key]]
+    held = {"region": record.region, "target": record.target, "service": record.service} | notes
+    held["model"] = name
+    expected = {key: getattr(record, key) for key in ("model", "region", "target", "service")}
+    wrong = [f"{key} {value}" for key, value in expected.items() if held[key] != value]
     if wrong:
         raise DataError(
             f"{path / RUN_FILE} says {', '.join(wrong)}, but {MODEL_FILE} differs. Was one of "

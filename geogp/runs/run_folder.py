@@ -14,15 +14,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from geogp.errors import DataError, OutputError, RequestError
-from geogp.files import (
-    ELSEWHERE,
-    check_path,
-    output_error,
-    plain_names,
-    read_json,
-    remove,
-    write_text,
-)
+from geogp.files import check_path, output_errors, plain_names, read_json, remove, write_text
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.parquet_files import read_table
 from geogp.records.checked_types import checked
@@ -45,15 +37,12 @@ LATER_FILES = (
     "next_tiles.*",
     "figures",
 )
-"""Files that other commands add to a finished run.
-
-The run is complete without them. After a new map or fit, they are out of date.
-"""
+"""Files that other commands add to a finished run; after a new map, they are out of date."""
 
 _HALF_WRITTEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 """Form of the names of temporary files of `writing`; a killed process leaves such files behind."""
 
-_DELETE, _FRESH = "Delete it", "Start over with --fresh"
+DELETE, FRESH = "Delete it", "Start over with --fresh"
 
 
 @dataclass(frozen=True)
@@ -67,8 +56,7 @@ class RunFolder:
     A call may be stopped at any point. Two files in the hidden folder mark its progress:
     ``files/run.json`` means that all files are staged and only need to be moved;
     ``identity.json`` describes the run that the checkpoints belong to. When the hidden folder is
-    removed, these two files are removed first: without them, the other files belong to no run. See
-    `prepare`.
+    removed, these two files are removed first: without them, the other files belong to no run.
     """
 
     path: Path
@@ -82,8 +70,7 @@ class RunFolder:
         """Raise an error if the path cannot become a run folder, or holds something else.
 
         Raises RequestError if the path or a folder above it is a file, or the folder holds files
-        but no run. Raises DataError if a file of the run is damaged. Raises OutputError if the
-        folder cannot be read.
+        but no run, DataError if run.json is damaged, and OutputError if the folder is unreadable.
         """
         check_path(self.path)
         for place in (self.path, *self.path.parents):
@@ -91,11 +78,9 @@ class RunFolder:
                 break
             if place.exists():
                 raise RequestError(f"{place} is a file; --out needs a folder.")
-        try:
+        with output_errors(self.path):
             if is_vacant(self.path) or self.unfinished.is_dir():
                 return
-        except OSError as error:
-            raise output_error(self.path, error, ELSEWHERE) from error
         if not set(IDENTITY_KEYS) <= set(self._held()):
             found = sorted({path.name for path in self.path.iterdir()} - LOCK_FILES)
             raise RequestError(
@@ -106,32 +91,28 @@ class RunFolder:
     def prepare(self, *, fresh: bool = False) -> None:
         """Complete or remove the files that a stopped call left behind.
 
-        If all files were staged, they are moved into place. Incomplete files, and checkpoints
-        without the note of their run, are removed. Then the folder holds a finished run, a run that
-        can be continued, both, or nothing. With `fresh`, an unfinished run is removed, too, and a
-        damaged list of old files is ignored. Raises DataError if a file that describes the
-        remaining work is damaged. Raises OutputError if the folder cannot be written.
+        Staged files are moved into place if they are complete. Incomplete files, and checkpoints
+        without the note of their run, are removed. With `fresh`, an unfinished run is removed, too,
+        and a damaged list of old files is ignored. Raises DataError if a file that describes the
+        remaining work is damaged, and OutputError if the folder cannot be written.
         """
         if (self._staged / RUN_FILE).is_file():
             self._move(any_list=fresh)
         if fresh or not self._begun.is_file():
             self.clear()
         own = {RUN_FILE, *self._held().get("files", [])}
-        try:
+        with output_errors(self.path):
             for path in list(self.path.glob(".*.*")):
                 half = _HALF_WRITTEN.fullmatch(path.name)
                 if half and (half[1] in own or any(fnmatchcase(half[1], n) for n in LATER_FILES)):
                     remove(path)
-        except OSError as error:
-            raise output_error(self.path, error, ELSEWHERE) from error
 
     def finished(self, identity: RunIdentity) -> RunRecord | None:
         """Return the record of run.json if the fits of this run are complete, otherwise None.
 
-        The map may differ from the requested map; to check this, compare the key `drawing`.
-        `damaged_files` returns the files that are missing or changed. If an unfinished run was
-        begun here, it takes precedence over the finished run. Raises RequestError if the folder
-        holds another run, finished or not. Raises DataError if run.json is damaged.
+        The map and its files may differ (see the key `drawing`, and `damaged_files`). An unfinished
+        run takes precedence over a finished one. Raises RequestError if the folder holds another
+        run, finished or not, and DataError if run.json is damaged.
         """
         held = self._latest()
         different = differences(identity_in(held), identity) if held else []
@@ -164,40 +145,33 @@ class RunFolder:
 
     def _latest(self) -> dict[str, Any]:
         """Return the note of the run begun here; if there is none, the content of run.json."""
-        return _read_json(self._begun, _FRESH) if self._begun.is_file() else self._held()
+        return _read_json(self._begun, FRESH) if self._begun.is_file() else self._held()
 
     def _held(self) -> dict[str, Any]:
         """Return the content of run.json; empty if there is no such file."""
         path = self.path / RUN_FILE
         held = _read_json(path) if path.is_file() else {}
-        try:
+        with damaged(path, DELETE):
             plain_names(held.get("files", []))  # checked: they are deleted with the run
-        except DataError as error:
-            raise _damaged(path, error, _DELETE) from error
         return held
 
     def begin(self, note: RunNote) -> RunNote:
         """Return the first note of the run made here; write `note` if there is no note yet.
 
-        With the note, the run can be continued. Raises DataError if the note of a continued run is
-        damaged. Raises OutputError if the folder cannot be written.
+        Raises DataError if the note is damaged, and OutputError if it cannot be written.
         """
         if self._begun.is_file():
-            try:
+            with damaged(self._begun, FRESH):
                 return checked(read_json(self._begun), RunNote, "it")
-            except DataError as error:
-                raise _damaged(self._begun, error, _FRESH) from error
         write_text(self._begun, run_text(note))
         return note
 
     def clear(self) -> None:
         """Remove an unfinished run; raise OutputError if its files cannot be removed."""
-        try:
+        with output_errors(self.unfinished):
             self._unstage()
             self._begun.unlink(missing_ok=True)
             remove(self.unfinished)
-        except OSError as error:
-            raise output_error(self.unfinished, error, ELSEWHERE) from error
 
     def complete(
         self, write: Callable[[Path], RunRecord], *, keep_later: bool = False
@@ -205,8 +179,7 @@ class RunFolder:
         """Write all files and move them into place, ``run.json`` last; return the record.
 
         `write` writes all files except run.json into the folder that it is given, and returns the
-        record; `complete` adds `files` and `file_records`. As soon as one file has moved, the run
-        consists of the staged files only; if the moves are interrupted, the next `prepare`
+        record, without `files` and `file_records`. If the moves are interrupted, the next `prepare`
         completes them. `keep_later` keeps the files of other commands (`LATER_FILES`). Raises
         OutputError if a file cannot be written: then no new file is left in the run folder, and the
         checkpoints stay.
@@ -262,19 +235,13 @@ class RunFolder:
         """Return the names of old files to remove after the moves; none if there is no list."""
         if not self._stale.is_file():
             return []
-        try:
+        with suppress(DataError) if any_list else damaged(self._stale, FRESH):
             return plain_names(read_json(self._stale))
-        except DataError as error:
-            if any_list:
-                return []
-            raise _damaged(self._stale, error, _FRESH) from error
+        return []
 
 
 def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
-    """Return the test predictions of a finished run, with the strata of the run.
-
-    Raises DataError if the file is damaged, or larger than `geogp map` writes.
-    """
+    """Return the test predictions of a finished run; raise DataError if the file is damaged."""
     try:
         predictions: pd.DataFrame = read_table(path / PREDICTIONS_FILE).to_pandas()
     except DataError:
@@ -289,8 +256,7 @@ def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
 def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
     """Return the content of a finished run's run.json, and the known keys as a typed record.
 
-    Raises RequestError if the folder is not a finished run. Raises DataError if the file is
-    damaged, or was written by a later version of geogp.
+    Raises RequestError if the folder is not a finished run, and DataError if the file is damaged.
     """
     if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
         raise RequestError(
@@ -303,21 +269,14 @@ def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
 
 @contextmanager
 def locked_run(path: Path) -> Iterator[None]:
-    """Hold the lock of a finished run, so that no other process changes the run.
-
-    Raises RequestError if the folder is not a finished run, or another process holds the lock.
-    Raises DataError if run.json is damaged. Raises OutputError if the folder cannot be written.
-    """
+    """Hold the lock of a finished run; raise the errors of `read_run_record` and `lock_folder`."""
     read_run_record(path)  # checked first: a folder that is no run gets no lock file
     with lock_folder(path):
         yield
 
 
 def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
-    """Raise RequestError if the folder `out` is a run folder or lies in one.
-
-    `runs` are the run folders that the result is made from; `made` names the result in the message.
-    """
+    """Raise RequestError if `out` lies in a run folder; `made` from `runs` needs its own folder."""
     check_path(out)
     place = out.resolve()
     taken = {run.resolve() for run in runs}
@@ -333,15 +292,18 @@ def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
             )
 
 
-def _read_json(path: Path, cure: str = _DELETE) -> dict[str, Any]:
-    try:
+def _read_json(path: Path, cure: str = DELETE) -> dict[str, Any]:
+    with damaged(path, cure):
         content = read_json(path)
-    except DataError as error:
-        raise _damaged(path, error, cure) from error
-    if not isinstance(content, dict):
-        raise _damaged(path, "expected a JSON object.", cure)
+        if not isinstance(content, dict):
+            raise DataError("expected a JSON object.")
     return content
 
 
-def _damaged(path: Path, reason: object, cure: str) -> DataError:
-    return DataError(f"{path} is damaged: {reason} {cure}, or choose another --out.")
+@contextmanager
+def damaged(path: Path, cure: str) -> Iterator[None]:
+    """Let a DataError of the body say which file is damaged, and what to do."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path} is damaged: {error} {cure}, or choose another --out.") from error

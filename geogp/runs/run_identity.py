@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 from itertools import zip_longest
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import fields, replace
+from msgspec.structs import fields
 
-from geogp.geodata.places.region_choice import absolute_name
-from geogp.geodata.store.addresses import absolute_place
 from geogp.geodata.tiles.ookla import InputFile
-from geogp.records.run_record import InputRecord, RunIdentity, RunSettings
+from geogp.records.run_record import InputRecord, RunIdentity, given
 
 _TYPES = {field.name: field.type for field in fields(RunIdentity)}
 
@@ -24,11 +23,10 @@ ROWS_KEYS = ("name", "rows_sha256", "rows_used")
 """Keys of a cache entry that identify its rows; other keys depend on earlier fetches."""
 
 
-def identity_in(held: Mapping[str, object]) -> RunIdentity:
+def identity_in(held: Mapping[str, Any]) -> RunIdentity:
     """Return the identity that a file holds; a value of the wrong type counts as absent.
 
-    A value with unknown settings also counts as absent, because such settings may have changed the
-    fits.
+    So does a value with unknown settings, because they may have changed the fits.
     """
     found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
     for name in found.keys() & held.keys():
@@ -36,24 +34,17 @@ def identity_in(held: Mapping[str, object]) -> RunIdentity:
             part = msgspec.convert(held[name], _TYPES[name])
         except msgspec.ValidationError:
             continue
-        if not _unknown(part, held[name]):
+        known = fields(part) if isinstance(part, msgspec.Struct) else None
+        if known is None or set(held[name]) <= {one.encode_name for one in known}:
             found[name] = part
     return RunIdentity(**found)  # type: ignore[arg-type]
 
 
-def _unknown(part: object, held: object) -> set[str]:
-    """Return the keys of `held` that the type of `part` does not have."""
-    if not isinstance(part, msgspec.Struct) or not isinstance(held, dict):
-        return set()
-    return set(held) - {field.encode_name for field in fields(part)}
-
-
 def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
     """Return the keys of `IDENTITY_KEYS` in which two runs differ; none if the fits are equal."""
-    then, now = _with_absolute_places(held), _with_absolute_places(identity)
-    found = [key for key in IDENTITY_KEYS if getattr(then, key) != getattr(now, key)]
-    if "inputs" in found and then.inputs is not UNSET and now.inputs is not UNSET:
-        pairs = zip_longest(then.inputs, now.inputs)
+    found = [key for key in IDENTITY_KEYS if getattr(held, key) != getattr(identity, key)]
+    if "inputs" in found:
+        pairs = zip_longest(given(held.inputs, []), given(identity.inputs, []))
         if all(one and other and same_input(one, other) for one, other in pairs):
             found.remove("inputs")
     return found
@@ -72,27 +63,9 @@ def input_record(file: InputFile) -> InputRecord:
 def same_input(one: InputRecord, other: InputRecord) -> bool:
     """Return whether two input files of run.json hold the same rows, however they were fetched.
 
-    If one of the two is a cache entry, which has the address of its source, the region's rows are
-    compared. For two files read in place, all rows are compared.
+    If one is a cache entry, which has the address of its source, only the region's rows count.
     """
     known = one.rows_sha256 is not None and other.rows_sha256 is not None
     cached = one.source is not None or other.source is not None
     keys = ROWS_KEYS if known and cached else FILE_KEYS
     return all(getattr(one, key) == getattr(other, key) for key in keys)
-
-
-def _with_absolute_places(run: RunIdentity) -> RunIdentity:
-    """Return a run with absolute paths; older versions stored paths as the user typed them."""
-    held = run.settings
-    if held is UNSET:
-        return run
-    changed: dict[str, object] = {}
-    for key in ("source", "boundaries"):
-        place = getattr(held, key)
-        changed[key] = absolute_place(place) if isinstance(place, str) else place
-    if held.strata_file is not None:
-        changed["strata_file"] = absolute_name(held.strata_file)
-    layers = [] if held.layers is UNSET else held.layers
-    changed["layers"] = [absolute_name(text) for text in layers]
-    settings: RunSettings = replace(held, **changed)
-    return replace(run, settings=settings)

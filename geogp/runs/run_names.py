@@ -15,8 +15,8 @@ RUNS = Path("runs")
 def find_run(text: str, runs: Path = RUNS) -> Path:
     """Return the run folder that a user names: its path, or the code of a region.
 
-    A code, such as ``PR``, means the only finished run in a folder ``PR-...`` of `runs`. Raises
-    RequestError if there is no such folder or run, or more than one run.
+    A code, such as ``PR``, means the only finished run in a folder ``PR-...`` of `runs`;
+    RequestError if there is none, or more than one.
     """
     if Path(text).is_dir():
         return Path(text)

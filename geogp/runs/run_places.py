@@ -15,34 +15,29 @@ if TYPE_CHECKING:
 class RunPlaces:
     """The user's places of a run's tiles and boundaries; None means the place in run.json.
 
-    Another person may have written run.json. So geogp accepts from run.json a folder or one of
-    geogp's own addresses. It accepts no other address, because it would send a request there.
+    Another person may have written run.json. So geogp accepts from it a folder or one of geogp's
+    own addresses, but no other address, because it would send a request there.
     """
 
     source: str | None = None
     boundaries: str | None = None
 
     def places(self, file: Path, settings: "OpenedSettings") -> tuple[str, str | None]:
-        """Return the source and the boundaries of a run.
-
-        Raises RequestError if run.json (`file`) names another address that the user has not given.
-        """
+        """Return the source and the boundaries; refuse an address that only `file` names."""
         for text in (settings.region_file, settings.strata_file, *(settings.covariates or ())):
             if is_address(text or ""):
                 raise RequestError(
                     f"{file} takes a file from {text!r}, but this file does not exist on this "
-                    f"machine. "
-                    "Make the run again with --fresh."
+                    f"machine. Make the run again with --fresh."
                 )
-        source, boundaries = settings.source, settings.boundaries
-        if self.source is None:
+        source, boundaries = self.source, self.boundaries
+        if source is None:
+            source = settings.source
             _check_own(file, source, "tiles", "source", PUBLIC_SOURCE)
-        if self.boundaries is None and boundaries is not None:
+        if boundaries is None and settings.boundaries is not None:
+            boundaries = settings.boundaries
             _check_own(file, boundaries, "boundaries", "boundaries", PUBLIC_BOUNDARIES)
-        return (
-            source if self.source is None else self.source,
-            boundaries if self.boundaries is None else self.boundaries,
-        )
+        return source, boundaries
 
 
 def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:

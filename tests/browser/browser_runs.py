@@ -78,16 +78,14 @@ class Run:
         job, model = self.opened.job, self.opened.model
         repair = repair_of(job, model, map_calibration_rows(job))
         zoom = self.data["frame"]["zoom"]
-        return MapPredictor(
-            job.region, job.observations, model, job.question, repair, zoom, job.places
-        )
+        return MapPredictor(job, model, repair, zoom)
 
     def law(self, at: tuple[int, int]) -> Prediction:
         """Return what the model predicts for a cell of the grid, (row, column)."""
         inside = np.zeros_like(self.inside)
         inside[at] = True
         tile = cells_of(inside, Frame(**self.data["frame"]))
-        return self.asker.predict(tile, [self.asker.question.quarter])
+        return self.asker.predict(tile, [self.asker.job.question.quarter])
 
     @property
     def frame(self) -> Frame:

@@ -17,7 +17,6 @@ from geogp.geodata.places.region import Tiles
 from geogp.maps.page.kernel_error import random_places
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_assets import page_scripts, page_styles
-from geogp.runs.pipeline.inputs import place_table
 
 pytestmark = pytest.mark.trial
 
@@ -183,7 +182,7 @@ def test_the_fixed_slices_are_the_models(run):
     for number_, packed in enumerate(data["slices"]):
         point = layer_of(data, f"slice-{number_}")["point"]
         place = [np.array([point[name]]) for name in ("longitude", "latitude")]
-        reference = place_table(*place, np.array([job.question.quarter]))
+        reference = job.places.at(*place, np.array([job.question.quarter]))
         exact = model.kernel(inputs, reference)[:, 0]
         found = unpack(packed)[run.inside][some]
         most = data["steps"]["slice"] / 2 + 1e-5 * np.abs(exact).max()

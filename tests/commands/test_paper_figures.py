@@ -14,9 +14,8 @@ from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import DataError, RequestError
 from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.inputs import place_table
+from geogp.runs.pipeline.drawing import reference_slices
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.pipeline.reference_slices import reference_slices
 from geogp.runs.run_folder import PREDICTIONS_FILE
 
 NAMES = ("kernel_slices", "interval_widths", "spread_cells", "basis", "reliability")
@@ -136,9 +135,10 @@ class TestNumbersOfTests:
         opened = open_run(counted.path, device="cpu").reopen(counts=True)
         job, tiles = opened.job, opened.tiles
         quarter = job.question.quarter
-        (one, *_) = reference_slices(opened.model, tiles, job.observations, quarter, job.places)
+        (one, *_) = reference_slices(job, opened.model, tiles)
         features = opened.model.features
-        here = place_table(np.array([one.longitude]), np.array([one.latitude]), np.array([quarter]))
+        place = np.array([one.longitude]), np.array([one.latitude])
+        here = job.places.at(*place, np.array([quarter]))
         products = features(job.places.of_tiles(tiles, quarter)) @ features(here)[0]
         np.testing.assert_allclose(one.values, products, rtol=1e-5, atol=1e-9)
         assert np.ptp(products) > 0

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -167,7 +168,10 @@ def asking(small):
     seen = read_observations(open_source(str(small.folder)), region).observations
 
     def make(model, repair, question, zoom=13):
-        return MapPredictor(region, seen, model, question, repair, zoom, PlaceTables())
+        job = SimpleNamespace(
+            region=region, observations=seen, question=question, places=PlaceTables()
+        )
+        return MapPredictor(job, model, repair, zoom)
 
     return make
 

@@ -149,21 +149,3 @@ def test_a_setting_that_is_not_known_is_that_of_another_run(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(held | {"settings": {"layers": [], "later": 3}}))
     with pytest.raises(RequestError, match="a run that differs in settings"):
         folder.finished(run)
-
-
-def test_places_that_were_kept_as_typed_are_those_of_this_folder(tmp_path, monkeypatch):
-    """Versions before kept relative folders; the same command still continues the run."""
-    monkeypatch.chdir(tmp_path)
-    typed = RunSettings(source="data", boundaries="s3://borders", layers=["zones.shp:NAME"])
-    whole = RunSettings(
-        source=str(tmp_path.resolve() / "data"),
-        boundaries="s3://borders",
-        layers=[f"{tmp_path.resolve() / 'zones.shp'}:NAME"],
-    )
-    folder = RunFolder(tmp_path / "run")
-    folder.begin(note_of(made_up_run(settings=typed)))
-    assert folder.finished(made_up_run(settings=whole)) is None
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    with pytest.raises(RequestError, match="a run that differs in settings"):
-        folder.finished(made_up_run(settings=whole))

@@ -1,8 +1,7 @@
 """From a fitted model to the files of a map: grid, rasters, figures and page."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,11 +12,13 @@ from geogp.distributions.quantity import Quantity
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.files import write_bytes
-from geogp.geodata.places.region import Tiles
+from geogp.geodata.places.distances import nearest_km
+from geogp.geodata.places.region import UNKNOWN, Tiles
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quadkeys import ZOOM, tiles_to_codes
 from geogp.maps.figures.map_figures import kernel_figure, write_map_figures
 from geogp.maps.grid import build_grid, quantity_of
+from geogp.maps.kernel_slices import KernelSlice
 from geogp.maps.page.interactive_page import map_page
 from geogp.maps.page.kernel_basis import KernelBasis, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
@@ -30,26 +31,23 @@ from geogp.records.run_record import RunMap
 from geogp.reports.rendering import say
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.predicting import MapPredictor
-from geogp.runs.pipeline.reference_slices import distance_to_measured, reference_slices
-from geogp.runs.question import Question
 from geogp.runs.run_folder import GRID_FILE
 from geogp.runs.settings import MAX_TILES
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A map in memory: its raster, the content of its page, and warnings."""
+    """A map in memory: its job, its raster, the content of its page, and warnings."""
 
+    job: Job
     grid: xr.Dataset
     content: PageContent
-    question: Question
-    target: str
     warnings: list[str]
 
     @property
     def record(self) -> RunMap:
         """The map's entry in run.json, without facts about the map's files."""
-        content, question = self.content, self.question
+        content, question = self.content, self.job.question
         others = [one for place, one in enumerate(content.quarters) if place != content.shown]
         return RunMap(
             quarter=question.at,
@@ -60,36 +58,32 @@ class Drawing:
             **question.record,
         )
 
-    def data(self) -> dict[str, Any]:
-        """Return the data of map.html; see `page_data.py`."""
-        return page_data(self.grid, self.content)
-
-    def page(self, notes: list[str], attribution: str, *, base_map: bool = True) -> str:
-        """Return map.html; without a base map, the page sends no requests to the network."""
+    def page(self) -> str:
+        """Return map.html, with the warnings of the job as notes."""
+        job = self.job
         return map_page(
-            self.data(),
-            self.content.region,
-            self.content.counties,
-            attribution=attribution,
-            notes=[f"The map predicts {self.question.words()}.", *notes],
-            base_map=base_map,
+            page_data(self.grid, self.content),
+            job.region,
+            job.boundaries.counties,
+            attribution=job.ingested.attribution,
+            notes=[f"The map predicts {job.question.words()}.", *job.warnings],
+            base_map=not job.request.self_contained,
         )
 
     def write(self, folder: Path) -> None:
         """Write grid.nc, the GeoTIFFs, tiles.parquet and the figures.
 
-        A large map is also written as grid.zarr if zarr is installed. Raises OutputError if a file
-        cannot be written.
+        A large map is also written as grid.zarr if zarr is installed.
         """
-        content = self.content
+        content, job = self.content, self.job
         write_netcdf(self.grid, folder / GRID_FILE)
         write_geotiffs(self.grid, folder)
         tiles, county = content.tiles, content.county_names
         write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=county)
         if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
-        write_map_figures(self.grid, content.region, folder, quarter=self.question.label())
-        kernel = kernel_figure(content.region, tiles, content.slices, target=self.target)
+        write_map_figures(self.grid, job.region, folder, quarter=job.question.label())
+        kernel = kernel_figure(job.region, tiles, content.slices, target=job.request.target)
         write_bytes(folder / "kernel.png", kernel)
 
 
@@ -106,7 +100,7 @@ def draw(
     zoom = region.zoom_within(request.zoom, MAX_TILES)
     region.check_zoom(zoom)
     tiles = region.tiles(zoom)
-    asker = MapPredictor(region, seen, model, question, repair, zoom, job.places)
+    asker, measured = MapPredictor(job, model, repair, zoom), _measured_tiles(seen)
     prediction = asker.predict(tiles, [question.quarter])
     quantity = quantity_of(seen.target)
     grid = build_grid(
@@ -114,7 +108,7 @@ def draw(
         tiles,
         prediction,
         target=seen.target,
-        distance_km=distance_to_measured(tiles, seen),
+        distance_km=nearest_km(*tiles.centres, measured.longitude, measured.latitude),
         far_km=request.far_km,
         measured=tests_on(tiles, seen),
         stratum=region.stratum(*tiles.centres),
@@ -150,13 +144,13 @@ def draw(
         question.words(),
         tuple(quarters),
         shown,
-        reference_slices(model, tiles, seen, question.quarter, job.places),
+        reference_slices(job, model, tiles),
         _kernel(job, model, tiles),
         request.thresholds,
         job.boundaries.counties,
         job.boundaries.urban_areas,
     )
-    return Drawing(grid, content, question, seen.target, texts)
+    return Drawing(job, grid, content, texts)
 
 
 def _kernel(job: Job, model: SpatialGP, tiles: Tiles) -> KernelBasis | None:
@@ -193,9 +187,60 @@ def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
     """Return the number of tests in all quarters on each tile of the map, (n,)."""
     measured = observations.quadkey >> np.uint64(2 * (ZOOM - tiles.zoom))
     wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
-    order = np.argsort(wanted)
-    at = np.minimum(np.searchsorted(wanted[order], measured), len(order) - 1)
-    hit = wanted[order][at] == measured
-    return np.bincount(order[at[hit]], observations.tests[hit], minlength=len(tiles)).astype(
-        np.int64
-    )
+    total = pd.Series(observations.tests).groupby(measured).sum()
+    return total.reindex(wanted, fill_value=0).to_numpy(np.int64)
+
+
+def reference_slices(job: Job, model: SpatialGP, tiles: Tiles) -> list[KernelSlice]:
+    """Return k(x, x_ref) on tiles for three places x_ref, all in the quarter of the map."""
+    places = _reference_places(_measured_tiles(job.observations), tiles)
+    _, _, longitude, latitude = map(np.array, zip(*places, strict=True))
+    question = job.question
+    references = job.places.at(longitude, latitude, np.full(len(places), question.quarter))
+    values = model.kernel(job.places.of_tiles(tiles, question.quarter), references)
+    return [
+        KernelSlice(name, x, y, values[:, column], question.at, text)
+        for column, (name, text, x, y) in enumerate(places)
+    ]
+
+
+def _measured_tiles(observations: Observations) -> Observations:
+    """Return one row for each measured tile, with the tile's number of tests in all quarters."""
+    seen = np.flatnonzero(observations.tests)
+    _, first, tile = np.unique(observations.quadkey[seen], return_index=True, return_inverse=True)
+    tests = np.bincount(tile, observations.tests[seen]).astype(np.int64)
+    return replace(observations.taken(seen[first]), tests=tests)
+
+
+def _reference_places(measured: Observations, tiles: Tiles) -> list[tuple[str, str, float, float]]:
+    """Return a place in each stratum, such as urban and rural, and a wildland place.
+
+    The place in a stratum is the measured tile with most tests. The wildland place is the tile of
+    the map farthest from any measured tile. If there are no strata, the places are the tile with
+    most tests, the tile with the median number of tests, and the wildland place.
+    """
+    by_tests = np.argsort(-measured.tests, kind="stable")
+    chosen = []
+    if np.any(measured.stratum != UNKNOWN):
+        for name in measured.strata:
+            of_kind = by_tests[measured.stratum[by_tests] == name]
+            if len(of_kind):
+                chosen.append((name, f"{name} tile with most tests", of_kind[0]))
+    else:
+        chosen.append(("most tests", "tile with most tests", by_tests[0]))
+        middle = by_tests[len(by_tests) // 2]
+        chosen.append(("median tests", "tile with the median number of tests", middle))
+    places = [
+        (
+            name,
+            f"{text} ({measured.tests[at]:,})",
+            float(measured.longitude[at]),
+            float(measured.latitude[at]),
+        )
+        for name, text, at in chosen
+    ]
+    distance = nearest_km(*tiles.centres, measured.longitude, measured.latitude)
+    far = int(np.argmax(distance))
+    longitude, latitude = (float(values[far]) for values in tiles.centres)
+    text = f"farthest from any measured tile ({distance[far]:.1f} km)"
+    return [*places, ("wildland", text, longitude, latitude)]

@@ -1,12 +1,10 @@
 """The fits of one run, and the choice of the rank and the weights."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from msgspec import structs
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
@@ -24,15 +22,13 @@ from geogp.records.record_reading import run_text
 from geogp.records.run_record import FittedRank, TrialRecord, TunedWeights, WeightsRecord
 from geogp.runs.machine import cores_here
 from geogp.runs.pipeline.job import Job
+from geogp.runs.run_folder import FRESH, damaged
 
 Rows = NDArray[np.bool_]
 Groups = NDArray[np.int64]
 
 WEIGHTS_FILE = "weights.json"
 RANK_FILE = "rank.json"
-
-Noted = TypeVar("Noted")
-Weighed = TypeVar("Weighed", WeightsRecord, TunedWeights, TrialRecord)
 
 
 def fit_model(
@@ -41,8 +37,7 @@ def fit_model(
     """Fit the model of the job and return it; continue from a checkpoint of this `name`.
 
     `parts` mark the training and the validation rows among the job's observations. `groups` (n,) is
-    the group of each row; a split leaves out the rows of a group together. Raises the errors of
-    `SpatialGP.fit`.
+    the group of each row; a split leaves out the rows of a group together.
     """
     job.listener.stage(f"fitting {job.request.model} ({name})")
 
@@ -73,10 +68,9 @@ def fit_model(
 
 
 def threads_for(job: Job, began: int | None) -> int:
-    """Return the number of threads with which the run began, if there are enough cores.
+    """Return the number of threads with which the run began, because the last digits depend on it.
 
-    The last digits of sums depend on the number of threads. `began` is the number with which the
-    run began. If there are too few cores, warn, and return the current number.
+    With too few cores, warn, and return the current number.
     """
     now = torch.get_num_threads()
     if began is None or began == now:
@@ -98,8 +92,7 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
     """Choose the rank of the job's preset by the time budget; return the record of this choice.
 
     All fits of the run share the budget. A rank chosen before an interruption is kept. Raises
-    RequestError if the budget is too short for any rank, and DataError if the stored choice is
-    damaged.
+    RequestError if the budget is too short, and DataError if the stored choice is damaged.
     """
     budget = job.request.budget
     if budget is None:
@@ -119,7 +112,8 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
         chosen = FittedRank(r=choice.r, chosen_by="budget", expected_seconds=choice.seconds)
         job.listener.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
         write_text(path, run_text(chosen))
-    found = _resumed(path, FittedRank)
+    with damaged(path, FRESH):
+        found = checked(read_json(path), FittedRank, "it")
     job.preset = replace(job.preset, r=found.r)
     return found
 
@@ -127,8 +121,8 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
 def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, WeightsRecord]:
     """Return alpha and beta, and the record of how they were chosen: by preset or by validation.
 
-    A search that was finished before an interruption is not repeated. Raises NumericalError if
-    every fit of the search diverged, and DataError if the stored choice is damaged.
+    A search that was finished before an interruption is kept. Raises NumericalError if every fit of
+    the search diverged, and DataError if the stored choice is damaged.
     """
     preset, uses = job.preset.weights, job.about.uses
     if not uses:
@@ -139,34 +133,23 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, Weight
             )
         return preset, WeightsRecord(chosen_by="none")
     if not job.request.tune_weights:
-        return preset, _named(WeightsRecord(chosen_by="preset"), preset, uses)
+        return preset, WeightsRecord(chosen_by="preset", **_used(preset, uses))
     path = job.folder.unfinished / WEIGHTS_FILE
     if not path.exists():
         write_text(path, run_text(_search(job, job.data(train), job.data(validation))))
-    found = _resumed(path, TunedWeights)
-    chosen = {name: getattr(found, name) for name in uses}
-    lacking = [name for name in uses if chosen[name] is None]
-    if lacking:
-        raise _damaged(path, f"it lacks {', '.join(lacking)}.")
+    with damaged(path, FRESH):
+        found = checked(read_json(path), TunedWeights, "it")
+        chosen = {name: getattr(found, name) for name in uses}
+        lacking = [name for name in uses if chosen[name] is None]
+        if lacking:
+            raise DataError(f"it lacks {', '.join(lacking)}.")
     job.seconds["fit"] += found.seconds
     return replace(preset, **chosen), found
 
 
-def _resumed(path: Path, kind: type[Noted]) -> Noted:
-    """Return a choice that an interrupted run has stored."""
-    try:
-        return checked(read_json(path), kind, "it")
-    except DataError as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, reason: object) -> DataError:
-    return DataError(f"{path} is damaged ({reason}). Run the command again with --fresh.")
-
-
-def _named(record: Weighed, weights: Weights, uses: tuple[str, ...]) -> Weighed:
-    """Return the record with the values of the weights that an objective uses."""
-    return structs.replace(record, **{name: getattr(weights, name) for name in uses})
+def _used(weights: Weights, uses: tuple[str, ...]) -> dict[str, Any]:
+    """Return the weights that an objective uses, by name."""
+    return {name: getattr(weights, name) for name in uses}
 
 
 def _search(job: Job, train: Data, validation: Data) -> TunedWeights:
@@ -190,10 +173,13 @@ def _search(job: Job, train: Data, validation: Data) -> TunedWeights:
     )
     uses = job.about.uses
     records = [
-        _named(TrialRecord(validation_nll=trial.nll), trial.weights, uses)
+        TrialRecord(validation_nll=trial.nll, **_used(trial.weights, uses))
         for trial in trials
         if np.isfinite(trial.nll)
     ]
-    seconds = sum(trial.seconds for trial in trials)
-    found = TunedWeights(chosen_by="validation", seconds=seconds, trials=records)
-    return _named(found, trials[0].weights, uses)
+    return TunedWeights(
+        chosen_by="validation",
+        seconds=sum(trial.seconds for trial in trials),
+        trials=records,
+        **_used(trials[0].weights, uses),
+    )

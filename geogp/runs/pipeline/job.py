@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from geogp import __version__
 from geogp.choices import check_sample
 from geogp.errors import DataError, RequestError
 from geogp.estimators.fit_rows import data_of
-from geogp.estimators.point_scale import PointScale
+from geogp.estimators.point_scale import PointScale, covariate_scales
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import make_estimator
 from geogp.evaluation.conformal.repair_methods import BY_STRATA
@@ -30,7 +30,7 @@ from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
-from geogp.models.catalogue.build_model import ModelSpec, find_spec, with_noise
+from geogp.models.catalogue.build_model import find_spec, with_noise
 from geogp.models.catalogue.model_names import ModelName, find_model
 from geogp.models.catalogue.presets import Preset, find_preset
 from geogp.models.core.devices import pick_device
@@ -38,12 +38,7 @@ from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.training_data import Data
 from geogp.records.record_names import COUNT, LEVEL
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
-from geogp.runs.pipeline.inputs import COLUMNS, run_scale
-from geogp.runs.pipeline.run_covariates import (
-    PlaceTables,
-    ReadCovariates,
-    read_run_covariates,
-)
+from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import ProgressListener
 from geogp.runs.question import Question
 from geogp.runs.run_folder import RunFolder
@@ -52,17 +47,13 @@ from geogp.runs.settings import MAX_TILES, MapRequest
 
 Rows = NDArray[np.bool_]
 
+COLUMNS = {"time": "quarter", "tests": "tests", "devices": "devices", "exposure": "area_km2"}
+"""Columns of a run's tables, by the estimator's parameter that names the column."""
+
 
 @dataclass
 class Job:
-    """One run in progress.
-
-    `seconds`: time of each stage.
-    `warnings`: texts that `warn` has added.
-    `layers`, `layer_files`: the user's polygon layers, and the files that contain them.
-    `call`: as in `RunNote`.
-    `covariates`: covariates of the model, and the files that contain them.
-    """
+    """One run in progress; `seconds` is the time of each stage, and `call` is as in `RunNote`."""
 
     request: MapRequest
     preset: Preset
@@ -76,7 +67,7 @@ class Job:
     layers: tuple[PolygonLayer, ...] = ()
     layer_files: tuple[InputFile, ...] = ()
     call: str | None = None
-    covariates: ReadCovariates = field(default_factory=ReadCovariates)
+    places: PlaceTables = field(default_factory=PlaceTables)
 
     @property
     def observations(self) -> Observations:
@@ -87,11 +78,6 @@ class Job:
     def region(self) -> Region:
         """The region to map."""
         return self.boundaries.region
-
-    @property
-    def spec(self) -> ModelSpec:
-        """The entry of the model in the catalogue, with the requested noise."""
-        return with_noise(find_spec(self.request.model), self.request.noise)
 
     @property
     def about(self) -> ModelName:
@@ -106,25 +92,35 @@ class Job:
         table = table.assign(tests=seen.tests, devices=seen.devices)
         return table if self.about.counts else table.drop(columns="area_km2")
 
-    @property
-    def places(self) -> PlaceTables:
-        """Tables of any places and quarters, with the covariates of the run."""
-        return PlaceTables(self.covariates.covariates)
-
     @cached_property
     def scale(self) -> PointScale:
-        """The map from rows to inputs of all fits; raises the errors of `run_scale`."""
+        """The map from rows to inputs, which all splits and the map share.
+
+        It comes from the box of the region and from all rows. The exposure of a count is the area
+        of its tile divided by the mean area. Raises RequestError if the request asks for quarters
+        as inputs, but all rows are of one quarter.
+        """
+        quarters, asked = self.observations.quarters, self.request.inputs
+        if asked == "place-quarter" and len(quarters) == 1:
+            raise RequestError(
+                f"--inputs place-quarter needs data of two quarters or more, but the only quarter "
+                f"with data is {quarter_label(quarters[0])}. Choose more quarters, or --inputs "
+                f"place."
+            )
+        timeless = asked == "place" or len(quarters) == 1
         covariates = self.table[self.places.names]
-        return run_scale(self.request, self.region, self.observations, covariates)
+        return PointScale(
+            self.region.bounds,
+            times=None if timeless else (quarters[0], quarters[-1]),
+            exposure=float(self.table["area_km2"].to_numpy().mean()) if self.about.counts else None,
+            time_kind=None if timeless else "quarter",
+            covariates=covariate_scales(self.places.names, covariates.to_numpy(np.float64)),
+        )
 
     def estimator(
         self, weights: Weights, *, validation: Rows | None = None, epochs: int | None = None
     ) -> SpatialGP:
-        """Return an unfitted estimator of the run's model.
-
-        `validation` marks the validation rows of the fit, which determine the epoch to keep. If
-        `epochs` is None, the fit has as many epochs as the run's request says.
-        """
+        """Return an unfitted estimator; by default its epochs are those of the request."""
         request = self.request
         timeless = {"time": None} if self.scale.times is None else {}
         return make_estimator(
@@ -152,10 +148,11 @@ class Job:
     def batch(self) -> int:
         """Number of rows per step, if eight tenths of all rows are training rows."""
         n = 8 * len(self.observations) // 10
-        return self.spec.step.rows(self.preset.batch_for(n), n)
+        spec = with_noise(find_spec(self.request.model), self.request.noise)
+        return spec.step.rows(self.preset.batch_for(n), n)
 
     def data(self, rows: Rows) -> Data:
-        """Return inputs, targets and tests of the marked observations, in the form for networks."""
+        """Return the marked observations as data of a network."""
         points = self.estimator(self.preset.weights).columns().read(self.table[rows])
         return data_of(self.scale, points, self.observations.y[rows])
 
@@ -187,13 +184,8 @@ class Job:
 
 
 def prepare(request: MapRequest, listener: ProgressListener) -> Job:
-    """Read all data of a request, and return its job.
-
-    Raises the errors of `make_map`.
-    """
+    """Read all data of a request, and return its job; raise the errors of `make_map`."""
     device = pick_device(request.device)
-    if request.out is not None:
-        RunFolder(request.out).check()
     seconds = dict.fromkeys(("read", "fit", "predict", "write"), 0.0)
     with timed(seconds, "read"):
         listener.stage("reading boundaries and tiles")
@@ -209,14 +201,14 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
             service=request.service,
             target=request.target,
             quarters=quarters,
-            progress=lambda done, total, note: listener.progress("tiles", done, total, note),
+            progress=partial(listener.progress, "tiles"),
         )
-        covariates = read_run_covariates(
+        places = read_run_covariates(
             request.covariates,
             source,
             boundaries.region,
             ingested.observations,
-            lambda done, total, note: listener.progress("covariates", done, total, note),
+            partial(listener.progress, "covariates"),
         )
     region, y = boundaries.region, ingested.observations.y
     if y.min() == y.max():
@@ -237,13 +229,13 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
         seconds,
         layers=layers,
         layer_files=layer_files,
-        covariates=covariates,
+        places=places,
     )
     job.folder.check()
     region.check_zoom(request.zoom)
     _check_strata(job)
     _check_question(job)
-    for text in (*boundaries.warnings, *ingested.warnings, *covariates.warnings):
+    for text in (*boundaries.warnings, *ingested.warnings, *places.warnings):
         job.warn(text)
     seen, counties = job.observations, boundaries.counties
     for layer in layers if counties is None else (counties, *layers):
@@ -269,67 +261,58 @@ def _check_strata(job: Job) -> None:
 
 
 def _check_question(job: Job) -> None:
-    question, scale = job.question, job.scale
-    if question.quarter != question.latest and scale.times is None:
+    """Refuse a question that the model or the data cannot answer; warn of one that misleads."""
+    question, request, about = job.question, job.request, job.about
+    first, *later = job.observations.quarters
+    last = quarter_label(question.latest)
+    if question.quarter != question.latest and job.scale.times is None:
         raise RequestError(
-            f"--at {quarter_label(question.quarter)} needs the quarter as an input, but the model "
-            f"has only the place as an input; the data are of {quarter_label(question.latest)}"
-            f"{' and earlier quarters' if len(job.observations.quarters) > 1 else ''}."
+            f"--at {question.at} needs the quarter as an input, but the model has only the place "
+            f"as an input; the data are of {last}{' and earlier quarters' if later else ''}."
         )
-    first = job.observations.quarters[0]
     if question.quarter < first:
         raise RequestError(
-            f"--at {quarter_label(question.quarter)} lies before the data, which start in "
-            f"{quarter_label(first)}."
+            f"--at {question.at} lies before the data, which start in {quarter_label(first)}."
         )
-    spec, about = job.spec, job.about
     if question.beyond and not about.has_tiles:
+        reason = (
+            "numbers of tests can be mapped only for quarters within the data."
+            if about.counts
+            else "only the model field states the uncertainty after the data."
+        )
         raise RequestError(
-            f"--at {quarter_label(question.quarter)} lies beyond the data, which end in "
-            f"{quarter_label(question.latest)}; "
-            + (
-                "numbers of tests can be mapped only for quarters within the data."
-                if about.counts
-                else "only the model field states the uncertainty after the data."
-            )
+            f"--at {question.at} lies beyond the data, which end in {last}; {reason}"
         )
     check_sample(question.tests, question.devices)
-    if job.request.devices is not None and question.devices is None:
-        job.warn(f"the noise of {spec.name} does not depend on devices: --devices has no effect.")
-    asked = job.request.question == "single-test" or job.request.tests or job.request.devices
+    if request.devices is not None and question.devices is None:
+        job.warn(f"the noise of {about.name} does not depend on devices: --devices has no effect.")
+    asked = request.question == "single-test" or request.tests or request.devices
     if question.tests is None and question.name not in {LEVEL, COUNT} and asked:
         job.warn(
-            f"the noise of {spec.name} does not depend on the number of tests: the map predicts "
+            f"the noise of {about.name} does not depend on the number of tests: the map predicts "
             "measurements with as many tests as those in the data."
         )
     if question.name == LEVEL and not about.has_spread:
         raise RequestError(
-            f"{spec.name} does not state the uncertainty of its level, so --for level has no "
+            f"{about.name} does not state the uncertainty of its level, so --for level has no "
             f"intervals. Choose --for tile-mean or --for single-test, or another model."
         )
     if question.name == LEVEL and about.spread_is_noise:
         job.warn(
-            f"the function variance of {spec.name} also contains noise that varies over space, so "
+            f"the function variance of {about.name} also contains noise that varies over space, so "
             "the intervals of the level are too wide."
         )
     if question.beyond:
         job.warn(
-            f"the map shows {quarter_label(question.quarter)}, but the data end in "
-            f"{quarter_label(question.latest)}: the predicted level stays constant, and the "
-            f"intervals become wider."
+            f"the map shows {question.at}, but the data end in {last}: the predicted level stays "
+            f"constant, and the intervals become wider."
         )
 
 
 def identity_of(job: Job) -> RunIdentity:
-    """Return the entries of run.json that determine the fits and the map.
-
-    The entry `drawing` determines only the map.
-    """
+    """Return the entries of run.json that determine the fits and the map."""
     request, question = job.request, job.question
-    files = (
-        *(*job.boundaries.files, *job.layer_files, *job.ingested.files),
-        *job.covariates.files,
-    )
+    files = [*job.boundaries.files, *job.layer_files, *job.ingested.files, *job.places.files]
     return RunIdentity(
         schema=RUN_SCHEMA,
         geogp=__version__,

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -94,11 +93,10 @@ class RunResult:
 
 
 def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
-    """Make one map with its report: the whole main job.
+    """Make one map with its report: the whole main job, with the run folder locked.
 
-    If the run folder already has the same fits, they are not made again. If the question is also
-    the same, only missing or changed files are made again; otherwise only the map is drawn again.
-    The folder is locked during the work.
+    Fits that the folder already has are not made again; if the question is also the same, only
+    missing or changed files are made again.
 
     Raises RequestError if the request cannot be met, the output path is a file, the run folder
     contains another run, or another process has locked it. Raises DataError if data are wrong or
@@ -128,10 +126,7 @@ def run_job(job: Job) -> RunResult:
 
 
 def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
-    """Make missing parts of a finished run again and return the run; None if a fit is needed.
-
-    A part is missing if its file is absent or changed, or if the map answers another question.
-    """
+    """Make missing parts of a finished run again and return the run; None if a fit is needed."""
     same = held.drawing == identity.drawing
     lost = damaged_files(job.folder.path, held)
     if same and not lost:
@@ -150,58 +145,45 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
 
 def _fit(job: Job, identity: RunIdentity) -> RunResult:
     """Start or continue the fits, draw the map, and return the result."""
-    before, plan = len(job.warnings), make_plan(job)
+    before, plan, request = len(job.warnings), make_plan(job), job.request
     note = RunNote(**asdict(identity), threads=torch.get_num_threads(), call=job.call or UNSET)
     note = job.folder.begin(note)
     with arithmetic(threads_for(job, note.threads)):
-        final, predictions, facts = _fitted(job, plan)
+        weights, chosen = weights_of(job, *tuning_rows(job, plan))
+        first = request.splits[0]
+        rank = take_rank(job, plan.rows(first, 0, TRAIN), plan.rows(first, 0, VALIDATION))
+        splits = {name: run_split(job, name, plan, weights) for name in request.splits}
+        if job.refits:
+            validation = plan.rows(RANDOM.name, 0, VALIDATION)
+            final = fit_model(job, "map", (_map_rows(job, plan), validation), weights)
+        else:
+            final = splits[RANDOM.name].folds[0].model
+        folds = {name: [one.scores for one in split.folds] for name, split in splits.items()}
+        repairs = {name: [one.repair for one in split.folds] for name, split in splits.items()}
         fitted = FittedRecord(
-            **asdict(identity_of(job)),
-            **facts,
+            **asdict(identity),
+            weights=chosen,
+            rank=rank,
+            n={name: found[0].n for name, found in folds.items()},
+            block_degrees=block_degrees(job),
+            metrics={name: split.metrics for name, split in splits.items()},
+            baseline={name: split.baseline for name, split in splits.items()},
+            folds=folds,
+            calibration=CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
             variance_check=_variance_check(job, final, plan),
             seconds=job.seconds,
             fit_warnings=job.warnings[before:],
             threads=note.threads,
             call=note.call,
         )
-        request = job.request
+        tables = [one.table for split in splits.values() for one in split.folds]
         notes = {"region": job.region.code, "target": request.target, "service": request.service}
         keep = partial(final.save, notes=notes)
-        return _complete(job, fitted, final, keep, predictions)
-
-
-def _fitted(job: Job, plan: Plan) -> tuple[SpatialGP, pd.DataFrame, dict[str, Any]]:
-    """Return the map's model, the test predictions, and the entries of run.json about the fits."""
-    request = job.request
-    weights, chosen = weights_of(job, *tuning_rows(job, plan))
-    first = request.splits[0]
-    rank = take_rank(job, plan.rows(first, 0, TRAIN), plan.rows(first, 0, VALIDATION))
-    outcomes = {name: run_split(job, name, plan, weights) for name in request.splits}
-    if job.refits:
-        validation = plan.rows(RANDOM.name, 0, VALIDATION)
-        final = fit_model(job, "map", (_map_rows(job, plan), validation), weights)
-    else:
-        final = outcomes[RANDOM.name].model
-    repairs = {name: outcome.repairs for name, outcome in outcomes.items()}
-    facts = {
-        "weights": chosen,
-        "rank": rank,
-        "n": {name: outcome.folds[0].n for name, outcome in outcomes.items()},
-        "block_degrees": block_degrees(job),
-        "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
-        "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
-        "folds": {name: outcome.folds for name, outcome in outcomes.items()},
-        "calibration": CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
-    }
-    tables = [outcome.table for outcome in outcomes.values()]
-    return final, pd.concat(tables, ignore_index=True), facts
+        return _complete(job, fitted, final, keep, pd.concat(tables, ignore_index=True))
 
 
 def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: bool) -> RunResult:
-    """Draw the map of a finished run again from its stored model.
-
-    `keep_later`: see `RunFolder.complete`.
-    """
+    """Draw the map of a finished run again from its stored model."""
     fitted = complete_record(job.folder.path, held, FittedRecord)
     predictions = read_predictions(job.folder.path, held)
     file = job.folder.path / MODEL_FILE
@@ -210,7 +192,6 @@ def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: boo
     for text in fitted.fit_warnings:
         job.warn(text)
     job.seconds["fit"] = fitted.seconds.get("fit", 0.0)
-
     return _complete(
         job,
         replace(fitted, **asdict(identity)),
@@ -249,8 +230,7 @@ def _complete(
     for text in drawing.warnings:
         job.warn(text)
     with timed(job.seconds, "write"):
-        with_base = not job.request.self_contained
-        page = drawing.page(job.warnings, job.ingested.attribution, base_map=with_base)
+        page = drawing.page()
 
     def write(folder: Path) -> RunRecord:
         with timed(job.seconds, "write"):
@@ -285,12 +265,10 @@ def _complete(
 
 
 def remake_report(path: Path, *, latex: bool = False) -> RunResult:
-    """Write the report of a finished run again, from run.json and the test predictions.
+    """Write the report of a finished run again; with `latex`, also report.tex for a paper.
 
-    If `latex` is true, also write report.tex, a table for a paper. Raises RequestError if the
-    folder is not a finished run, or another process has locked it. Raises DataError if a file is
-    damaged, or the predictions contradict run.json. Raises OutputError if the report cannot be
-    written.
+    Raises RequestError if the folder is not a finished run or is locked, DataError if a file is
+    damaged, and OutputError if the report cannot be written.
     """
     with locked_run(path):
         return _remade_report(path, latex=latex)
@@ -315,10 +293,7 @@ def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> Rep
 
 
 def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
-    """Return the rows that the map's model is fitted to, (n,).
-
-    If the map has a fit of its own, these are all rows except validation and calibration rows.
-    """
+    """Return the rows that the map's model is fitted to, (n,)."""
     if not job.refits:
         return plan.rows(RANDOM.name, 0, TRAIN)
     validation, kept = (plan.rows(RANDOM.name, 0, part) for part in (VALIDATION, CALIBRATION))
@@ -328,8 +303,7 @@ def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
 def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | None:
     """Compare two calculations of the standard deviation of the function at test rows.
 
-    Returns None if the posterior has a closed form, because both calculations are then equal.
-    Also returns None for models of counts, because they have no closed form.
+    Returns None if the posterior has a closed form (both are equal), or the targets are counts.
     """
     model = fitted.network_
     if model.posterior.in_closed_form or not model.has_level:

@@ -10,15 +10,13 @@ from geogp.distributions.prediction import Prediction
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_cells import RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import Repair
-from geogp.geodata.places.region import Region, Tiles
-from geogp.geodata.tiles.observations import Observations
+from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.page_quantiles import QuarterMap
 from geogp.records.record_names import LEVEL
-from geogp.runs.pipeline.run_covariates import PlaceTables
-from geogp.runs.question import Question
+from geogp.runs.pipeline.job import Job
 
 OTHER_SHARE = 1 / 8
 """Largest number of predictions for all other quarters, as a share of the map's tiles."""
@@ -29,25 +27,22 @@ OTHER_LEAST = 10_000
 
 @dataclass(frozen=True)
 class MapPredictor:
-    """The data and model that answer the question of a map at any tile and quarter.
+    """The model that answers the question of a job's map at any tile and quarter.
 
     `repair` corrects predictions of measurements, but not of the level. Predicted numbers of tests
     are per tile of the map's `zoom`, even for tiles of another zoom.
     """
 
-    region: Region
-    observations: Observations
+    job: Job
     model: SpatialGP
-    question: Question
     repair: Repair
     zoom: int
-    places: PlaceTables
 
     def predict(self, tiles: Tiles, quarters: Sequence[int]) -> Prediction:
         """Return predictions at the centres of tiles in q quarters, (q n,), quarter by quarter."""
-        question = self.question
+        question, tables = self.job.question, self.job.places
         counts = {"tests": question.tests, "devices": question.devices}
-        places = pd.concat([self.places.of_tiles(tiles, quarter, **counts) for quarter in quarters])
+        places = pd.concat([tables.of_tiles(tiles, quarter, **counts) for quarter in quarters])
         found = self.model.predict_distribution(places, level=question.name == LEVEL)
         if self.repair.n and question.name != LEVEL:
             found = self.repair.apply(found, self._places(tiles, len(quarters)))
@@ -66,11 +61,12 @@ class MapPredictor:
 
     def _places(self, tiles: Tiles, times: int) -> RepairPlaces:
         """Return the places of tiles for a repair; if no number of tests is set, use the median."""
-        tests = float(self.question.tests or np.median(self.observations.tests))
+        region = self.job.region
+        tests = float(self.job.question.tests or np.median(self.job.observations.tests))
         longitude, latitude = (np.tile(part, times) for part in tiles.centres)
-        stratum = np.tile(self.region.stratum(*tiles.centres), times)
+        stratum = np.tile(region.stratum(*tiles.centres), times)
         tested = np.full(len(longitude), tests)
-        return RepairPlaces(stratum, tested, longitude, latitude, self.region.strata_names)
+        return RepairPlaces(stratum, tested, longitude, latitude, region.strata_names)
 
 
 def other_zoom(tiles: Tiles, quarters: int) -> int:

@@ -39,11 +39,9 @@ def places_of(seen: Observations, rows: Rows) -> RepairPlaces:
 
 
 def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
-    """Return the repair of a fitted model from its calibration rows.
+    """Return the repair of a fitted model from its calibration rows, marked by `rows` (n,).
 
-    `rows` (n,) marks the calibration rows among the observations. A run repairs the predictions for
-    the test rows of each fold and for the map. Without ``--conformal`` the repair changes nothing.
-    Raises DataError if there are too few calibration rows.
+    Without ``--conformal`` the repair changes nothing.
     """
     if not job.request.calibrated:
         return NO_REPAIR
@@ -55,10 +53,8 @@ def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
 
 def check_repair(
     repair: Repair, before: Prediction, y: NDArray[np.float64], places: RepairPlaces
-) -> RepairedFold | None:
-    """Return the coverage by cell before and after a repair; None if there is no repair."""
-    if not repair.n:
-        return None
+) -> RepairedFold:
+    """Return the coverage by cell before and after a repair."""
     if not repair.cells:
         return RepairedFold(n=repair.n, cells=[])
     after = check_coverage(repair, repair.apply(before, places), y, places)

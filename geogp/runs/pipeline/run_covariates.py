@@ -1,7 +1,7 @@
 """The covariates of a run: their sources, and their columns in tables of places and quarters."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,12 @@ from geogp.geodata.covariates.read_covariate import Covariate, read_covariate
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.store.fetch_quarters import Progress
 from geogp.geodata.store.sources import Source
-from geogp.geodata.tiles.observations import Observations
+from geogp.geodata.tiles.observations import Observations, quarter_periods
 from geogp.geodata.tiles.ookla import InputFile, read_observations
+from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.quarters import QuarterRequest
 from geogp.geodata.tiles.targets import SERVICES
-from geogp.records.covariate_record import CovariateRecord
-from geogp.runs.pipeline.inputs import place_table
+from geogp.records.run_record import CovariateRecord
 
 Floats = NDArray[np.float64]
 
@@ -95,9 +95,14 @@ class RunCovariate:
 
 @dataclass(frozen=True)
 class PlaceTables:
-    """Tables of places and quarters with the columns that a run's estimator reads."""
+    """The covariates of a run, and tables of places and quarters with the columns of its estimator.
 
-    covariates: tuple[RunCovariate, ...] = ()
+    `files` are the files that were read, and `warnings` are about them.
+    """
+
+    covariates: list[RunCovariate] = field(default_factory=list)
+    files: list[InputFile] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
@@ -111,8 +116,19 @@ class PlaceTables:
         quarter: NDArray[np.int64],
         **counts: int | None,
     ) -> pd.DataFrame:
-        """Return a table of places in quarters; see `place_table`."""
-        table = place_table(longitude, latitude, quarter, **counts)
+        """Return a table of places in quarters, with the area of a tile at each place.
+
+        Each of `counts`, such as `tests`, adds a column with this number; None adds no column.
+        """
+        table = pd.DataFrame(
+            {
+                "longitude": longitude,
+                "latitude": latitude,
+                "quarter": quarter_periods(quarter),
+                "area_km2": tile_areas_km2(latitude),
+                **{name: count for name, count in counts.items() if count is not None},
+            }
+        )
         for one in self.covariates:
             table = table.assign(**one.columns(longitude, latitude, quarter))
         return table
@@ -123,59 +139,47 @@ class PlaceTables:
         return self.at(longitude, latitude, np.full(len(tiles), quarter), **counts)
 
 
-@dataclass(frozen=True)
-class ReadCovariates:
-    """The covariates of a run, the files that were read, and warnings about them."""
-
-    covariates: tuple[RunCovariate, ...] = ()
-    files: tuple[InputFile, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
 def read_run_covariates(
     texts: Sequence[str],
     source: Source,
     region: Region,
     observations: Observations,
     progress: Progress,
-) -> ReadCovariates:
+) -> PlaceTables:
     """Read the covariates of ``--covariates``: a service of the source, or files.
 
-    Raises the errors of `read_observations` and `read_covariate`, RequestError if two covariates
-    have the same name, and DataError if a file has no data at any row.
+    Raises RequestError if two covariates have the same name, and DataError if a file has no data.
     """
-    covariates: list[RunCovariate] = []
-    files: list[InputFile] = []
-    warnings: list[str] = []
+    read = PlaceTables()
     for text in texts:
         if text in SERVICES:
             found = _service(text, source, region, observations, progress)
-            covariates += found.covariates
-            files += found.files
-            warnings += found.warnings
+            read.covariates.extend(found.covariates)
+            read.files.extend(found.files)
+            read.warnings.extend(found.warnings)
             continue
         path = Path(text)
         covariate = read_covariate(path)
-        name = path.stem
-        one = RunCovariate(name, text, covariate, (path.name,), np.isfinite(covariate.prior_sd))
-        covariates.append(_without_gaps(one, observations))
+        supported = bool(np.isfinite(covariate.prior_sd))
+        one = RunCovariate(path.stem, text, covariate, (path.name,), supported)
+        read.covariates.append(_without_gaps(one, observations))
         rows = covariate.rows
-        files.append(InputFile(path.name, sha256_of(path), rows, rows))
-    columns = [name for one in covariates for name in one.names]
-    double = sorted({name for name in columns if columns.count(name) > 1 or name in OTHER_COLUMNS})
+        read.files.append(InputFile(path.name, sha256_of(path), rows, rows))
+    columns = [*read.names, *OTHER_COLUMNS]
+    double = sorted({name for name in columns if columns.count(name) > 1})
     if double:
         raise RequestError(
             f"expected covariates with different names that no other column has, found "
             f"{', '.join(double)}. A covariate has the name of its file; rename the file."
         )
-    return ReadCovariates(tuple(covariates), tuple(files), tuple(warnings))
+    return read
 
 
 def _service(
     service: str, source: Source, region: Region, seen: Observations, progress: Progress
-) -> ReadCovariates:
+) -> PlaceTables:
     """Return the deviations of the target and of the numbers of tests of the other service."""
-    read = read_observations(
+    found = read_observations(
         source,
         region,
         service=service,
@@ -183,20 +187,17 @@ def _service(
         quarters=QuarterRequest((), seen.quarters),
         progress=progress,
     )
-    other = read.observations
+    other = found.observations
     tests = other.tests.astype(np.float64)
     place = other.longitude, other.latitude
     value = PointCovariate(*place, other.y, tests, other.quarter)
-    files = tuple(file.name for file in read.files)
-    found = [RunCovariate(service, service, value, files, with_support=True)]
+    files = tuple(file.name for file in found.files)
+    covariates = [RunCovariate(service, service, value, files, with_support=True)]
     if np.ptp(tests):
         popular = PointCovariate(*place, np.log10(tests), np.ones(len(tests)), other.quarter)
-        found.append(RunCovariate(f"{service}_tests", service, popular, files))
-    return ReadCovariates(
-        tuple(found),
-        read.files,
-        tuple(f"covariate {service}: {text}" for text in read.warnings),
-    )
+        covariates.append(RunCovariate(f"{service}_tests", service, popular, files))
+    warnings = [f"covariate {service}: {text}" for text in found.warnings]
+    return PlaceTables(covariates, list(found.files), warnings)
 
 
 def _without_gaps(one: RunCovariate, seen: Observations) -> RunCovariate:

@@ -49,9 +49,9 @@ _ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
 
 @dataclass(frozen=True)
 class Plan:
-    """The part of each row, by split and fold, as a position in the list of all parts, (n,)."""
+    """The part of each row, by split and fold, as a position in `_ALL_PARTS`, (n,)."""
 
-    codes: dict[tuple[str, int], NDArray[np.uint8]]
+    codes: dict[tuple[str, int], NDArray[np.int8]]
 
     def rows(self, split: str, fold: int, part: str) -> Rows:
         """Return the rows of a part, (n,)."""
@@ -61,33 +61,27 @@ class Plan:
     def sizes(self, split: str, fold: int) -> PartCounts:
         """Return the number of rows of each part."""
         counts = np.bincount(self.codes[split, fold], minlength=len(_ALL_PARTS)).tolist()
-        train, validation, test, calibration, left_out = counts
-        return PartCounts(
-            train=train,
-            validation=validation,
-            test=test,
-            calibration=calibration,
-            left_out=left_out,
-        )
+        return PartCounts(**dict(zip(PartCounts.__struct_fields__, counts, strict=True)))
 
 
 def make_plan(job: Job) -> Plan:
     """Return the plan of the request's splits and folds, and of the split for the map's fit.
 
-    Raises the errors of `split_parts`, DataError if there are too few calibration rows, and
-    RequestError if there are more test rows than a report can read.
+    Raises DataError if there are too few rows or calibration rows, and RequestError if there are
+    more test rows than a report can read.
     """
     request = job.request
     asked = [(name, fold) for name in request.splits for fold in range(request.folds)]
     known = _known(job)
     plan = Plan({one: _codes(job, known, *one) for one in [*asked, (RANDOM.name, 0)]})
-    if job.request.calibrated:
-        for name, fold in plan.codes:
-            check_rows(job.request.conformal, int(plan.rows(name, fold, CALIBRATION).sum()))
-    _check_tested(job, sum(int(plan.rows(name, fold, TEST).sum()) for name, fold in asked))
+    sizes = {one: plan.sizes(*one) for one in plan.codes}
+    if request.calibrated:
+        for size in sizes.values():
+            check_rows(request.conformal, size.calibration)
+    _check_tested(job, sum(sizes[one].test for one in asked))
     _warn_of(job)
     for name in request.splits:
-        _warn_of_few_rows(job, name, [plan.sizes(name, fold) for fold in range(request.folds)])
+        _warn_of_few_rows(job, name, [sizes[name, fold] for fold in range(request.folds)])
     return plan
 
 
@@ -126,7 +120,7 @@ def block_degrees(job: Job) -> float | UnsetType:
     return cell_side(seen.longitude, seen.latitude)
 
 
-def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8]:
+def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.int8]:
     request = job.request
     parts = split_parts(
         name,
@@ -140,10 +134,7 @@ def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8
     if not kept.all():
         what = f"the {name} split of {len(kept)} rows, {int((~kept).sum())} of which are left out"
         parts = without_empty(parts[kept], what, calibrated=request.calibrated)
-    codes = np.zeros(len(parts), np.uint8)
-    for code, part in enumerate(_ALL_PARTS):
-        codes[parts == part] = code
-    return codes
+    return np.asarray(pd.Categorical(parts, categories=_ALL_PARTS).codes)
 
 
 def _warn_of(job: Job) -> None:
@@ -157,16 +148,16 @@ def _warn_of(job: Job) -> None:
         )
     if LATEST.name not in request.splits:
         return
-    if any(one.covariate.rows for one in job.covariates.covariates):
+    if any(one.covariate.rows for one in job.places.covariates):
         job.warn(
             "in the split latest, covariates from points also use the points of the tested quarter "
             "and of later quarters."
         )
     if not job.about.has_tiles:
         job.warn(
-            f"in the split latest, {job.spec.name} predicts a quarter after the training quarters. "
-            "The intervals do not become wider with time, so their coverage may be below the "
-            "stated level."
+            f"in the split latest, {job.about.name} predicts a quarter after the training "
+            "quarters. The intervals do not become wider with time, so their coverage may be below "
+            "the stated level."
         )
     elif len(job.observations.quarters) == request.folds + 1:
         job.warn(
@@ -191,9 +182,8 @@ def _warn_of_few_rows(job: Job, name: str, folds: list[PartCounts]) -> None:
 def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
     """Return the training and the validation rows for choosing alpha and beta, each (n,).
 
-    The rows come from the first fold of the first split. None of these rows is a test row of the
-    first fold of any split, or a calibration row of any fold or of the map. Later folds test some
-    of these rows. Raises RequestError if no rows are left for the choice.
+    They come from the first fold of the first split. None is a test row of the first fold of any
+    split, or a calibration row. Raises RequestError if no rows are left.
     """
     open_rows = np.ones(len(job.observations), np.bool_)
     for name in job.request.splits:
@@ -211,31 +201,22 @@ def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
 
 
 @dataclass(frozen=True)
-class SplitOutcome:
-    """The result of a split.
-
-    `model`: the model of the first fold.
-    `metrics`, `baseline`: scores of the models and of the baseline on the test rows of all folds,
-        by stratum.
-    `table`: predictions for the test rows of all folds.
-    `folds`, `repairs`: one entry for each fold.
-    """
+class FoldOutcome:
+    """The model of a fold, its scores, its predictions for the test rows, and its repair."""
 
     model: SpatialGP
-    metrics: Strata
-    baseline: Strata
-    folds: list[FoldRecord]
+    scores: FoldRecord
     table: pd.DataFrame
-    repairs: list[RepairedFold | None]
+    repair: RepairedFold | None
 
 
 @dataclass(frozen=True)
-class _Fold:
-    model: SpatialGP
-    scores: Strata
+class SplitOutcome:
+    """The folds of a split, and the scores of all their test rows together."""
+
+    folds: list[FoldOutcome]
+    metrics: Strata
     baseline: Strata
-    table: pd.DataFrame
-    repair: RepairedFold | None
 
 
 def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome:
@@ -243,35 +224,24 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
 
     Each fold has its own fit. The predictions for the test rows of all folds are scored together.
     """
-    found: list[_Fold] = []
+    found: list[FoldOutcome] = []
     for fold in range(job.request.folds):
         one = _run_fold(job, name, fold, plan, weights)
         # Only the first model may draw the map, so only one model is kept in memory.
         found.append(replace(one, model=found[0].model) if found else one)
-    metrics = _pooled([one.scores for one in found])
-    yardstick = _pooled([one.baseline for one in found])
+    metrics = _pooled([one.scores.metrics for one in found])
+    yardstick = _pooled([one.scores.baseline for one in found])
     for group in groups_below_baseline(metrics, yardstick):
         job.warn(
             f"the model's log score is worse than the baseline's ({name} split, {group}): for "
             "these rows, the mean of each quarter predicts better than the model."
         )
-    folds = [
-        FoldRecord(
-            n=plan.sizes(name, fold),
-            metrics=one.scores,
-            baseline=one.baseline,
-        )
-        for fold, one in enumerate(found)
-    ]
-    table = pd.concat([one.table for one in found], ignore_index=True)
-    repairs = [one.repair for one in found]
-    return SplitOutcome(found[0].model, metrics, yardstick, folds, table, repairs)
+    return SplitOutcome(found, metrics, yardstick)
 
 
-def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _Fold:
+def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> FoldOutcome:
     seen = job.observations
     train, validation, test = (plan.rows(name, fold, part) for part in PARTS)
-    # The checkpoint has the same name.
     groups = split_groups(name, _known(job))
     kept = None if groups is None else groups[job.ingested.kept]
     fit_name = f"{name}-{fold}" if fold else name
@@ -294,15 +264,15 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
         )
     y = seen.y[test]
     stratum = stratum_column(seen.stratum[test], seen.strata)
+    scores = FoldRecord(
+        n=plan.sizes(name, fold),
+        metrics=score_by_stratum(prediction, y, stratum),
+        baseline=score_by_stratum(reference.prediction, y, stratum),
+    )
     # Models that store rows also predict from the validation rows.
     known = train | validation if model.network_.holds_rows else train
-    return _Fold(
-        model,
-        score_by_stratum(prediction, y, stratum),
-        score_by_stratum(reference.prediction, y, stratum),
-        _prediction_table(job, name, fold, (known, test), prediction),
-        check,
-    )
+    table = _prediction_table(job, name, fold, (known, test), prediction)
+    return FoldOutcome(model, scores, table, check)
 
 
 def _pooled(parts: list[Strata]) -> Strata:

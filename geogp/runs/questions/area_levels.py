@@ -26,10 +26,9 @@ _ENDS = (0.025, 0.975)
 
 @dataclass(frozen=True)
 class AreaLevels:
-    """Levels of the areas that hold a tile.
+    """Levels of the areas that hold a tile: a row of `describe_areas` and a polygon for each area.
 
-    `table` has one row per area (see `describe_areas`), and `shapes` one polygon per area. `tag` is
-    the name of the layer in file names. `described` holds the JSON entries common to all areas.
+    `tag` is the name of the layer in file names, `described` the JSON entries common to all areas.
     """
 
     table: pd.DataFrame
@@ -48,12 +47,7 @@ class AreaLevels:
 
 
 def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
-    """Return the levels of areas from a run's model.
-
-    Raises RequestError if the boundaries have no such layer, no tile lies in an area, the model
-    predicts numbers of tests, or there is too little memory. Raises DataError if the layer's file
-    is damaged.
-    """
+    """Return the levels of areas; raise the errors of `Reopened.areas` and `SpatialGP.joint`."""
     job, tiles = opened.job, opened.tiles
     layer, number = opened.areas(asked.by)
     if job.request.calibrated:
@@ -69,8 +63,9 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
     shown = table.index.to_numpy()
     table.insert(0, "area", [layer.labels[k] for k in shown])
     tests = tests_on(tiles, job.observations)
-    table.insert(2, "measured_tiles", _sums(tests > 0, number, shown))
-    table.insert(3, "tests", _sums(tests, number, shown))
+    sums = pd.DataFrame({"measured": tests > 0, "tests": tests}).groupby(number).sum()
+    table.insert(2, "measured_tiles", sums["measured"])
+    table.insert(3, "tests", sums["tests"])
     described = {
         "by": asked.by,
         "at": job.question.at,
@@ -97,14 +92,13 @@ def describe_areas(
 ) -> pd.DataFrame:
     """Return one row for each area with a tile; the index is the number of the area.
 
-    The name of each of the following columns ends in the unit. For each of these columns, two more
-    columns hold the ends of the 95 % interval. ``level_mean`` is the geometric mean over the tiles:
-    ten to the power of the mean of log10. ``level_median`` is the median over the tiles,
-    ``level_arithmetic`` the arithmetic mean over the tiles. ``tile_mean`` is like ``level_mean``,
-    but for averages of tests, one average per tile, noise included. The intervals of ``level_mean``
-    and ``tile_mean`` are exact under the model (variance of a sum, `JointLevel`); the other
-    intervals are quantiles of draws. ``independent_sd_log10`` is what the standard deviation of
-    ``level_mean``, in log10, would be if the tiles were independent; it is too small.
+    Three columns hold each quantity and the ends of its 95 % interval; their names end in the unit.
+    ``level_mean`` is the geometric mean over the tiles: ten to the power of the mean of log10.
+    ``level_median`` and ``level_arithmetic`` are the median and the arithmetic mean over the tiles.
+    ``tile_mean`` is like ``level_mean``, but for averages of tests, one per tile, noise included.
+    The intervals of ``level_mean`` and ``tile_mean`` are exact under the model (variance of a sum,
+    `JointLevel`); the others are quantiles of draws. ``independent_sd_log10`` would be the standard
+    deviation of ``level_mean``, in log10, if the tiles were independent; it is too small.
 
     `level` and `measured` are the joint distributions of the level and of tile means. `number` is
     the number of each tile's area, negative if the tile lies in no area.
@@ -154,21 +148,11 @@ def _drawn(
     return {"level_median": np.concatenate(median), "level_arithmetic": np.concatenate(mean)}
 
 
-def _sums(
-    values: NDArray[Any], number: NDArray[np.int64], areas: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the sum of the tiles' values in each of `areas`."""
-    inside = number >= 0
-    total = np.bincount(number[inside], values[inside], minlength=int(areas.max()) + 1)
-    return total[areas].astype(np.int64)
-
-
 def median_sds(level: JointLevel) -> dict[str, float]:
     """Return the median standard deviation of the function at the tiles, computed in two ways.
 
-    ``closed_form`` uses the closed-form posterior, ``stated`` the model's own prediction. The two
-    differ most for PPGP and dPPGP, whose function variance also contains noise. The two differ less
-    for a posterior learned in training steps.
+    ``closed_form`` uses the closed-form posterior, ``stated`` the model's own prediction. They
+    differ most for PPGP and dPPGP, whose function variance also contains noise.
     """
     # The average of infinitely many tests is the level. Its variance may be 0.
     stated = level.model.predict(level.x, np.inf)

@@ -27,11 +27,10 @@ _SHOWN_LABELS = 12
 
 @dataclass(frozen=True)
 class NextTiles:
-    """The chosen tiles, in order.
+    """The chosen tiles, in order: a row of `describe_tiles` and an outline in degrees for each.
 
-    `table` has one row per tile (see `describe_tiles`), and `squares` one outline per tile, in
-    degrees. `variance` is the variance of the level at every tile of the map. `described` holds the
-    JSON entries common to all tiles.
+    `variance` is the variance of the level at every tile of the map. `described` holds the JSON
+    entries common to all tiles.
     """
 
     table: pd.DataFrame
@@ -46,12 +45,10 @@ class NextTiles:
 
 
 def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
-    """Return the tiles to measure next.
+    """Return the tiles to measure next; any tile of the region may be chosen.
 
-    All tiles whose variance counts have the same weight, whatever their area on the ground. Any
-    tile of the region may be chosen. Raises RequestError if no tile counts, there are fewer tiles
-    than requested, the model predicts numbers of tests, or there is too little memory. Raises
-    DataError if the layer's file is damaged.
+    All tiles whose variance counts have the same weight, whatever their area on the ground. Raises
+    RequestError if no tile counts, there are too few tiles, or there is too little memory.
     """
     counted = _counted(opened, asked)
     level = opened.level(seed=asked.seed)
@@ -59,13 +56,14 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     noise = level.noise_of(float(question.tests or 1), question.devices)
     opened.job.listener.stage(f"choosing {asked.tiles} tiles")
     covariance = covariance_of(level, asked.tiles)
-    weights = counted.astype(np.float64)
-
-    def heard(done: int) -> None:
-        opened.job.listener.progress("choosing tiles", done, asked.tiles, "")
-
+    weights, hear = counted.astype(np.float64), opened.job.listener.progress
     given = covariance, weights, noise, asked.tiles
-    chosen = choose(*given, candidates=asked.candidates, seed=asked.seed, heard=heard)
+    chosen = choose(
+        *given,
+        candidates=asked.candidates,
+        seed=asked.seed,
+        heard=lambda done: hear("choosing tiles", done, asked.tiles, ""),
+    )
     total = float(weights @ covariance.variance)
     table = describe_tiles(opened, level, chosen, total)
     described = {
@@ -96,8 +94,7 @@ def describe_tiles(
     ``gain_log10`` is the variance that a measurement of the tile removes after all tiles before it
     are measured: in log10 squared, summed over the tiles that count. ``removed`` is the share of
     the total variance that this tile and all tiles before it remove. The two standard deviations
-    are those of the tile's own level: now, and after all chosen tiles are measured. ``tests`` is
-    the number of tests in all quarters.
+    are those of the tile's own level: now, and after all chosen tiles are measured.
     """
     tiles, at = opened.tiles, chosen.tiles
     longitude, latitude = (part[at] for part in tiles.centres)
@@ -118,9 +115,9 @@ def describe_tiles(
         "removed": np.cumsum(chosen.gains) / total,
     }
     table = pd.DataFrame(columns)
-    if opened.job.boundaries.counties is not None:
-        county = opened.job.boundaries.counties.label(longitude, latitude)
-        table.insert(4, "county", county.astype(object))
+    counties = opened.job.boundaries.counties
+    if counties is not None:
+        table.insert(4, "county", counties.label(longitude, latitude).astype(object))
     return table
 
 

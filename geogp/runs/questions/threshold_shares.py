@@ -27,11 +27,10 @@ _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 class Excursion:
     """The result for one threshold.
 
-    `shares` has one row per area, with the columns ``layer``, ``area``, ``tiles`` and ``area_km2``.
-    The other columns describe the share of the area whose level misses the threshold: ``mean``,
-    ``lower``, ``upper``, ``error`` (standard error of the mean over draws) and ``closed_form``
-    (mean without draws). `met` is the joint region where the level meets the threshold, `short` the
-    joint region where the level misses it.
+    `shares` has one row per area (see `area_weights`), with the share of the area whose level
+    misses the threshold: ``mean``, ``lower``, ``upper``, ``error`` (standard error of the mean over
+    draws) and ``closed_form`` (mean without draws). `met` and `short` are the joint regions where
+    the level meets the threshold, and where it misses it.
     """
 
     threshold: Threshold
@@ -43,9 +42,7 @@ class Excursion:
 def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excursion, ...]:
     """Compare a run's level with each threshold; return the results, smallest threshold first.
 
-    Raises RequestError if the model predicts numbers of tests, a threshold is out of range, there
-    is no such layer, or there is too little memory. Raises DataError if the layer's file is
-    damaged.
+    Raises RequestError for a threshold out of range, and the errors of `area_weights`.
     """
     job, drawing = opened.job, opened.record.drawing
     stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
@@ -55,7 +52,7 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
     if not job.about.has_tiles:
         own = ", with a variance that differs between tiles" if level.own.any() else ""
         job.warn(
-            f"{job.spec.name} does not model how single tiles differ from their surroundings: its "
+            f"{job.about.name} does not model how single tiles differ from their surroundings: its "
             f"level is a smooth field{own}, so the stated uncertainty of shares and joint regions "
             "is too small."
         )
@@ -66,10 +63,9 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
 def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.csc_array]:
     """Return k areas, and the share of each tile in each area's size, (n, k); columns sum to 1.
 
-    The size of a tile depends on its latitude. The table has the columns `layer`, `area`, `tiles`
-    and `area_km2`. The first row is the region. The next rows are the region's known strata (urban
-    and rural), then the polygons of a layer that contain the centre of a tile. Raises RequestError
-    if there is no such layer, or no tile lies in it.
+    The table has the columns `layer`, `area`, `tiles` and `area_km2`. Its rows are the region, its
+    strata (urban and rural), then the polygons of ``--by`` that contain the centre of a tile.
+    Raises the errors of `Reopened.areas`.
     """
     tiles = opened.tiles
     longitude, latitude = tiles.centres
@@ -113,11 +109,10 @@ def excursions(
     draws: int,
     seed: int = 0,
 ) -> tuple[Excursion, ...]:
-    """Compare draws of the level with each threshold, in one pass over the draws.
+    """Compare draws of the level, in log10, with each threshold, in one pass over the draws.
 
-    Draws come in batches. geogp stores only the shares and the first misses (`FirstMisses`) of a
-    draw. The level at the n tiles is in log10 of the unit. The k rows of `areas` get the columns of
-    `Excursion.shares`. `weights` is as in `area_weights`.
+    Only the shares and the first misses (`FirstMisses`) of a draw are stored. `areas` and `weights`
+    are as in `area_weights`.
     """
     sd = np.sqrt(level.single_variances())
     scores = [one.sign * (level.mean - one.log10) / sd for one in thresholds]
