@@ -14,8 +14,7 @@ from geogp.models.bases.basis_functions import (
     InducingBasis,
     NetworkBasis,
 )
-from geogp.models.bases.kernels import Kernel, MixedKernel
-from geogp.models.bases.network_kernels import NetworkKernel
+from geogp.models.bases.kernels import Kernel, MixedKernel, NetworkKernel
 from geogp.models.bases.nystrom import AnchorBasis
 from geogp.models.bases.placement import place_anchors
 from geogp.models.bases.tangents import LastLayerBasis, Mlp
