@@ -64,7 +64,7 @@ class Basis(nn.Module, ABC):
         """Return the prior sd of the coefficient of each covariate, (c,); here there are none."""
         return torch.zeros(0)
 
-    def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:  # noqa: ARG002
+    def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
         """Return a function that computes mean and variance of <w, phi> at inputs.
 
         This function, the reader, computes no gradients. If `norms` is true, the reader also

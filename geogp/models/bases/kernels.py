@@ -7,6 +7,7 @@ Gaussian Processes"; the inputs of that paper lie in [-½, ½]. "The Scale paper
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -22,7 +23,10 @@ VARIANCE_PRIOR = (2.0, 3.0)
 PROPORTION_PRIOR = (2.0, 2.0)
 """Both parameters of the beta prior of alpha and w, with mode ½ and density 0 at both ends."""
 
-ACTIVATIONS = {"erf": partial(arcsine, gain=ERF_GAIN), "relu": relu}
+ACTIVATIONS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "erf": partial(arcsine, gain=ERF_GAIN),
+    "relu": relu,
+}
 """E[φ(Z) φ(Z')] for each activation φ of a `NetworkKernel`."""
 
 

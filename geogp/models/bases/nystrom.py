@@ -21,7 +21,7 @@ from geogp.models.core.objectives import Statistics, WholeObjective
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import ClosedFormPosterior
 from geogp.models.core.products import squared_norms
-from geogp.models.training.steps import CHUNK, ByInputs, Part, no_prior
+from geogp.models.training.steps import ByInputs, Part, no_prior
 
 ANCHOR_JITTER = 1e-6
 """Relative jitter of K_ZZ."""
@@ -131,12 +131,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
     prior: Callable[[KernelProcess], Tensor] = no_prior
 
     def parts(
-        self,
-        model: KernelProcess,
-        rows: Rows,
-        batch: int,
-        rng: np.random.Generator,  # noqa: ARG002
-        share: float,  # noqa: ARG002
+        self, model: KernelProcess, rows: Rows, batch: int, rng: np.random.Generator, share: float
     ) -> list[Part]:
         """Return one part; it is the same in every epoch."""
         inputs = len(rows.y)
@@ -145,13 +140,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         numbers = torch.from_numpy(np.sort(order)).to(model.device)
         return [Part(numbers, rows.at(numbers).n)]
 
-    def backward(
-        self,
-        model: KernelProcess,
-        rows: Rows,
-        n: int,
-        weights: Weights,  # noqa: ARG002
-    ) -> Tensor:
+    def backward(self, model: KernelProcess, rows: Rows, n: int, weights: Weights) -> Tensor:
         """Add the gradients of the rows' objective and of the prior; return the loss."""
         basis, n = model.basis, min(n, rows.n)
         Lz = basis.root()
@@ -172,7 +161,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
             through = both @ gram + torch.outer(first, moment)
             by_root = -torch.linalg.solve_triangular(held.T, through, upper=True).tril()
         Lz.backward(by_root)
-        for part in rows.chunks(CHUNK):
+        for part in rows.chunks():
             cross = basis.cross(part.x)
             residual, count, _ = _counted(model, part)
             with torch.no_grad():
@@ -200,7 +189,7 @@ def _sums(
     moment = torch.zeros(r, dtype=torch.float64, device=model.device)
     square = torch.zeros((), dtype=torch.float64, device=model.device)
     with torch.no_grad():
-        for part in rows.chunks(CHUNK):
+        for part in rows.chunks():
             phi = torch.linalg.solve_triangular(Lz, basis.cross(part.x), upper=False)
             residual, count, scatter = _counted(model, part)
             weighted = phi * count

@@ -44,7 +44,7 @@ from geogp.models.core.posteriors import (
     Posterior,
     VariationalPosterior,
 )
-from geogp.models.families.cox import CoxGP, Dispersion, PerCount
+from geogp.models.families.cox import CoxGP, Dispersion
 from geogp.models.families.last_layers import EnrichedGP, LastLayerGP, LastLayerPosterior
 from geogp.models.families.scale_mixture import (
     BurrProcess,
@@ -103,7 +103,9 @@ _SCALED_ELBO = PerBatch(scaled_elbo)
 _STUDENT_EVIDENCE = AnchorEvidence(student_log_marginal_likelihood)
 _BURR_EVIDENCE = AnchorEvidence(burr_log_marginal_likelihood)
 _MSE = PerBatch(squared_error)
-
+# The objectives of counts need each count, not mean and scatter.
+_COUNTS = PerBatch(poisson_elbo, combines=False)
+_DISPERSED_COUNTS = PerBatch(negative_binomial_elbo, combines=False)
 
 _ERF, _RELU = anchored(network_kernel("erf")), anchored(network_kernel("relu"))
 _MIXED, _SCALED_ERF = anchored(mixed_kernel), anchored(network_kernel("erf", own_scale=False))
@@ -153,11 +155,11 @@ _ROWS = (
     ),
     _last_layer("bll", assemble=LastLayerGP),
     _last_layer("rich-bll", assemble=EnrichedGP),
-    _learned("cox", dense_basis, step=PerCount(poisson_elbo), assemble=CoxGP),
+    _learned("cox", dense_basis, step=_COUNTS, assemble=CoxGP),
     _learned(
         "cox-nb",
         dense_basis,
-        step=PerCount(negative_binomial_elbo),
+        step=_DISPERSED_COUNTS,
         assemble=partial(CoxGP, law=Dispersion),
     ),
     _kernel("burr-process", _SCALED_ERF, step=_BURR_EVIDENCE, assemble=BurrProcess),

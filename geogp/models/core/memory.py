@@ -46,18 +46,10 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
 
 
 def check_model(sizes: Architecture) -> None:
-    """Refuse a model if its parameters do not fit into memory.
-
-    Raises RequestError if the parameters need more memory than is free; the message has both
-    numbers.
-    """
+    """Refuse a model whose parameters do not fit into memory; see `refuse_above`."""
     needed = PARAMETER_BYTES * (sizes.r**2 + max(sizes.blocks, 1) * sizes.h**2)
-    free = available_bytes(torch.device("cpu"))
-    if needed > free:
-        raise RequestError(
-            f"a model of rank {sizes.r:,} and width {sizes.h:,} needs {needed / 1e9:,.1f} GB of "
-            f"memory or more, but only {free / 1e9:.1f} GB are free. Choose a smaller r or h."
-        )
+    what = f"a model of rank {sizes.r:,} and width {sizes.h:,}"
+    refuse_above(needed, what, "Choose a smaller r or h.")
 
 
 HELD_BYTES = 2**29
@@ -93,18 +85,10 @@ def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block:
 
 
 def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> None:
-    """Refuse a joint distribution that does not fit into memory; see `level_bytes`.
-
-    Raises RequestError if the distribution needs more memory than is free; the message has both
-    numbers.
-    """
+    """Refuse a joint distribution that does not fit into memory; see `refuse_above`."""
     needed = level_bytes(sizes, tiles, rows, columns, block)
-    free = available_bytes(torch.device("cpu"))
-    if needed > free:
-        raise RequestError(
-            f"the joint level of {tiles:,} tiles needs about {needed / 1e9:.1f} GB of memory, but "
-            f"only {free / 1e9:.1f} GB are free. Map the region with a lower --zoom."
-        )
+    what = f"the joint level of {tiles:,} tiles"
+    refuse_above(needed, what, "Map the region with a lower --zoom.")
 
 
 def available_bytes(device: torch.device) -> float:
@@ -138,14 +122,18 @@ def _machine_bytes() -> int:
 
 
 def check_memory(sizes: Architecture, n: int, batch: int, device: torch.device) -> None:
-    """Refuse a fit that does not fit into memory.
+    """Refuse a fit that does not fit into memory; see `refuse_above`."""
+    what = f"a fit of rank {sizes.r} to {n:,} rows"
+    cure = "Choose a smaller rank (another --preset), or fewer quarters, and add --fresh."
+    refuse_above(fit_bytes(sizes, n, batch), what, cure, device)
 
-    Raises RequestError if the fit needs more memory than is free; the message has both numbers.
-    """
-    needed, free = fit_bytes(sizes, n, batch), available_bytes(device)
+
+def refuse_above(needed: float, what: str, cure: str, device: torch.device | None = None) -> None:
+    """Raise RequestError if something needs more bytes than are free on a device (the CPU)."""
+    device = device or torch.device("cpu")
+    free = available_bytes(device)
     if needed > free:
         raise RequestError(
-            f"a fit of rank {sizes.r} to {n:,} rows needs about {needed / 1e9:.1f} GB on {device}, "
-            f"but only {free / 1e9:.1f} GB are free. Choose a smaller rank (another --preset), or "
-            "fewer quarters, and add --fresh."
+            f"{what} needs about {needed / 1e9:,.1f} GB of memory on {device}, but only "
+            f"{free / 1e9:.1f} GB are free. {cure}"
         )

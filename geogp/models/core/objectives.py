@@ -80,8 +80,7 @@ class BatchTerms:
         return square if self.repeats is None else square + self.repeats.scatter
 
 
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(NamedTuple):
     """Sums over all n training rows, float64, where e is the target minus the mean constant.
 
     `gram` is Phi'Phi (r, r), `moment` is Phi'e (r,) and `square` is ||e||². `norm_sum` and
@@ -126,14 +125,9 @@ def whitened_elbo(
     = ½ ||W(y - mu)||² + ½ ||W Phi L||² - log|W| + b/2 log 2π. The function returns this value
     divided by b, plus KL / n.
 
-    Parameters
-    ----------
-    residual, spread
-        W(y - mu) (b,) and W Phi L (b, r).
-    log_scale, kl
-        -log|W| and KL(q(w) || N(0, I)), scalars.
-    n
-        Number of training rows.
+    `residual`, `spread`: W(y - mu) (b,) and W Phi L (b, r).
+    `log_scale`, `kl`: -log|W| and KL(q(w) || N(0, I)), scalars.
+    `n`: number of training rows.
     """
     b = len(residual)
     distance = 0.5 * (residual.square().sum() + squared_norms(spread).sum())
@@ -212,10 +206,7 @@ def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     -n/2 log 2π - (n - r)/2 log noise_var - ½ log|Λ| - ||e||²/(2 noise_var)
     + ||Λ^(-1/2) Phi'e||²/(2 noise_var), with Λ = Phi'Phi + noise_var I. A scalar, float64.
 
-    Raises
-    ------
-    NumericalError
-        If Λ is not finite or does not factorise.
+    Raises NumericalError if Λ is not finite or does not factorise.
     """
     distance, log_determinant = quadratic_form(sums, noise_var)
     found: Tensor = -0.5 * (sums.n * math.log(2 * math.pi) + log_determinant + distance)
@@ -225,10 +216,7 @@ def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
 def quadratic_form(sums: Statistics, noise_var: Tensor) -> tuple[Tensor, Tensor]:
     """Return e'A^(-1)e and log|A| for A = Phi Phi' + noise_var I, scalars, float64.
 
-    Raises
-    ------
-    NumericalError
-        If Λ = Phi'Phi + noise_var I is not finite or does not factorise.
+    Raises NumericalError if Λ = Phi'Phi + noise_var I is not finite or does not factorise.
     """
     r = len(sums.moment)
     noise = noise_var.double()
@@ -254,10 +242,7 @@ def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor
     -½ [n log 2π + Σ log D_i + log|Λ| + ||e||²_D - ||Λ^(-1/2) Phi'D^(-1)e||²], with
     Λ = I + Phi'D^(-1)Phi and ||e||²_D = e'D^(-1)e. A scalar, float64.
 
-    Raises
-    ------
-    NumericalError
-        If Λ is not finite or does not factorise.
+    Raises NumericalError if Λ is not finite or does not factorise.
     """
     identity = torch.eye(len(sums.moment), dtype=torch.float64, device=sums.gram.device)
     C, _ = jittered_cholesky(identity + sums.gram, 0.0)

@@ -42,7 +42,7 @@ class Information(NamedTuple):
 
 
 class Posterior(nn.Module, ABC):
-    """Interface of a posterior; `update_closed_forms` learns from rows without a gradient.
+    """Interface of a posterior.
 
     `in_closed_form` is true if the covariance equals that of p(w | y) given features and noise.
     `is_learned` is true if gradients train mean and covariance.
@@ -59,9 +59,9 @@ class Posterior(nn.Module, ABC):
     def weights(self) -> tuple[Tensor, Tensor]:
         """Return the mean m (r,) of w and a factor L (r, k) of its covariance L L'."""
 
-    @abstractmethod
     def kl(self) -> Tensor:
-        """Return KL(q(w) || N(0, I)), a scalar."""
+        """Return KL(q(w) || N(0, I)), a scalar; 0 for a point estimate."""
+        return self.weights()[0].new_zeros(())
 
     def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
         """Return the moments for features (b, r), and the KL; a subclass may share operations."""
@@ -150,10 +150,6 @@ class PointPosterior(Posterior):
         """Return <m, phi> and 0 for features (b, r)."""
         mean = phi @ self.m
         return Moments(mean, torch.zeros_like(mean))
-
-    def kl(self) -> Tensor:
-        """Return 0: there is no distribution to compare with the prior."""
-        return self.m.new_zeros(())
 
 
 class ClosedFormPosterior(Posterior):

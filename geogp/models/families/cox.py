@@ -15,7 +15,7 @@ from geogp.models.core.lowrank import Floats, LowRankGP, Rows
 from geogp.models.core.noise import NOISE_FLOOR, Noise
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.options import OFFSET
-from geogp.models.training.steps import CHUNK, PerBatch
+from geogp.models.training.steps import CHUNK
 
 DISPERSION_START = 1.0
 """Start value of the dispersion."""
@@ -27,10 +27,10 @@ class CountLaw(Noise):
     In this class, the dispersion is 0, so counts have a Poisson distribution.
     """
 
-    def __init__(self, r: int, dtype: torch.dtype) -> None:  # noqa: ARG002
+    def __init__(self, r: int, dtype: torch.dtype) -> None:
         super().__init__()
 
-    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the dispersion, (b,) float64, for features (b, r)."""
         assert phi is not None, "the scatter of counts needs features of the inputs"
         return phi.new_zeros(len(phi), dtype=torch.float64)
@@ -49,18 +49,10 @@ class Dispersion(CountLaw):
         self.log_dispersion = nn.Parameter(start)
         self.head = nn.Parameter(torch.zeros(r, dtype=dtype))
 
-    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the dispersion, (b,) float64, for features (b, r)."""
         assert phi is not None, "the dispersion varies over the inputs"
         return NOISE_FLOOR + (self.log_dispersion + phi @ self.head).double().exp()
-
-
-class PerCount(PerBatch):
-    """An objective of a batch of counts; see `Step`."""
-
-    def gathered(self, rows: Rows) -> Rows:
-        """Return the rows unchanged: the objective needs each count, not mean and scatter."""
-        return rows
 
 
 class CoxGP(LowRankGP):
@@ -127,11 +119,7 @@ class CoxGP(LowRankGP):
         """Do nothing, because the gradient trains every part."""
 
     def predict_scaled(
-        self,
-        x: Tensor,
-        counts: Tensor | None = None,  # noqa: ARG002
-        *,
-        level: bool = False,
+        self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> CountPrediction:
         """Predict counts at inputs returned by `scaled`.
 

@@ -207,7 +207,7 @@ class LastLayerGP(LowRankGP):
         self.enrichment_rows.zero_()
         return rows
 
-    def finish(self, validation: Rows) -> None:  # noqa: ARG002
+    def finish(self, validation: Rows) -> None:
         """Compute the closed form from the training rows, once the best epoch is known.
 
         Raises RequestError if the model has no training rows.

@@ -29,7 +29,6 @@ from geogp.distributions.heavy_shapes import StudentT
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import Shape
 from geogp.errors import RequestError
-from geogp.models.bases.basis_functions import Features
 from geogp.models.bases.nystrom import KernelProcess
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
@@ -299,7 +298,7 @@ class VariationalStudentProcess(RandomScale):
         # b' = a' s0² with s0² learned, so the mean of s² hardly depends on the number of rows.
         self.log_scale = nn.Parameter(torch.zeros((), dtype=architecture.torch_dtype))
 
-    def keep_rows(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
+    def keep_rows(self, rows: Rows, seed: int) -> Rows:
         """Store the number of rows, because a' depends on it."""
         self.rows_seen.fill_(rows.n)
         return rows
@@ -319,8 +318,9 @@ class VariationalStudentProcess(RandomScale):
         a, b = (float(value.detach()) for value in self.scale_posterior)
         return InverseGamma(a, b)
 
-    def _terms(self, found: Features) -> ScaledTerms:
-        usual = super()._terms(found)
+    def terms(self, x: Tensor) -> ScaledTerms:
+        """Return the terms of `scaled_elbo` at scaled inputs (b, d)."""
+        usual = super().terms(x)
         a, b = self.scale_posterior
         dtype = usual.mean.dtype
         return ScaledTerms(

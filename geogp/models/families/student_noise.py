@@ -20,7 +20,7 @@ from geogp.models.core.noise import NOISE_FLOOR, NOISE_START, Noise
 from geogp.models.core.objectives import HERMITE, BatchTerms
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import WeightedRows
-from geogp.models.training.steps import ByRows
+from geogp.models.training.steps import ByInputs
 
 if TYPE_CHECKING:
     from geogp.models.bases.basis_functions import Features
@@ -56,11 +56,7 @@ class StudentNoise(Noise):
         """σ², a scalar, float64."""
         return NOISE_FLOOR + self.log_excess.double().exp()
 
-    def forward(
-        self,
-        phi: Tensor | None = None,  # noqa: ARG002
-        counts: Tensor | None = None,  # noqa: ARG002
-    ) -> Tensor:
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the variance σ² df / (df - 2), a scalar, float64."""
         return self.scale_squared * self.df / (self.df - 2)
 
@@ -105,7 +101,7 @@ class StudentGP(LowRankGP):
 
 
 @dataclass(frozen=True)
-class StudentPerBatch(ByRows[StudentGP]):
+class StudentPerBatch(ByInputs[StudentGP]):
     """The evidence lower bound under Student-t noise, by batches; see `Step`.
 
     Rows with equal inputs are not combined, because under this noise the objective needs each row.
@@ -113,8 +109,9 @@ class StudentPerBatch(ByRows[StudentGP]):
     """
 
     missed: Callable[[BatchTerms], Tensor]
+    combines: bool = False
 
-    def backward(self, model: StudentGP, rows: Rows, n: int, weights: Weights) -> Tensor:  # noqa: ARG002
+    def backward(self, model: StudentGP, rows: Rows, n: int, weights: Weights) -> Tensor:
         """Add the gradient of the batch's objective; return the loss."""
         terms, law = model.terms(rows.x), model.noise
         variance = terms.function_variance + self.missed(terms)

@@ -1,7 +1,7 @@
 """Search for the weights alpha and beta with the best validation log score."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
@@ -38,12 +38,11 @@ def grid(model: str) -> list[Weights]:
 
     Raises RequestError if the model is unknown.
     """
-    uses = find_model(model).uses
-    names = [name for name in asdict(Weights()) if name in uses]
+    names = find_model(model).uses
     if not names:
         return []
-    values = [dict(zip(names, found, strict=True)) for found in product(GRID, repeat=len(names))]
-    return [Weights(**found) for found in values]
+    values = product(GRID, repeat=len(names))
+    return [Weights(**dict(zip(names, found, strict=True))) for found in values]
 
 
 def choose_weights(
@@ -65,9 +64,7 @@ def choose_weights(
     """
     trials, cause = [], None
     for weights in grid(make().name):
-        path = (
-            None if folder is None else folder / f"{weights.alpha:g}-{weights.beta:g}.safetensors"
-        )
+        path = folder and folder / f"{weights.alpha:g}-{weights.beta:g}.safetensors"
         chosen = replace(settings, weights=weights)
         try:
             state = fit(make(), train, validation, chosen, checkpoint=path, progress=progress)
