@@ -161,7 +161,7 @@ def make_step(case: Case) -> Callable[[], None]:
     model = build(case.model, sizes, data.x, placement=preset.placement, noise_start=0.5)
     model.take_target(data.y)
     step = spec_of(model).step
-    rows = step.gathered(model.keep_rows(model.as_rows(data.x, data.y, data.counts), 0))
+    rows = step.gathered(model.keep_rows(model.as_rows(data), 0))
     parts = step.parts(model, rows, batch, np.random.default_rng(0), 0.1)
     optimiser = make_optimiser(model, FitSettings(epochs=1))
 

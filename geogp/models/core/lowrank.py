@@ -1,7 +1,7 @@
 """The class of all models: a process with a basis, a posterior and a noise model."""
 
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from geogp.models.core.objectives import BatchTerms, Repeats
 from geogp.models.core.posteriors import Posterior, WeightedRows, condition
 from geogp.models.joint.joint_level import JointLevel, LevelOptions, low_rank_level
 from geogp.models.training.steps import CHUNK
+
+if TYPE_CHECKING:
+    from geogp.models.training.training_data import Data
 
 Floats = NDArray[np.float64]
 
@@ -187,13 +190,12 @@ class LowRankGP(nn.Module):
         values = (torch.from_numpy(y).to(self.device) - self.y_mean) / self.y_sd
         return values.to(self.architecture.torch_dtype)
 
-    def as_rows(
-        self, x: Floats, y: Floats, counts: Floats, groups: NDArray[np.int64] | None = None
-    ) -> Rows:
-        """Return inputs (n, d), targets (n,), tests and devices (n, 2), and groups as `Rows`."""
-        behind = torch.from_numpy(counts).to(self.device)
-        grouped = None if groups is None else torch.from_numpy(groups).to(self.device)
-        return Rows(self.scaled(x), self.standardised(y), behind, groups=grouped)
+    def as_rows(self, data: "Data") -> Rows:
+        """Return rows with scaled inputs and standardised targets, on the model's device."""
+        counts, groups = (
+            torch.from_numpy(part).to(self.device) for part in (data.counts, data.groups)
+        )
+        return Rows(self.scaled(data.x), self.standardised(data.y), counts, groups=groups)
 
     def terms(self, x: Tensor) -> BatchTerms:
         """Return the terms of objectives at scaled inputs (b, d), for a standardised target."""

@@ -89,7 +89,7 @@ def joint_posterior(model: "LowRankGP", train: "Data") -> JointPosterior:
     model of counts. Raises DataError if rows and model differ in dimension.
     """
     model.check_has_level()
-    return posterior_given(model, model.as_rows(train.x, train.y, train.counts))
+    return posterior_given(model, model.as_rows(train))
 
 
 def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:

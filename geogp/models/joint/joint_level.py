@@ -308,7 +308,7 @@ def joint_level(
     covariance of a block of tiles cannot be factorised.
     """
     model.check_has_level()
-    rows = None if train is None else model.as_rows(train.x, train.y, train.counts)
+    rows = None if train is None else model.as_rows(train)
     return model.joint(x, rows, LevelOptions(calibrated, earlier, seed, columns))
 
 

@@ -33,6 +33,9 @@ PATIENCE = dt.timedelta(days=7)
 
 _END: dict[str, Any] = {"end": True}
 
+_TEXT = "text"
+"""Name of the tensor with the JSON of a message."""
+
 _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer")
 """Parts of the error messages of gloo when another process has ended."""
 
@@ -111,13 +114,15 @@ def tell(team: Team, message: _Message | None) -> _Message:
     content = b""
     if message is not None:
         tensors = {k: v.detach().cpu().contiguous() for k, v in message[0].items()}
-        # A safetensors file can contain text, so the values in JSON are sent in it too.
-        content = save(tensors, {"text": json.dumps(message[1])})
+        text = torch.frombuffer(bytearray(json.dumps(message[1]).encode()), dtype=torch.uint8)
+        content = save({**tensors, _TEXT: text})
     length = torch.tensor([len(content)])
     distributed.broadcast(length, 0)
     body = torch.frombuffer(bytearray(content or bytes(int(length))), dtype=torch.uint8)
     distributed.broadcast(body, 0)
-    return _unpacked(body.numpy().tobytes())
+    received = load(body.numpy().tobytes())
+    described: dict[str, Any] = json.loads(received.pop(_TEXT).numpy().tobytes())
+    return received, described
 
 
 def learn(
@@ -140,10 +145,17 @@ def learn(
     return team.total(loss)
 
 
-def announcement(model: LowRankGP, data: dict[str, Tensor], settings: FitSettings) -> _Message:
+def announcement(
+    model: LowRankGP, train: Data, validation: Data, settings: FitSettings
+) -> _Message:
     """Return all that the other processes need to fit the same model to the same rows."""
     state = {f"model.{name}": value for name, value in model.state_dict().items()}
-    rows = {f"data.{name}": value for name, value in data.items()}
+    rows = {
+        # Copied, because tests and devices may be the same array, which cannot be sent twice.
+        f"{name}.{part}": torch.tensor(getattr(data, part))
+        for name, data in (("train", train), ("validation", validation))
+        for part in FIELDS
+    }
     described = {
         "name": model.name,
         "architecture": model.architecture.as_dict(),
@@ -164,9 +176,9 @@ def _serve() -> None:
             return
         model = build(described["name"], Architecture(**described["architecture"]), None)
         model.load_state_dict(under(tensors, "model."))
-        rows = {name: value.numpy() for name, value in under(tensors, "data.").items()}
         train, validation = (
-            Data(*(rows[f"{name}.{part}"] for part in FIELDS)) for name in ("train", "validation")
+            Data(*(tensors[f"{name}.{part}"].numpy() for part in FIELDS))
+            for name in ("train", "validation")
         )
         fit_settings = described["settings"]
         settings = FitSettings(**{**fit_settings, "weights": Weights(**fit_settings["weights"])})
@@ -188,14 +200,6 @@ def _add_gradients(team: Team, model: LowRankGP, weight: float) -> None:
     for value, found, anywhere in zip(learned, sums, used.tolist(), strict=True):
         # If no process has a gradient, the gradient must stay None for the optimiser, not become 0.
         value.grad = found.reshape(value.shape) if anywhere else None
-
-
-def _unpacked(content: bytes) -> _Message:
-    size = int.from_bytes(content[:8], "little")
-    described: dict[str, Any] = json.loads(
-        json.loads(content[8 : 8 + size])["__metadata__"]["text"]
-    )
-    return load(content), described
 
 
 def under(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
