@@ -203,11 +203,6 @@ class JointLevel:
         return self.own_variance * self.factor**2
 
     @property
-    def has_local(self) -> bool:
-        """Whether the covariance of the level has a part K; see `local_times`."""
-        return False
-
-    @property
     def row_count(self) -> int:
         """Number of rows that sums over tiles depend on."""
         return 0

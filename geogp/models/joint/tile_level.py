@@ -51,11 +51,6 @@ class TileLevel(JointLevel):
     calibrated: bool = False
 
     @property
-    def has_local(self) -> bool:
-        """Whether the covariance of the level has a part K; see `local_times`."""
-        return True
-
-    @property
     def row_count(self) -> int:
         """Number of rows that sums over tiles depend on."""
         return int(self.tiles.A.shape[1])
