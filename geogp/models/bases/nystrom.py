@@ -33,14 +33,9 @@ INPUT_SCALE = 0.5
 class AnchorBasis(Basis):
     """Nyström features of a kernel: phi(x) = Lz^(-1) k_Z(x / 2), for K_ZZ = Lz Lz'.
 
-    Parameters
-    ----------
-    kernel
-        The kernel, for inputs in [-½, ½]^d.
-    anchors
-        The anchors Z as scaled inputs in [-1, 1]^d, (r, d), not learned.
-    jitter
-        Relative jitter of K_ZZ; defaults to 1e-6.
+    `kernel`: the kernel, for inputs in [-½, ½]^d.
+    `anchors`: the anchors Z as scaled inputs in [-1, 1]^d, (r, d), not learned.
+    `jitter`: relative jitter of K_ZZ; defaults to 1e-6.
     """
 
     anchors: Tensor
@@ -49,18 +44,11 @@ class AnchorBasis(Basis):
         super().__init__()
         self.kernel = kernel
         self.jitter = ANCHOR_JITTER if jitter is None else jitter
+        self.rank = len(anchors)
         self.register_buffer("anchors", anchors.clone())
 
-    @property
-    def rank(self) -> int:
-        """Number r of anchors."""
-        return self.anchors.shape[0]
-
     def root(self) -> Tensor:
-        """Return Lz, (r, r) float64.
-
-        Raises NumericalError if K_ZZ does not factorise.
-        """
+        """Return Lz, (r, r) float64; raise NumericalError if K_ZZ does not factorise."""
         return jittered_cholesky(self.covariance(self.anchors, self.anchors), self.jitter)[0]
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
@@ -79,8 +67,7 @@ class AnchorBasis(Basis):
     def forward(self, x: Tensor) -> Features:
         """Return the features of scaled inputs (b, d).
 
-        Raises NumericalError if K_ZZ does not factorise, or if the basis exceeds the kernel by more
-        than rounding.
+        Raises the errors of `root` and `checked_residual`.
         """
         phi = torch.linalg.solve_triangular(self.root(), self.cross(x), upper=False).T
         norm = squared_norms(phi)
@@ -103,23 +90,20 @@ class KernelProcess(LowRankGP):
 def kernel_prior(model: KernelProcess) -> Tensor:
     """Return the log prior density of kernel parameters and noise variance (Mixed 20), float64.
 
-    It is the density of the parameters themselves, not of their logarithms or logits. The noise
-    variance has the same inverse-gamma prior as the other variances.
+    The noise variance has the same inverse-gamma prior as the other variances.
     """
-    return model.basis.kernel.log_prior() + log_inverse_gamma(
-        model.noise().double(), *VARIANCE_PRIOR
-    )
+    prior_of_noise = log_inverse_gamma(model.noise().double(), *VARIANCE_PRIOR)
+    return model.basis.kernel.log_prior() + prior_of_noise
 
 
 @dataclass(frozen=True)
 class AnchorEvidence(ByInputs[KernelProcess]):
     """Minus the log likelihood of all rows, minus a log prior, per datum; see `Step`.
 
-    This step needs an `AnchorBasis` and a noise variance that is equal at all rows. It computes the
-    same loss and gradient as `steps.WholeData`, in fewer passes. The features of a chunk are
-    Lz^(-1) k_Zx. The gradient by the sums of features is propagated to k_Zx chunk by chunk. It is
-    propagated to Lz for all rows at once, because the sum of -Lz^(-T) (dphi) phi' over the rows
-    follows from the sums of features. The use of memory does not grow with n.
+    This step needs a noise variance that is equal at all rows. It computes the same loss and
+    gradient as `steps.WholeData`, in fewer passes. The features of a chunk are Lz^(-1) k_Zx. The
+    gradient by the sums of features is propagated to k_Zx chunk by chunk, and to Lz for all rows at
+    once, because the sum of -Lz^(-T) (dphi) phi' over the rows follows from the sums of features.
 
     If the batch is smaller than the number of rows, every step uses the same random subset of the
     inputs, because the few parameters of a kernel need far fewer rows than the posterior needs.

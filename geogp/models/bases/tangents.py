@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from geogp.errors import RequestError
 from geogp.models.bases.basis_functions import Basis, Features
-from geogp.models.core.products import squared_norms
 
 BASE_WIDTH = 50
 """At this width, the learning rates equal those of Adam on unscaled weights (Rich, C.1)."""
@@ -57,12 +56,11 @@ class Mlp(nn.Module):
         return x / self.root
 
     def rates(self) -> dict[str, float]:
-        """Return each parameter's learning rate as a multiple of the learning rate of the fit.
+        """Return the learning rate of each parameter as a multiple of that of the fit.
 
         Under Adam, the step of a weight, times the multiplier, must be O(1) for the first layer and
         all biases, and O(1/h) for the other weights (Yang, Hu et al. 2022, table 3). So the rates
-        are 1 and BASE_WIDTH / h, each divided by the multiplier. The result does not include the
-        layer after the network, which has the multiplier 1/√h.
+        are 1 and BASE_WIDTH / h, each divided by the multiplier.
         """
         h = len(self.biases[0])
         found = {f"biases.{layer}": 1 / self.root for layer in range(len(self.biases))}
@@ -131,25 +129,14 @@ def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]
 
 
 class LastLayerBasis(Basis):
-    """phi^r(x) = (z(x), 1), with z the inputs of the last layer.
-
-    phi^r is the gradient of the output by the last layer's weights and bias (equation 5 of the Rich
-    paper). A network of width h has rank h + 1.
-    """
+    """phi^r(x) = (z(x), 1), with z (h) the inputs of the last layer (Rich equation 5)."""
 
     def __init__(self, backbone: Mlp, h: int) -> None:
         super().__init__()
         self.backbone = backbone
-        self.h = h
-
-    @property
-    def rank(self) -> int:
-        """Number h + 1 of basis functions."""
-        return self.h + 1
+        self.rank = h + 1
 
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d); the residual is 0."""
         hidden = self.backbone(x)
-        phi = torch.cat([hidden, torch.ones_like(hidden[:, :1])], 1)
-        norm = squared_norms(phi)
-        return Features(phi, norm, torch.zeros_like(norm))
+        return Features.exact(torch.cat([hidden, torch.ones_like(hidden[:, :1])], 1))
