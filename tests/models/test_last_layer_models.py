@@ -385,11 +385,6 @@ class TestModels:
         assert seen == [0, 0]
         assert model.predict(x).function_variance.min() > 0
 
-    def test_a_model_that_has_seen_no_rows_cannot_finish(self):
-        model = build("bll", Architecture(d=2, h=6), None)
-        with pytest.raises(RequestError, match="expected training rows before the end of a fit"):
-            model.finish(None)
-
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     def test_round_trip(self, dtype, device, make_fitted, tmp_path, x):
         model = make_fitted("rich-bll", dtype=dtype, device=device)

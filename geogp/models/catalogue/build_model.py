@@ -52,28 +52,22 @@ def build(
 ) -> LowRankGP:
     """Build an untrained model.
 
-    If a column of `x` has the same value in all rows, the model drops the column with a warning;
-    `architecture.dropped` lists such columns.
-
-    `name`: a name of the catalogue.
-    `architecture`: sizes.
     `x`: training inputs (n, d); inducing points are placed among them. With None, inducing points
-        are random; this is for a model whose tensors are loaded afterwards.
+        are random; this is for a model whose tensors are loaded afterwards. A column with the same
+        value in all rows is added to `architecture.dropped`.
     `placement`: how inducing points are chosen; see `place_anchors`.
     `scaling`: ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects inputs that are
         already in [-1, 1].
     `noise_start`: start value of the noise variance, for a standardised target. The papers use
-        1e-2, which suits precise targets. For noisy targets, a value near 1 gives better results
-        and needs fewer steps.
+        1e-2, which suits precise targets; a value near 1 suits noisy targets.
     `seed`: fixes all initial values.
 
     Warns with UserWarning if a column is dropped, or if there are fewer rows than weights.
 
-    Raises RequestError if the placement, the scaling or the name is unknown (for a name, the
-    message lists the nearest names), the model cannot have the architecture's noise or does not fit
-    into memory, or PyTorch's default device is ``meta``. Raises DataError if `x` is not finite, has
-    only constant columns or not as many columns as the architecture, or is far outside [-1, 1] with
-    scaling ``none``.
+    Raises RequestError if the placement, the scaling or the name is unknown, the model cannot have
+    the architecture's noise or does not fit into memory, or PyTorch's default device is ``meta``.
+    Raises DataError if `x` is not finite, has only constant columns or not as many columns as the
+    architecture, or is far outside [-1, 1] with scaling ``none``.
     """
     spec = with_noise(find_spec(name), architecture.noise)
     check_model(architecture)
@@ -113,12 +107,7 @@ def find_spec(name: str) -> ModelSpec:
 
 
 def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
-    """Return a row of the catalogue, changed for a noise of `NOISES`.
-
-    For ``gaussian``, the row does not change. For ``student-t``, the noise model, the step and the
-    prediction are replaced. Raises RequestError if the noise is unknown, or the model cannot be
-    trained under this noise.
-    """
+    """Return a row of the catalogue, changed for a noise; raise the error of `check_noise`."""
     spec.about.check_noise(noise)
     if noise == NOISES[0]:
         return spec

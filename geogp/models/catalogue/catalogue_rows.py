@@ -64,12 +64,9 @@ class ModelSpec:
     """A row of the catalogue.
 
     `name`: the name on the command line.
-    `basis`: makes the basis from sizes and training inputs.
-    `posterior`: makes the posterior over the weights.
+    `basis`, `posterior`, `diagonal`, `noise`: make the parts of the model.
     `step`: the objective of training, and how its gradient is computed.
-    `diagonal`: makes the model of variance at single points.
-    `noise`: makes the noise model.
-    `assemble`: makes the model from its name, its sizes and these parts.
+    `assemble`: makes the model from its name, its sizes and the parts.
     `student`: the step for training under Student-t noise; None if this is not possible.
     """
 

@@ -48,7 +48,9 @@ class BatchTerms:
     `repeats`: the rows of each input, or None if each input has one row. With `repeats`, a target
         is the mean of an input's rows, and means over the batch are over rows.
     `offset`, `dispersion`: for counts, each (b,): the offset of the log rate, and 1/a of the
-        negative binomial distribution. They are None for other targets.
+        negative binomial distribution.
+    `inverse_scale`, `log_scale`: for a random scale s², E[1 / s²] and E[log s²] under q, scalars;
+        the variances are in units of s².
     """
 
     mean: Tensor
@@ -60,6 +62,8 @@ class BatchTerms:
     repeats: Repeats | None = None
     offset: Tensor | None = None
     dispersion: Tensor | None = None
+    inverse_scale: Tensor | None = None
+    log_scale: Tensor | None = None
 
     @property
     def rows(self) -> Tensor:

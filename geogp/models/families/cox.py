@@ -22,10 +22,7 @@ DISPERSION_START = 1.0
 
 
 class CountLaw(Noise):
-    """The scatter of counts around their rate: Var(y | rate) = rate + dispersion · rate².
-
-    In this class, the dispersion is 0, so counts have a Poisson distribution.
-    """
+    """The scatter of counts: Var(y | rate) = rate + dispersion · rate²; here 0, so Poisson."""
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -84,19 +81,13 @@ class CoxGP(LowRankGP):
         return torch.cat([seen, torch.from_numpy(given).to(seen)[:, None]], 1)
 
     def take_target(self, y: Floats) -> None:
-        """Set `y_mean` to the logarithm of the mean count; counts are not standardised.
-
-        Raises DataError if a target is not a count.
-        """
+        """Set `y_mean` to the logarithm of the mean count; raise DataError if one is no count."""
         _check_counts(y)
         self.y_mean.fill_(math.log(float(y.mean())))
         self.y_sd.fill_(1.0)
 
     def standardised(self, y: Floats) -> Tensor:
-        """Return counts (n,) unchanged.
-
-        Raises DataError if a target is not a count.
-        """
+        """Return counts (n,) unchanged; raise DataError if a target is not a count."""
         _check_counts(y)
         return torch.from_numpy(y).to(self.device, self.architecture.torch_dtype)
 
@@ -121,10 +112,7 @@ class CoxGP(LowRankGP):
     def predict_scaled(
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> CountPrediction:
-        """Predict counts at inputs returned by `scaled`.
-
-        Raises RequestError if a level is requested, because counts are predicted with scatter.
-        """
+        """Predict counts at inputs returned by `scaled`; raise RequestError if a level is asked."""
         if level:
             raise RequestError(f"{self.name} predicts counts; it has no separate level.")
         parts = []

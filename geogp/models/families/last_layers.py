@@ -44,7 +44,7 @@ Dead units cause such values."""
 
 
 class Enrichment(NamedTuple):
-    """The information about a last layer in the training rows, float64.
+    """Information about a last layer in the training rows, float64.
 
     `L`: lower Cholesky factor of B'B = A'A + I, (r, r).
     `T`: upper triangular, (r, r), with T'T = Phi^r' Phi^r, times N/k if only k of N rows are used.
@@ -115,10 +115,9 @@ def parameters_before_the_last(network: Mlp) -> int:
 
 
 def rows_for(network: Mlp, n: int) -> int | None:
-    """Return the number of rows from which `rich-bll` computes A; None means all n rows.
+    """Return the number of rows, at least r, to which A is fitted; None means all n rows.
 
-    The result is None if n m <= EXACT_ENTRIES. Otherwise it is the largest number of rows within
-    this limit, but at least r.
+    Rows times parameters are at most EXACT_ENTRIES.
     """
     r = len(network.biases[0]) + 1
     k = max(EXACT_ENTRIES // parameters_before_the_last(network), r)
@@ -148,9 +147,9 @@ def _tangent_factor(network: Mlp, readout: Tensor, x: Tensor, whitening: Tensor)
 
 
 class LastLayerPosterior(PointPosterior):
-    """The trained weights m of the last layer, and the factor of their posterior covariance.
+    """The trained weights m of the last layer, and the factor L (float64) of their covariance.
 
-    The mean remains the output of the network. `L` is 0 until it is computed. Float64 except m.
+    The mean remains the output of the network. `L` is 0 until it is computed.
     """
 
     in_closed_form = True
@@ -208,12 +207,8 @@ class LastLayerGP(LowRankGP):
         return rows
 
     def finish(self, validation: Rows) -> None:
-        """Compute the closed form from the training rows, once the best epoch is known.
-
-        Raises RequestError if the model has no training rows.
-        """
-        if self._held is None:
-            raise RequestError("expected training rows before the end of a fit, found none.")
+        """Compute the closed form from the training rows, once the best epoch is known."""
+        assert self._held is not None, "`keep_rows` comes first"
         x, seed = self._held
         with torch.no_grad():
             self.enrich(x, seed)
@@ -245,8 +240,7 @@ class LastLayerGP(LowRankGP):
 class EnrichedGP(LastLayerGP):
     """A `LastLayerGP` with F = L, the Cholesky factor of B'B; see `enrich`.
 
-    A is fitted to as many rows as `rows_for` returns; if these are a subsample, a log message says
-    so. `enrichment_rows` is the number of rows used.
+    A is fitted to as many rows as `rows_for` returns; `enrichment_rows` is this number.
     """
 
     def enrich(self, x: Tensor, seed: int) -> None:

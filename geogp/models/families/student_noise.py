@@ -69,11 +69,7 @@ class StudentGP(LowRankGP):
     def predict_scaled(
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
-        """Predict at inputs returned by `scaled`; see `predict`.
-
-        f is normal and the noise is Student-t, so f plus noise is a scale mixture of normals. The
-        level is f alone.
-        """
+        """Predict f (the level), or f plus noise, which is a scale mixture of normals."""
         found = super().predict_scaled(x, counts, level=level)
         if level:
             return found
@@ -83,7 +79,7 @@ class StudentGP(LowRankGP):
         return replace(found, shape=shape)
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
-        """Yield features, residuals and variances of rows, in chunks, for `condition`.
+        """Yield the rows for `condition`.
 
         The variance of a row is σ² / E[g] plus the variance of the diagonal. Here E[g] = (df + 1) /
         (df + ((y - mu)² + s²) / σ²) is the mean of g in the mean-field posterior given q(f)
