@@ -24,11 +24,10 @@ class Factorised(NamedTuple):
 
 
 def jittered_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
-    """Factorise K + jitter * mean(diag K) * I in float64.
+    """Return the lower factor L (r, r) of K + jitter mean(diag K) I, float64, and the jitter.
 
     Each time the factorisation fails, the jitter is multiplied by 10 and a warning is logged.
-    Returns the lower factor L (r, r) and the relative jitter used. Raises NumericalError if K is
-    not finite, or needs a relative jitter above 1e-2.
+    Raises NumericalError if K is not finite, or needs a relative jitter above 1e-2.
     """
     return _with_jitter(K, jitter, lambda added: Factorised(*torch.linalg.cholesky_ex(added)))
 
@@ -36,8 +35,7 @@ def jittered_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
 def jittered_inverse_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
     """Return L^(-1), (r, r) row-major, for the L of `jittered_cholesky`, and the jitter.
 
-    L^(-1) has no gradient. Products with L^(-1) replace triangular solves, which are slower on
-    every machine. Raises the errors of `jittered_cholesky`.
+    L^(-1) has no gradient; products with it are faster than triangular solves.
     """
     return _with_jitter(K, jitter, inverse_cholesky)
 

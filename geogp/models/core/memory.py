@@ -17,26 +17,17 @@ PARAMETER_BYTES = 4
 """Bytes of a parameter in float32, the smaller dtype."""
 
 CHUNK_ARRAYS = 24
-"""Number of float64 arrays in memory at once with the size of a chunk's features: covariances,
-features, gradients of both, values that the kernel stores for gradients, and copies of the solver.
-The largest observed number is 19, for kernels of two layers.
-"""
+"""Number of float64 arrays with the size of a chunk's features; at most 19 were observed."""
 
 SQUARE_ARRAYS = 16
-"""Number of r by r arrays: the posterior and its gradient, two moments of the optimiser, copies of
-the posterior from the best epoch and the last epoch, and factorisations.
-"""
+"""Number of r by r arrays: posterior, gradient, moments, copies of epochs, factorisations."""
 
 ROW_WORDS = 40
 """Numbers per row: inputs, targets, order, one or two copies of these, and features of places."""
 
 
 def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
-    """Return an upper estimate of the memory, in bytes, of a fit to n rows, without the program.
-
-    `batch` is the number of rows in a step (`Step.rows`); the features of at most `CHUNK` rows are
-    in memory at once.
-    """
+    """Return an upper estimate of the bytes of a fit to n rows; `batch` is that of a step."""
     chunk = min(max(batch, 1), n, CHUNK)
     # Prediction uses whole chunks whatever the batch.
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
@@ -56,22 +47,16 @@ HELD_BYTES = 2**29
 """Approximate bytes of the joint sums or draws that are computed in one pass over the features."""
 
 TILE_WORDS = 300
-"""Numbers per tile, in a joint distribution with a tile process: the indices and weights of 64 rows
-and 24 tiles (twice during construction), and the arrays of the solver.
-"""
+"""Numbers per tile with a tile process: indices and weights of 64 rows and 24 tiles, twice."""
 
 BLOCK_ARRAYS = 12
-"""Number of copies in memory of the covariances in the blocks of `TILES_AT_ONCE` tiles.
-
-At most 10 were observed, most of them in the kernel.
-"""
+"""Number of copies of the covariances of `TILES_AT_ONCE` tiles; at most 10 were observed."""
 
 
 def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:
-    """Return an upper estimate of the memory, in bytes, of a `JointLevel`.
+    """Return an upper estimate of the bytes of a `JointLevel` with `columns` sums or draws.
 
-    `columns` is the number of requested sums or draws. `block` is the number of covariances of a
-    tile process in memory at once (0 without a tile process).
+    `block` is the number of covariances of a tile process in memory at once, or 0.
     """
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = min(max(tiles, rows), CHUNK) * 8 * width

@@ -88,9 +88,8 @@ class Statistics(NamedTuple):
     """Sums over all n training rows, float64, where e is the target minus the mean constant.
 
     `gram` is Phi'Phi (r, r), `moment` is Phi'e (r,) and `square` is ||e||². `norm_sum` and
-    `largest_norm` are the sum and maximum of ||phi(x_i)||². If each row has a variance v_i of its
-    own, `log_variance` is the sum of log v_i, and `gram`, `moment` and `square` weight each row by
-    1 / v_i. Otherwise `log_variance` is 0.
+    `largest_norm` are the sum and maximum of ||phi(x_i)||². `log_variance` is 0. If each row has a
+    variance v_i of its own, it is the sum of log v_i, and the first three weight rows by 1 / v_i.
     """
 
     n: int
@@ -139,11 +138,7 @@ def whitened_elbo(
 
 
 def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
-    """Return the negative evidence lower bound, corrected as in DBK-1 (equation 11).
-
-    The result is that of `elbo` with the variance correction max_b ||phi||² - ||phi||² as the
-    residual.
-    """
+    """Return `elbo` with the residual max_b ||phi||² - ||phi||² (DBK-1 equation 11)."""
     return _expected_nll(terms, y, batch_correction(terms)) + terms.kl / n
 
 

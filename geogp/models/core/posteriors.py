@@ -20,11 +20,7 @@ class Moments(NamedTuple):
 
 
 class WeightedRows(NamedTuple):
-    """Training rows for a closed-form posterior.
-
-    `phi` (c, r) are features, `residual` (c,) is targets minus the mean constant, and `variance`
-    (c,) is the variance of each row around the function.
-    """
+    """Features (c, r) of rows, targets minus mean constant (c,), variances around <w, phi> (c,)."""
 
     phi: Tensor
     residual: Tensor
@@ -32,10 +28,7 @@ class WeightedRows(NamedTuple):
 
 
 class Information(NamedTuple):
-    """The information about the weights in a set of rows; the information of several sets adds up.
-
-    `precision` is Phi' V^(-1) Phi, (r, r), and `pull` is Phi' V^(-1) (y - m0), (r,).
-    """
+    """Phi' V^(-1) Phi (r, r) and Phi' V^(-1) (y - m0) (r,); those of sets of rows add up."""
 
     precision: Tensor
     pull: Tensor
@@ -103,10 +96,7 @@ class VariationalPosterior(Posterior):
             self.log_diagonal.copy_(lower.diagonal().log())
 
     def take_last(self, m: Tensor, L: Tensor) -> None:
-        """Make the last c weights independent of the others, with mean m (c,) and factor L (c, c).
-
-        L is any factor of full rank.
-        """
+        """Make the last c weights independent, with mean m (c,) and any full factor L (c, c)."""
         c, factor = len(m), self.cholesky().detach().double()
         factor[-c:, :-c] = 0.0
         factor[-c:, -c:] = L
@@ -153,11 +143,7 @@ class PointPosterior(Posterior):
 
 
 class ClosedFormPosterior(Posterior):
-    """p(w | y) = N(m, L L') given features and noise (DBK equation 10, DBK-1 equation 12).
-
-    This posterior equals the prior until `update_closed_forms` gets training rows; see `condition`.
-    Float64.
-    """
+    """p(w | y) = N(m, L L'), float64 (`condition`); the prior before `update_closed_forms`."""
 
     in_closed_form = True
     m: Tensor

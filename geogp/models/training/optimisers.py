@@ -107,10 +107,7 @@ def _lbfgs_state(found: dict[str, Tensor]) -> dict[str, Any]:
 
 
 class ParameterAverage:
-    """Exponential average of a model's parameters over about `span` steps; 0 means no average.
-
-    In the first steps the span is shorter, to reduce the weight of the initial values.
-    """
+    """Exponential average of a model's parameters over about `span` steps, at first fewer; or 0."""
 
     def __init__(self, model: LowRankGP, span: float) -> None:
         self.span = span
@@ -157,11 +154,10 @@ class ParameterAverage:
 
 
 def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
-    """Check and return a `FitState` as described in a checkpoint of a fit with `epochs` epochs.
+    """Return a described `FitState` of a fit with `epochs` epochs, checked.
 
-    Raises ValueError, TypeError or KeyError if a number of epochs is not whole, exceeds `epochs`,
-    or differs from the number of scores. The same holds if a loss or score is not finite, except
-    that the best score before the first epoch is inf.
+    Raises ValueError, TypeError or KeyError if its numbers contradict each other or are not finite,
+    except that the best score before the first epoch is inf.
     """
     epoch, best = described["epoch"], described["best_epoch"]
     losses, scores = described["losses"], described["validation_nll"]

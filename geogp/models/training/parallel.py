@@ -130,8 +130,7 @@ def learn(
 ) -> Tensor:
     """Add the gradient of a part's loss per datum to the parameters; return the loss.
 
-    Loss and gradient of a part are means over its rows, plus terms that do not depend on the rows.
-    So both are also means over the shares of the processes, weighted by the numbers of rows. Raises
+    Both are means over the shares of the processes, weighted by the numbers of rows. Raises
     RequestError if the objective needs all rows at once.
     """
     if team.size == 1:

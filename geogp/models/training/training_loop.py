@@ -42,11 +42,11 @@ CHECKPOINT_SECONDS = 10.0
 
 @dataclass
 class FitState:
-    """Progress of a fit; a checkpoint contains this progress and tensors.
+    """Progress of a fit.
 
     `epoch`: number of finished epochs.
     `best_epoch`, `best_nll`: the epoch with the lowest mean validation log score, and this score in
-        the target's unit. If `solve_mean` gives a lower score, `best_nll` is that score.
+        the target's unit (after `solve_mean`, if that lowers it).
     `losses`, `validation_nll`: one value for each finished epoch.
     `seconds`: time of the finished epochs, summed over all calls.
     """
@@ -190,10 +190,7 @@ class _Run:
         self._keep()
 
     def solve_mean(self) -> None:
-        """Replace the mean of the weights by its closed form if that lowers the validation score.
-
-        The closed form is in `condition`. The covariance and all other parameters do not change.
-        """
+        """Replace the mean of the weights by `condition` if that lowers the validation score."""
         started, state = monotonic(), self.state
         m, _ = self.model.posterior.weights()
         with torch.no_grad():
@@ -269,11 +266,7 @@ class _Run:
             self.save()
 
     def _identify(self) -> str:
-        """Return a text that identifies this fit: model, settings and data.
-
-        The text does not include the initial parameters, so that a fit can continue with a partly
-        trained model.
-        """
+        """Return a text that identifies this fit: model, settings and data."""
         digest = hashlib.sha256()
         for data in (self.train, self.validation):
             for values in (data.x, data.y, data.counts, data.groups):
@@ -298,8 +291,7 @@ class _Run:
     def _guarded(self, part: Part) -> Callable[[], float]:
         """Return the objective for a line search, which may try points where it is undefined.
 
-        At such points it returns a large value with gradient 0, so the search turns back. The
-        objective must be defined at the starting point.
+        There it is a large value with gradient 0. It must be defined at the starting point.
         """
         started = False
 

@@ -22,11 +22,7 @@ TUNING_EPOCHS = 60
 
 @dataclass(frozen=True)
 class Trial:
-    """A pair of weights, and the best validation log score of a fit with it.
-
-    `nll`, the score in the target's unit, is infinite if the fit diverged. `seconds` is the time of
-    the fit.
-    """
+    """A pair of weights, its best validation log score (inf if the fit diverged), and the time."""
 
     weights: Weights
     nll: float
@@ -57,10 +53,9 @@ def choose_weights(
 ) -> list[Trial]:
     """Fit a model with every pair of weights, and return the trials, best first.
 
-    The search uses only training and validation rows. If the objective has no weights, there are no
-    trials. `make` must always return the same untrained model. `folder` contains the checkpoints of
-    the trials, so that an interrupted search can continue. `tell` is called with each trial.
-    Raises NumericalError if every fit diverged.
+    `make` must always return the same untrained model. `folder` contains the checkpoints of the
+    trials, so that an interrupted search can continue. `tell` is called with each trial. Raises
+    NumericalError if every fit diverged.
     """
     trials, cause = [], None
     for weights in grid(make().name):
