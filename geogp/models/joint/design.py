@@ -7,11 +7,10 @@ tile i reduces Σ_j a_j C_jj by
 gain_i = Σ_j a_j C_ji² / (C_ii + v_i).
 
 The new covariance is C - h h' with h = C e_i / sqrt(C_ii + v_i). This criterion is the A-criterion
-of Bayesian design (Chaloner and Verdinelli 1995, section 2.2). Krause, Singh and Guestrin (2008)
-choose sensors greedily by another criterion. Tiles are chosen one after the other: each step
-chooses the best tile given the tiles chosen before. This is a heuristic. The removed variance need
-not be submodular. So it is not known how much worse than the best set the result can be, and each
-step must evaluate all tiles again, or a given number of tiles.
+of Bayesian design (Chaloner and Verdinelli 1995, section 2.2). Each step chooses the best tile
+given the tiles chosen before. This is a heuristic: the removed variance need not be submodular. So
+it is not known how much worse than the best set the result can be, and each step must evaluate all
+tiles again, or a given number of tiles.
 
 C is never computed as a whole. With q_i = Σ_j a_j C_ji², a step changes
 
@@ -234,11 +233,9 @@ def choose(
     """Choose tiles to measure, one after the other, each at most once.
 
     The gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step.
-    The gains of `candidates` tiles with the largest estimates are computed exactly. Half of these
-    candidates are selected at the start, and the rest in equal parts before the later steps. A
-    later selection avoids the neighbours of chosen tiles, because the gains of these neighbours
-    have fallen. Each step chooses the tile with the largest exact gain. If there are as many
-    candidates as tiles, or there is no tile process, all gains are exact.
+    The gains of `candidates` tiles with the largest estimates are computed exactly: half of them at
+    the start, and the rest in equal parts before the later steps, when the gains of neighbours of
+    chosen tiles have fallen. Each step chooses the tile with the largest exact gain.
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
     `count`, `candidates`: numbers of tiles to choose, and of tiles with an exact gain.
@@ -271,10 +268,9 @@ def choose(
 
 
 def widest(covariance: LevelCovariance, weights: Floats, noise: Floats, count: int) -> Chosen:
-    """Measure `count` tiles one after the other, each time the tile with the largest variance.
+    """Measure `count` tiles one after the other, each time the one with the largest variance.
 
-    Each measurement reduces the variances. A tile is measured at most once; tiles with weight 0 are
-    chosen only if no other tile remains.
+    Tiles with weight 0 are chosen only if no other tile remains.
     """
     measuring = SequentialDesign(covariance, weights, noise)
     left = np.ones(len(covariance), bool)

@@ -281,26 +281,21 @@ def joint_level(
     seed: int = 0,
     columns: int = 0,
 ) -> JointLevel:
-    """Return the joint distribution of the level at tiles at one time.
+    """Return the joint distribution of the level at tiles at one time, for a known basis.
 
-    The basis is treated as known; the uncertainty of learning the basis is not included.
-
-    `model`: a fitted model.
     `train`: the training rows; None for models that contain their training rows (``field``).
     `x`: inputs of the tiles, (n, d), each tile once.
     `calibrated`: whether single tiles get the mean and variance of the map, `model.predict(x,
-        level=True)`. If so, deviations are multiplied by the standard deviation in the map, divided
-        by the standard deviation of the uncalibrated distribution given only the rows. A difference
-        of a few per cent remains, because conditioning on other tiles is approximate. Models
+        level=True)`. If so, deviations are multiplied by the ratio of the standard deviations in
+        the map and in the uncalibrated distribution. A difference of a few per cent remains. Models
         without a tile process need no calibration, because nothing is approximated.
     `earlier`: largest number of earlier tiles that condition a tile.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws; the check of memory uses it.
 
-    Raises RequestError if the model is a model of counts (its level has no closed form) or is not
-    fitted; if rows are needed but not given; or if there is not enough memory. Raises DataError if
-    the tiles are at several times, or two tiles are at one place. Raises NumericalError if the
-    covariance of a block of tiles cannot be factorised.
+    Raises RequestError if the model is a model of counts or not fitted, if rows are needed but not
+    given, or if there is not enough memory. Raises DataError if the tiles are at several times, or
+    two tiles are at one place. Raises NumericalError if a covariance cannot be factorised.
     """
     model.check_has_level()
     rows = None if train is None else model.as_rows(train)
@@ -336,10 +331,9 @@ def _group(held: int) -> int:
 
 
 def check_rows(model: "LowRankGP", y: Floats) -> None:
-    """Raise an error if targets (m,) are not the targets of the training rows.
+    """Raise DataError if targets (m,) differ from those of the training rows in mean or sd.
 
-    Raises RequestError if the model contains its training rows. Raises DataError if the mean or
-    standard deviation of the targets differs.
+    Raises RequestError if the model contains its training rows.
     """
     if model.holds_rows:
         raise RequestError(f"{model.name} already contains its training rows; leave out rows=.")

@@ -177,11 +177,7 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
 
 
 def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSequence) -> Floats:
-    """Return the mean of the level in the closed form, by tile, (n,).
-
-    `x` (n, d) are the inputs of the tiles, `m` is the mean of the weights given the rows, and
-    `tiles` is the distribution of the tile process.
-    """
+    """Return the mean of the level at tiles (n, d), (n,), given the mean m of the weights."""
     weights = m.detach()[:, None]
     sd = float(model.y_sd)
     with torch.no_grad():
