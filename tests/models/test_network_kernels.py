@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from test_kernels import with_values
 
 from geogp.errors import RequestError
 from geogp.models.bases.kernels import NetworkKernel
@@ -18,7 +19,7 @@ START = {"weight": 3.0, "bias": 0.2, "readout": 1.4}
 
 
 def _kernel(depth: int, activation: str, device: str, **changed: float) -> torch.Tensor:
-    kernel = NetworkKernel(depth, activation, **(START | changed)).to(device)
+    kernel = with_values(NetworkKernel(depth, activation), **(START | changed)).to(device)
     with torch.no_grad():
         return kernel(X.to(device), X.to(device)).cpu()
 
@@ -88,7 +89,3 @@ class TestRefusals:
     def test_no_hidden_layer(self, depth):
         with pytest.raises(RequestError, match=f"depth of at least 1, found {depth}"):
             NetworkKernel(depth, "erf")
-
-    def test_variances_that_are_none(self):
-        with pytest.raises(RequestError, match="positive, finite variance bias, found 0"):
-            NetworkKernel(1, "erf", bias=0.0)

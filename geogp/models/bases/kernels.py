@@ -59,41 +59,17 @@ class MixedKernel(Kernel):
     sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma priors, alpha and w beta priors (20).
     Mixed does not state the parameters of these priors; here they are `VARIANCE_PRIOR` and
     `PROPORTION_PRIOR`. The seventh parameter of the paper, the noise variance, belongs to the noise
-    model; its prior is `log_inverse_gamma`.
-
-    Parameters
-    ----------
-    output_bias, output_weight, hidden_bias, hidden_weight
-        Start values of the variances.
-    alpha, w
-        Start values of the leak and of the weight of the tanh part.
-    dtype
-        Dtype of the parameters, which are logarithms of variances and logits of proportions.
-
-    Raises
-    ------
-    RequestError
-        If alpha or w is not between 0 and 1, or a variance is not positive and finite.
+    model; its prior is `log_inverse_gamma`. The variances start at 1, the proportions at ½.
     """
 
-    def __init__(
-        self,
-        *,
-        output_bias: float = 1.0,
-        output_weight: float = 1.0,
-        hidden_bias: float = 1.0,
-        hidden_weight: float = 1.0,
-        alpha: float = 0.5,
-        w: float = 0.5,
-        dtype: torch.dtype = torch.float64,
-    ) -> None:
+    def __init__(self, dtype: torch.dtype = torch.float64) -> None:
         super().__init__()
-        self.log_output_bias = log_parameter("output_bias", output_bias, dtype)
-        self.log_output_weight = log_parameter("output_weight", output_weight, dtype)
-        self.log_hidden_bias = log_parameter("hidden_bias", hidden_bias, dtype)
-        self.log_hidden_weight = log_parameter("hidden_weight", hidden_weight, dtype)
-        self.logit_alpha = logit_parameter("alpha", alpha, dtype)
-        self.logit_w = logit_parameter("w", w, dtype)
+        self.log_output_bias = _logarithm(1.0, dtype)
+        self.log_output_weight = _logarithm(1.0, dtype)
+        self.log_hidden_bias = _logarithm(1.0, dtype)
+        self.log_hidden_weight = _logarithm(1.0, dtype)
+        self.logit_alpha = nn.Parameter(torch.zeros((), dtype=dtype))
+        self.logit_w = nn.Parameter(torch.zeros((), dtype=dtype))
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k(a, b), (m, d), (n, d) -> (m, n), float64."""
@@ -144,45 +120,21 @@ class NetworkKernel(Kernel):
     ReLU, F is half the kernel of Cho and Saul (2009). The weights out of a layer of n units have
     the variance weight / n; for the inputs, n = d. The readout has no bias.
 
-    The variances have no prior. A scale mixture (theorem 3.1 of the Scale paper) mixes over the
-    readout's variance. Its kernel keeps this variance at 1: `log_readout.requires_grad_(False)`.
-
-    Parameters
-    ----------
-    depth
-        Number of hidden layers, at least 1.
-    activation
-        `erf` or `relu`.
-    weight, bias, readout
-        Start values of the variances.
-    dtype
-        Dtype of the parameters, which are the logarithms of the variances.
-
-    Raises
-    ------
-    RequestError
-        If the depth is below 1, the activation is unknown, or a variance is not positive and
-        finite.
+    The variances have no prior, and start at weight 2, bias 0.1 and readout 1. A scale mixture
+    (theorem 3.1 of the Scale paper) mixes over the readout's variance. Its kernel keeps this
+    variance at 1: `log_readout.requires_grad_(False)`. Raises RequestError if there is no hidden
+    layer, or the activation is not ``erf`` or ``relu``.
     """
 
-    def __init__(
-        self,
-        depth: int,
-        activation: str,
-        *,
-        weight: float = 2.0,
-        bias: float = 0.1,
-        readout: float = 1.0,
-        dtype: torch.dtype = torch.float64,
-    ) -> None:
+    def __init__(self, depth: int, activation: str, *, dtype: torch.dtype = torch.float64) -> None:
         super().__init__()
         if depth < 1:
             raise RequestError(f"expected a depth of at least 1, found {depth}.")
         one_of("activation", activation, ACTIVATIONS)
         self.depth, self.activation = depth, activation
-        self.log_weight = log_parameter("weight", weight, dtype)
-        self.log_bias = log_parameter("bias", bias, dtype)
-        self.log_readout = log_parameter("readout", readout, dtype)
+        self.log_weight = _logarithm(2.0, dtype)
+        self.log_bias = _logarithm(0.1, dtype)
+        self.log_readout = _logarithm(1.0, dtype)
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k(a, b), (m, d), (n, d) -> (m, n), float64."""
@@ -255,15 +207,5 @@ def log_beta(value: Tensor, a: float, b: float) -> Tensor:
     return constant + (a - 1) * value.log() + (b - 1) * torch.log1p(-value)
 
 
-def log_parameter(name: str, start: float, dtype: torch.dtype) -> nn.Parameter:
-    """Return the logarithm of a variance as a parameter."""
-    if not 0 < start < math.inf:
-        raise RequestError(f"expected a positive, finite variance {name}, found {start}.")
+def _logarithm(start: float, dtype: torch.dtype) -> nn.Parameter:
     return nn.Parameter(torch.tensor(math.log(start), dtype=dtype))
-
-
-def logit_parameter(name: str, start: float, dtype: torch.dtype) -> nn.Parameter:
-    """Return the logit of a proportion as a parameter."""
-    if not 0 < start < 1:
-        raise RequestError(f"expected {name} strictly between 0 and 1, found {start}.")
-    return nn.Parameter(torch.tensor(math.log(start / (1 - start)), dtype=dtype))

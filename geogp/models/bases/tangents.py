@@ -27,15 +27,9 @@ class Mlp(nn.Module):
     a_1 = relu(√h (w_1 x + b_1)), a_l = relu(w_l a_{l-1} + √h b_l), output a_l / √h.
 
     With the multipliers √h, 1 and 1/√h, the squared norm of the gradient by each layer is O(1) in
-    h. The initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0. Times
-    the multipliers, the weights have the variances 2 / (d + 1) and 2 / h. These are the variances
-    of a ReLU network with a constant as one more input. The weights of the layer after the network
-    start at 0.
-
-    `d`, `h`: number of inputs, and width.
-    `layers`: number of hidden layers; 2 in the paper.
-
-    Raises RequestError if `layers` is below 1.
+    h. The initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0: times
+    the multipliers, the variances of a ReLU network with a constant as one more input. The weights
+    of the layer after the network start at 0. Raises RequestError if `layers` is below 1.
     """
 
     def __init__(self, d: int, h: int, layers: int = 2) -> None:
@@ -109,10 +103,6 @@ class Tangents(NamedTuple):
         """Return the columns of phi^m that belong to some units of a layer, (c, units times p)."""
         delta, seen = self.layers[layer]
         return (delta[:, units, None] * seen[:, None, :]).flatten(1)
-
-    def earlier(self) -> Tensor:
-        """Return the whole phi^m, (c, m); use it for few rows only."""
-        return torch.cat([self.block(i, slice(None)) for i in range(len(self.layers))], 1)
 
 
 def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]]:

@@ -81,17 +81,20 @@ def build(
     if x is not None:
         values = _checked(x, architecture, scaling)
         architecture = _without_constants(values, architecture)
+    low, high, scaled = _range(values, architecture, scaling)
+    dtype = architecture.torch_dtype
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = _assemble(
-            spec,
+        basis = spec.basis(architecture, PlacementContext(scaled, placement, generator))
+        model = spec.assemble(
+            spec.name,
             architecture,
-            values,
-            placement=placement,
-            scaling=scaling,
-            noise_start=noise_start,
-            generator=generator,
+            basis=basis,
+            posterior=spec.posterior(basis.rank, generator, dtype),
+            noise=spec.noise(dtype, noise_start),
+            diagonal=spec.diagonal(),
         )
+    model.take_range(low, high)
     if values is not None and len(values) < model.basis.rank:
         warnings.warn(
             f"{len(values)} training rows for {model.basis.rank} weights: more weights than "
@@ -159,32 +162,15 @@ def _without_constants(values: Floats, architecture: Architecture) -> Architectu
     return replace(architecture, dropped=in_order)
 
 
-def _assemble(
-    spec: ModelSpec,
-    architecture: Architecture,
-    values: Floats | None,
-    *,
-    placement: Placement,
-    scaling: Scaling,
-    noise_start: float,
-    generator: torch.Generator,
-) -> LowRankGP:
-    used, dtype = list(architecture.used), architecture.torch_dtype
+def _range(
+    values: Floats | None, architecture: Architecture, scaling: Scaling
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the inputs that are mapped to -1 and 1, (used,), and the scaled inputs, if any."""
+    used = list(architecture.used)
     low, high = torch.full((len(used),), -1.0), torch.ones(len(used))
-    scaled = None
-    if values is not None:
-        rows = torch.from_numpy(np.ascontiguousarray(values[:, used]))
-        if scaling == "minmax":
-            low, high = rows.min(0).values, rows.max(0).values
-        scaled = (2 * (rows - low) / (high - low) - 1).to(dtype)
-    basis = spec.basis(architecture, PlacementContext(scaled, placement, generator))
-    model = spec.assemble(
-        spec.name,
-        architecture,
-        basis=basis,
-        posterior=spec.posterior(basis.rank, generator, dtype),
-        noise=spec.noise(dtype, noise_start),
-        diagonal=spec.diagonal(),
-    )
-    model.take_range(low, high)
-    return model
+    if values is None:
+        return low, high, None
+    rows = torch.from_numpy(np.ascontiguousarray(values[:, used]))
+    if scaling == "minmax":
+        low, high = rows.min(0).values, rows.max(0).values
+    return low, high, (2 * (rows - low) / (high - low) - 1).to(architecture.torch_dtype)
