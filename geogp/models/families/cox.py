@@ -36,8 +36,7 @@ class CountLaw(Noise):
 class Dispersion(CountLaw):
     """Negative binomial counts: dispersion(x) = exp(c + <c_phi, phi(x)>), at least 1e-6.
 
-    The dispersion is the variance of a gamma factor with mean 1; this factor multiplies the rate of
-    each row.
+    It is the variance of a gamma factor with mean 1 of the rate of each row.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
@@ -55,10 +54,10 @@ class Dispersion(CountLaw):
 class CoxGP(LowRankGP):
     """log rate(x) = log exposure + mu + <w, phi(x)>, with counts y around the rate.
 
-    y ~ Poisson(rate), or negative binomial if `noise` has a dispersion. The exposure of a row is,
-    for example, an area. The logarithm of the exposure is the input column ``log_exposure``, which
-    the basis does not use. Without this column, every exposure is 1. mu is `mean_constant` plus
-    `y_mean`, the logarithm of the mean count of the training rows.
+    y ~ Poisson(rate), or negative binomial if `noise` has a dispersion. The logarithm of the
+    exposure, for example an area, is the input column ``log_exposure``, which the basis does not
+    use; without this column it is 0. mu is `mean_constant` plus `y_mean`, the logarithm of the mean
+    count of the training rows.
     """
 
     has_level = False

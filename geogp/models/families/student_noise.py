@@ -35,10 +35,7 @@ _STIRLING_FROM = 50.0
 
 
 class StudentNoise(Noise):
-    """Student-t noise with squared scale σ² and df degrees of freedom, equal for all rows.
-
-    σ² is at least 1e-6, df above 2.05; the variance is σ² df / (df - 2).
-    """
+    """Student-t noise with squared scale σ² (at least 1e-6) and df (above 2.05), for all rows."""
 
     def __init__(self, dtype: torch.dtype, start: float = NOISE_START) -> None:
         super().__init__()
@@ -98,9 +95,8 @@ class StudentGP(LowRankGP):
 
 @dataclass(frozen=True)
 class StudentPerBatch(ByInputs[StudentGP]):
-    """The evidence lower bound under Student-t noise, by batches; see `Step`.
+    """The evidence lower bound under Student-t noise, by batches; it needs each row.
 
-    Rows with equal inputs are not combined, because under this noise the objective needs each row.
     `missed` (b,) is the variance of f that the objective adds to s² = ||L' phi||².
     """
 

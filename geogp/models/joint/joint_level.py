@@ -1,10 +1,9 @@
 """The level of many tiles jointly: means, variances of sums, sample paths.
 
-The variance of a sum over tiles, such as the mean of a county, needs both the variances and the
-covariances of the tiles. The covariances come from the closed form of p(w | y) under the fitted
-basis and noise (`joint_law.py`), never from the L L' that an objective learned. If a model has a
-process of single tiles, the covariances also depend on the distribution of this process at all
-tiles (`tile_sequence.py`). The diagonal of a model (`diagonals.py`) is independent between tiles.
+Covariances come from the closed form of p(w | y) under the fitted basis and noise
+(`joint_law.py`), never from the L L' that an objective learned, and from the distribution of the
+process of single tiles (`tile_sequence.py`), if there is one. The diagonal of a model
+(`diagonals.py`) is independent between tiles.
 """
 
 from collections.abc import Iterator, Sequence
@@ -148,8 +147,7 @@ class JointLevel:
     def low_rank(self) -> Floats:
         """Return P, (n, r); the covariance of the level is P P' + diag(own) + K.
 
-        P comes from the weights of the field. K is the covariance of a tile process given the
-        weights; `local_times` multiplies by K.
+        K is the covariance of a tile process given the weights of the field; see `local_times`.
         """
         return self.factor[:, None] * spread(self._tile_features(), self.L)
 
@@ -255,8 +253,7 @@ class JointLevel:
     def _deviations(self, change: Tensor, drawn: Sequence[WhiteNoise]) -> Iterator[Floats]:
         """Yield the deviations of paths from the mean, (n, b), batch by batch, before `factor`.
 
-        `change` (r, k) contains the deviations of the weights of the field in all paths, and
-        `drawn` the normal draws of each batch.
+        `change` (r, k) are the deviations of the weights; `drawn` are the draws of each batch.
         """
         field = spread(self._tile_features(), change)
         for part, white in zip(batches(field.shape[1]), drawn, strict=True):

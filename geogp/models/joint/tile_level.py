@@ -56,11 +56,7 @@ class TileLevel(JointLevel):
         return int(self.tiles.A.shape[1])
 
     def low_rank(self) -> Floats:
-        """Return P, (n, r) or (n, r + 1); the covariance of the level is P P' + K.
-
-        P comes from the weights of the field, and from the drift that is common to all tiles. K is
-        the covariance of the tile process given the weights; `local_times` multiplies by K.
-        """
+        """Return P, (n, r) or (n, r + 1); the last column is the drift common to all tiles."""
         found = spread(self._tile_features(), self.L)
         found -= self.tiles.forward(self.tiles.A @ spread(self._row_features(), self.L))
         if self.shared:

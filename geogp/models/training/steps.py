@@ -48,10 +48,7 @@ class Step(ABC, Generic[M]):
 
     @abstractmethod
     def split(self, model: M, rows: "Rows", part: "Part", count: int) -> list["Part"]:
-        """Divide a part into `count` parts for several processes; a part may be empty.
-
-        Raises RequestError if the objective is not a mean over rows.
-        """
+        """Divide a part into `count` parts for several processes; a part may be empty."""
 
     @abstractmethod
     def learn(self, model: M, rows: "Rows", part: "Part", weights: Weights) -> Tensor:
@@ -90,10 +87,7 @@ class ByInputs(Step[M]):
         """Add the gradient of the rows' loss per datum to the parameters; return the loss."""
 
     def gathered(self, rows: "Rows") -> "Rows":
-        """Collapse rows with equal inputs, if an input has two rows or more on average.
-
-        The objective does not change (see `Repeats`), and fewer features are computed.
-        """
+        """Collapse rows with equal inputs (see `Repeats`), if there are two or more on average."""
         if not self.combines:
             return rows
         found = rows.collapsed()
@@ -109,7 +103,7 @@ class ByInputs(Step[M]):
         return [Part(index, rows.at(index).n) for index in order.split(size)]
 
     def split(self, model: M, rows: "Rows", part: Part, count: int) -> list[Part]:
-        """Divide a part into `count` parts with about equal numbers of inputs."""
+        """Divide a part into `count` parts; raise RequestError if not a mean over rows."""
         if not self.splits:
             raise RequestError(
                 f"{model.name} is fitted to all rows at once, so {count} processes cannot share "

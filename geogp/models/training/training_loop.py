@@ -251,7 +251,7 @@ class _Run:
             self.saved_at = monotonic()
 
     def _keep(self) -> None:
-        """Copy the state after an epoch; if the file on disk is old, also write the copy."""
+        """Copy the state after an epoch; if the file is old, write the copy."""
         if self.path is None:
             return
         parts = {
