@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from test_kernels import with_values
 
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.bases.kernels import MixedKernel
@@ -311,7 +312,7 @@ def test_a_saved_model_predicts_the_same(name, tmp_path):
 class TestPlacement:
     @pytest.fixture
     def kernel(self):
-        return MixedKernel(hidden_weight=30.0)
+        return with_values(MixedKernel(), hidden_weight=30.0)
 
     def _place(self, x, r, placement, kernel=None, seed=0):
         generator = torch.Generator().manual_seed(seed)

@@ -103,10 +103,9 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
 
 
 def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | None = None) -> None:
-    """Save a model with its catalogue name, sizes and a `context` that JSON can represent.
+    """Save a model with its catalogue name, sizes and a `context`.
 
-    Raises RequestError if JSON cannot represent the context, and OutputError if the file cannot be
-    written.
+    Raises RequestError if JSON cannot represent the context, and OutputError as `write_tensors`.
     """
     try:
         json.dumps(context or {}, allow_nan=False)

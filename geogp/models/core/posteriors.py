@@ -67,8 +67,7 @@ class Posterior(nn.Module, ABC):
 class VariationalPosterior(Posterior):
     """q(w) = N(m, L L') with L lower triangular and diag L positive (DBK appendix B).
 
-    m starts at 0, log diag L starts at -½ log r, and the rest of L starts at standard normal draws
-    divided by r.
+    m starts at 0, log diag L at -½ log r, and the rest of L at standard normal draws divided by r.
     """
 
     is_learned = True
@@ -183,8 +182,8 @@ def condition(rows: Iterable[WeightedRows], like: Tensor) -> tuple[Tensor, Tenso
     m = P^(-1) Phi' V^(-1) (y - m0) and L L' = P^(-1). If V = noise_var D, then L L' is
     noise_var Λ^(-1) with Λ = Phi' D^(-1) Phi + noise_var I (DBK-1 equation 12).
 
-    `like` is a tensor (r,) on the device to compute on. Returns m (r,) and upper triangular
-    L (r, r), float64.
+    `like` is a tensor (r,) on the device to compute on. m is (r,), L (r, r) upper triangular, both
+    float64.
     """
     return posterior_of(information(rows, like))
 

@@ -61,11 +61,9 @@ def enrich(
 ) -> Enrichment:
     """Compute the factor L of B'B from a trained network and its training inputs x (n, d).
 
-    `readout` (r,) contains the weights and the bias of the last layer. If `k` is given, A and
-    Phi^r' Phi^r are computed from k of the N rows, drawn uniformly without replacement, and Phi^r'
-    Phi^r is multiplied by N/k (Rich 21). If Phi^r does not have full rank (dead units, fewer rows
-    than features), A is the least-norm solution. Raises RequestError if k is below the number of
-    features or above the number of rows.
+    `readout` (r,) contains the weights and the bias of the last layer. If `k` is given, k of the N
+    rows are drawn, and Phi^r' Phi^r is multiplied by N/k (Rich 21). If Phi^r does not have full
+    rank, A is the least-norm solution. Raises RequestError if k is not from r to N.
     """
     scale = 1.0
     if k is not None:
@@ -99,10 +97,7 @@ def row_factor(network: Mlp, x: Tensor) -> Tensor:
 
 
 def posterior_factor(T: Tensor, L: Tensor, noise_var: float) -> Tensor:
-    """Return V with V V' = (T'T / noise_var + (L L')^(-1))^(-1), (r, r), as in (13).
-
-    T and L are from `Enrichment`.
-    """
+    """Return V with V V' = (T'T / noise_var + (L L')^(-1))^(-1), (r, r), as in (13)."""
     identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
     P = _triangle(T @ L / math.sqrt(noise_var), identity)
     found: Tensor = torch.linalg.solve_triangular(P, L, upper=True, left=False)
@@ -147,10 +142,7 @@ def _tangent_factor(network: Mlp, readout: Tensor, x: Tensor, whitening: Tensor)
 
 
 class LastLayerPosterior(PointPosterior):
-    """The trained weights m of the last layer, and the factor L (float64) of their covariance.
-
-    The mean remains the output of the network. `L` is 0 until it is computed.
-    """
+    """The trained weights m of the last layer, and the factor L of their covariance, at first 0."""
 
     in_closed_form = True
     L: Tensor

@@ -16,7 +16,7 @@ row harms both equally.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import astuple, dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from geogp.distributions.burr import BURR_PRIOR, Burr, BurrScale
 from geogp.distributions.heavy_shapes import StudentT
 from geogp.distributions.prediction import Prediction
-from geogp.distributions.shapes import Shape
 from geogp.errors import RequestError
 from geogp.models.bases.nystrom import KernelProcess
 from geogp.models.core.architecture import Architecture
@@ -112,24 +111,12 @@ def burr_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     return burr_log_evidence(BURR_PRIOR, *quadratic_form(sums, noise_var), sums.n)
 
 
-class ScaleLaw(Protocol):
-    """Interface of a distribution of s², as predictions need it."""
-
-    @property
-    def mean(self) -> float:
-        """E[s²]."""
-
-    @property
-    def shape(self) -> Shape:
-        """Shape of the distribution of a predicted value, in standard form."""
-
-
 class RandomScale(LowRankGP, ABC):
     """A low-rank process with a random scale s²; variances inside the model are in units of s²."""
 
     @property
     @abstractmethod
-    def scale_posterior(self) -> ScaleLaw:
+    def scale_posterior(self) -> InverseGamma | BurrScale:
         """The distribution of s² given the training rows, or the prior without rows."""
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:

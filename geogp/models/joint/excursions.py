@@ -102,7 +102,8 @@ class FirstMisses:
         inside = excursion >= level
         size = int(inside.sum())
         hits = int(held[size - 1]) if size else draws
-        lower, upper = _binomial(hits, draws) if size else (1.0, 1.0)
+        ends = stats.binomtest(hits, draws).proportion_ci(_CERTAIN, "exact")
+        lower, upper = (float(ends.low), float(ends.high)) if size else (1.0, 1.0)
         fewest, most = _quantile_ends(first, 1 - level)
         possible = int((special.ndtr(ranked) >= level).sum())
         return JointRegion(
@@ -117,17 +118,9 @@ class FirstMisses:
         )
 
 
-def _binomial(hits: int, draws: int) -> tuple[float, float]:
-    found = stats.binomtest(hits, draws).proportion_ci(_CERTAIN, "exact")
-    return float(found.low), float(found.high)
-
-
 def _quantile_ends(ordered: NDArray[np.int64], probability: float) -> tuple[int, int]:
     """Return two order statistics with the `probability` quantile between them in 95 % of cases."""
     tail = (1 - _CERTAIN) / 2
     low = int(stats.binom.ppf(tail, len(ordered), probability))
     high = int(stats.binom.ppf(1 - tail, len(ordered), probability))
-    return (
-        int(ordered[low - 1]) if low else 0,
-        int(ordered[min(high, len(ordered) - 1)]),
-    )
+    return int(ordered[low - 1]) if low else 0, int(ordered[min(high, len(ordered) - 1)])
