@@ -42,7 +42,7 @@ class Preset:
         """Return the number of rows per step for n training rows: a power of 2, 32 to `batch`."""
         if not self.least_steps:
             return min(self.batch, n)
-        most = max(32, n // max(self.least_steps, 1))
+        most = max(32, n // self.least_steps)
         return min(self.batch, 1 << (most.bit_length() - 1))
 
     def learning_rate_for(self, batch: int) -> float:

@@ -308,9 +308,17 @@ class LowRankGP(nn.Module):
             norms = self.diagonal.uses_norms
             read = self.basis.reader(self.posterior, norms=norms, rows=len(x))
             rows = max(MIN_ROWS, ENTRIES // self.basis.rank)
-            parts = [self._predicted(read(part)) for part in x.split(min(CHUNK, rows))]
-        mean, variance, noise = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
-        return Prediction(mean, variance, np.zeros_like(noise) if level else noise)
+            parts = [read(part) for part in x.split(min(CHUNK, rows))]
+            found = Marginals(*map(torch.cat, zip(*parts, strict=True)))
+            mean = self.y_mean + self.y_sd * (self.mean_constant.double() + found.mean)
+            variance = found.variance
+            if norms:
+                variance = variance + self.diagonal(found).double()
+            noise = torch.zeros_like(variance) if level else self.noise().double()
+            scale = self.y_sd.square()
+            in_units = mean, variance * scale, noise.expand_as(variance) * scale
+        function, spread, scatter = (part.cpu().numpy() for part in in_units)
+        return Prediction(function, spread, scatter)
 
     def features(self, x: Floats) -> Floats:
         """Return phi(x), (n, r), in the target's unit, so that k = phi phi'."""
@@ -345,13 +353,3 @@ class LowRankGP(nn.Module):
         """Return the prior covariance <phi(x), phi(x2)>, (n, n2), in the target's squared unit."""
         second = torch.cat(list(self.feature_chunks(x2)))
         return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()
-
-    def _predicted(self, found: Marginals) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean, function variance and noise variance in the target's unit, float64."""
-        variance = found.variance
-        if self.diagonal.uses_norms:
-            variance = variance + self.diagonal(found).double()
-        noise = self.noise().double().expand_as(variance)
-        scale = self.y_sd.square()
-        mean = self.mean_constant.double() + found.mean
-        return self.y_mean + self.y_sd * mean, variance * scale, noise * scale

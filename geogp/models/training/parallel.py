@@ -2,9 +2,8 @@
 
 Every process has a copy of the model and of all rows, and works on a share of each batch. The sum
 of the gradients, weighted by the numbers of rows in the shares, is the same in all processes; so
-every process makes the same step. Apart from the order of sums, the result is the same as with a
-single process. Only process 0, the leader, reads, reports and writes. The other processes join the
-fits that the leader announces. Messages between processes are tensors and JSON; nothing is pickled.
+every process makes the same step. Only process 0, the leader, reads, reports and writes. The other
+processes join the fits that the leader announces. Nothing in a message is pickled.
 """
 
 import datetime as dt
@@ -70,10 +69,9 @@ def team() -> Iterator[bool]:
             )
         torch.cuda.set_device(local)
         backend = "cpu:gloo,cuda:nccl"
-    # torch.distributed.nn stores, in default arguments, the process group that exists when the
-    # module is first imported. Optimisers may trigger this import. If it came after
-    # init_process_group, the group would stay stored after its end, and Python would abort at exit
-    # if a thread of the group still waited for Python.
+    # torch.distributed.nn stores the process group that exists when the module is first imported,
+    # in default arguments. If an optimiser imported it later, Python would abort at exit if a
+    # thread of the group still waited for Python.
     from torch.distributed import nn  # noqa: F401, PLC0415
 
     distributed.init_process_group(backend, timeout=PATIENCE)
