@@ -69,12 +69,11 @@ def plain_arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
     return sine.asin() * (2 / math.pi)
 
 
-def plain_relu(k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the results of `relu`, by plain operations."""
+def plain_relu(k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
+    """Return the result of `relu`, by plain operations."""
     root = k11.clamp(min=1e-300).sqrt() * k22.clamp(min=1e-300).sqrt()
     angle = (-k12 / root).clamp(-1 + 1e-14, 1 - 1e-14).acos()
-    slope = angle / (2 * math.pi)
-    return angle.sin() * root / (2 * math.pi) + k12 * slope, slope
+    return angle.sin() * root / (2 * math.pi) + k12 * (angle / (2 * math.pi))
 
 
 def plain_sum(weights: Tensor, *terms: Tensor) -> Tensor:
@@ -161,7 +160,7 @@ def make_step(case: Case) -> Callable[[], None]:
     model = build(case.model, sizes, data.x, placement=preset.placement, noise_start=0.5)
     model.take_target(data.y)
     step = spec_of(model).step
-    rows = step.gathered(model.keep_rows(model.as_rows(data.x, data.y, data.counts), 0))
+    rows = step.gathered(model.keep_rows(model.as_rows(data), 0))
     parts = step.parts(model, rows, batch, np.random.default_rng(0), 0.1)
     optimiser = make_optimiser(model, FitSettings(epochs=1))
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from trial import Floats
 
-from geogp.models.bases.kernels import MixedKernel, OneLayerKernel
+from geogp.models.bases.kernels import MixedKernel
 from geogp.models.field.vecchia import NO_ROW, whiten
 
 Indices = NDArray[np.int64]
@@ -107,7 +107,7 @@ class Vecchia:
     sd: Floats  # conditional standard deviations, (n,)
 
     @classmethod
-    def of(cls, kernel: OneLayerKernel, x: Floats, m: int, shared: int = 0) -> "Vecchia":
+    def of(cls, kernel: MixedKernel, x: Floats, m: int, shared: int = 0) -> "Vecchia":
         """Condition each point (n, d) on the first `shared` and the m nearest earlier points."""
         points = torch.from_numpy(x)
         L, phi = shared_features(kernel, points, shared)
@@ -140,7 +140,7 @@ class Vecchia:
         return found
 
 
-def shared_features(kernel: OneLayerKernel, x: Tensor, shared: int) -> tuple[Tensor, Tensor]:
+def shared_features(kernel: MixedKernel, x: Tensor, shared: int) -> tuple[Tensor, Tensor]:
     """Return L, (p, p), of the first p points and L^(-1) k_Z of the others, (n - p, p)."""
     first, rest = x[:shared], x[shared:]
     K = covariance_matrix(kernel, first, first)
@@ -150,7 +150,7 @@ def shared_features(kernel: OneLayerKernel, x: Tensor, shared: int) -> tuple[Ten
     return L, torch.linalg.solve_triangular(L, across, upper=False).T.contiguous()
 
 
-def covariance_matrix(kernel: OneLayerKernel, a: Tensor, b: Tensor) -> Tensor:
+def covariance_matrix(kernel: MixedKernel, a: Tensor, b: Tensor) -> Tensor:
     """Return k(a, b), (m, d), (n, d) -> (m, n), in blocks of rows with only one full matrix."""
     found = torch.empty(len(a), len(b), dtype=torch.float64)
     for start in range(0, len(a), 256):
@@ -159,7 +159,7 @@ def covariance_matrix(kernel: OneLayerKernel, a: Tensor, b: Tensor) -> Tensor:
 
 
 def conditionals(
-    kernel: OneLayerKernel, x: Tensor, phi: Tensor, earlier: Indices
+    kernel: MixedKernel, x: Tensor, phi: Tensor, earlier: Indices
 ) -> tuple[Floats, Floats]:
     """Return weights (n, m) and standard deviations (n,) of points given `earlier`.
 
@@ -187,20 +187,16 @@ def conditionals(
     return weights, sd
 
 
-def covariances_of(kernel: OneLayerKernel, a: Tensor, b: Tensor) -> Tensor:
+def covariances_of(kernel: MixedKernel, a: Tensor, b: Tensor) -> Tensor:
     """Return k(a, b) for stacks of points, (s, m, d), (s, k, d) -> (s, m, k), float64."""
     bias, weight = kernel.log_hidden_bias.double().exp(), kernel.log_hidden_weight.double().exp()
     k11 = bias + weight * a.square().sum(2)[:, :, None]
     k22 = bias + weight * b.square().sum(2)[:, None]
-    inner = kernel.expectation(k11, bias + weight * a @ b.mT, k22)
-    found = torch.full_like(inner.terms[0], inner.constant)
-    for factor, term in zip(inner.weights, inner.terms, strict=True):
-        found = found + factor * term
-    return kernel.log_output_bias.double().exp() + kernel.log_output_weight.double().exp() * found
+    return kernel.through(k11, bias + weight * a @ b.mT, k22)
 
 
 def exact_means(
-    kernel: OneLayerKernel, noise_var: float, x: Floats, y: Floats, new: Floats
+    kernel: MixedKernel, noise_var: float, x: Floats, y: Floats, new: Floats
 ) -> tuple[Floats, Floats]:
     """Return mean and variance of measurements at `new` (m, d) under the process that generated y.
 
@@ -218,7 +214,7 @@ def exact_means(
     return (white.T @ half).numpy(), variance.numpy()
 
 
-def kernel_errors(found: OneLayerKernel, scale: float, x: Floats) -> tuple[float, float]:
+def kernel_errors(found: MixedKernel, scale: float, x: Floats) -> tuple[float, float]:
     """Return two relative errors of a kernel as a function, over all pairs of points (n, d).
 
     The first is sqrt(Σ (scale k^ - k)² / Σ k²) over all pairs, including each point with itself.

@@ -207,7 +207,7 @@ class Study:
         train, test = data["train"], data["test"]
         model = make_model(case, train, self.world(case.scenario))
         model.take_target(train.y)
-        rows = model.as_rows(train.x, train.y, np.ones(len(train.y)))
+        rows = model.as_rows(train)
         model.update_closed_forms(rows, rows)
         return {**asdict(case), **score(model.predict(test.x), test.y)}
 

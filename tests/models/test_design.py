@@ -5,14 +5,16 @@ import pytest
 import torch
 from test_joint_level import dense, exact, grid, make_field
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import RequestError
+from geogp.models.core import memory
 from geogp.models.core.lowrank import Rows
 from geogp.models.joint import design
 from geogp.models.joint.design import (
+    Chosen,
     LevelCovariance,
+    SequentialDesign,
     choose,
     covariance_of,
-    measure,
     widest,
 )
 from geogp.models.joint.joint_level import joint_level
@@ -20,6 +22,14 @@ from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import fit
 
 __all__ = ["exact"]
+
+
+def measure(*given: object, tiles: np.ndarray) -> Chosen:
+    """Measure the tiles in the given order."""
+    measuring = SequentialDesign(*given)
+    for tile in tiles:
+        measuring.measure(int(tile))
+    return measuring.chosen()
 
 
 def brute(C: np.ndarray, weights: np.ndarray, noise: np.ndarray, count: int) -> tuple:
@@ -88,12 +98,12 @@ class TestDense:
 
     def test_measuring_in_turn_is_conditioning_at_once(self):
         world, tiles = World(), np.array([3, 40, 7, 8, 59])
-        found = measure(world.covariance, world.weights, world.noise, tiles)
-        after = np.diag(conditioned(world.C, world.noise, tiles))
+        found = measure(world.covariance, world.weights, world.noise, tiles=tiles)
+        after = np.diag(conditioned(world.C, world.noise, tiles=tiles))
         np.testing.assert_allclose(found.removed, np.diag(world.C) - after, atol=1e-12)
         total = world.weights @ (np.diag(world.C) - after)
         np.testing.assert_allclose(found.gains.sum(), total, rtol=1e-12)
-        turned = measure(world.covariance, world.weights, world.noise, tiles[::-1])
+        turned = measure(world.covariance, world.weights, world.noise, tiles=tiles[::-1])
         np.testing.assert_allclose(turned.removed, found.removed, atol=1e-12)
 
     def test_squares_are_near_and_with_more_probes_nearer(self, monkeypatch):
@@ -123,7 +133,7 @@ class TestDense:
         given = world.covariance, world.weights, world.noise
         best = choose(*given, 15).gains.sum()
         random = np.random.default_rng(0)
-        draws = [measure(*given, random.permutation(200)[:15]).gains.sum() for _ in range(20)]
+        draws = [measure(*given, tiles=random.permutation(200)[:15]).gains.sum() for _ in range(20)]
         assert best > max(draws)
         assert best > widest(*given, 15).gains.sum()
 
@@ -264,22 +274,12 @@ class TestRefusals:
         with pytest.raises(RequestError, match=message):
             choose(*given, count, candidates=candidates)
 
-    def test_weights_and_noise(self):
-        world = World()
-        given = world.covariance
-        with pytest.raises(DataError, match="for each of 60 tiles, found shapes"):
-            measure(given, world.weights[:5], world.noise, np.array([1]))
-        with pytest.raises(DataError, match="weights of 0 or more, at least one above 0"):
-            measure(given, np.zeros(60), world.noise, np.array([1]))
-        with pytest.raises(DataError, match="positive noise variances, found 0"):
-            measure(given, world.weights, 0 * world.noise, np.array([1]))
-
     def test_too_little_memory(self, monkeypatch):
         level = joint_level(make_field(5, 50), None, grid(5))
-        monkeypatch.setattr(design, "available_bytes", lambda _: 1000)
+        monkeypatch.setattr(memory, "available_bytes", lambda _: 1000)
         with pytest.raises(RequestError, match=r"among 25 tiles at rank 5 needs about .* GB"):
             covariance_of(level)
-        monkeypatch.setattr(design, "available_bytes", lambda _: 200_000)
+        monkeypatch.setattr(memory, "available_bytes", lambda _: 200_000)
         covariance_of(level)
         with pytest.raises(RequestError, match="among 25 tiles"):
             covariance_of(level, 1000)

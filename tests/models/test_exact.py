@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.core import lowrank
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.objectives import (
@@ -26,7 +27,6 @@ from geogp.models.core.objectives import (
 )
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import ClosedFormPosterior, WeightedRows, condition
-from geogp.models.training import steps
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
 from geogp.models.training.training_loop import fit
@@ -297,7 +297,7 @@ class TestGradientInChunks:
     def test_value_and_gradients_are_those_of_the_dense_formula(
         self, model, rows, chunk, monkeypatch
     ):
-        monkeypatch.setattr(steps, "CHUNK", chunk)
+        monkeypatch.setattr(lowrank, "CHUNK", chunk)
         self._compare(model, *rows)
 
     @pytest.mark.parametrize("chunk", [7, 8192])
@@ -307,7 +307,7 @@ class TestGradientInChunks:
         with torch.no_grad():
             peak = int(model.basis(x).norm.argmax())
         again = [peak, *range(len(x)), peak, peak]
-        monkeypatch.setattr(steps, "CHUNK", chunk)
+        monkeypatch.setattr(lowrank, "CHUNK", chunk)
         self._compare(model, x[again], y[again])
 
     def test_the_first_chunk_holds_the_largest_norm(self, model, rows, monkeypatch):
@@ -315,7 +315,7 @@ class TestGradientInChunks:
         x, y = rows
         with torch.no_grad():
             order = model.basis(x).norm.argsort()
-        monkeypatch.setattr(steps, "CHUNK", 7)
+        monkeypatch.setattr(lowrank, "CHUNK", 7)
         self._compare(model, x[order], y[order])
         self._compare(model, x[order.flip(0)], y[order.flip(0)])
 
@@ -359,7 +359,7 @@ class TestMemory:
     @pytest.fixture
     def peaks(self, monkeypatch) -> Callable[..., tuple[int, int]]:
         def measure(name: str, n: int, chunk: int = self.CHUNK) -> tuple[int, int]:
-            monkeypatch.setattr(steps, "CHUNK", chunk)
+            monkeypatch.setattr(lowrank, "CHUNK", chunk)
             random = np.random.default_rng(0)
             x = torch.from_numpy(random.uniform(-1, 1, (n, 2)))
             y = x.sum(1) + 0.1

@@ -331,7 +331,7 @@ class TestWithoutTiles:
             posterior = joint_posterior(model, train)
             L = posterior.L
             if request.param == "sv-t-process":
-                L = L / np.sqrt(model.scale_law().mean)
+                L = L / np.sqrt(model.scale_posterior.mean)
             model.posterior.take_covariance(L)
         return model
 

@@ -1,26 +1,25 @@
-"""Kernels of deep networks against networks of finite width, and against one-layer kernels.
+"""Kernels of deep networks against networks of finite width, and against formulas.
 
 That they are covariances with right gradients is in `test_kernels.py`.
 """
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
+from test_kernels import with_values
 
 from geogp.errors import RequestError
-from geogp.models.bases.kernels import ReluKernel, TanhKernel
-from geogp.models.bases.network_kernels import NetworkKernel
+from geogp.models.bases.kernels import NetworkKernel
 
 X = torch.tensor([[0.1, -0.4], [0.5, 0.5], [-0.5, 0.3], [0.2, -0.4]], dtype=torch.float64)
 ACTIVATIONS = {"erf": torch.erf, "relu": torch.relu}
 START = {"weight": 3.0, "bias": 0.2, "readout": 1.4}
 
 
-def _kernel(depth: int, activation: str, device: str, **changed: float | bool) -> torch.Tensor:
-    kernel = NetworkKernel(depth, activation, **(START | changed)).to(device)
+def _kernel(depth: int, activation: str, device: str, **changed: float) -> torch.Tensor:
+    kernel = with_values(NetworkKernel(depth, activation), **(START | changed)).to(device)
     with torch.no_grad():
         return kernel(X.to(device), X.to(device)).cpu()
 
@@ -46,26 +45,6 @@ def _root(K: torch.Tensor) -> torch.Tensor:
 
 
 class TestPrior:
-    def test_one_relu_layer_is_the_one_layer_kernel(self, device):
-        layer = ReluKernel(
-            output_bias=1e-9, output_weight=1.4, hidden_bias=0.2, hidden_weight=3.0 / 2
-        )
-        with torch.no_grad():
-            expected = layer(X, X) - 1e-9
-        torch.testing.assert_close(_kernel(1, "relu", device), expected, rtol=1e-12, atol=0)
-
-    def test_one_erf_layer_is_the_one_layer_kernel(self, device):
-        # erf(z) is the smooth tanh, erf(sqrt(π) z / 2), of a z larger by 2 / sqrt(π).
-        layer = TanhKernel(
-            output_bias=1e-9,
-            output_weight=1.4,
-            hidden_bias=0.2 * 4 / math.pi,
-            hidden_weight=3.0 / 2 * 4 / math.pi,
-        )
-        with torch.no_grad():
-            expected = layer(X, X) - 1e-9
-        torch.testing.assert_close(_kernel(1, "erf", device), expected, rtol=1e-12, atol=0)
-
     def test_one_erf_layer_is_the_formula_of_williams(self, device):
         """Williams (1997): (2/π) asin(2 x~'Sx~' / sqrt((1 + 2 x~'Sx~)(1 + 2 x~''Sx~')))."""
         rows = np.hstack([np.ones((4, 1)), X.numpy()])
@@ -99,33 +78,6 @@ class TestPrior:
         torch.testing.assert_close(deep.diagonal(), expected, rtol=1e-9, atol=0)
 
 
-class TestTangent:
-    @pytest.mark.parametrize("activation", ACTIVATIONS)
-    @pytest.mark.parametrize("depth", [1, 2, 3])
-    def test_it_is_the_gram_matrix_of_the_jacobian_of_wide_networks(
-        self, depth, activation, device
-    ):
-        width, networks = 600, 24
-        random = torch.Generator().manual_seed(depth)
-        grams = torch.stack(
-            [_jacobian_gram(depth, activation, width, random) for _ in range(networks)]
-        )
-        kernel = _kernel(depth, activation, device, tangent=True)
-        standard_error = grams.std(0) / math.sqrt(networks)
-        # Beyond chance, the mean is off by a part of order 1 / width.
-        allowed = 4 * standard_error + 2 * depth / width * kernel.diagonal().max()
-        assert ((grams.mean(0) - kernel).abs() < allowed).all()
-        assert (standard_error / kernel.diagonal().max()).max() < 0.03
-
-    @pytest.mark.parametrize("activation", ACTIVATIONS)
-    def test_it_is_the_prior_and_more_and_grows_with_the_readout(self, activation, device):
-        prior = _kernel(3, activation, device)
-        tangent = _kernel(3, activation, device, tangent=True)
-        assert torch.linalg.eigvalsh(tangent - prior)[0] > 0
-        doubled = _kernel(3, activation, device, tangent=True, readout=2.8)
-        torch.testing.assert_close(doubled, 2 * tangent, rtol=1e-13, atol=0)
-
-
 class TestRefusals:
     def test_an_unknown_activation(self):
         with pytest.raises(
@@ -137,30 +89,3 @@ class TestRefusals:
     def test_no_hidden_layer(self, depth):
         with pytest.raises(RequestError, match=f"depth of at least 1, found {depth}"):
             NetworkKernel(depth, "erf")
-
-    def test_variances_that_are_none(self):
-        with pytest.raises(RequestError, match="positive, finite variance bias, found 0"):
-            NetworkKernel(1, "erf", bias=0.0)
-
-
-def _jacobian_gram(
-    depth: int, activation: str, width: int, random: torch.Generator
-) -> torch.Tensor:
-    """Inner products of the gradients of a network by all its standard normal parameters."""
-    sizes = [X.shape[1], *[width] * depth]
-    shapes = [shape for m, n in itertools.pairwise(sizes) for shape in ((m, n), (n,))]
-    parameters = [
-        torch.randn(shape, generator=random, dtype=torch.float64).requires_grad_()
-        for shape in [*shapes, (width,)]
-    ]
-    hidden = X
-    for W, c in zip(parameters[:-1:2], parameters[1::2], strict=True):
-        linear = math.sqrt(START["weight"] / len(W)) * hidden @ W + math.sqrt(START["bias"]) * c
-        hidden = ACTIVATIONS[activation](linear)
-    output = math.sqrt(START["readout"] / width) * hidden @ parameters[-1]
-    rows = [
-        torch.cat([g.flatten() for g in torch.autograd.grad(y, parameters, retain_graph=True)])
-        for y in output
-    ]
-    J = torch.stack(rows)
-    return J @ J.T

@@ -18,7 +18,6 @@ from geogp.models.core import lowrank
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Weights
-from geogp.models.training import steps
 from geogp.models.training import training_loop as training
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import PerBatch, WholeData
@@ -161,8 +160,7 @@ class TestProgress:
         settings = with_settings(epochs=2)
         whole, parts = make_model(name, dtype="float64"), make_model(name, dtype="float64")
         expected = fit(whole, train, validation, settings)
-        for module in (lowrank, steps):
-            monkeypatch.setattr(module, "CHUNK", 33)
+        monkeypatch.setattr(lowrank, "CHUNK", 33)
         state = fit(parts, train, validation, settings)
         assert state.losses == pytest.approx(expected.losses, rel=1e-9)
         assert state.validation_nll == pytest.approx(expected.validation_nll, rel=1e-9)

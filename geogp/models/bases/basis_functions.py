@@ -5,7 +5,7 @@ The symbols are those of Zhu, Yuchi and Xie, "Scalable Deep Basis Kernel Gaussia
 
 import logging
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from geogp.errors import NumericalError
 from geogp.models.bases.rbf import Whitening, rbf_features
-from geogp.models.bases.rbf_readers import CachedReader, FeatureReader, Marginals, Reader
+from geogp.models.bases.rbf_readers import CachedReader, Marginals, Reader, feature_reader
 from geogp.models.core.posteriors import Posterior
 from geogp.models.core.products import squared_norms
 
@@ -36,40 +36,37 @@ DRIFT_START = 0.3
 class Features:
     """Features of a batch.
 
-    Attributes
-    ----------
-    phi
-        Values of the basis functions, (b, r).
-    norm
-        ||phi(x)||² = k(x, x), the prior variance, (b,).
-    residual
-        k~(x, x) - ||phi(x)||², the prior variance that the basis misses, (b,); 0 if the basis does
-        not approximate another kernel.
+    `phi`: values of the basis functions, (b, r).
+    `norm`: ||phi(x)||² = k(x, x), the prior variance, (b,).
+    `residual`: k~(x, x) - ||phi(x)||², the prior variance that the basis misses, (b,); 0 if the
+        basis does not approximate another kernel.
     """
 
     phi: Tensor
     norm: Tensor
     residual: Tensor
 
+    @classmethod
+    def exact(cls, phi: Tensor) -> "Features":
+        """Return the features (b, r) of a basis that does not approximate another kernel."""
+        norm = squared_norms(phi)
+        return cls(phi, norm, torch.zeros_like(norm))
+
 
 class Basis(nn.Module, ABC):
-    """Interface of a basis: it has `rank` functions, and `forward` returns their values."""
+    """Interface of a basis: it has `rank` functions, and `forward` returns their `Features`."""
 
-    @property
-    @abstractmethod
-    def rank(self) -> int:
-        """Number of basis functions."""
+    rank: int
 
     def covariate_sds(self) -> Tensor:
         """Return the prior sd of the coefficient of each covariate, (c,); here there are none."""
         return torch.zeros(0)
 
-    def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:  # noqa: ARG002
-        """Return a function that computes mean and variance of <w, phi> at inputs.
+    def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
+        """Return a function that computes mean and variance of <w, phi> at inputs, no gradients.
 
-        This function, the reader, computes no gradients. If `norms` is true, the reader also
-        returns the norms and residuals of the features. `rows` is the approximate total number of
-        inputs. The posterior and the basis must not change while the reader is used.
+        If `norms` is true, it also returns the norms and residuals of the features. `rows` is the
+        approximate total number of inputs. Posterior and basis must not change meanwhile.
         """
 
         def read(x: Tensor) -> Marginals:
@@ -110,14 +107,9 @@ class InducingBasis(Basis):
     k~(a, b) = s² exp(-½ Σ_j (a_j - b_j)² / l_j²)  (DBK equation 16) and
     phi(x) = Lz^(-1) k~_Z(g(x)) with Lz the lower Cholesky factor of k~_ZZ (equation 12).
 
-    Parameters
-    ----------
-    anchors
-        Inducing points Z, (r, h) in the network's output space, or (r, d) without a network.
-    backbone
-        The network g, or None for an RBF kernel on the raw inputs.
-    jitter
-        Relative jitter of k~_ZZ; defaults to 1e-6 with a network and 1e-4 without.
+    `anchors`: inducing points Z, (r, h) in the network's output space, or (r, d) without a network.
+    `backbone`: the network g, or None for an RBF kernel on the raw inputs.
+    `jitter`: relative jitter of k~_ZZ; defaults to 1e-6 with a network and 1e-4 without.
     """
 
     def __init__(
@@ -129,22 +121,16 @@ class InducingBasis(Basis):
         self.backbone = backbone
         self.jitter = jitter
         self.anchors = nn.Parameter(anchors.clone())
-        dimension = anchors.shape[1]
+        self.rank, dimension = anchors.shape
         self.log_lengthscale = nn.Parameter(
             torch.full((dimension,), 0.5 * math.log(dimension), dtype=anchors.dtype)
         )
         self.log_variance = nn.Parameter(torch.zeros((), dtype=anchors.dtype))
 
-    @property
-    def rank(self) -> int:
-        """Number r of basis functions."""
-        return self.anchors.shape[0]
-
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d); kernels are computed in float64.
 
-        Raises NumericalError if k~_ZZ does not factorise, or if the basis exceeds the kernel by
-        more than rounding.
+        Raises NumericalError if k~_ZZ does not factorise, and the error of `checked_residual`.
         """
         mapped = x if self.backbone is None else self.backbone(x)
         phi, norm = rbf_features(
@@ -158,14 +144,13 @@ class InducingBasis(Basis):
         """Return a reader that factorises the kernel once; see `Basis.reader`.
 
         If the weights are float32 and no norms are requested, each chunk needs only one matrix
-        product; see `rbf_readers.py`. Raises NumericalError if k~_ZZ does not factorise. The reader
-        raises NumericalError if the basis exceeds the kernel.
+        product; see `rbf_readers.py`. This function and the reader raise the errors of `forward`.
         """
         white = Whitening.of(self.anchors, self.log_lengthscale, self.log_variance, self.jitter)
         m, L = posterior.weights()
         cached = not norms and L.dtype == torch.float32
         read: Reader = (
-            CachedReader(white, m, L, rows) if cached else FeatureReader(white, posterior)
+            CachedReader(white, m, L, rows) if cached else feature_reader(white, posterior)
         )
 
         def at(x: Tensor) -> Marginals:
@@ -184,19 +169,13 @@ class DenseBasis(Basis):
     def __init__(self, backbone: nn.Module, h: int, r: int) -> None:
         super().__init__()
         self.backbone = backbone
+        self.rank = r
         self.expand = nn.Linear(h, r)
         self.scale = nn.Parameter((2.0 * torch.randint(0, 2, (r,)) - 1.0) / math.sqrt(r))
 
-    @property
-    def rank(self) -> int:
-        """Number r of basis functions."""
-        return self.scale.shape[0]
-
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d); the residual is 0."""
-        phi = self.scale * nn.functional.silu(self.expand(self.backbone(x)))
-        norm = squared_norms(phi)
-        return Features(phi, norm, torch.zeros_like(norm))
+        return Features.exact(self.scale * nn.functional.silu(self.expand(self.backbone(x))))
 
 
 class DriftBasis(Basis):
@@ -209,13 +188,8 @@ class DriftBasis(Basis):
     def __init__(self, basis: Basis, covariates: int) -> None:
         super().__init__()
         self.basis = basis
-        start = torch.full((covariates,), DRIFT_START)
-        self.log_scale = nn.Parameter(start.log())
-
-    @property
-    def rank(self) -> int:
-        """Number of basis functions: the other basis's, and one for each covariate."""
-        return self.basis.rank + len(self.log_scale)
+        self.rank = basis.rank + covariates
+        self.log_scale = nn.Parameter(torch.full((covariates,), DRIFT_START).log())
 
     def covariate_sds(self) -> Tensor:
         """Return s, (c,)."""
@@ -236,25 +210,18 @@ class NetworkBasis(Basis):
     def __init__(self, backbone: nn.Module, h: int) -> None:
         super().__init__()
         self.backbone = backbone
-        self.h = h
-
-    @property
-    def rank(self) -> int:
-        """Number h of basis functions."""
-        return self.h
+        self.rank = h
 
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d); the residual is 0."""
-        phi = self.backbone(x)
-        norm = squared_norms(phi)
-        return Features(phi, norm, torch.zeros_like(norm))
+        return Features.exact(self.backbone(x))
 
 
 def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
-    """Return the prior variance that a basis misses, (b,); rounding errors below 0 become 0.
+    """Return k(x, x) - ||phi(x)||², (b,), with 0 for rounding errors below 0.
 
-    `residual` is k(x, x) - ||phi(x)||² and `variance` is k(x, x). Raises NumericalError if the
-    basis exceeds the kernel by more than 1e-5 of the prior variance.
+    `variance` is k(x, x). Raises NumericalError if the basis exceeds the kernel by more than 1e-5
+    of the prior variance.
     """
     below = residual.detach() < 0
     if bool(below.any()):

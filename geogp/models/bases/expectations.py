@@ -10,17 +10,7 @@ The derivatives are written by hand, to allocate few matrices. By Price's theore
 derivative by k12 is the slope E[ψ'(Z) ψ'(Z')]. The derivatives by k11 and k22 follow from the
 slope. A request for second derivatives raises an error.
 
-Mixed (8) and (9) are exact for erf(sqrt(π) z / 2) and ½ + ½ erf(sqrt(π) z / 4), which approximate
-tanh and the sigmoid. The table shows the largest difference from the true expectations for tanh and
-the sigmoid, over correlations -1, -¾, ..., 1 and variances from {0.01, 0.1, 1, 10}. The true
-expectations are from Gauss-Hermite quadrature with 200 x 200 points.
-
-| larger variance | 0.01 | 0.1 | 1 | 10 |
-| --- | --- | --- | --- | --- |
-| tanh (8) | 4.0e-05 | 2.5e-03 | 2.4e-02 | 2.1e-02 |
-| sigmoid (9) | 6.6e-07 | 5.7e-05 | 2.1e-03 | 7.1e-03 |
-
-The differences are largest at correlations 1 and -1 with equal variances.
+Mixed (8) is exact for erf(sqrt(π) z / 2), and approximates tanh.
 """
 
 import math
@@ -34,9 +24,6 @@ from geogp.errors import RequestError
 TANH_GAIN = math.pi / 2
 """Gain of the arcsine expectation that approximates tanh (Mixed equation 8)."""
 
-SIGMOID_GAIN = math.pi / 8
-"""Gain of the arcsine expectation that approximates the sigmoid (Mixed (9))."""
-
 ERF_GAIN = 2.0
 """Gain of the arcsine expectation of erf itself (Williams 1997)."""
 
@@ -44,41 +31,26 @@ ROUNDING = 1e-14
 """Relative change of correlations, so that rounding cannot move them beyond ±1."""
 
 _MIN_VARIANCE = 1e-300
-_MIN_SINE = 1e-8
 
 
 def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
     """Return E[erf(cZ) erf(cZ')] with c² = gain / 2, in the shape of k12.
 
     For a gain g, the value is (2/π) asin(g k12 / sqrt((1 + g k11)(1 + g k22))). With g = 2, this is
-    the result of Williams (1997). With g = π/2, it is Mixed equation (8). With g = π/8, ¼ plus ¼ of
-    this value is Mixed equation (9).
+    the result of Williams (1997). With g = π/2, it is Mixed equation (8).
     """
     found: Tensor = _Arcsine.apply(k11, k12, k22, gain)  # type: ignore[no-untyped-call]
     return found
 
 
-def arcsine_slope(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
-    """Return c² E[erf'(cZ) erf'(cZ')] with c² = gain / 2, the derivative of `arcsine` by k12.
+def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
+    """Return E[relu(Z) relu(Z')], in the shape of k12 (Mixed equation 10).
 
-    For a gain g, the value is (2g/π) / sqrt((1 + g k11)(1 + g k22) - g² k12²).
+    With θ = acos(k12 / sqrt(k11 k22)), it is sqrt(k11 k22) (sin θ + (π - θ) cos θ) / 2π, half of
+    the kernel of order 1 of Cho and Saul (2009). Its slope is (π - θ) / 2π.
     """
-    determinant = (1 + gain * k11) * (1 + gain * k22) - (gain * k12).square()
-    return determinant.clamp(min=1).rsqrt() * (2 * gain / math.pi)
-
-
-def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
-    """Return E[relu(Z) relu(Z')] and its slope E[1{Z > 0} 1{Z' > 0}], in the shape of k12.
-
-    With θ = acos(k12 / sqrt(k11 k22)), the expectation is sqrt(k11 k22) (sin θ + (π - θ) cos θ) /
-    2π and the slope is (π - θ) / 2π. They are in Mixed equation (10), and equal half of the kernels
-    of order 1 and 0 of Cho and Saul (2009). The first derivative of the expectation is continuous,
-    even at Z = Z'. The slope is not differentiable at Z = Z'. So if the correlation is ±1 up to
-    rounding, the derivative of the slope is set to 0. This is correct for all changes of parameters
-    that preserve Z = Z'.
-    """
-    both: tuple[Tensor, Tensor] = _Relu.apply(k11, k12, k22)  # type: ignore[no-untyped-call]
-    return both
+    found: Tensor = _Relu.apply(k11, k12, k22)  # type: ignore[no-untyped-call]
+    return found
 
 
 def weighted_sum(constant: Tensor, coefficients: list[Tensor], terms: list[Tensor]) -> Tensor:
@@ -124,7 +96,7 @@ class _Arcsine(torch.autograd.Function):
 
 class _Relu(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
         root1 = k11.clamp(min=_MIN_VARIANCE).sqrt()
         root2 = k22.clamp(min=_MIN_VARIANCE).sqrt()
         # acos(-cos θ) = π - θ. With the factor 1 + ROUNDING, θ of equal points is 0, not 1e-8.
@@ -133,24 +105,16 @@ class _Relu(torch.autograd.Function):
         slope = angle.mul_(1 / (2 * math.pi))
         expectation.addcmul_(k12, slope)
         ctx.save_for_backward(k12, root1, root2, expectation, slope)
-        ctx.set_materialize_grads(False)
-        return expectation, slope
+        return expectation
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         _refuse_a_graph()
         k12, root1, root2, expectation, slope = ctx.saved_tensors
-        of_expectation, of_slope = gradients
-        by12 = torch.zeros_like(k12) if of_expectation is None else of_expectation * slope
-        if of_slope is not None:
-            sine = (slope * (2 * math.pi)).sin_()
-            steepness = (sine * (2 * math.pi)).mul_(root1).mul_(root2).reciprocal_()
-            by12.addcmul_(steepness.masked_fill_(sine < _MIN_SINE, 0), of_slope)
+        by12 = gradient * slope
         # Euler's theorem: under (k11, k12) -> (c² k11, c k12), the expectation is homogeneous of
-        # degree 1, and the slope is homogeneous of degree 0.
-        rest = (by12 * k12).neg_()
-        if of_expectation is not None:
-            rest.addcmul_(of_expectation, expectation)
+        # degree 1.
+        rest = (by12 * k12).neg_().addcmul_(gradient, expectation)
         by11 = rest.sum_to_size(root1.shape) / (2 * root1.square())
         by22 = rest.sum_to_size(root2.shape) / (2 * root2.square())
         return by11, by12, by22

@@ -21,7 +21,7 @@ from geogp.models.core.objectives import Statistics, WholeObjective
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import ClosedFormPosterior
 from geogp.models.core.products import squared_norms
-from geogp.models.training.steps import CHUNK, ByInputs, Part, no_prior
+from geogp.models.training.steps import ByInputs, Part, no_prior
 
 ANCHOR_JITTER = 1e-6
 """Relative jitter of K_ZZ."""
@@ -33,14 +33,9 @@ INPUT_SCALE = 0.5
 class AnchorBasis(Basis):
     """Nyström features of a kernel: phi(x) = Lz^(-1) k_Z(x / 2), for K_ZZ = Lz Lz'.
 
-    Parameters
-    ----------
-    kernel
-        The kernel, for inputs in [-½, ½]^d.
-    anchors
-        The anchors Z as scaled inputs in [-1, 1]^d, (r, d), not learned.
-    jitter
-        Relative jitter of K_ZZ; defaults to 1e-6.
+    `kernel`: the kernel, for inputs in [-½, ½]^d.
+    `anchors`: the anchors Z as scaled inputs in [-1, 1]^d, (r, d), not learned.
+    `jitter`: relative jitter of K_ZZ; defaults to 1e-6.
     """
 
     anchors: Tensor
@@ -49,18 +44,11 @@ class AnchorBasis(Basis):
         super().__init__()
         self.kernel = kernel
         self.jitter = ANCHOR_JITTER if jitter is None else jitter
+        self.rank = len(anchors)
         self.register_buffer("anchors", anchors.clone())
 
-    @property
-    def rank(self) -> int:
-        """Number r of anchors."""
-        return self.anchors.shape[0]
-
     def root(self) -> Tensor:
-        """Return Lz, (r, r) float64.
-
-        Raises NumericalError if K_ZZ does not factorise.
-        """
+        """Return Lz, (r, r) float64; raise NumericalError if K_ZZ does not factorise."""
         return jittered_cholesky(self.covariance(self.anchors, self.anchors), self.jitter)[0]
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
@@ -79,8 +67,7 @@ class AnchorBasis(Basis):
     def forward(self, x: Tensor) -> Features:
         """Return the features of scaled inputs (b, d).
 
-        Raises NumericalError if K_ZZ does not factorise, or if the basis exceeds the kernel by more
-        than rounding.
+        Raises the errors of `root` and `checked_residual`.
         """
         phi = torch.linalg.solve_triangular(self.root(), self.cross(x), upper=False).T
         norm = squared_norms(phi)
@@ -103,23 +90,20 @@ class KernelProcess(LowRankGP):
 def kernel_prior(model: KernelProcess) -> Tensor:
     """Return the log prior density of kernel parameters and noise variance (Mixed 20), float64.
 
-    It is the density of the parameters themselves, not of their logarithms or logits. The noise
-    variance has the same inverse-gamma prior as the other variances.
+    The noise variance has the same inverse-gamma prior as the other variances.
     """
-    return model.basis.kernel.log_prior() + log_inverse_gamma(
-        model.noise().double(), *VARIANCE_PRIOR
-    )
+    prior_of_noise = log_inverse_gamma(model.noise().double(), *VARIANCE_PRIOR)
+    return model.basis.kernel.log_prior() + prior_of_noise
 
 
 @dataclass(frozen=True)
 class AnchorEvidence(ByInputs[KernelProcess]):
     """Minus the log likelihood of all rows, minus a log prior, per datum; see `Step`.
 
-    This step needs an `AnchorBasis` and a noise variance that is equal at all rows. It computes the
-    same loss and gradient as `steps.WholeData`, in fewer passes. The features of a chunk are
-    Lz^(-1) k_Zx. The gradient by the sums of features is propagated to k_Zx chunk by chunk. It is
-    propagated to Lz for all rows at once, because the sum of -Lz^(-T) (dphi) phi' over the rows
-    follows from the sums of features. The use of memory does not grow with n.
+    This step needs a noise variance that is equal at all rows. It computes the same loss and
+    gradient as `steps.WholeData`, in fewer passes. The features of a chunk are Lz^(-1) k_Zx. The
+    gradient by the sums of features is propagated to k_Zx chunk by chunk, and to Lz for all rows at
+    once, because the sum of -Lz^(-T) (dphi) phi' over the rows follows from the sums of features.
 
     If the batch is smaller than the number of rows, every step uses the same random subset of the
     inputs, because the few parameters of a kernel need far fewer rows than the posterior needs.
@@ -131,12 +115,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
     prior: Callable[[KernelProcess], Tensor] = no_prior
 
     def parts(
-        self,
-        model: KernelProcess,
-        rows: Rows,
-        batch: int,
-        rng: np.random.Generator,  # noqa: ARG002
-        share: float,  # noqa: ARG002
+        self, model: KernelProcess, rows: Rows, batch: int, rng: np.random.Generator, share: float
     ) -> list[Part]:
         """Return one part; it is the same in every epoch."""
         inputs = len(rows.y)
@@ -145,13 +124,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         numbers = torch.from_numpy(np.sort(order)).to(model.device)
         return [Part(numbers, rows.at(numbers).n)]
 
-    def backward(
-        self,
-        model: KernelProcess,
-        rows: Rows,
-        n: int,
-        weights: Weights,  # noqa: ARG002
-    ) -> Tensor:
+    def backward(self, model: KernelProcess, rows: Rows, n: int, weights: Weights) -> Tensor:
         """Add the gradients of the rows' objective and of the prior; return the loss."""
         basis, n = model.basis, min(n, rows.n)
         Lz = basis.root()
@@ -172,7 +145,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
             through = both @ gram + torch.outer(first, moment)
             by_root = -torch.linalg.solve_triangular(held.T, through, upper=True).tril()
         Lz.backward(by_root)
-        for part in rows.chunks(CHUNK):
+        for part in rows.chunks():
             cross = basis.cross(part.x)
             residual, count, _ = _counted(model, part)
             with torch.no_grad():
@@ -200,7 +173,7 @@ def _sums(
     moment = torch.zeros(r, dtype=torch.float64, device=model.device)
     square = torch.zeros((), dtype=torch.float64, device=model.device)
     with torch.no_grad():
-        for part in rows.chunks(CHUNK):
+        for part in rows.chunks():
             phi = torch.linalg.solve_triangular(Lz, basis.cross(part.x), upper=False)
             residual, count, scatter = _counted(model, part)
             weighted = phi * count

@@ -18,8 +18,8 @@ If there are more inputs, pivots are drawn from a random subset of this size.
 NEGLIGIBLE = 1e-12
 """An input with less than this share of its prior variance left cannot become a pivot."""
 
-Covariance = Callable[[Tensor, Tensor], Tensor]
-Variance = Callable[[Tensor], Tensor]
+PriorKernel = tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]
+"""Functions k(a, b) and k(a, a)."""
 
 
 def place_anchors(
@@ -27,21 +27,18 @@ def place_anchors(
     r: int,
     placement: Placement,
     generator: torch.Generator,
-    kernel: tuple[Covariance, Variance] | None = None,
+    kernel: PriorKernel | None = None,
 ) -> Tensor:
     """Return r points among or between inputs x (n, d), as an array (r, d) in the dtype of x.
 
-    `placement`: the method.
-        ``kmeans``: centres of Lloyd's algorithm.
-        ``kmeans++``: inputs drawn one by one, with probability proportional to the squared distance
+    ``kmeans``: centres of Lloyd's algorithm.
+    ``kmeans++``: inputs drawn one by one, with probability proportional to the squared distance
         from the drawn inputs (Arthur and Vassilvitskii 2007).
-        ``farthest``: each next point is the input farthest from the chosen points.
-        ``pivoted``: randomly pivoted Cholesky. Inputs are drawn one by one, with probability
-        proportional to the prior variance given the drawn inputs (Chen, Epperly, Tropp and Webber
-        2022).
-        ``uniform``: uniform draws from [-1, 1]^d, as in the papers.
-        ``first``: the first distinct rows, as in a paper, for comparison only.
-    `kernel`: k(a, b) and k(a, a), for ``pivoted``.
+    ``farthest``: each next point is the input farthest from the chosen points.
+    ``pivoted``: inputs drawn one by one, with probability proportional to the prior variance given
+        the drawn inputs (randomly pivoted Cholesky; Chen, Epperly, Tropp and Webber 2022).
+    ``uniform``: uniform draws from [-1, 1]^d, as in the papers.
+    ``first``: the first distinct rows, as in a paper, for comparison only.
 
     Raises RequestError if the placement is unknown, or is ``pivoted`` without a kernel.
     """
@@ -94,9 +91,7 @@ def _plus_plus(points: Tensor, r: int, generator: torch.Generator) -> Tensor:
 
 
 @torch.no_grad()
-def _pivoted(
-    points: Tensor, r: int, kernel: tuple[Covariance, Variance], generator: torch.Generator
-) -> Tensor:
+def _pivoted(points: Tensor, r: int, kernel: PriorKernel, generator: torch.Generator) -> Tensor:
     """Choose points by randomly pivoted Cholesky, with an (n, r) float64 factor in memory."""
     covariance, variance = kernel
     left = variance(points).double().clone()

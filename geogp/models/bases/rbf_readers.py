@@ -41,10 +41,7 @@ SUM_ERROR = 0.4
 
 
 class Marginals(NamedTuple):
-    """Mean and variance of <w, phi(x)>, float64, and norm and residual of `Features`, each (b,).
-
-    Norm and residual, which a `Diagonal` uses, are present only on request.
-    """
+    """Mean and variance of <w, phi(x)>, and, on request, norm and residual of `Features`, (b,)."""
 
     mean: Tensor
     variance: Tensor
@@ -92,9 +89,8 @@ def interpolation(K: Tensor, most: int) -> Interpolation:
 def product_error(rest: Tensor, columns: Tensor) -> float:
     """Return the approximate rounding error of ||k_xZ C|| in float32, for C (r, k).
 
-    `rest` is the residual of the interpolation of K_ZZ, (r, r). The function assumes that the
-    residual of a row x is at most the largest residual of an inducing point. If x is far from all
-    inducing points, the residual may be twice as large.
+    `rest` is the residual of the interpolation of K_ZZ, (r, r). The residual of a row x is assumed
+    to be at most that of an inducing point; far from all of these, it may be twice as large.
     """
     largest = float(squared_norms(rest).max().sqrt())
     return SUM_ERROR * 2.0**-24 * largest * float(torch.linalg.norm(columns))
@@ -167,16 +163,13 @@ class CachedReader:
         return [buffer[:b] for buffer in self.buffers]
 
 
-class FeatureReader:
-    """Computes marginals, norms and residuals from the features."""
+def feature_reader(white: Whitening, posterior: Posterior) -> Reader:
+    """Return a reader that computes marginals, norms and residuals from the features."""
 
-    def __init__(self, white: Whitening, posterior: Posterior) -> None:
-        self.white, self.posterior = white, posterior
-
-    def __call__(self, rows: Tensor) -> Marginals:
-        """Return the marginals at rows (b, h); the residual is not checked."""
-        white = self.white
+    def read(rows: Tensor) -> Marginals:
         phi = times_lower_transposed(white.cross(rows.double() / white.lengthscale), white.inverse)
         norm = squared_norms(phi)
-        mean, variance = self.posterior.moments(phi.to(rows.dtype))
+        mean, variance = posterior.moments(phi.to(rows.dtype))
         return Marginals(mean.double(), variance.double(), norm, white.variance - norm)
+
+    return read

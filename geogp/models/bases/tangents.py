@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from geogp.errors import RequestError
 from geogp.models.bases.basis_functions import Basis, Features
-from geogp.models.core.products import squared_norms
 
 BASE_WIDTH = 50
 """At this width, the learning rates equal those of Adam on unscaled weights (Rich, C.1)."""
@@ -28,15 +27,9 @@ class Mlp(nn.Module):
     a_1 = relu(√h (w_1 x + b_1)), a_l = relu(w_l a_{l-1} + √h b_l), output a_l / √h.
 
     With the multipliers √h, 1 and 1/√h, the squared norm of the gradient by each layer is O(1) in
-    h. The initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0. Times
-    the multipliers, the weights have the variances 2 / (d + 1) and 2 / h. These are the variances
-    of a ReLU network with a constant as one more input. The weights of the layer after the network
-    start at 0.
-
-    `d`, `h`: number of inputs, and width.
-    `layers`: number of hidden layers; 2 in the paper.
-
-    Raises RequestError if `layers` is below 1.
+    h. The initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0: times
+    the multipliers, the variances of a ReLU network with a constant as one more input. The weights
+    of the layer after the network start at 0. Raises RequestError if `layers` is below 1.
     """
 
     def __init__(self, d: int, h: int, layers: int = 2) -> None:
@@ -57,12 +50,11 @@ class Mlp(nn.Module):
         return x / self.root
 
     def rates(self) -> dict[str, float]:
-        """Return each parameter's learning rate as a multiple of the learning rate of the fit.
+        """Return the learning rate of each parameter as a multiple of that of the fit.
 
         Under Adam, the step of a weight, times the multiplier, must be O(1) for the first layer and
         all biases, and O(1/h) for the other weights (Yang, Hu et al. 2022, table 3). So the rates
-        are 1 and BASE_WIDTH / h, each divided by the multiplier. The result does not include the
-        layer after the network, which has the multiplier 1/√h.
+        are 1 and BASE_WIDTH / h, each divided by the multiplier.
         """
         h = len(self.biases[0])
         found = {f"biases.{layer}": 1 / self.root for layer in range(len(self.biases))}
@@ -112,10 +104,6 @@ class Tangents(NamedTuple):
         delta, seen = self.layers[layer]
         return (delta[:, units, None] * seen[:, None, :]).flatten(1)
 
-    def earlier(self) -> Tensor:
-        """Return the whole phi^m, (c, m); use it for few rows only."""
-        return torch.cat([self.block(i, slice(None)) for i in range(len(self.layers))], 1)
-
 
 def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]]:
     """Yield blocks of at most `most` parameters as (layer, units, number of parameters).
@@ -131,25 +119,14 @@ def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]
 
 
 class LastLayerBasis(Basis):
-    """phi^r(x) = (z(x), 1), with z the inputs of the last layer.
-
-    phi^r is the gradient of the output by the last layer's weights and bias (equation 5 of the Rich
-    paper). A network of width h has rank h + 1.
-    """
+    """phi^r(x) = (z(x), 1), with z (h) the inputs of the last layer (Rich equation 5)."""
 
     def __init__(self, backbone: Mlp, h: int) -> None:
         super().__init__()
         self.backbone = backbone
-        self.h = h
-
-    @property
-    def rank(self) -> int:
-        """Number h + 1 of basis functions."""
-        return self.h + 1
+        self.rank = h + 1
 
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d); the residual is 0."""
         hidden = self.backbone(x)
-        phi = torch.cat([hidden, torch.ones_like(hidden[:, :1])], 1)
-        norm = squared_norms(phi)
-        return Features(phi, norm, torch.zeros_like(norm))
+        return Features.exact(torch.cat([hidden, torch.ones_like(hidden[:, :1])], 1))

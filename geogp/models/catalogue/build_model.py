@@ -52,28 +52,22 @@ def build(
 ) -> LowRankGP:
     """Build an untrained model.
 
-    If a column of `x` has the same value in all rows, the model drops the column with a warning;
-    `architecture.dropped` lists such columns.
-
-    `name`: a name of the catalogue.
-    `architecture`: sizes.
     `x`: training inputs (n, d); inducing points are placed among them. With None, inducing points
-        are random; this is for a model whose tensors are loaded afterwards.
+        are random; this is for a model whose tensors are loaded afterwards. A column with the same
+        value in all rows is added to `architecture.dropped`.
     `placement`: how inducing points are chosen; see `place_anchors`.
     `scaling`: ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects inputs that are
         already in [-1, 1].
     `noise_start`: start value of the noise variance, for a standardised target. The papers use
-        1e-2, which suits precise targets. For noisy targets, a value near 1 gives better results
-        and needs fewer steps.
+        1e-2, which suits precise targets; a value near 1 suits noisy targets.
     `seed`: fixes all initial values.
 
     Warns with UserWarning if a column is dropped, or if there are fewer rows than weights.
 
-    Raises RequestError if the placement, the scaling or the name is unknown (for a name, the
-    message lists the nearest names), the model cannot have the architecture's noise or does not fit
-    into memory, or PyTorch's default device is ``meta``. Raises DataError if `x` is not finite, has
-    only constant columns or not as many columns as the architecture, or is far outside [-1, 1] with
-    scaling ``none``.
+    Raises RequestError if the placement, the scaling or the name is unknown, the model cannot have
+    the architecture's noise or does not fit into memory, or PyTorch's default device is ``meta``.
+    Raises DataError if `x` is not finite, has only constant columns or not as many columns as the
+    architecture, or is far outside [-1, 1] with scaling ``none``.
     """
     spec = with_noise(find_spec(name), architecture.noise)
     check_model(architecture)
@@ -87,17 +81,20 @@ def build(
     if x is not None:
         values = _checked(x, architecture, scaling)
         architecture = _without_constants(values, architecture)
+    low, high, scaled = _range(values, architecture, scaling)
+    dtype = architecture.torch_dtype
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = _assemble(
-            spec,
+        basis = spec.basis(architecture, PlacementContext(scaled, placement, generator))
+        model = spec.assemble(
+            spec.name,
             architecture,
-            values,
-            placement=placement,
-            scaling=scaling,
-            noise_start=noise_start,
-            generator=generator,
+            basis=basis,
+            posterior=spec.posterior(basis.rank, generator, dtype),
+            noise=spec.noise(dtype, noise_start),
+            diagonal=spec.diagonal(),
         )
+    model.take_range(low, high)
     if values is not None and len(values) < model.basis.rank:
         warnings.warn(
             f"{len(values)} training rows for {model.basis.rank} weights: more weights than "
@@ -113,12 +110,7 @@ def find_spec(name: str) -> ModelSpec:
 
 
 def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
-    """Return a row of the catalogue, changed for a noise of `NOISES`.
-
-    For ``gaussian``, the row does not change. For ``student-t``, the noise model, the step and the
-    prediction are replaced. Raises RequestError if the noise is unknown, or the model cannot be
-    trained under this noise.
-    """
+    """Return a row of the catalogue, changed for a noise; raise the error of `check_noise`."""
     spec.about.check_noise(noise)
     if noise == NOISES[0]:
         return spec
@@ -170,32 +162,15 @@ def _without_constants(values: Floats, architecture: Architecture) -> Architectu
     return replace(architecture, dropped=in_order)
 
 
-def _assemble(
-    spec: ModelSpec,
-    architecture: Architecture,
-    values: Floats | None,
-    *,
-    placement: Placement,
-    scaling: Scaling,
-    noise_start: float,
-    generator: torch.Generator,
-) -> LowRankGP:
-    used, dtype = list(architecture.used), architecture.torch_dtype
+def _range(
+    values: Floats | None, architecture: Architecture, scaling: Scaling
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the inputs that are mapped to -1 and 1, (used,), and the scaled inputs, if any."""
+    used = list(architecture.used)
     low, high = torch.full((len(used),), -1.0), torch.ones(len(used))
-    scaled = None
-    if values is not None:
-        rows = torch.from_numpy(np.ascontiguousarray(values[:, used]))
-        if scaling == "minmax":
-            low, high = rows.min(0).values, rows.max(0).values
-        scaled = (2 * (rows - low) / (high - low) - 1).to(dtype)
-    basis = spec.basis(architecture, PlacementContext(scaled, placement, generator))
-    model = spec.assemble(
-        spec.name,
-        architecture,
-        basis=basis,
-        posterior=spec.posterior(basis.rank, generator, dtype),
-        noise=spec.noise(dtype, noise_start),
-        diagonal=spec.diagonal(),
-    )
-    model.take_range(low, high)
-    return model
+    if values is None:
+        return low, high, None
+    rows = torch.from_numpy(np.ascontiguousarray(values[:, used]))
+    if scaling == "minmax":
+        low, high = rows.min(0).values, rows.max(0).values
+    return low, high, (2 * (rows - low) / (high - low) - 1).to(architecture.torch_dtype)

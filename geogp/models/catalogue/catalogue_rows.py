@@ -9,51 +9,21 @@ from typing import Any
 import torch
 
 from geogp.models.bases.nystrom import AnchorEvidence, KernelProcess, kernel_prior
+from geogp.models.catalogue import part_makers as parts
 from geogp.models.catalogue.model_names import MODELS, ModelName
-from geogp.models.catalogue.part_makers import (
-    MakeBasis,
-    anchored,
-    deep_basis,
-    dense_basis,
-    field_basis,
-    last_layer_basis,
-    mixed_kernel,
-    network_basis,
-    network_kernel,
-    plain_basis,
-)
+from geogp.models.core import objectives
 from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.noise import ConstantNoise, Noise, ValidationNoise
-from geogp.models.core.objectives import (
-    batch_correction,
-    corrected_elbo,
-    corrected_log_marginal_likelihood,
-    dppgp,
-    elbo,
-    fitc_log_marginal_likelihood,
-    log_marginal_likelihood,
-    negative_binomial_elbo,
-    poisson_elbo,
-    ppgp,
-    squared_error,
-)
 from geogp.models.core.posteriors import (
     ClosedFormPosterior,
     PointPosterior,
     Posterior,
     VariationalPosterior,
 )
-from geogp.models.families.cox import CoxGP, Dispersion, PerCount
+from geogp.models.families import scale_mixture as scales
+from geogp.models.families.cox import CoxGP, Dispersion
 from geogp.models.families.last_layers import EnrichedGP, LastLayerGP, LastLayerPosterior
-from geogp.models.families.scale_mixture import (
-    BurrProcess,
-    StudentProcess,
-    VariationalStudentProcess,
-    burr_log_marginal_likelihood,
-    scaled_elbo,
-    student_log_marginal_likelihood,
-)
 from geogp.models.families.student_noise import StudentPerBatch
 from geogp.models.field.field_model import FieldNetwork, PerPlace
 from geogp.models.training.steps import PerBatch, Step, WholeData
@@ -64,17 +34,14 @@ class ModelSpec:
     """A row of the catalogue.
 
     `name`: the name on the command line.
-    `basis`: makes the basis from sizes and training inputs.
-    `posterior`: makes the posterior over the weights.
+    `basis`, `posterior`, `diagonal`, `noise`: make the parts of the model.
     `step`: the objective of training, and how its gradient is computed.
-    `diagonal`: makes the model of variance at single points.
-    `noise`: makes the noise model.
-    `assemble`: makes the model from its name, its sizes and these parts.
+    `assemble`: makes the model from its name, its sizes and the parts.
     `student`: the step for training under Student-t noise; None if this is not possible.
     """
 
     name: str
-    basis: MakeBasis
+    basis: parts.MakeBasis
     posterior: Callable[[int, torch.Generator, torch.dtype], Posterior]
     step: Step[Any]
     diagonal: Callable[[], Diagonal] = Diagonal
@@ -88,32 +55,26 @@ class ModelSpec:
         return MODELS[self.name]
 
 
-_DPPGP = PerBatch(dppgp)
-_PPGP = PerBatch(ppgp)
-_ELBO = PerBatch(elbo)
-_CORRECTED_ELBO = PerBatch(corrected_elbo)
+_DPPGP, _ELBO = PerBatch(objectives.dppgp), PerBatch(objectives.elbo)
 _STUDENT_ELBO = StudentPerBatch(attrgetter("residual"))
-_CORRECTED_STUDENT_ELBO = StudentPerBatch(batch_correction)
-_CORRECTED_MLL: WholeData[LowRankGP] = WholeData(corrected_log_marginal_likelihood)
-_MLL: WholeData[LowRankGP] = WholeData(log_marginal_likelihood)
-_MAP = AnchorEvidence(log_marginal_likelihood, kernel_prior)
-_FITC_MAP = WholeData(fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True)
-_EVIDENCE = AnchorEvidence(log_marginal_likelihood)
-_SCALED_ELBO = PerBatch(scaled_elbo)
-_STUDENT_EVIDENCE = AnchorEvidence(student_log_marginal_likelihood)
-_BURR_EVIDENCE = AnchorEvidence(burr_log_marginal_likelihood)
-_MSE = PerBatch(squared_error)
+_CORRECTED_MLL: Step[LowRankGP] = WholeData(objectives.corrected_log_marginal_likelihood)
+_MLL: Step[LowRankGP] = WholeData(objectives.log_marginal_likelihood)
+_FITC_MAP = WholeData(
+    objectives.fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True
+)
+_EVIDENCE = AnchorEvidence(objectives.log_marginal_likelihood)
+_MSE = PerBatch(objectives.squared_error)
 
-
-_ERF, _RELU = anchored(network_kernel("erf")), anchored(network_kernel("relu"))
-_MIXED, _SCALED_ERF = anchored(mixed_kernel), anchored(network_kernel("erf", own_scale=False))
+_ERF = parts.anchored(parts.network_kernel("erf"))
+_SCALED_ERF = parts.anchored(parts.network_kernel("erf", own_scale=False))
+_MIXED = parts.anchored(parts.mixed_kernel)
 
 _learned = partial(ModelSpec, posterior=VariationalPosterior)
 _closed = partial(ModelSpec, posterior=ClosedFormPosterior)
 _kernel = partial(_closed, assemble=KernelProcess)
 _last_layer = partial(
     ModelSpec,
-    basis=last_layer_basis,
+    basis=parts.last_layer_basis,
     posterior=LastLayerPosterior,
     step=_MSE,
     noise=ValidationNoise,
@@ -121,46 +82,66 @@ _last_layer = partial(
 _sparse = partial(_learned, step=_ELBO, diagonal=NystromDiagonal, student=_STUDENT_ELBO)
 
 _ROWS = (
-    _learned("field", field_basis, step=PerPlace(), assemble=FieldNetwork),
-    _learned("dbk-rbf", deep_basis, step=_DPPGP),
-    _learned("dbk-silu", dense_basis, step=_DPPGP),
-    _learned("pp-dkl", deep_basis, step=_PPGP, diagonal=NystromDiagonal),
-    _sparse("sv-dkl", deep_basis),
-    _sparse("sv-rbf", plain_basis),
+    _learned("field", parts.field_basis, step=PerPlace(), assemble=FieldNetwork),
+    _learned("dbk-rbf", parts.deep_basis, step=_DPPGP),
+    _learned("dbk-silu", parts.dense_basis, step=_DPPGP),
+    _learned("pp-dkl", parts.deep_basis, step=PerBatch(objectives.ppgp), diagonal=NystromDiagonal),
+    _sparse("sv-dkl", parts.deep_basis),
+    _sparse("sv-rbf", parts.plain_basis),
     _learned(
         "sv-dbk",
-        dense_basis,
-        step=_CORRECTED_ELBO,
+        parts.dense_basis,
+        step=PerBatch(objectives.corrected_elbo),
         diagonal=VarianceCorrection,
-        student=_CORRECTED_STUDENT_ELBO,
+        student=StudentPerBatch(objectives.batch_correction),
     ),
-    _learned("vbll", dense_basis, step=_ELBO, student=_STUDENT_ELBO),
-    _closed("dbk-exact", dense_basis, step=_CORRECTED_MLL, diagonal=VarianceCorrection),
-    _closed("dbk-exact-rbf", deep_basis, step=_CORRECTED_MLL, diagonal=VarianceCorrection),
-    _closed("dbk-mml", dense_basis, step=_MLL),
-    ModelSpec("dnn", network_basis, PointPosterior, _MSE, noise=ValidationNoise),
-    _kernel("nystrom-mixed", _MIXED, step=_MAP),
+    _learned("vbll", parts.dense_basis, step=_ELBO, student=_STUDENT_ELBO),
+    _closed("dbk-exact", parts.dense_basis, step=_CORRECTED_MLL, diagonal=VarianceCorrection),
+    _closed("dbk-exact-rbf", parts.deep_basis, step=_CORRECTED_MLL, diagonal=VarianceCorrection),
+    _closed("dbk-mml", parts.dense_basis, step=_MLL),
+    ModelSpec("dnn", parts.network_basis, PointPosterior, _MSE, noise=ValidationNoise),
+    _kernel(
+        "nystrom-mixed",
+        _MIXED,
+        step=AnchorEvidence(objectives.log_marginal_likelihood, kernel_prior),
+    ),
     _kernel("nystrom-mixed-fitc", _MIXED, step=_FITC_MAP, diagonal=NystromDiagonal),
     _kernel("nngp", _ERF, step=_EVIDENCE),
-    _kernel("nngp-relu", _RELU, step=_EVIDENCE),
-    _kernel("t-process", _SCALED_ERF, step=_STUDENT_EVIDENCE, assemble=StudentProcess),
+    _kernel("nngp-relu", parts.anchored(parts.network_kernel("relu")), step=_EVIDENCE),
+    _kernel(
+        "t-process",
+        _SCALED_ERF,
+        step=AnchorEvidence(scales.student_log_marginal_likelihood),
+        assemble=scales.StudentProcess,
+    ),
     _learned(
         "sv-t-process",
         _SCALED_ERF,
-        step=_SCALED_ELBO,
+        step=PerBatch(scales.scaled_elbo),
         diagonal=NystromDiagonal,
-        assemble=VariationalStudentProcess,
+        assemble=scales.VariationalStudentProcess,
     ),
     _last_layer("bll", assemble=LastLayerGP),
     _last_layer("rich-bll", assemble=EnrichedGP),
-    _learned("cox", dense_basis, step=PerCount(poisson_elbo), assemble=CoxGP),
+    # The objectives of counts need each count, not mean and scatter.
+    _learned(
+        "cox",
+        parts.dense_basis,
+        step=PerBatch(objectives.poisson_elbo, combines=False),
+        assemble=CoxGP,
+    ),
     _learned(
         "cox-nb",
-        dense_basis,
-        step=PerCount(negative_binomial_elbo),
+        parts.dense_basis,
+        step=PerBatch(objectives.negative_binomial_elbo, combines=False),
         assemble=partial(CoxGP, law=Dispersion),
     ),
-    _kernel("burr-process", _SCALED_ERF, step=_BURR_EVIDENCE, assemble=BurrProcess),
+    _kernel(
+        "burr-process",
+        _SCALED_ERF,
+        step=AnchorEvidence(scales.burr_log_marginal_likelihood),
+        assemble=scales.BurrProcess,
+    ),
 )
 
 CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _ROWS}

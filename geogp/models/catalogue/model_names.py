@@ -1,6 +1,7 @@
 """Names and descriptions of the models; this module does not import torch."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 from geogp.choices import nearest, one_of
@@ -17,26 +18,36 @@ class ModelName:
     `name`: the name on the command line.
     `summary`: one line of text.
     `family`: the family of the model; each family has its own presets.
-    `has_tiles`: whether the model has a process of single tiles and noise that depends on the
-        number of tests.
     `has_spread`: whether the function has a variance; a model without it predicts only
         measurements.
     `takes_student`: whether the model can be trained under Student-t noise.
-    `uses`: names of the weights in `Weights` that the objective uses.
-    `takes_covariates`: whether the model may depend on covariates.
-    `spread_is_noise`: whether the objective scores predictions with the variance s² + noise_var, as
-        in the PPGP family. Then the function variance s² also contains input-dependent noise.
+    `uses`: names of the weights in `Weights` that the objective uses; those of the PPGP family do.
     """
 
     name: str
     summary: str
     family: Family = "deep"
-    has_tiles: bool = False
     has_spread: bool = True
     takes_student: bool = False
     uses: tuple[str, ...] = ()
-    spread_is_noise: bool = False
-    takes_covariates: bool = False
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether the model has a process of single tiles and noise that depends on the tests."""
+        return self.family == "field"
+
+    @property
+    def takes_covariates(self) -> bool:
+        """Whether the model may depend on covariates."""
+        return self.family == "field"
+
+    @property
+    def spread_is_noise(self) -> bool:
+        """Whether the objective scores predictions with the variance s² + noise_var (PPGP family).
+
+        Then the function variance s² also contains input-dependent noise.
+        """
+        return bool(self.uses)
 
     @property
     def counts(self) -> bool:
@@ -49,20 +60,20 @@ class ModelName:
         return self.family == "kernel"
 
     def check_noise(self, noise: str) -> None:
-        """Check that the model can be trained under a family of noise.
-
-        Raises RequestError if the noise is not in `NOISES`, or not available for this model.
-        """
+        """Raise RequestError if a noise is not in `NOISES`, or not available for this model."""
         one_of("noise", noise, NOISES)
         if noise != NOISES[0] and not self.takes_student:
             able = [model.name for model in MODELS.values() if model.takes_student]
             raise RequestError(
                 f"{self.name} has no {noise} noise: this noise needs the evidence lower bound "
                 f"and a likelihood that is a product over rows. Choose one of {', '.join(able)}, "
-                f"or the noise "
-                f"{NOISES[0]}."
+                f"or the noise {NOISES[0]}."
             )
 
+
+_kernel = partial(ModelName, family="kernel")
+_dppgp = partial(ModelName, uses=("alpha", "beta"))
+_student = partial(ModelName, takes_student=True)
 
 _MODELS = (
     ModelName(
@@ -70,47 +81,20 @@ _MODELS = (
         "a deep basis over space and time, a process of single tiles, noise that depends on the "
         "number of tests",
         family="field",
-        has_tiles=True,
-        takes_covariates=True,
     ),
-    ModelName(
-        "dbk-rbf",
-        "deep basis kernel: inducing points under an RBF on a network, dPPGP",
-        uses=("alpha", "beta"),
-        spread_is_noise=True,
-    ),
-    ModelName(
-        "dbk-silu",
-        "deep basis kernel: a dense SiLU layer on a network, dPPGP",
-        uses=("alpha", "beta"),
-        spread_is_noise=True,
-    ),
+    _dppgp("dbk-rbf", "deep basis kernel: inducing points under an RBF on a network, dPPGP"),
+    _dppgp("dbk-silu", "deep basis kernel: a dense SiLU layer on a network, dPPGP"),
     ModelName(
         "pp-dkl",
         "parametric predictive deep kernel learning: inducing points on a network, PPGP",
         uses=("beta",),
-        spread_is_noise=True,
     ),
-    ModelName(
-        "sv-dkl",
-        "sparse deep kernel learning: inducing points under an RBF on a network, ELBO",
-        takes_student=True,
+    _student(
+        "sv-dkl", "sparse deep kernel learning: inducing points under an RBF on a network, ELBO"
     ),
-    ModelName(
-        "sv-rbf",
-        "sparse variational GP: inducing points under an RBF on the inputs, ELBO",
-        takes_student=True,
-    ),
-    ModelName(
-        "sv-dbk",
-        "deep basis kernel: a dense SiLU layer, ELBO with the variance correction",
-        takes_student=True,
-    ),
-    ModelName(
-        "vbll",
-        "variational Bayesian last layer: a dense SiLU layer on a network, ELBO",
-        takes_student=True,
-    ),
+    _student("sv-rbf", "sparse variational GP: inducing points under an RBF on the inputs, ELBO"),
+    _student("sv-dbk", "deep basis kernel: a dense SiLU layer, ELBO with the variance correction"),
+    _student("vbll", "variational Bayesian last layer: a dense SiLU layer on a network, ELBO"),
     ModelName(
         "dbk-exact",
         "deep basis kernel in closed form: a dense SiLU layer, marginal likelihood, corrected",
@@ -125,29 +109,16 @@ _MODELS = (
         "a plain network, squared error; one noise variance from the validation rows",
         has_spread=False,
     ),
-    ModelName(
-        "nystrom-mixed",
-        "mixed arcsine and leaky-ReLU kernel at anchors, maximum a posteriori",
-        family="kernel",
+    _kernel(
+        "nystrom-mixed", "mixed arcsine and leaky-ReLU kernel at anchors, maximum a posteriori"
     ),
-    ModelName(
+    _kernel(
         "nystrom-mixed-fitc",
         "as nystrom-mixed, plus the prior variance that the anchors do not explain",
-        family="kernel",
     ),
-    ModelName(
-        "nngp",
-        "kernel of infinitely wide erf networks at anchors, marginal likelihood",
-        family="kernel",
-    ),
-    ModelName(
-        "nngp-relu",
-        "kernel of infinitely wide ReLU networks at anchors, marginal likelihood",
-        family="kernel",
-    ),
-    ModelName(
-        "t-process", "as nngp with an inverse-gamma scale: a Student-t process", family="kernel"
-    ),
+    _kernel("nngp", "kernel of infinitely wide erf networks at anchors, marginal likelihood"),
+    _kernel("nngp-relu", "kernel of infinitely wide ReLU networks at anchors, marginal likelihood"),
+    _kernel("t-process", "as nngp with an inverse-gamma scale: a Student-t process"),
     ModelName(
         "sv-t-process", "t-process by mini-batches: a variational posterior of weights and scale"
     ),
@@ -168,10 +139,9 @@ _MODELS = (
         "as cox with a gamma effect of each tile and quarter: negative binomial counts",
         family="count",
     ),
-    ModelName(
+    _kernel(
         "burr-process",
         "as t-process with a Burr XII scale, by importance sampling: a mixture of normals",
-        family="kernel",
     ),
 )
 
@@ -180,10 +150,7 @@ MODELS: dict[str, ModelName] = {model.name: model for model in _MODELS}
 
 
 def find_model(name: str) -> ModelName:
-    """Return the model with a name.
-
-    Raises RequestError if the name is unknown; the message lists the nearest names.
-    """
+    """Return the model with a name; raise RequestError with the nearest names if unknown."""
     if name not in MODELS:
         near = nearest(name, MODELS, 3) or list(MODELS)
         raise RequestError(

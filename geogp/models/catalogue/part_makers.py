@@ -14,8 +14,7 @@ from geogp.models.bases.basis_functions import (
     InducingBasis,
     NetworkBasis,
 )
-from geogp.models.bases.kernels import Kernel, MixedKernel
-from geogp.models.bases.network_kernels import NetworkKernel
+from geogp.models.bases.kernels import Kernel, MixedKernel, NetworkKernel
 from geogp.models.bases.nystrom import AnchorBasis
 from geogp.models.bases.placement import place_anchors
 from geogp.models.bases.tangents import LastLayerBasis, Mlp
@@ -108,10 +107,7 @@ def mixed_kernel(sizes: Architecture) -> Kernel:
 
 
 def network_kernel(activation: str, *, own_scale: bool = True) -> Callable[[Architecture], Kernel]:
-    """Return a function that makes a network's kernel; the depth is the architecture's `blocks`.
-
-    If `own_scale` is false, the readout variance stays at 1.
-    """
+    """Return a function that makes a network's kernel; without `own_scale`, its readout stays 1."""
 
     def make(sizes: Architecture) -> Kernel:
         kernel = NetworkKernel(sizes.blocks, activation, dtype=sizes.torch_dtype)

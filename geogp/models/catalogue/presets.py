@@ -10,16 +10,11 @@ from geogp.models.core.options import Optimiser, Placement, Weights
 
 @dataclass(frozen=True)
 class Preset:
-    """Sizes and schedule of a fit.
+    """Sizes and schedule of a fit; for names that are not here, see `Architecture`, `FitSettings`.
 
-    `h`, `r`: width of the network and rank.
-    `epochs`, `batch`, `learning_rate`, `decay`, `head_rate`, `noise_rate`, `clip`, `average`,
-        `optimiser`: the schedule; see `FitSettings`.
     `least_steps`: smallest number of steps in an epoch. If there are few rows, a smaller batch
         reaches this number. With 0, the batch does not change.
-    `placement`, `noise_start`: how inducing points are chosen, and the start value of the noise
-        variance.
-    `weights`: alpha and beta of dPPGP.
+    `placement`, `noise_start`: see `build`.
     `split`: the default of ``--split``.
     `refit`: whether the map comes from one more fit, to all rows except the validation rows (a
         tenth of all rows), instead of the fit of the random split.
@@ -47,7 +42,7 @@ class Preset:
         """Return the number of rows per step for n training rows: a power of 2, 32 to `batch`."""
         if not self.least_steps:
             return min(self.batch, n)
-        most = max(32, n // max(self.least_steps, 1))
+        most = max(32, n // self.least_steps)
         return min(self.batch, 1 << (most.bit_length() - 1))
 
     def learning_rate_for(self, batch: int) -> float:
@@ -55,49 +50,35 @@ class Preset:
         return float(self.learning_rate * min(1.0, batch / self.batch) ** 0.5)
 
 
-PRESETS = {
-    "quick": Preset(
-        h=64,
-        r=128,
-        epochs=80,
-        batch=1024,
-        least_steps=100,
-        learning_rate=2e-2,
-        decay="cosine",
-        placement="farthest",
-        weights=Weights(alpha=0.01, beta=0.01),
-        split="random",
-        refit=False,
-    ),
-    "standard": Preset(
-        h=128,
-        r=256,
-        epochs=150,
-        batch=1024,
-        least_steps=100,
-        learning_rate=1e-2,
-        decay="cosine",
-        placement="farthest",
-        weights=Weights(alpha=0.01, beta=0.01),
-        split="both",
-        refit=True,
-    ),
-    # Widths and schedule are those of Zhu, Yuchi and Xie, appendix B.3.
-    "paper": Preset(
-        h=256,
-        r=1024,
-        epochs=400,
-        batch=1024,
-        least_steps=1,
-        learning_rate=1e-3,
-        decay="constant",
-        placement="uniform",
-        weights=Weights(alpha=0.1, beta=0.01),
-        split="both",
-        refit=True,
-        noise_start=1e-2,
-    ),
-}
+_QUICK = Preset(
+    h=64,
+    r=128,
+    epochs=80,
+    batch=1024,
+    least_steps=100,
+    learning_rate=2e-2,
+    decay="cosine",
+    placement="farthest",
+    weights=Weights(alpha=0.01, beta=0.01),
+    split="random",
+    refit=False,
+)
+_STANDARD = replace(_QUICK, h=128, r=256, epochs=150, learning_rate=1e-2, split="both", refit=True)
+# Widths and schedule are those of Zhu, Yuchi and Xie, appendix B.3.
+_PAPER = replace(
+    _STANDARD,
+    h=256,
+    r=1024,
+    epochs=400,
+    least_steps=1,
+    learning_rate=1e-3,
+    decay="constant",
+    placement="uniform",
+    weights=Weights(alpha=0.1, beta=0.01),
+    noise_start=1e-2,
+)
+
+PRESETS = {"quick": _QUICK, "standard": _STANDARD, "paper": _PAPER}
 """The presets, by name, for the models from the papers."""
 
 FIELD_PRESETS = {
@@ -162,9 +143,6 @@ PRESETS_OF = {
 
 
 def find_preset(name: str, model: str) -> Preset:
-    """Return a preset for a model.
-
-    Raises RequestError if the preset or the model is unknown.
-    """
+    """Return a preset for a model; raise RequestError if one of them is unknown."""
     one_of("preset", name, PRESETS)
     return PRESETS_OF[find_model(model).family][name]

@@ -43,10 +43,7 @@ _DAMAGE = (
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
-    """Write tensors with a description that JSON can represent.
-
-    Raises OutputError if the file cannot be written.
-    """
+    """Write tensors and a description in JSON; raise OutputError if the file cannot be written."""
     on_cpu = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     text = json.dumps(described)
     metadata = {"description": text, "sha256": _digest(on_cpu, text)}
@@ -54,11 +51,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], described: dict[str, A
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a file written by `write_tensors`.
-
-    Raises DataError if the file is missing, is cut short, has no description, or was changed after
-    writing.
-    """
+    """Read a file of `write_tensors`; raise DataError if it is missing, incomplete or changed."""
     try:
         _check_header(path)
         with safetensors.safe_open(path, "pt") as opened:
@@ -110,10 +103,9 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
 
 
 def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | None = None) -> None:
-    """Save a model with its catalogue name, sizes and a `context` that JSON can represent.
+    """Save a model with its catalogue name, sizes and a `context`.
 
-    Raises RequestError if JSON cannot represent the context, and OutputError if the file cannot be
-    written.
+    Raises RequestError if JSON cannot represent the context, and OutputError as `write_tensors`.
     """
     try:
         json.dumps(context or {}, allow_nan=False)

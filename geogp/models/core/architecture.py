@@ -24,17 +24,14 @@ class Architecture:
     `d`, `h`, `r`: number of input columns, width of the network, rank.
     `blocks`: number of residual blocks of the network.
     `jitter`: relative jitter of k~_ZZ; by default, that of the basis.
-    `dtype`: ``float32`` or ``float64``.
     `columns`: names of the input columns; by default x0, x1, ...
     `dropped`: columns with the same value in all training rows; the basis does not use these.
-    `units`: number of kilometres or quarters in one unit of each column, by default 1; only models
-        that measure distances use it.
-    `noise`: ``gaussian`` or ``student-t``.
-    `covariates`: names of the last columns, if they are covariates, which enter the field model
-        linearly.
+    `units`: number of kilometres or quarters in one unit of each column, for models that measure
+        distances.
+    `covariates`: names of the last columns, if they are covariates, which enter linearly.
 
-    Raises RequestError if the dtype or noise is unknown, a size is not a whole number, a size or
-    the jitter is out of range, or there are not as many names or units as columns.
+    Raises RequestError if a name is unknown, a size or the jitter is out of range, or there are not
+    as many names or units as columns.
     """
 
     d: int

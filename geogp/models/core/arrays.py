@@ -11,11 +11,10 @@ ROUNDING = 1e-9
 
 
 def as_floats(values: object, what: str) -> NDArray[np.float64]:
-    """Return finite real numbers as a float64 array of the same shape.
+    """Return an array, a list or a CPU tensor as a float64 array of the same shape.
 
-    `values` is an array, a list or a CPU tensor of any real dtype; `what` names `values` in
-    messages. A float64 array is not copied, so do not change it afterwards. Raises DataError if a
-    value is not a finite real number, is masked, or is on another device.
+    A float64 array is not copied. `what` names `values` in messages. Raises DataError if a value is
+    not a finite real number, is masked, or is on another device.
     """
     if isinstance(values, torch.Tensor):
         values = _on_cpu(values, what)
@@ -40,10 +39,7 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
 
 
 def check_devices(devices: NDArray[np.float64], tests: NDArray[np.float64]) -> None:
-    """Raise DataError if a row has more devices than tests; both arrays have the same shape.
-
-    Differences due to rounding are allowed.
-    """
+    """Raise DataError if a row has more devices than tests, by more than rounding."""
     wrong = devices > tests * (1 + ROUNDING)
     if wrong.any():
         row = int(wrong.argmax())

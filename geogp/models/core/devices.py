@@ -6,7 +6,7 @@ from geogp.errors import RequestError
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device with a given name; ``auto`` is the GPU if the machine has one.
+    """Return the device with a name; ``auto`` is the GPU if there is one.
 
     Raises RequestError if ``cuda`` is not available, or the name is unknown.
     """

@@ -9,37 +9,29 @@ tiles, so the variance of sums is too small.
 """
 
 from collections.abc import Iterable
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-
-class Norms(Protocol):
-    """The properties of features at points that a `Diagonal` may use; see `Features`."""
-
-    @property
-    def norm(self) -> Tensor:
-        """Prior variance of the basis, (b,)."""
-
-    @property
-    def residual(self) -> Tensor:
-        """Prior variance that the basis misses, (b,)."""
+if TYPE_CHECKING:
+    from geogp.models.bases.basis_functions import Features
+    from geogp.models.bases.rbf_readers import Marginals
 
 
 class Diagonal(nn.Module):
     """Interface of models of added variance; this class adds 0 (DBK: no term at prediction).
 
-    `uses_norms` is true if the added variance depends on the features.
+    `uses_norms` is true if the added variance depends on norm and residual of the features.
     """
 
     uses_norms: ClassVar[bool] = False
 
-    def forward(self, features: Norms) -> Tensor:
+    def forward(self, features: "Features | Marginals") -> Tensor:
         """Return the added variance, (b,)."""
         return torch.zeros_like(features.norm)
 
-    def update_closed_forms(self, features: Iterable[Norms]) -> None:
+    def update_closed_forms(self, features: Iterable["Features"]) -> None:
         """Learn from chunks of features of the training rows; this default does nothing."""
 
 
@@ -48,7 +40,7 @@ class NystromDiagonal(Diagonal):
 
     uses_norms = True
 
-    def forward(self, features: Norms) -> Tensor:
+    def forward(self, features: "Features | Marginals") -> Tensor:
         """Return the residual, (b,)."""
         return features.residual
 
@@ -66,12 +58,11 @@ class VarianceCorrection(Diagonal):
         super().__init__()
         self.register_buffer("largest", torch.zeros((), dtype=torch.float64))
 
-    def forward(self, features: Norms) -> Tensor:
+    def forward(self, features: "Features | Marginals") -> Tensor:
         """Return c(x, x), (b,), at least 0."""
         norm = features.norm.double()
         return torch.maximum(self.largest, norm) - norm
 
-    def update_closed_forms(self, features: Iterable[Norms]) -> None:
+    def update_closed_forms(self, features: Iterable["Features"]) -> None:
         """Find the largest prior variance among the training inputs."""
-        peaks = [part.norm.max().double() for part in features]
-        self.largest.copy_(torch.stack(peaks).max())
+        self.largest.copy_(torch.stack([part.norm.max().double() for part in features]).max())

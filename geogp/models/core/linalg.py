@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,48 +15,41 @@ LARGEST_JITTER = 1e-2
 """Largest relative jitter that a factorisation tries."""
 
 
-class Factorised(NamedTuple):
-    """A factor, and `info`, which is 0 if the factorisation succeeded."""
-
-    factor: Tensor
-    info: Tensor
-
-
 def jittered_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
-    """Factorise K + jitter * mean(diag K) * I in float64.
+    """Return the lower factor L (r, r) of K + jitter mean(diag K) I, float64, and the jitter.
 
     Each time the factorisation fails, the jitter is multiplied by 10 and a warning is logged.
-    Returns the lower factor L (r, r) and the relative jitter used. Raises NumericalError if K is
-    not finite, or needs a relative jitter above 1e-2.
+    Raises NumericalError if K is not finite, or needs a relative jitter above 1e-2.
     """
-    return _with_jitter(K, jitter, lambda added: Factorised(*torch.linalg.cholesky_ex(added)))
+    return _with_jitter(K, jitter, torch.linalg.cholesky_ex)
 
 
 def jittered_inverse_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
     """Return L^(-1), (r, r) row-major, for the L of `jittered_cholesky`, and the jitter.
 
-    L^(-1) has no gradient. Products with L^(-1) replace triangular solves, which are slower on
-    every machine. Raises the errors of `jittered_cholesky`.
+    L^(-1) has no gradient; products with it are faster than triangular solves.
     """
     return _with_jitter(K, jitter, inverse_cholesky)
 
 
-def inverse_cholesky(K: Tensor) -> Factorised:
-    """Return L^(-1), (r, r) row-major, for K = L L'; overwrites the lower triangle of K.
+def inverse_cholesky(K: Tensor) -> tuple[Tensor, Tensor]:
+    """Return L^(-1), (r, r) row-major, for K = L L', and 0 if it exists.
 
     K is halved recursively: with K = [A B'; B C] and A = M M', L = [M 0; B M^(-T) N] where N N' = C
     - (B M^(-T)) (B M^(-T))', and L^(-1) = [M^(-1) 0; -N^(-1) B M^(-T) M^(-1) N^(-1)]. Most
-    operations are matrix products; they are several times faster than PyTorch's own Cholesky.
+    operations are matrix products; they are several times faster than PyTorch's own Cholesky. The
+    lower triangle of K is overwritten.
     """
     out = torch.zeros_like(K)
-    return Factorised(out, _fill_inverse(K, out, slices(len(K), K.device)))
+    return out, _fill_inverse(K, out, slices(len(K), K.device))
 
 
 def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
     """Write the inverse factor of the block `parts` of K into `out`; return `info`."""
     whole = slice(parts[0].start, parts[-1].stop)
     if len(parts) == 1:
-        L, info = Factorised(*torch.linalg.cholesky_ex(K[whole, whole]))
+        found: tuple[Tensor, Tensor] = torch.linalg.cholesky_ex(K[whole, whole])
+        L, info = found
         identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
         # Solve for the transpose, because PyTorch returns a column-major result.
         out[whole, whole] = torch.linalg.solve_triangular(L.T, identity, upper=True).T
@@ -80,7 +72,7 @@ def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
 
 
 def _with_jitter(
-    K: Tensor, jitter: float, factorise: Callable[[Tensor], Factorised]
+    K: Tensor, jitter: float, factorise: Callable[[Tensor], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, float]:
     assert K.dtype == torch.float64, "factorisations run in float64"
     scale = K.diagonal().mean()
@@ -93,9 +85,9 @@ def _with_jitter(
         )
     used = jitter
     while True:
-        found = factorise(K.diagonal_scatter(K.diagonal() + used * scale))
-        if int(found.info) == 0:
-            return found.factor, used
+        factor, info = factorise(K.diagonal_scatter(K.diagonal() + used * scale))
+        if int(info) == 0:
+            return factor, used
         used = 10 * max(used, 1e-9)
         if used > LARGEST_JITTER * (1 + 1e-9):
             raise NumericalError(

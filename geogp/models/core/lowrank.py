@@ -1,7 +1,7 @@
 """The class of all models: a process with a basis, a posterior and a noise model."""
 
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from geogp.models.core.objectives import BatchTerms, Repeats
 from geogp.models.core.posteriors import Posterior, WeightedRows, condition
 from geogp.models.joint.joint_level import JointLevel, LevelOptions, low_rank_level
 from geogp.models.training.steps import CHUNK
+
+if TYPE_CHECKING:
+    from geogp.models.training.training_data import Data
 
 Floats = NDArray[np.float64]
 
@@ -44,7 +47,7 @@ class Rows(NamedTuple):
 
     @property
     def n(self) -> int:
-        """The number of rows, repeats included."""
+        """Number of rows, repeats included."""
         return len(self.y) if self.repeats is None else int(self.repeats.rows.sum())
 
     def at(self, numbers: Tensor | slice) -> "Rows":
@@ -53,11 +56,10 @@ class Rows(NamedTuple):
         groups = None if self.groups is None else self.groups[numbers]
         return Rows(self.x[numbers], self.y[numbers], self.counts[numbers], repeats, groups)
 
-    def chunks(self, size: int | None = None) -> Iterator["Rows"]:
-        """Yield the rows in order, `size` at a time; `size` defaults to `CHUNK`."""
-        step = size or CHUNK
-        for start in range(0, len(self.y), step):
-            yield self.at(slice(start, start + step))
+    def chunks(self) -> Iterator["Rows"]:
+        """Yield the rows in order, `CHUNK` at a time."""
+        for start in range(0, len(self.y), CHUNK):
+            yield self.at(slice(start, start + CHUNK))
 
     def collapsed(self) -> "Rows":
         """Return the distinct inputs, with mean and scatter of the rows at each; see `Repeats`."""
@@ -86,21 +88,9 @@ class LowRankGP(nn.Module):
     are multiplied by `widening`. `predict`, `features` and `kernel` take unscaled inputs and return
     values in the unit of the target.
 
-    Parameters
-    ----------
-    name
-        The row of the catalogue.
-    architecture
-        Sizes.
-    basis, posterior, noise, diagonal
-        The parts; `diagonal` adds variance at single points.
-
-    Attributes
-    ----------
-    holds_rows
-        Whether the model stores its training rows, because predictions need them.
-    has_level
-        Whether the level, around which measurements scatter, has a closed-form posterior.
+    `name` is the row of the catalogue; `diagonal` adds variance at single points. `holds_rows` says
+    whether the model stores its training rows, because predictions need them. `has_level` says
+    whether the level, around which measurements scatter, has a closed-form posterior.
     """
 
     holds_rows: ClassVar[bool] = False
@@ -153,11 +143,7 @@ class LowRankGP(nn.Module):
         return self.mean_constant.device
 
     def check(self) -> None:
-        """Check the devices and dtypes of the parameters.
-
-        Raises RequestError if parameters are on different devices or on the device ``meta``, or do
-        not have the dtype of the architecture.
-        """
+        """Raise RequestError if parameters have values on no device, several devices or dtypes."""
         if self.device.type == "meta":
             raise RequestError(NO_NUMBERS)
         expected = self.architecture.torch_dtype
@@ -172,8 +158,8 @@ class LowRankGP(nn.Module):
     def scaled(self, x: Floats | Tensor) -> Tensor:
         """Return inputs (n, d) for the basis: used columns only, scaled, on the model's device.
 
-        Raises DataError if `x` does not have the dimension of the training inputs, or is not
-        finite. Raises RequestError as `check` does.
+        Raises DataError if `x` has another dimension than the training inputs or is not finite, and
+        the error of `check`.
         """
         self.check()
         values = as_floats(x, "inputs")
@@ -204,22 +190,30 @@ class LowRankGP(nn.Module):
         values = (torch.from_numpy(y).to(self.device) - self.y_mean) / self.y_sd
         return values.to(self.architecture.torch_dtype)
 
-    def as_rows(
-        self, x: Floats, y: Floats, counts: Floats, groups: NDArray[np.int64] | None = None
-    ) -> Rows:
-        """Return inputs (n, d), targets (n,), tests and devices (n, 2), and groups as `Rows`."""
-        behind = torch.from_numpy(counts).to(self.device)
-        grouped = None if groups is None else torch.from_numpy(groups).to(self.device)
-        return Rows(self.scaled(x), self.standardised(y), behind, groups=grouped)
+    def as_rows(self, data: "Data") -> Rows:
+        """Return rows with scaled inputs and standardised targets, on the model's device."""
+        counts, groups = (
+            torch.from_numpy(part).to(self.device) for part in (data.counts, data.groups)
+        )
+        return Rows(self.scaled(data.x), self.standardised(data.y), counts, groups=groups)
 
     def terms(self, x: Tensor) -> BatchTerms:
         """Return the terms of objectives at scaled inputs (b, d), for a standardised target."""
-        return self._terms(self.basis(x))
+        found: Features = self.basis(x)
+        moments, kl = self.posterior.moments_and_kl(found.phi)
+        return BatchTerms(
+            mean=self.mean_constant + moments.mean,
+            function_variance=moments.variance,
+            residual=found.residual,
+            feature_norm=found.norm,
+            noise_var=self.noise(),
+            kl=kl,
+        )
 
-    def keep_rows(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
+    def keep_rows(self, rows: Rows, seed: int) -> Rows:
         """Store the data that prediction needs; return the rows in the order for training steps.
 
-        This default stores nothing and returns the rows unchanged. `seed` fixes random choices.
+        By default nothing is stored. `seed` fixes random choices.
         """
         return rows
 
@@ -267,10 +261,7 @@ class LowRankGP(nn.Module):
         return condition(self.weighted_rows(rows), torch.zeros(self.basis.rank, device=self.device))
 
     def check_has_level(self) -> None:
-        """Refuse models of counts: their level has no closed-form posterior.
-
-        Raises RequestError if `has_level` is false.
-        """
+        """Raise RequestError if the level has no closed-form posterior."""
         if not self.has_level:
             raise RequestError(
                 f"{self.name} is a model of counts: its level has no posterior in closed form. "
@@ -281,7 +272,6 @@ class LowRankGP(nn.Module):
         """Return the joint distribution of the level at points (n, d); see `joint_level`.
 
         `rows` are the training rows, or None if the model contains them.
-        Raises RequestError if rows are needed and not given.
         """
         if rows is None:
             raise RequestError(
@@ -293,53 +283,42 @@ class LowRankGP(nn.Module):
     def predict(
         self,
         x: Floats,
-        tests: Floats | float | None = None,  # noqa: ARG002
-        devices: Floats | float | None = None,  # noqa: ARG002
+        tests: Floats | float | None = None,
+        devices: Floats | float | None = None,
         *,
         level: bool = False,
     ) -> Prediction:
-        """Predict at inputs of shape (n, d), in chunks.
+        """Predict at inputs of shape (n, d), in chunks, in the target's unit.
 
-        Parameters
-        ----------
-        x
-            Inputs.
-        tests, devices
-            Numbers of tests and devices behind each average; the noise of this model ignores them.
-        level
-            Whether to predict the level around which measurements scatter, which is the function
-            without noise.
+        `tests`, `devices`: numbers of tests and devices behind each average; the noise of this
+            model ignores them.
+        `level`: whether to predict the level around which measurements scatter, which is the
+            function without noise.
 
-        Returns
-        -------
-        Prediction
-            Mean, function variance (including the variance of the diagonal) and noise variance,
-            each (n,), in the target's unit.
-
-        Raises
-        ------
-        DataError
-            If `x` does not have the dimension of the training inputs, or is not finite.
-        NumericalError
-            If a predictive variance is not positive.
+        The function variance includes the variance of the diagonal. Raises the errors of `scaled`,
+        and NumericalError if a predictive variance is not positive.
         """
         return self.predict_scaled(self.scaled(x), level=level).widened(float(self.widening))
 
     def predict_scaled(
-        self,
-        x: Tensor,
-        counts: Tensor | None = None,  # noqa: ARG002
-        *,
-        level: bool = False,
+        self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
         """Predict at inputs returned by `scaled`; see `predict`."""
         with torch.no_grad():
             norms = self.diagonal.uses_norms
             read = self.basis.reader(self.posterior, norms=norms, rows=len(x))
             rows = max(MIN_ROWS, ENTRIES // self.basis.rank)
-            parts = [self._predicted(read(part)) for part in x.split(min(CHUNK, rows))]
-        mean, variance, noise = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
-        return Prediction(mean, variance, np.zeros_like(noise) if level else noise)
+            parts = [read(part) for part in x.split(min(CHUNK, rows))]
+            found = Marginals(*map(torch.cat, zip(*parts, strict=True)))
+            mean = self.y_mean + self.y_sd * (self.mean_constant.double() + found.mean)
+            variance = found.variance
+            if norms:
+                variance = variance + self.diagonal(found).double()
+            noise = torch.zeros_like(variance) if level else self.noise().double()
+            scale = self.y_sd.square()
+            in_units = mean, variance * scale, noise.expand_as(variance) * scale
+        function, spread, scatter = (part.cpu().numpy() for part in in_units)
+        return Prediction(function, spread, scatter)
 
     def features(self, x: Floats) -> Floats:
         """Return phi(x), (n, r), in the target's unit, so that k = phi phi'."""
@@ -371,31 +350,6 @@ class LowRankGP(nn.Module):
         return found * float(self.widening) ** 2
 
     def kernel(self, x: Floats, x2: Floats) -> Floats:
-        """Return the prior covariance k(x, x2) = <phi(x), phi(x2)>, (n, n2).
-
-        The covariance is in the squared unit of the target. The matrix has n times n2 values, so
-        pass few inputs at a time.
-        """
+        """Return the prior covariance <phi(x), phi(x2)>, (n, n2), in the target's squared unit."""
         second = torch.cat(list(self.feature_chunks(x2)))
         return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()
-
-    def _terms(self, found: Features) -> BatchTerms:
-        moments, kl = self.posterior.moments_and_kl(found.phi)
-        return BatchTerms(
-            mean=self.mean_constant + moments.mean,
-            function_variance=moments.variance,
-            residual=found.residual,
-            feature_norm=found.norm,
-            noise_var=self.noise(),
-            kl=kl,
-        )
-
-    def _predicted(self, found: Marginals) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean, function variance and noise variance in the target's unit, float64."""
-        variance = found.variance
-        if self.diagonal.uses_norms:
-            variance = variance + self.diagonal(found).double()
-        noise = self.noise().double().expand_as(variance)
-        scale = self.y_sd.square()
-        mean = self.mean_constant.double() + found.mean
-        return self.y_mean + self.y_sd * mean, variance * scale, noise * scale

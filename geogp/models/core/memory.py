@@ -17,26 +17,17 @@ PARAMETER_BYTES = 4
 """Bytes of a parameter in float32, the smaller dtype."""
 
 CHUNK_ARRAYS = 24
-"""Number of float64 arrays in memory at once with the size of a chunk's features: covariances,
-features, gradients of both, values that the kernel stores for gradients, and copies of the solver.
-The largest observed number is 19, for kernels of two layers.
-"""
+"""Number of float64 arrays with the size of a chunk's features; at most 19 were observed."""
 
 SQUARE_ARRAYS = 16
-"""Number of r by r arrays: the posterior and its gradient, two moments of the optimiser, copies of
-the posterior from the best epoch and the last epoch, and factorisations.
-"""
+"""Number of r by r arrays: posterior, gradient, moments, copies of epochs, factorisations."""
 
 ROW_WORDS = 40
 """Numbers per row: inputs, targets, order, one or two copies of these, and features of places."""
 
 
 def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
-    """Return an upper estimate of the memory, in bytes, of a fit to n rows, without the program.
-
-    `batch` is the number of rows in a step (`Step.rows`); the features of at most `CHUNK` rows are
-    in memory at once.
-    """
+    """Return an upper estimate of the bytes of a fit to n rows; `batch` is that of a step."""
     chunk = min(max(batch, 1), n, CHUNK)
     # Prediction uses whole chunks whatever the batch.
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
@@ -46,40 +37,26 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
 
 
 def check_model(sizes: Architecture) -> None:
-    """Refuse a model if its parameters do not fit into memory.
-
-    Raises RequestError if the parameters need more memory than is free; the message has both
-    numbers.
-    """
+    """Refuse a model whose parameters do not fit into memory; see `refuse_above`."""
     needed = PARAMETER_BYTES * (sizes.r**2 + max(sizes.blocks, 1) * sizes.h**2)
-    free = available_bytes(torch.device("cpu"))
-    if needed > free:
-        raise RequestError(
-            f"a model of rank {sizes.r:,} and width {sizes.h:,} needs {needed / 1e9:,.1f} GB of "
-            f"memory or more, but only {free / 1e9:.1f} GB are free. Choose a smaller r or h."
-        )
+    what = f"a model of rank {sizes.r:,} and width {sizes.h:,}"
+    refuse_above(needed, what, "Choose a smaller r or h.")
 
 
 HELD_BYTES = 2**29
 """Approximate bytes of the joint sums or draws that are computed in one pass over the features."""
 
 TILE_WORDS = 300
-"""Numbers per tile, in a joint distribution with a tile process: the indices and weights of 64 rows
-and 24 tiles (twice during construction), and the arrays of the solver.
-"""
+"""Numbers per tile with a tile process: indices and weights of 64 rows and 24 tiles, twice."""
 
 BLOCK_ARRAYS = 12
-"""Number of copies in memory of the covariances in the blocks of `TILES_AT_ONCE` tiles.
-
-At most 10 were observed, most of them in the kernel.
-"""
+"""Number of copies of the covariances of `TILES_AT_ONCE` tiles; at most 10 were observed."""
 
 
 def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:
-    """Return an upper estimate of the memory, in bytes, of a `JointLevel`.
+    """Return an upper estimate of the bytes of a `JointLevel` with `columns` sums or draws.
 
-    `columns` is the number of requested sums or draws. `block` is the number of covariances of a
-    tile process in memory at once (0 without a tile process).
+    `block` is the number of covariances of a tile process in memory at once, or 0.
     """
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = min(max(tiles, rows), CHUNK) * 8 * width
@@ -93,18 +70,10 @@ def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block:
 
 
 def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> None:
-    """Refuse a joint distribution that does not fit into memory; see `level_bytes`.
-
-    Raises RequestError if the distribution needs more memory than is free; the message has both
-    numbers.
-    """
+    """Refuse a joint distribution that does not fit into memory; see `refuse_above`."""
     needed = level_bytes(sizes, tiles, rows, columns, block)
-    free = available_bytes(torch.device("cpu"))
-    if needed > free:
-        raise RequestError(
-            f"the joint level of {tiles:,} tiles needs about {needed / 1e9:.1f} GB of memory, but "
-            f"only {free / 1e9:.1f} GB are free. Map the region with a lower --zoom."
-        )
+    what = f"the joint level of {tiles:,} tiles"
+    refuse_above(needed, what, "Map the region with a lower --zoom.")
 
 
 def available_bytes(device: torch.device) -> float:
@@ -138,14 +107,18 @@ def _machine_bytes() -> int:
 
 
 def check_memory(sizes: Architecture, n: int, batch: int, device: torch.device) -> None:
-    """Refuse a fit that does not fit into memory.
+    """Refuse a fit that does not fit into memory; see `refuse_above`."""
+    what = f"a fit of rank {sizes.r} to {n:,} rows"
+    cure = "Choose a smaller rank (another --preset), or fewer quarters, and add --fresh."
+    refuse_above(fit_bytes(sizes, n, batch), what, cure, device)
 
-    Raises RequestError if the fit needs more memory than is free; the message has both numbers.
-    """
-    needed, free = fit_bytes(sizes, n, batch), available_bytes(device)
+
+def refuse_above(needed: float, what: str, cure: str, device: torch.device | None = None) -> None:
+    """Raise RequestError if something needs more bytes than are free on a device (the CPU)."""
+    device = device or torch.device("cpu")
+    free = available_bytes(device)
     if needed > free:
         raise RequestError(
-            f"a fit of rank {sizes.r} to {n:,} rows needs about {needed / 1e9:.1f} GB on {device}, "
-            f"but only {free / 1e9:.1f} GB are free. Choose a smaller rank (another --preset), or "
-            "fewer quarters, and add --fresh."
+            f"{what} needs about {needed / 1e9:,.1f} GB of memory on {device}, but only "
+            f"{free / 1e9:.1f} GB are free. {cure}"
         )

@@ -36,20 +36,15 @@ class ConstantNoise(Noise):
         super().__init__()
         self.log_excess = nn.Parameter(torch.tensor(math.log(start - NOISE_FLOOR), dtype=dtype))
 
-    def forward(
-        self,
-        phi: Tensor | None = None,  # noqa: ARG002
-        counts: Tensor | None = None,  # noqa: ARG002
-    ) -> Tensor:
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the noise variance, a scalar."""
         return NOISE_FLOOR + self.log_excess.exp()
 
 
 class ValidationNoise(Noise):
-    """A noise variance equal to the mean squared error of the validation rows, at least 1e-6.
+    """The mean squared error of the validation rows, at least 1e-6; at the beginning `start`.
 
-    Before `update_closed_forms`, the variance is `start`. This class is for models whose objective
-    has no noise.
+    This class is for models whose objective has no noise.
     """
 
     variance: Tensor
@@ -58,11 +53,7 @@ class ValidationNoise(Noise):
         super().__init__()
         self.register_buffer("variance", torch.tensor(start, dtype=dtype))
 
-    def forward(
-        self,
-        phi: Tensor | None = None,  # noqa: ARG002
-        counts: Tensor | None = None,  # noqa: ARG002
-    ) -> Tensor:
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the noise variance, a scalar."""
         return self.variance
 

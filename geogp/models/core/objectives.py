@@ -48,7 +48,9 @@ class BatchTerms:
     `repeats`: the rows of each input, or None if each input has one row. With `repeats`, a target
         is the mean of an input's rows, and means over the batch are over rows.
     `offset`, `dispersion`: for counts, each (b,): the offset of the log rate, and 1/a of the
-        negative binomial distribution. They are None for other targets.
+        negative binomial distribution.
+    `inverse_scale`, `log_scale`: for a random scale s², E[1 / s²] and E[log s²] under q, scalars;
+        the variances are in units of s².
     """
 
     mean: Tensor
@@ -60,6 +62,8 @@ class BatchTerms:
     repeats: Repeats | None = None
     offset: Tensor | None = None
     dispersion: Tensor | None = None
+    inverse_scale: Tensor | None = None
+    log_scale: Tensor | None = None
 
     @property
     def rows(self) -> Tensor:
@@ -80,14 +84,12 @@ class BatchTerms:
         return square if self.repeats is None else square + self.repeats.scatter
 
 
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(NamedTuple):
     """Sums over all n training rows, float64, where e is the target minus the mean constant.
 
     `gram` is Phi'Phi (r, r), `moment` is Phi'e (r,) and `square` is ||e||². `norm_sum` and
-    `largest_norm` are the sum and maximum of ||phi(x_i)||². If each row has a variance v_i of its
-    own, `log_variance` is the sum of log v_i, and `gram`, `moment` and `square` weight each row by
-    1 / v_i. Otherwise `log_variance` is 0.
+    `largest_norm` are the sum and maximum of ||phi(x_i)||². `log_variance` is 0. If each row has a
+    variance v_i of its own, it is the sum of log v_i, and the first three weight rows by 1 / v_i.
     """
 
     n: int
@@ -126,14 +128,9 @@ def whitened_elbo(
     = ½ ||W(y - mu)||² + ½ ||W Phi L||² - log|W| + b/2 log 2π. The function returns this value
     divided by b, plus KL / n.
 
-    Parameters
-    ----------
-    residual, spread
-        W(y - mu) (b,) and W Phi L (b, r).
-    log_scale, kl
-        -log|W| and KL(q(w) || N(0, I)), scalars.
-    n
-        Number of training rows.
+    `residual`, `spread`: W(y - mu) (b,) and W Phi L (b, r).
+    `log_scale`, `kl`: -log|W| and KL(q(w) || N(0, I)), scalars.
+    `n`: number of training rows.
     """
     b = len(residual)
     distance = 0.5 * (residual.square().sum() + squared_norms(spread).sum())
@@ -141,11 +138,7 @@ def whitened_elbo(
 
 
 def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
-    """Return the negative evidence lower bound, corrected as in DBK-1 (equation 11).
-
-    The result is that of `elbo` with the variance correction max_b ||phi||² - ||phi||² as the
-    residual.
-    """
+    """Return `elbo` with the residual max_b ||phi||² - ||phi||² (DBK-1 equation 11)."""
     return _expected_nll(terms, y, batch_correction(terms)) + terms.kl / n
 
 
@@ -212,10 +205,7 @@ def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     -n/2 log 2π - (n - r)/2 log noise_var - ½ log|Λ| - ||e||²/(2 noise_var)
     + ||Λ^(-1/2) Phi'e||²/(2 noise_var), with Λ = Phi'Phi + noise_var I. A scalar, float64.
 
-    Raises
-    ------
-    NumericalError
-        If Λ is not finite or does not factorise.
+    Raises NumericalError if Λ is not finite or does not factorise.
     """
     distance, log_determinant = quadratic_form(sums, noise_var)
     found: Tensor = -0.5 * (sums.n * math.log(2 * math.pi) + log_determinant + distance)
@@ -225,10 +215,7 @@ def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
 def quadratic_form(sums: Statistics, noise_var: Tensor) -> tuple[Tensor, Tensor]:
     """Return e'A^(-1)e and log|A| for A = Phi Phi' + noise_var I, scalars, float64.
 
-    Raises
-    ------
-    NumericalError
-        If Λ = Phi'Phi + noise_var I is not finite or does not factorise.
+    Raises NumericalError if Λ = Phi'Phi + noise_var I is not finite or does not factorise.
     """
     r = len(sums.moment)
     noise = noise_var.double()
@@ -254,10 +241,7 @@ def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor
     -½ [n log 2π + Σ log D_i + log|Λ| + ||e||²_D - ||Λ^(-1/2) Phi'D^(-1)e||²], with
     Λ = I + Phi'D^(-1)Phi and ||e||²_D = e'D^(-1)e. A scalar, float64.
 
-    Raises
-    ------
-    NumericalError
-        If Λ is not finite or does not factorise.
+    Raises NumericalError if Λ is not finite or does not factorise.
     """
     identity = torch.eye(len(sums.moment), dtype=torch.float64, device=sums.gram.device)
     C, _ = jittered_cholesky(identity + sums.gram, 0.0)

@@ -20,11 +20,7 @@ class Moments(NamedTuple):
 
 
 class WeightedRows(NamedTuple):
-    """Training rows for a closed-form posterior.
-
-    `phi` (c, r) are features, `residual` (c,) is targets minus the mean constant, and `variance`
-    (c,) is the variance of each row around the function.
-    """
+    """Features (c, r) of rows, targets minus mean constant (c,), variances around <w, phi> (c,)."""
 
     phi: Tensor
     residual: Tensor
@@ -32,17 +28,14 @@ class WeightedRows(NamedTuple):
 
 
 class Information(NamedTuple):
-    """The information about the weights in a set of rows; the information of several sets adds up.
-
-    `precision` is Phi' V^(-1) Phi, (r, r), and `pull` is Phi' V^(-1) (y - m0), (r,).
-    """
+    """Phi' V^(-1) Phi (r, r) and Phi' V^(-1) (y - m0) (r,); those of sets of rows add up."""
 
     precision: Tensor
     pull: Tensor
 
 
 class Posterior(nn.Module, ABC):
-    """Interface of a posterior; `update_closed_forms` learns from rows without a gradient.
+    """Interface of a posterior.
 
     `in_closed_form` is true if the covariance equals that of p(w | y) given features and noise.
     `is_learned` is true if gradients train mean and covariance.
@@ -59,9 +52,9 @@ class Posterior(nn.Module, ABC):
     def weights(self) -> tuple[Tensor, Tensor]:
         """Return the mean m (r,) of w and a factor L (r, k) of its covariance L L'."""
 
-    @abstractmethod
     def kl(self) -> Tensor:
-        """Return KL(q(w) || N(0, I)), a scalar."""
+        """Return KL(q(w) || N(0, I)), a scalar; 0 for a point estimate."""
+        return self.weights()[0].new_zeros(())
 
     def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
         """Return the moments for features (b, r), and the KL; a subclass may share operations."""
@@ -74,8 +67,7 @@ class Posterior(nn.Module, ABC):
 class VariationalPosterior(Posterior):
     """q(w) = N(m, L L') with L lower triangular and diag L positive (DBK appendix B).
 
-    m starts at 0, log diag L starts at -½ log r, and the rest of L starts at standard normal draws
-    divided by r.
+    m starts at 0, log diag L at -½ log r, and the rest of L at standard normal draws divided by r.
     """
 
     is_learned = True
@@ -103,10 +95,7 @@ class VariationalPosterior(Posterior):
             self.log_diagonal.copy_(lower.diagonal().log())
 
     def take_last(self, m: Tensor, L: Tensor) -> None:
-        """Make the last c weights independent of the others, with mean m (c,) and factor L (c, c).
-
-        L is any factor of full rank.
-        """
+        """Make the last c weights independent, with mean m (c,) and any full factor L (c, c)."""
         c, factor = len(m), self.cholesky().detach().double()
         factor[-c:, :-c] = 0.0
         factor[-c:, -c:] = L
@@ -151,17 +140,9 @@ class PointPosterior(Posterior):
         mean = phi @ self.m
         return Moments(mean, torch.zeros_like(mean))
 
-    def kl(self) -> Tensor:
-        """Return 0: there is no distribution to compare with the prior."""
-        return self.m.new_zeros(())
-
 
 class ClosedFormPosterior(Posterior):
-    """p(w | y) = N(m, L L') given features and noise (DBK equation 10, DBK-1 equation 12).
-
-    This posterior equals the prior until `update_closed_forms` gets training rows; see `condition`.
-    Float64.
-    """
+    """p(w | y) = N(m, L L'), float64 (`condition`); the prior before `update_closed_forms`."""
 
     in_closed_form = True
     m: Tensor
@@ -201,8 +182,8 @@ def condition(rows: Iterable[WeightedRows], like: Tensor) -> tuple[Tensor, Tenso
     m = P^(-1) Phi' V^(-1) (y - m0) and L L' = P^(-1). If V = noise_var D, then L L' is
     noise_var Λ^(-1) with Λ = Phi' D^(-1) Phi + noise_var I (DBK-1 equation 12).
 
-    `like` is a tensor (r,) on the device to compute on. Returns m (r,) and upper triangular
-    L (r, r), float64.
+    `like` is a tensor (r,) on the device to compute on. m is (r,), L (r, r) upper triangular, both
+    float64.
     """
     return posterior_of(information(rows, like))
 

@@ -15,22 +15,19 @@ from geogp.models.core.lowrank import Floats, LowRankGP, Rows
 from geogp.models.core.noise import NOISE_FLOOR, Noise
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.options import OFFSET
-from geogp.models.training.steps import CHUNK, PerBatch
+from geogp.models.training.steps import CHUNK
 
 DISPERSION_START = 1.0
 """Start value of the dispersion."""
 
 
 class CountLaw(Noise):
-    """The scatter of counts around their rate: Var(y | rate) = rate + dispersion · rate².
+    """The scatter of counts: Var(y | rate) = rate + dispersion · rate²; here 0, so Poisson."""
 
-    In this class, the dispersion is 0, so counts have a Poisson distribution.
-    """
-
-    def __init__(self, r: int, dtype: torch.dtype) -> None:  # noqa: ARG002
+    def __init__(self, r: int, dtype: torch.dtype) -> None:
         super().__init__()
 
-    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the dispersion, (b,) float64, for features (b, r)."""
         assert phi is not None, "the scatter of counts needs features of the inputs"
         return phi.new_zeros(len(phi), dtype=torch.float64)
@@ -39,8 +36,7 @@ class CountLaw(Noise):
 class Dispersion(CountLaw):
     """Negative binomial counts: dispersion(x) = exp(c + <c_phi, phi(x)>), at least 1e-6.
 
-    The dispersion is the variance of a gamma factor with mean 1; this factor multiplies the rate of
-    each row.
+    It is the variance of a gamma factor with mean 1 of the rate of each row.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
@@ -49,27 +45,19 @@ class Dispersion(CountLaw):
         self.log_dispersion = nn.Parameter(start)
         self.head = nn.Parameter(torch.zeros(r, dtype=dtype))
 
-    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the dispersion, (b,) float64, for features (b, r)."""
         assert phi is not None, "the dispersion varies over the inputs"
         return NOISE_FLOOR + (self.log_dispersion + phi @ self.head).double().exp()
 
 
-class PerCount(PerBatch):
-    """An objective of a batch of counts; see `Step`."""
-
-    def gathered(self, rows: Rows) -> Rows:
-        """Return the rows unchanged: the objective needs each count, not mean and scatter."""
-        return rows
-
-
 class CoxGP(LowRankGP):
     """log rate(x) = log exposure + mu + <w, phi(x)>, with counts y around the rate.
 
-    y ~ Poisson(rate), or negative binomial if `noise` has a dispersion. The exposure of a row is,
-    for example, an area. The logarithm of the exposure is the input column ``log_exposure``, which
-    the basis does not use. Without this column, every exposure is 1. mu is `mean_constant` plus
-    `y_mean`, the logarithm of the mean count of the training rows.
+    y ~ Poisson(rate), or negative binomial if `noise` has a dispersion. The logarithm of the
+    exposure, for example an area, is the input column ``log_exposure``, which the basis does not
+    use; without this column it is 0. mu is `mean_constant` plus `y_mean`, the logarithm of the mean
+    count of the training rows.
     """
 
     has_level = False
@@ -92,19 +80,13 @@ class CoxGP(LowRankGP):
         return torch.cat([seen, torch.from_numpy(given).to(seen)[:, None]], 1)
 
     def take_target(self, y: Floats) -> None:
-        """Set `y_mean` to the logarithm of the mean count; counts are not standardised.
-
-        Raises DataError if a target is not a count.
-        """
+        """Set `y_mean` to the logarithm of the mean count; raise DataError if one is no count."""
         _check_counts(y)
         self.y_mean.fill_(math.log(float(y.mean())))
         self.y_sd.fill_(1.0)
 
     def standardised(self, y: Floats) -> Tensor:
-        """Return counts (n,) unchanged.
-
-        Raises DataError if a target is not a count.
-        """
+        """Return counts (n,) unchanged; raise DataError if a target is not a count."""
         _check_counts(y)
         return torch.from_numpy(y).to(self.device, self.architecture.torch_dtype)
 
@@ -127,16 +109,9 @@ class CoxGP(LowRankGP):
         """Do nothing, because the gradient trains every part."""
 
     def predict_scaled(
-        self,
-        x: Tensor,
-        counts: Tensor | None = None,  # noqa: ARG002
-        *,
-        level: bool = False,
+        self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> CountPrediction:
-        """Predict counts at inputs returned by `scaled`.
-
-        Raises RequestError if a level is requested, because counts are predicted with scatter.
-        """
+        """Predict counts at inputs returned by `scaled`; raise RequestError if a level is asked."""
         if level:
             raise RequestError(f"{self.name} predicts counts; it has no separate level.")
         parts = []

@@ -44,7 +44,7 @@ Dead units cause such values."""
 
 
 class Enrichment(NamedTuple):
-    """The information about a last layer in the training rows, float64.
+    """Information about a last layer in the training rows, float64.
 
     `L`: lower Cholesky factor of B'B = A'A + I, (r, r).
     `T`: upper triangular, (r, r), with T'T = Phi^r' Phi^r, times N/k if only k of N rows are used.
@@ -61,11 +61,9 @@ def enrich(
 ) -> Enrichment:
     """Compute the factor L of B'B from a trained network and its training inputs x (n, d).
 
-    `readout` (r,) contains the weights and the bias of the last layer. If `k` is given, A and
-    Phi^r' Phi^r are computed from k of the N rows, drawn uniformly without replacement, and Phi^r'
-    Phi^r is multiplied by N/k (Rich 21). If Phi^r does not have full rank (dead units, fewer rows
-    than features), A is the least-norm solution. Raises RequestError if k is below the number of
-    features or above the number of rows.
+    `readout` (r,) contains the weights and the bias of the last layer. If `k` is given, k of the N
+    rows are drawn, and Phi^r' Phi^r is multiplied by N/k (Rich 21). If Phi^r does not have full
+    rank, A is the least-norm solution. Raises RequestError if k is not from r to N.
     """
     scale = 1.0
     if k is not None:
@@ -99,10 +97,7 @@ def row_factor(network: Mlp, x: Tensor) -> Tensor:
 
 
 def posterior_factor(T: Tensor, L: Tensor, noise_var: float) -> Tensor:
-    """Return V with V V' = (T'T / noise_var + (L L')^(-1))^(-1), (r, r), as in (13).
-
-    T and L are from `Enrichment`.
-    """
+    """Return V with V V' = (T'T / noise_var + (L L')^(-1))^(-1), (r, r), as in (13)."""
     identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
     P = _triangle(T @ L / math.sqrt(noise_var), identity)
     found: Tensor = torch.linalg.solve_triangular(P, L, upper=True, left=False)
@@ -115,10 +110,9 @@ def parameters_before_the_last(network: Mlp) -> int:
 
 
 def rows_for(network: Mlp, n: int) -> int | None:
-    """Return the number of rows from which `rich-bll` computes A; None means all n rows.
+    """Return the number of rows, at least r, to which A is fitted; None means all n rows.
 
-    The result is None if n m <= EXACT_ENTRIES. Otherwise it is the largest number of rows within
-    this limit, but at least r.
+    Rows times parameters are at most EXACT_ENTRIES.
     """
     r = len(network.biases[0]) + 1
     k = max(EXACT_ENTRIES // parameters_before_the_last(network), r)
@@ -148,10 +142,7 @@ def _tangent_factor(network: Mlp, readout: Tensor, x: Tensor, whitening: Tensor)
 
 
 class LastLayerPosterior(PointPosterior):
-    """The trained weights m of the last layer, and the factor of their posterior covariance.
-
-    The mean remains the output of the network. `L` is 0 until it is computed. Float64 except m.
-    """
+    """The trained weights m of the last layer, and the factor L of their covariance, at first 0."""
 
     in_closed_form = True
     L: Tensor
@@ -207,13 +198,9 @@ class LastLayerGP(LowRankGP):
         self.enrichment_rows.zero_()
         return rows
 
-    def finish(self, validation: Rows) -> None:  # noqa: ARG002
-        """Compute the closed form from the training rows, once the best epoch is known.
-
-        Raises RequestError if the model has no training rows.
-        """
-        if self._held is None:
-            raise RequestError("expected training rows before the end of a fit, found none.")
+    def finish(self, validation: Rows) -> None:
+        """Compute the closed form from the training rows, once the best epoch is known."""
+        assert self._held is not None, "`keep_rows` comes first"
         x, seed = self._held
         with torch.no_grad():
             self.enrich(x, seed)
@@ -245,8 +232,7 @@ class LastLayerGP(LowRankGP):
 class EnrichedGP(LastLayerGP):
     """A `LastLayerGP` with F = L, the Cholesky factor of B'B; see `enrich`.
 
-    A is fitted to as many rows as `rows_for` returns; if these are a subsample, a log message says
-    so. `enrichment_rows` is the number of rows used.
+    A is fitted to as many rows as `rows_for` returns; `enrichment_rows` is this number.
     """
 
     def enrich(self, x: Tensor, seed: int) -> None:

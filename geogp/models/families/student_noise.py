@@ -20,7 +20,7 @@ from geogp.models.core.noise import NOISE_FLOOR, NOISE_START, Noise
 from geogp.models.core.objectives import HERMITE, BatchTerms
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import WeightedRows
-from geogp.models.training.steps import ByRows
+from geogp.models.training.steps import ByInputs
 
 if TYPE_CHECKING:
     from geogp.models.bases.basis_functions import Features
@@ -35,10 +35,7 @@ _STIRLING_FROM = 50.0
 
 
 class StudentNoise(Noise):
-    """Student-t noise with squared scale σ² and df degrees of freedom, equal for all rows.
-
-    σ² is at least 1e-6, df above 2.05; the variance is σ² df / (df - 2).
-    """
+    """Student-t noise with squared scale σ² (at least 1e-6) and df (above 2.05), for all rows."""
 
     def __init__(self, dtype: torch.dtype, start: float = NOISE_START) -> None:
         super().__init__()
@@ -56,11 +53,7 @@ class StudentNoise(Noise):
         """σ², a scalar, float64."""
         return NOISE_FLOOR + self.log_excess.double().exp()
 
-    def forward(
-        self,
-        phi: Tensor | None = None,  # noqa: ARG002
-        counts: Tensor | None = None,  # noqa: ARG002
-    ) -> Tensor:
+    def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the variance σ² df / (df - 2), a scalar, float64."""
         return self.scale_squared * self.df / (self.df - 2)
 
@@ -73,11 +66,7 @@ class StudentGP(LowRankGP):
     def predict_scaled(
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
-        """Predict at inputs returned by `scaled`; see `predict`.
-
-        f is normal and the noise is Student-t, so f plus noise is a scale mixture of normals. The
-        level is f alone.
-        """
+        """Predict f (the level), or f plus noise, which is a scale mixture of normals."""
         found = super().predict_scaled(x, counts, level=level)
         if level:
             return found
@@ -87,7 +76,7 @@ class StudentGP(LowRankGP):
         return replace(found, shape=shape)
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
-        """Yield features, residuals and variances of rows, in chunks, for `condition`.
+        """Yield the rows for `condition`.
 
         The variance of a row is σ² / E[g] plus the variance of the diagonal. Here E[g] = (df + 1) /
         (df + ((y - mu)² + s²) / σ²) is the mean of g in the mean-field posterior given q(f)
@@ -105,16 +94,16 @@ class StudentGP(LowRankGP):
 
 
 @dataclass(frozen=True)
-class StudentPerBatch(ByRows[StudentGP]):
-    """The evidence lower bound under Student-t noise, by batches; see `Step`.
+class StudentPerBatch(ByInputs[StudentGP]):
+    """The evidence lower bound under Student-t noise, by batches; it needs each row.
 
-    Rows with equal inputs are not combined, because under this noise the objective needs each row.
     `missed` (b,) is the variance of f that the objective adds to s² = ||L' phi||².
     """
 
     missed: Callable[[BatchTerms], Tensor]
+    combines: bool = False
 
-    def backward(self, model: StudentGP, rows: Rows, n: int, weights: Weights) -> Tensor:  # noqa: ARG002
+    def backward(self, model: StudentGP, rows: Rows, n: int, weights: Weights) -> Tensor:
         """Add the gradient of the batch's objective; return the loss."""
         terms, law = model.terms(rows.x), model.noise
         variance = terms.function_variance + self.missed(terms)

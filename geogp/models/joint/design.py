@@ -7,11 +7,10 @@ tile i reduces Σ_j a_j C_jj by
 gain_i = Σ_j a_j C_ji² / (C_ii + v_i).
 
 The new covariance is C - h h' with h = C e_i / sqrt(C_ii + v_i). This criterion is the A-criterion
-of Bayesian design (Chaloner and Verdinelli 1995, section 2.2). Krause, Singh and Guestrin (2008)
-choose sensors greedily by another criterion. Tiles are chosen one after the other: each step
-chooses the best tile given the tiles chosen before. This is a heuristic. The removed variance need
-not be submodular. So it is not known how much worse than the best set the result can be, and each
-step must evaluate all tiles again, or a given number of tiles.
+of Bayesian design (Chaloner and Verdinelli 1995, section 2.2). Each step chooses the best tile
+given the tiles chosen before. This is a heuristic: the removed variance need not be submodular. So
+it is not known how much worse than the best set the result can be, and each step must evaluate all
+tiles again, or a given number of tiles.
 
 C is never computed as a whole. With q_i = Σ_j a_j C_ji², a step changes
 
@@ -24,11 +23,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from geogp.errors import DataError, RequestError
-from geogp.models.core.memory import WORD, available_bytes
+from geogp.errors import RequestError
+from geogp.models.core.memory import WORD, refuse_above
 from geogp.models.core.options import CANDIDATES
 from geogp.models.joint.joint_level import JointLevel
 
@@ -101,20 +99,14 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
     """Return the covariance of a level; the whole of P is in memory, in float64.
 
     `chosen` is the number of tiles to measure; each needs one more column. Raises RequestError if
-    P, the arrays that its computation needs, and these columns do not fit into memory.
+    there is not enough memory.
     """
-    rank = level.L.shape[1]
-    rows = level.row_count
+    rank, rows = level.L.shape[1], level.row_count
     # P; and three more arrays of the same size while P is computed, or later the columns.
     needed = WORD * (len(level) * (4 * rank + 6 * AT_ONCE + 2 * chosen) + rows * rank)
-    free = available_bytes(torch.device("cpu"))
-    if needed > free:
-        raise RequestError(
-            f"choosing among {len(level):,} tiles at rank {rank} needs about {needed / 1e9:.1f} GB "
-            f"of memory, but only {free / 1e9:.1f} GB are free. Map the region with a lower "
-            "--zoom."
-        )
-    local = level.local_times if level.has_local else None
+    what = f"choosing among {len(level):,} tiles at rank {rank}"
+    refuse_above(needed, what, "Map the region with a lower --zoom.")
+    local = level.local_times if rows else None
     return LevelCovariance(level.low_rank(), level.single_variances(), local, level.own)
 
 
@@ -142,25 +134,13 @@ class SequentialDesign:
     """The variance of the level while tiles are measured one after the other.
 
     `covariance`: C given the measurements so far.
-    `weights`: weight of the variance of each tile, 0 or more, (n,).
-    `noise`: variance of a new measurement around the level, (n,).
-
-    Raises DataError if there are not as many weights and noise variances as tiles, a weight is
-    negative, all weights are 0, or a noise variance is not positive.
+    `weights`: weight of the variance of each tile, 0 or more, at least one above 0, (n,).
+    `noise`: variance of a new measurement around the level, above 0, (n,).
     """
 
     def __init__(self, covariance: LevelCovariance, weights: Floats, noise: Floats) -> None:
         n = len(covariance)
-        if weights.shape != (n,) or noise.shape != (n,):
-            raise DataError(
-                f"expected a weight and a noise variance for each of {n} tiles, found shapes "
-                f"{weights.shape} and {noise.shape}."
-            )
-        if not (weights >= 0).all() or not (weights > 0).any():
-            raise DataError("expected weights of 0 or more, at least one above 0.")
-        if not (noise > 0).all():
-            raise DataError(f"expected positive noise variances, found {noise.min():.3g}.")
-        self._covariance, self._weights, self._noise = covariance, weights, noise
+        self.covariance, self.weights, self.noise = covariance, weights, noise
         self._tiles: list[int] = []
         self._gains: list[float] = []
         self._before: list[float] = []
@@ -171,15 +151,15 @@ class SequentialDesign:
     @property
     def variance(self) -> Floats:
         """Current variance of the level of each tile, (n,)."""
-        return self._covariance.variance - self.removed
+        return self.covariance.variance - self.removed
 
     def measure(self, tile: int) -> tuple[Floats, float]:
         """Measure a tile; return h (n,) and the gain."""
-        column = self._covariance.columns(np.array([tile]))[:, 0]
+        column = self.covariance.columns(np.array([tile]))[:, 0]
         before, count = float(column[tile]), len(self._tiles)
         column -= self._h[:, :count] @ self._h[tile, :count]
-        h = column / np.sqrt(column[tile] + self._noise[tile])
-        gain = float(self._weights @ np.square(h))
+        h = column / np.sqrt(column[tile] + self.noise[tile])
+        gain = float(self.weights @ np.square(h))
         if count == self._h.shape[1]:
             self._h = np.concatenate([self._h, np.empty_like(self._h)], 1)
         self._h[:, count] = h
@@ -191,8 +171,8 @@ class SequentialDesign:
 
     def spread(self, h: Floats) -> Floats:
         """Return z_i = Σ_j C_ij a_j h_j, (n,), with C before the last measurement."""
-        weighted = self._weights * h
-        z = self._covariance.times(weighted[:, None])[:, 0]
+        weighted = self.weights * h
+        z = self.covariance.times(weighted[:, None])[:, 0]
         earlier = self._h[:, : len(self._tiles) - 1]
         z -= earlier @ (earlier.T @ weighted)
         return z
@@ -207,20 +187,19 @@ class SequentialDesign:
 class _Gains:
     """Gains of all tiles, from q and the diagonal of C; the gains of evaluated tiles are exact."""
 
-    def __init__(
-        self, covariance: LevelCovariance, weights: Floats, noise: Floats, *, seed: int
-    ) -> None:
-        self._covariance, self._weights, self._noise = covariance, weights, noise
+    def __init__(self, measuring: SequentialDesign, *, seed: int) -> None:
+        covariance = measuring.covariance
+        self._measuring = measuring
         self.exact = np.full(len(covariance), covariance.local is None)
-        self._square = covariance.about_squares(weights, seed=seed)
+        self._square = covariance.about_squares(measuring.weights, seed=seed)
         self._variance = covariance.variance.copy()
-        self._changed = np.zeros((2, len(covariance)))
+        self._changed = np.zeros(len(covariance))
         self._open = np.ones(len(covariance), bool)
 
     def now(self) -> Floats:
         """Return the gains, exact or estimated, (n,); those of chosen tiles are negative."""
-        square, variance = self._square + self._changed[0], self._variance + self._changed[1]
-        return np.where(self._open, square / (variance.clip(min=0) + self._noise), -1.0)
+        square, variance = self._square + self._changed, self._variance - self._measuring.removed
+        return np.where(self._open, square / (variance.clip(min=0) + self._measuring.noise), -1.0)
 
     def evaluate(self, most: int) -> None:
         """Compute exact gains of up to `most` more tiles, the largest estimates first."""
@@ -228,20 +207,17 @@ class _Gains:
         best = left[np.argsort(-self.now()[left], kind="stable")][:most]
         for start in range(0, len(best), AT_ONCE):
             part = best[start : start + AT_ONCE]
-            columns = self._covariance.columns(part)
-            self._square[part] = self._weights @ np.square(columns)
+            columns = self._measuring.covariance.columns(part)
+            self._square[part] = self._measuring.weights @ np.square(columns)
             self._variance[part] = columns[part, np.arange(len(part))]
             self.exact[part] = True
 
-    def best(self) -> int:
-        """Return the tile with the largest exact gain."""
-        return int(np.argmax(np.where(self.exact, self.now(), -1.0)))
-
-    def take(self, tile: int, h: Floats, z: Floats, gain: float) -> None:
-        """Update all gains after the measurement of a tile, and exclude this tile."""
+    def take_best(self) -> None:
+        """Measure the tile with the largest exact gain, exclude it, and update all gains."""
+        tile = int(np.argmax(np.where(self.exact, self.now(), -1.0)))
+        h, gain = self._measuring.measure(tile)
         self._open[tile] = False
-        self._changed[0] += h * (h * gain - 2 * z)
-        self._changed[1] -= np.square(h)
+        self._changed += h * (h * gain - 2 * self._measuring.spread(h))
 
 
 def choose(
@@ -257,20 +233,17 @@ def choose(
     """Choose tiles to measure, one after the other, each at most once.
 
     The gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step.
-    The gains of `candidates` tiles with the largest estimates are computed exactly. Half of these
-    candidates are selected at the start, and the rest in equal parts before the later steps. A
-    later selection avoids the neighbours of chosen tiles, because the gains of these neighbours
-    have fallen. Each step chooses the tile with the largest exact gain. If there are as many
-    candidates as tiles, or there is no tile process, all gains are exact.
+    The gains of `candidates` tiles with the largest estimates are computed exactly: half of them at
+    the start, and the rest in equal parts before the later steps, when the gains of neighbours of
+    chosen tiles have fallen. Each step chooses the tile with the largest exact gain.
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
-    `count`: number of tiles to choose.
-    `candidates`: number of tiles whose gain is computed exactly.
+    `count`, `candidates`: numbers of tiles to choose, and of tiles with an exact gain.
     `seed`: seed of the estimates.
     `heard`: called after each step with the number of chosen tiles.
 
     Raises RequestError if `count` is below 1 or above the number of tiles, or if there are fewer
-    candidates than twice `count`. Raises DataError as `SequentialDesign` does.
+    candidates than twice `count`.
     """
     n = len(covariance)
     if not 1 <= count <= n:
@@ -281,34 +254,23 @@ def choose(
             f"{candidates}."
         )
     measuring = SequentialDesign(covariance, weights, noise)
-    gains = _Gains(covariance, weights, noise, seed=seed)
+    gains = _Gains(measuring, seed=seed)
     everything = candidates >= n
     later = 0 if everything or count == 1 else candidates // 2 // (count - 1)
     gains.evaluate(candidates - later * (count - 1))
     for step in range(count):
         if step:
             gains.evaluate(later)
-        tile = gains.best()
-        h, gain = measuring.measure(tile)
-        gains.take(tile, h, measuring.spread(h), gain)
+        gains.take_best()
         if heard is not None:
             heard(step + 1)
     return measuring.chosen(int(gains.exact.sum()))
 
 
-def measure(covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: Indices) -> Chosen:
-    """Measure the given tiles in the given order; see `SequentialDesign`."""
-    measuring = SequentialDesign(covariance, weights, noise)
-    for tile in tiles:
-        measuring.measure(int(tile))
-    return measuring.chosen()
-
-
 def widest(covariance: LevelCovariance, weights: Floats, noise: Floats, count: int) -> Chosen:
-    """Measure `count` tiles one after the other, each time the tile with the largest variance.
+    """Measure `count` tiles one after the other, each time the one with the largest variance.
 
-    Each measurement reduces the variances. A tile is measured at most once; tiles with weight 0 are
-    chosen only if no other tile remains.
+    Tiles with weight 0 are chosen only if no other tile remains.
     """
     measuring = SequentialDesign(covariance, weights, noise)
     left = np.ones(len(covariance), bool)

@@ -55,10 +55,8 @@ class JointRegion:
 class FirstMisses:
     """For each draw, the first point that misses the threshold, in falling order of probability.
 
-    `score` (n,) is the standardised distance from the threshold. The score rises with the marginal
-    probability that a point meets the threshold, and also orders probabilities that round to 1. For
-    a Gaussian field, this probability is the normal distribution function of the score. Raises
-    DataError if there is no score, or a score is NaN.
+    `score` (n,) is the standardised distance from the threshold; the marginal probability is its
+    normal distribution function. Raises DataError if there is no score, or a score is NaN.
     """
 
     score: Floats
@@ -70,10 +68,7 @@ class FirstMisses:
         self._order = np.argsort(-self.score, kind="stable")
 
     def add(self, met: Booleans) -> None:
-        """Add draws (b, n), which are True where the threshold is met.
-
-        Raises DataError if the draws do not have n points.
-        """
+        """Add draws (b, n), True where the threshold is met; raise DataError on another shape."""
         n = len(self.score)
         if met.ndim != 2 or met.shape[1] != n:
             raise DataError(
@@ -85,8 +80,7 @@ class FirstMisses:
     def region(self, level: float = 0.95) -> JointRegion:
         """Return the joint region of a level.
 
-        Raises RequestError if the level is not between 0 and 1, or there are fewer than `MIN_DRAWS`
-        draws.
+        Raises RequestError if the level is not between 0 and 1, or draws are below `MIN_DRAWS`.
         """
         check_inside("a level", level)
         first = np.sort(np.concatenate(self._found)) if self._found else np.zeros(0, np.int64)
@@ -108,7 +102,8 @@ class FirstMisses:
         inside = excursion >= level
         size = int(inside.sum())
         hits = int(held[size - 1]) if size else draws
-        lower, upper = _binomial(hits, draws) if size else (1.0, 1.0)
+        ends = stats.binomtest(hits, draws).proportion_ci(_CERTAIN, "exact")
+        lower, upper = (float(ends.low), float(ends.high)) if size else (1.0, 1.0)
         fewest, most = _quantile_ends(first, 1 - level)
         possible = int((special.ndtr(ranked) >= level).sum())
         return JointRegion(
@@ -123,17 +118,9 @@ class FirstMisses:
         )
 
 
-def _binomial(hits: int, draws: int) -> tuple[float, float]:
-    found = stats.binomtest(hits, draws).proportion_ci(_CERTAIN, "exact")
-    return float(found.low), float(found.high)
-
-
 def _quantile_ends(ordered: NDArray[np.int64], probability: float) -> tuple[int, int]:
     """Return two order statistics with the `probability` quantile between them in 95 % of cases."""
     tail = (1 - _CERTAIN) / 2
     low = int(stats.binom.ppf(tail, len(ordered), probability))
     high = int(stats.binom.ppf(1 - tail, len(ordered), probability))
-    return (
-        int(ordered[low - 1]) if low else 0,
-        int(ordered[min(high, len(ordered) - 1)]),
-    )
+    return int(ordered[low - 1]) if low else 0, int(ordered[min(high, len(ordered) - 1)])

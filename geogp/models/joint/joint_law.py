@@ -25,11 +25,8 @@ _MIN_SHARE = 1e-6
 class JointPosterior:
     """p(w | y) = N(m, L L') given a fitted basis and noise, and the resulting distribution of f.
 
-    The covariance of f(x) = m0 + <w, phi(x)> between points is phi(x)' L L' phi(x'). It does not
-    include the diagonal of the model; `joint_level.py` does.
-
-    `model`: the fitted model.
-    `m`, `L`: mean (r,) and factor (r, r) of the weights for the standardised target, float64.
+    The covariance of f(x) = m0 + <w, phi(x)> between points is phi(x)' L L' phi(x'), without the
+    diagonal of the model. m (r,) and L (r, r) are for the standardised target, float64.
     """
 
     model: "LowRankGP"
@@ -53,9 +50,8 @@ class JointPosterior:
     def sample_paths(self, x: Floats, paths: int, *, seed: int = 0) -> Floats:
         """Draw functions f and return them at all points, (paths, n), in the target's unit.
 
-        One draw of the r weights gives a whole function. So calls with the same seed and number of
-        paths return values of the same functions, whatever the points. Raises RequestError if
-        `paths` is below 1.
+        Calls with the same seed and number of paths return values of the same functions, whatever
+        the points. Raises RequestError if `paths` is below 1.
         """
         if paths < 1:
             raise RequestError(f"expected 1 sample path or more, found {paths}.")
@@ -76,20 +72,15 @@ class JointPosterior:
 def joint_posterior(model: "LowRankGP", train: "Data") -> JointPosterior:
     """Return the posterior of the weights given the training rows, for the fitted basis and noise.
 
-    L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function. These
-    variances are noise_var plus the variance of the diagonal. For PPGP and dPPGP, the function
-    variance s² = ||L' phi||² is added, because s² contains the input-dependent noise that these two
-    objectives learn. The L that they learn is not a factor of a posterior covariance, so no joint
-    result uses this L.
-
-    The basis is treated as known. So if the basis was learned from few rows, intervals for the mean
-    function are too narrow. A plain network (``dnn``) has point weights; it gets the posterior of a
-    Bayesian last layer on its features. If a model has a closed form of its own (``bll``,
-    ``rich-bll``), the mean remains the output of the network. Raises RequestError if the model is a
-    model of counts. Raises DataError if rows and model differ in dimension.
+    L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function; see
+    `weighted_rows`. The L that PPGP and dPPGP learn is not a factor of a posterior covariance, so
+    no joint result uses it. The basis is treated as known: if it was learned from few rows,
+    intervals for the mean function are too narrow. A plain network (``dnn``) gets the posterior of
+    a Bayesian last layer on its features. The mean of ``bll`` and ``rich-bll`` remains the output
+    of the network. Raises RequestError if the model is a model of counts.
     """
     model.check_has_level()
-    return posterior_given(model, model.as_rows(train.x, train.y, train.counts))
+    return posterior_given(model, model.as_rows(train))
 
 
 def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:
@@ -99,10 +90,9 @@ def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:
 
 
 def two_variances(model: "LowRankGP", train: "Data", x: Floats) -> dict[str, float]:
-    """Return two medians, over points (n, d), of the standard deviation of the function.
+    """Return the median, over points (n, d), of the standard deviation of the function, twice.
 
-    For ``stated``, the model predicts the standard deviations. For ``closed_form``, they follow
-    from the covariance of `joint_posterior`. `train` are the training rows.
+    ``stated`` is that of predictions, ``closed_form`` that of `joint_posterior`.
     """
     L = joint_posterior(model, train).L
     # Predict averages of infinitely many tests, because the variance of the level may be 0.
@@ -118,11 +108,9 @@ def two_variances(model: "LowRankGP", train: "Data", x: Floats) -> dict[str, flo
 class Components:
     """Leading component functions of a kernel; they are uncorrelated over the given points.
 
-    With z_k independent N(0, 1), f(x) = sum_k z_k values_k(x). This is the Karhunen-Loève expansion
-    under the distribution of the points (Zhu, Yuchi and Xie, equation 17). `values` (n, count) are
-    the functions at the points, in the target's unit. The function with the largest variance comes
-    first, and the value farthest from 0 of each function is positive. `share` (count,) is the share
-    of each function in the mean prior variance.
+    With z_k independent N(0, 1), f(x) = sum_k z_k values_k(x) (DBK equation 17). `values` (n,
+    count) are the functions at the points, in the target's unit; the value farthest from 0 is
+    positive. `share` (count,) is the share of each function in the mean prior variance; it falls.
     """
 
     values: Floats
@@ -132,9 +120,8 @@ class Components:
 def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
     """Return the leading components Phi v_k over inputs (n, d), v_k the eigenvectors of Phi'Phi.
 
-    Components with at most a millionth of the variance are left out, so the result may have fewer
-    than `count` components. Raises RequestError if `count` is below 1, and NumericalError if all
-    features are 0.
+    Components with at most a millionth of the variance are left out. Raises RequestError if `count`
+    is below 1, and NumericalError if all features are 0.
     """
     if count < 1:
         raise RequestError(f"expected 1 component or more, found {count}.")
@@ -152,8 +139,7 @@ def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
 def effective_rank(model: "LowRankGP", x: Floats) -> float:
     """Return exp(entropy of the normalised eigenvalues of Phi'Phi) over inputs (n, d), from 1 to r.
 
-    The definition is from Roy and Vetterli (2007); the normalised eigenvalues sum to 1. A kernel
-    with a single basis function has effective rank 1. Raises NumericalError if all features are 0.
+    The definition is from Roy and Vetterli (2007). Raises NumericalError if all features are 0.
     """
     share = torch.linalg.eigvalsh(_gram(model, x)).clamp(min=0)
     share = (share / share.sum()).numpy()

@@ -1,10 +1,9 @@
 """The level of many tiles jointly: means, variances of sums, sample paths.
 
-The variance of a sum over tiles, such as the mean of a county, needs both the variances and the
-covariances of the tiles. The covariances come from the closed form of p(w | y) under the fitted
-basis and noise (`joint_law.py`), never from the L L' that an objective learned. If a model has a
-process of single tiles, the covariances also depend on the distribution of this process at all
-tiles (`tile_sequence.py`). The diagonal of a model (`diagonals.py`) is independent between tiles.
+Covariances come from the closed form of p(w | y) under the fitted basis and noise
+(`joint_law.py`), never from the L L' that an objective learned, and from the distribution of the
+process of single tiles (`tile_sequence.py`), if there is one. The diagonal of a model
+(`diagonals.py`) is independent between tiles.
 """
 
 from collections.abc import Iterator, Sequence
@@ -148,8 +147,7 @@ class JointLevel:
     def low_rank(self) -> Floats:
         """Return P, (n, r); the covariance of the level is P P' + diag(own) + K.
 
-        P comes from the weights of the field. K is the covariance of a tile process given the
-        weights; `local_times` multiplies by K.
+        K is the covariance of a tile process given the weights of the field; see `local_times`.
         """
         return self.factor[:, None] * spread(self._tile_features(), self.L)
 
@@ -201,11 +199,6 @@ class JointLevel:
     def own(self) -> Floats:
         """The part of each tile's variance that is independent of other tiles; see `low_rank`."""
         return self.own_variance * self.factor**2
-
-    @property
-    def has_local(self) -> bool:
-        """Whether the covariance of the level has a part K; see `local_times`."""
-        return False
 
     @property
     def row_count(self) -> int:
@@ -260,8 +253,7 @@ class JointLevel:
     def _deviations(self, change: Tensor, drawn: Sequence[WhiteNoise]) -> Iterator[Floats]:
         """Yield the deviations of paths from the mean, (n, b), batch by batch, before `factor`.
 
-        `change` (r, k) contains the deviations of the weights of the field in all paths, and
-        `drawn` the normal draws of each batch.
+        `change` (r, k) are the deviations of the weights; `drawn` are the draws of each batch.
         """
         field = spread(self._tile_features(), change)
         for part, white in zip(batches(field.shape[1]), drawn, strict=True):
@@ -286,29 +278,24 @@ def joint_level(
     seed: int = 0,
     columns: int = 0,
 ) -> JointLevel:
-    """Return the joint distribution of the level at tiles at one time.
+    """Return the joint distribution of the level at tiles at one time, for a known basis.
 
-    The basis is treated as known; the uncertainty of learning the basis is not included.
-
-    `model`: a fitted model.
     `train`: the training rows; None for models that contain their training rows (``field``).
     `x`: inputs of the tiles, (n, d), each tile once.
     `calibrated`: whether single tiles get the mean and variance of the map, `model.predict(x,
-        level=True)`. If so, deviations are multiplied by the standard deviation in the map, divided
-        by the standard deviation of the uncalibrated distribution given only the rows. A difference
-        of a few per cent remains, because conditioning on other tiles is approximate. Models
+        level=True)`. If so, deviations are multiplied by the ratio of the standard deviations in
+        the map and in the uncalibrated distribution. A difference of a few per cent remains. Models
         without a tile process need no calibration, because nothing is approximated.
     `earlier`: largest number of earlier tiles that condition a tile.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws; the check of memory uses it.
 
-    Raises RequestError if the model is a model of counts (its level has no closed form) or is not
-    fitted; if rows are needed but not given; or if there is not enough memory. Raises DataError if
-    the tiles are at several times, or two tiles are at one place. Raises NumericalError if the
-    covariance of a block of tiles cannot be factorised.
+    Raises RequestError if the model is a model of counts or not fitted, if rows are needed but not
+    given, or if there is not enough memory. Raises DataError if the tiles are at several times, or
+    two tiles are at one place. Raises NumericalError if a covariance cannot be factorised.
     """
     model.check_has_level()
-    rows = None if train is None else model.as_rows(train.x, train.y, train.counts)
+    rows = None if train is None else model.as_rows(train)
     return model.joint(x, rows, LevelOptions(calibrated, earlier, seed, columns))
 
 
@@ -341,10 +328,9 @@ def _group(held: int) -> int:
 
 
 def check_rows(model: "LowRankGP", y: Floats) -> None:
-    """Raise an error if targets (m,) are not the targets of the training rows.
+    """Raise DataError if targets (m,) differ from those of the training rows in mean or sd.
 
-    Raises RequestError if the model contains its training rows. Raises DataError if the mean or
-    standard deviation of the targets differs.
+    Raises RequestError if the model contains its training rows.
     """
     if model.holds_rows:
         raise RequestError(f"{model.name} already contains its training rows; leave out rows=.")

@@ -51,21 +51,12 @@ class TileLevel(JointLevel):
     calibrated: bool = False
 
     @property
-    def has_local(self) -> bool:
-        """Whether the covariance of the level has a part K; see `local_times`."""
-        return True
-
-    @property
     def row_count(self) -> int:
         """Number of rows that sums over tiles depend on."""
         return int(self.tiles.A.shape[1])
 
     def low_rank(self) -> Floats:
-        """Return P, (n, r) or (n, r + 1); the covariance of the level is P P' + K.
-
-        P comes from the weights of the field, and from the drift that is common to all tiles. K is
-        the covariance of the tile process given the weights; `local_times` multiplies by K.
-        """
+        """Return P, (n, r) or (n, r + 1); the last column is the drift common to all tiles."""
         found = spread(self._tile_features(), self.L)
         found -= self.tiles.forward(self.tiles.A @ spread(self._row_features(), self.L))
         if self.shared:
@@ -182,11 +173,7 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
 
 
 def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSequence) -> Floats:
-    """Return the mean of the level in the closed form, by tile, (n,).
-
-    `x` (n, d) are the inputs of the tiles, `m` is the mean of the weights given the rows, and
-    `tiles` is the distribution of the tile process.
-    """
+    """Return the mean of the level at tiles (n, d), (n,), given the mean m of the weights."""
     weights = m.detach()[:, None]
     sd = float(model.y_sd)
     with torch.no_grad():

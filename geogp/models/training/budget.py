@@ -1,8 +1,8 @@
 """The largest rank whose fit takes at most a given time."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,8 +28,7 @@ two regions, 1.07 to 1.38 were observed.
 """
 
 
-@dataclass(frozen=True)
-class RankChoice:
+class RankChoice(NamedTuple):
     """A rank, and the expected seconds of a fit with this rank."""
 
     r: int
@@ -42,10 +41,9 @@ def rank_for(
     """Return the largest rank whose fit is expected to take at most `budget` seconds.
 
     The rank is at most the number of distinct inputs. `make` builds an untrained model of a given
-    rank on the device of the fit. On a part of the rows and for two ranks, one evaluation of the
-    objective and one pass for the posterior are timed. Each time per row is modelled as c_1 r + c_2
-    r²; the terms stand for covariances and for products of covariances. Raises RequestError if even
-    the smallest rank takes longer.
+    rank on the device of the fit. The time for two ranks is measured on a part of the rows. Time
+    per row is modelled as c_1 r + c_2 r²; the terms stand for covariances and for products of
+    covariances. Raises RequestError if even the smallest rank takes longer.
     """
     cost = [_seconds(make(r), rows, settings) for r in PROBES]
     a, b = PROBES
@@ -65,7 +63,7 @@ def rank_for(
 
 
 def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
-    """Return the expected seconds of a fit of this model, measured on a part of the rows."""
+    """Return the expected seconds of a fit from one evaluation and one pass for the posterior."""
     step = spec_of(model).step
     n = min(PROBE_ROWS, len(rows.y))
     tensor = torch.from_numpy(rows.y[:n]).to(model.device, model.architecture.torch_dtype)
@@ -91,17 +89,11 @@ def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
 
 def _timed(function: Callable[[], None], model: LowRankGP) -> float:
     """Return the shorter time of two calls of a function, after a first call."""
-    function()
     times = []
-    for _ in range(2):
-        _wait(model)
+    for _ in range(3):
         start = monotonic()
         function()
-        _wait(model)
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)
         times.append(monotonic() - start)
-    return min(times)
-
-
-def _wait(model: LowRankGP) -> None:
-    if model.device.type == "cuda":
-        torch.cuda.synchronize(model.device)
+    return min(times[1:])

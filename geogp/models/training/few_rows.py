@@ -23,7 +23,6 @@ MIN_PLACES = 10
 
 FOLDS = 10
 
-
 PRIOR_ERRORS = 10.0
 """Weight of the prior, which is centred at a width of 1, in numbers of errors."""
 
@@ -54,18 +53,11 @@ def are_few(data: Data) -> bool:
 
 
 def widen(
-    model: LowRankGP,
-    make: Callable[[Data], LowRankGP],
-    data: Data,
-    settings: FitSettings,
+    model: LowRankGP, make: Callable[[Data], LowRankGP], data: Data, settings: FitSettings
 ) -> float:
-    """Widen a fitted model's intervals by a factor from cross-validation; return the factor.
+    """Widen a fitted model's intervals by `width_factor` of `fold_residuals`; return the factor.
 
-    Each fold holds out a tenth of the places, with all rows there. A new model (`make`) is fitted
-    to the other places, except one more tenth, which chooses the epoch. The factor of the standard
-    deviation is `width_factor` of the residuals of the held-out rows. `data` are the training and
-    validation rows of the model. Raises DataError if there are fewer than `MIN_PLACES` places, and
-    NumericalError if a fit diverges.
+    `data` are the training and validation rows of the model.
     """
     factor = width_factor(fold_residuals(make, data, settings))
     model.widen(factor)
@@ -86,7 +78,9 @@ def check_places(data: Data) -> None:
 def fold_residuals(make: Callable[[Data], LowRankGP], data: Data, settings: FitSettings) -> Floats:
     """Return (y - mean) / sd of each row, (n,), from a fit without all rows at the same place.
 
-    Raises the errors of `widen`.
+    Each fold holds out a tenth of the places. A new model (`make`) is fitted to the other places,
+    except one more tenth, which chooses the epoch. Raises DataError if there are fewer than
+    `MIN_PLACES` places, and NumericalError if a fit diverges.
     """
     check_places(data)
     places, place = np.unique(data.x[:, :2], axis=0, return_inverse=True)

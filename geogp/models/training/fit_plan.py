@@ -27,15 +27,8 @@ Tell = Callable[[str], None]
 class FitPlan:
     """All choices of a fit except its rows.
 
-    `model`, `noise`: a name of the catalogue, and a family of noise.
-    `preset`: sizes and schedule.
-    `columns`, `dropped`, `units`: names of the used inputs, names of the unused inputs, and the
-        unit of each input; see `Architecture`.
-    `epochs`, `batch`: replace the values of the preset.
-    `weights`: alpha and beta of the objective.
-    `seed`: fixes initial values and the order of rows.
-    `covariates`: names of the last inputs, if they are covariates; see `Architecture`.
-    `device`: where to compute.
+    `columns`, `units`, `dropped`, `noise` and `covariates` are those of `Architecture`. `epochs`,
+    `batch` and `weights` replace the values of the preset.
     """
 
     model: str
@@ -53,7 +46,7 @@ class FitPlan:
 
     @property
     def settings(self) -> FitSettings:
-        """The settings of the training."""
+        """Settings of the training."""
         preset = self.preset
         return FitSettings(
             epochs=self.epochs,
@@ -72,8 +65,7 @@ class FitPlan:
     def build(self, rows: Data, warn: Tell | None = None) -> LowRankGP:
         """Return the untrained model on `device`; `warn` is called with warnings about the rows.
 
-        Raises the errors of `geogp.models.catalogue.build_model.build`, and RequestError if there
-        is not enough memory.
+        Raises the errors of `build_model.build`, and RequestError if there is not enough memory.
         """
         preset = self.preset
         sizes = Architecture(
@@ -116,14 +108,11 @@ class FitPlan:
         """Build and train a model; with few rows, cross-validation sets the width of intervals.
 
         `train`, `validation`: rows to learn from, and rows that choose the epoch.
-        `checkpoint`, `progress`: see `geogp.models.training.training_loop.fit`.
         `warn`, `stage`: called with warnings about the rows, and when cross-validation begins.
         `name`: name of the fit in these messages.
 
-        Returns the model, and the losses, scores and best epoch of the fit.
-
-        Raises the errors of `build` and `geogp.models.training.training_loop.fit`, and DataError if
-        there are too few places.
+        Raises the errors of `build` and `training_loop.fit`, and DataError if there are too few
+        places.
         """
         known = train.joined(validation)
         few = are_few(known) and not find_model(self.model).counts

@@ -1,7 +1,7 @@
 """Optimisers and the average of a model's parameters, and the states of both in checkpoints.
 
-Every state is checked when it is read. The hash of a checkpoint is not enough: it shows that the
-file was not changed, but not that the content is correct.
+Every state is checked when it is read: the hash of a checkpoint shows that the file was not
+changed, but not that the content is correct.
 """
 
 import math
@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geogp.errors import DataError
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.training.schedule import FitSettings
 
@@ -24,8 +23,7 @@ LBFGS_HISTORY = 20
 _MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 
 _LISTS = ("old_dirs", "old_stps", "ro")
-_NUMBERS = ("func_evals", "n_iter", "t", "prev_loss", "H_diag")
-_TENSORS = ("d", "prev_flat_grad")
+"""Entries of the state of L-BFGS that are lists of tensors."""
 
 
 def make_optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.Optimizer:
@@ -65,74 +63,51 @@ def make_optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.Optim
 
 def state_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return the state of an optimiser as tensors named ``<parameter>.<entry>``."""
-    state = optimiser.state_dict()["state"]
-    if not isinstance(optimiser, torch.optim.LBFGS):
-        return {f"{at}.{key}": value for at, found in state.items() for key, value in found.items()}
     flat: dict[str, Tensor] = {}
-    for key, value in state.get(0, {}).items():
-        if key in _LISTS and value:
-            flat[f"0.{key}"] = torch.stack(list(value))
-        elif key in _NUMBERS:
-            flat[f"0.{key}"] = torch.as_tensor(value, dtype=torch.float64).cpu()
-        elif key in _TENSORS and value is not None:
-            flat[f"0.{key}"] = value
+    for at, found in optimiser.state_dict()["state"].items():
+        for key, value in found.items():
+            if key in _LISTS and value:
+                flat[f"{at}.{key}"] = torch.stack(list(value))
+            elif not isinstance(value, list) and value is not None:
+                flat[f"{at}.{key}"] = torch.as_tensor(value)
     return flat
 
 
-def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
-    """Restore a state from `state_tensors`.
+def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor], epoch: int) -> None:
+    """Restore a state from `state_tensors` after `epoch` epochs.
 
-    Raises DataError, LookupError, RuntimeError or ValueError if the state does not fit the
-    parameters.
+    Raises LookupError, RuntimeError or ValueError if the state does not fit the parameters.
     """
-    whole = optimiser.state_dict()
-    if isinstance(optimiser, torch.optim.LBFGS):
-        state = {0: _lbfgs_state(flat)} if flat else {}
-    else:
-        state = {}
-        for name, value in flat.items():
-            index, key = name.split(".", 1)
-            state.setdefault(int(index), {})[key] = value
-    optimiser.load_state_dict({**whole, "state": state})
-    if not isinstance(optimiser, torch.optim.LBFGS):
+    if epoch and not flat:
+        raise ValueError("it has no state of the optimiser")
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in flat.items():
+        index, key = name.split(".", 1)
+        state.setdefault(int(index), {})[key] = value
+    is_lbfgs = isinstance(optimiser, torch.optim.LBFGS)
+    if is_lbfgs:
+        state = {index: _lbfgs_state(found) for index, found in state.items()}
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+    if not is_lbfgs:
         for parameter, found in optimiser.state.items():
             shapes = {key: () if key == "step" else parameter.shape for key in _MOMENTS}
             if {key: value.shape for key, value in found.items()} != shapes:
                 raise ValueError("the state of the optimiser does not match its parameters")
 
 
-def _lbfgs_state(flat: dict[str, Tensor]) -> dict[str, Any]:
-    found = {name.removeprefix("0."): value for name, value in flat.items()}
-    if found.keys() == {"func_evals", "n_iter"}:
-        # The fit began at an optimum and took no step.
-        return {name: int(value) for name, value in found.items()}
-    try:
-        dtype = found["d"].dtype
-        numbers = {
-            "func_evals": int(found["func_evals"]),
-            "n_iter": int(found["n_iter"]),
-            "t": float(found["t"]),
-            "prev_loss": float(found["prev_loss"]),
-            "H_diag": found["H_diag"].to(found["d"].device, dtype),
-        }
-    except KeyError as error:
-        raise DataError(
-            f"the checkpoint lacks {error} in its optimiser's state. Start over with --fresh."
-        ) from None
-    lists = {key: list(found[key].unbind()) if key in found else [] for key in _LISTS}
-    return {
-        **numbers,
-        **{key: found[key] for key in _TENSORS},
-        **lists,
-        "al": [None] * LBFGS_HISTORY,
-    }
+def _lbfgs_state(found: dict[str, Tensor]) -> dict[str, Any]:
+    """Return the state of L-BFGS; raise KeyError if an entry is missing."""
+    state: dict[str, Any] = {key: int(found[key]) for key in ("func_evals", "n_iter")}
+    if found.keys() == state.keys():
+        return state  # The fit began at an optimum and took no step.
+    state |= {key: float(found[key]) for key in ("t", "prev_loss")}
+    state |= {key: found[key].to(found["d"]) for key in ("d", "prev_flat_grad", "H_diag")}
+    state |= {key: list(found[key].unbind()) if key in found else [] for key in _LISTS}
+    return {**state, "al": [None] * LBFGS_HISTORY}
 
 
 class ParameterAverage:
-    """Exponential average of a model's parameters over about `span` steps; 0 means no average.
-
-    In the first steps the span is shorter, to reduce the weight of the initial values.
-    """
+    """Exponential average of a model's parameters over about `span` steps, at first fewer; or 0."""
 
     def __init__(self, model: LowRankGP, span: float) -> None:
         self.span = span
@@ -168,10 +143,8 @@ class ParameterAverage:
         return {**held, "count": self.count} if held else {}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from the tensors of an earlier average.
-
-        Raises ValueError if the number of steps is not a number of 0 or more.
-        """
+        """Continue from an earlier average; raise ValueError if its number of steps is wrong."""
+        check_alike(tensors, self.tensors())
         if self.values and not 0 <= float(tensors["count"]) < math.inf:
             raise ValueError("the number of steps of its average is not a number of 0 or more")
         for index, value in enumerate(self.values):
@@ -181,11 +154,10 @@ class ParameterAverage:
 
 
 def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
-    """Check and return a `FitState` as described in a checkpoint of a fit with `epochs` epochs.
+    """Return a described `FitState` of a fit with `epochs` epochs, checked.
 
-    Raises ValueError, TypeError or KeyError if a number of epochs is not whole, exceeds `epochs`,
-    or differs from the number of scores. The same holds if a loss or score is not finite, except
-    that the best score before the first epoch is inf.
+    Raises ValueError, TypeError or KeyError if its numbers contradict each other or are not finite,
+    except that the best score before the first epoch is inf.
     """
     epoch, best = described["epoch"], described["best_epoch"]
     losses, scores = described["losses"], described["validation_nll"]
@@ -207,9 +179,3 @@ def check_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
     shapes = [{name: value.shape for name, value in held.items()} for held in (one, other)]
     if shapes[0] != shapes[1]:
         raise ValueError("names or shapes of its tensors differ from the model's tensors")
-
-
-def check_begun(moments: dict[str, Tensor], epoch: int) -> None:
-    """Raise ValueError if a fit has finished epochs, but the optimiser has no state."""
-    if epoch and not moments:
-        raise ValueError("it has no state of the optimiser")

@@ -2,9 +2,8 @@
 
 Every process has a copy of the model and of all rows, and works on a share of each batch. The sum
 of the gradients, weighted by the numbers of rows in the shares, is the same in all processes; so
-every process makes the same step. Apart from the order of sums, the result is the same as with a
-single process. Only process 0, the leader, reads, reports and writes. The other processes join the
-fits that the leader announces. Messages between processes are tensors and JSON; nothing is pickled.
+every process makes the same step. Only process 0, the leader, reads, reports and writes. The other
+processes join the fits that the leader announces. Nothing in a message is pickled.
 """
 
 import datetime as dt
@@ -32,6 +31,9 @@ PATIENCE = dt.timedelta(days=7)
 """Longest time that a process waits for the other processes, which may be reading or drawing."""
 
 _END: dict[str, Any] = {"end": True}
+
+_TEXT = "text"
+"""Name of the tensor with the JSON of a message."""
 
 _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer")
 """Parts of the error messages of gloo when another process has ended."""
@@ -67,10 +69,9 @@ def team() -> Iterator[bool]:
             )
         torch.cuda.set_device(local)
         backend = "cpu:gloo,cuda:nccl"
-    # torch.distributed.nn stores, in default arguments, the process group that exists when the
-    # module is first imported. Optimisers may trigger this import. If it came after
-    # init_process_group, the group would stay stored after its end, and Python would abort at exit
-    # if a thread of the group still waited for Python.
+    # torch.distributed.nn stores the process group that exists when the module is first imported,
+    # in default arguments. If an optimiser imported it later, Python would abort at exit if a
+    # thread of the group still waited for Python.
     from torch.distributed import nn  # noqa: F401, PLC0415
 
     distributed.init_process_group(backend, timeout=PATIENCE)
@@ -111,13 +112,15 @@ def tell(team: Team, message: _Message | None) -> _Message:
     content = b""
     if message is not None:
         tensors = {k: v.detach().cpu().contiguous() for k, v in message[0].items()}
-        # A safetensors file can contain text, so the values in JSON are sent in it too.
-        content = save(tensors, {"text": json.dumps(message[1])})
+        text = torch.frombuffer(bytearray(json.dumps(message[1]).encode()), dtype=torch.uint8)
+        content = save({**tensors, _TEXT: text})
     length = torch.tensor([len(content)])
     distributed.broadcast(length, 0)
     body = torch.frombuffer(bytearray(content or bytes(int(length))), dtype=torch.uint8)
     distributed.broadcast(body, 0)
-    return _unpacked(body.numpy().tobytes())
+    received = load(body.numpy().tobytes())
+    described: dict[str, Any] = json.loads(received.pop(_TEXT).numpy().tobytes())
+    return received, described
 
 
 def learn(
@@ -125,8 +128,7 @@ def learn(
 ) -> Tensor:
     """Add the gradient of a part's loss per datum to the parameters; return the loss.
 
-    Loss and gradient of a part are means over its rows, plus terms that do not depend on the rows.
-    So both are also means over the shares of the processes, weighted by the numbers of rows. Raises
+    Both are means over the shares of the processes, weighted by the numbers of rows. Raises
     RequestError if the objective needs all rows at once.
     """
     if team.size == 1:
@@ -140,10 +142,17 @@ def learn(
     return team.total(loss)
 
 
-def announcement(model: LowRankGP, data: dict[str, Tensor], settings: FitSettings) -> _Message:
+def announcement(
+    model: LowRankGP, train: Data, validation: Data, settings: FitSettings
+) -> _Message:
     """Return all that the other processes need to fit the same model to the same rows."""
     state = {f"model.{name}": value for name, value in model.state_dict().items()}
-    rows = {f"data.{name}": value for name, value in data.items()}
+    rows = {
+        # Copied, because tests and devices may be the same array, which cannot be sent twice.
+        f"{name}.{part}": torch.tensor(getattr(data, part))
+        for name, data in (("train", train), ("validation", validation))
+        for part in FIELDS
+    }
     described = {
         "name": model.name,
         "architecture": model.architecture.as_dict(),
@@ -164,9 +173,9 @@ def _serve() -> None:
             return
         model = build(described["name"], Architecture(**described["architecture"]), None)
         model.load_state_dict(under(tensors, "model."))
-        rows = {name: value.numpy() for name, value in under(tensors, "data.").items()}
         train, validation = (
-            Data(*(rows[f"{name}.{part}"] for part in FIELDS)) for name in ("train", "validation")
+            Data(*(tensors[f"{name}.{part}"].numpy() for part in FIELDS))
+            for name in ("train", "validation")
         )
         fit_settings = described["settings"]
         settings = FitSettings(**{**fit_settings, "weights": Weights(**fit_settings["weights"])})
@@ -188,14 +197,6 @@ def _add_gradients(team: Team, model: LowRankGP, weight: float) -> None:
     for value, found, anywhere in zip(learned, sums, used.tolist(), strict=True):
         # If no process has a gradient, the gradient must stay None for the optimiser, not become 0.
         value.grad = found.reshape(value.shape) if anywhere else None
-
-
-def _unpacked(content: bytes) -> _Message:
-    size = int.from_bytes(content[:8], "little")
-    described: dict[str, Any] = json.loads(
-        json.loads(content[8 : 8 + size])["__metadata__"]["text"]
-    )
-    return load(content), described
 
 
 def under(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:

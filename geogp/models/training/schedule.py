@@ -18,22 +18,18 @@ class FitSettings:
     `optimiser`: ``adamw``, or ``lbfgs`` for objectives over all rows. ``lbfgs`` has a strong Wolfe
         line search and ten iterations per epoch, and ignores rates, decay and clip.
     `learning_rate`: initial learning rate of AdamW.
-    `decay`: with ``cosine``, the learning rate falls to zero over the epochs; with ``constant``, it
-        does not change.
+    `decay`: with ``cosine``, the learning rate falls to zero over the epochs.
     `head_rate`, `noise_rate`: multiples of the network's learning rate. `head_rate` is for the
-        posterior and the kernel, `noise_rate` (by default `head_rate`) for the noise model. Many of
-        these parameters are logarithms that start far from the optimum. If the noise falls faster
-        than the mean is learned, PPGP and dPPGP become overconfident.
-    `clip`: largest norm of the gradient in a step; None means no limit.
+        posterior and the kernel, `noise_rate` (by default `head_rate`) for the noise model. If the
+        noise falls faster than the mean is learned, PPGP and dPPGP become overconfident.
+    `clip`: largest norm of the gradient in a step, or None.
     `average`: if above 0, validate and store an exponential average of the parameters over about
-        this number of epochs; if 0, the parameters of the last step.
+        this number of epochs.
     `weight_decay`: weight decay of the network; other parameters have none.
     `weights`: alpha and beta of PPGP and dPPGP.
-    `solve_mean`: at the end, replace the mean of the weights by the closed form given the training
-        rows (`condition`), if that lowers the validation score. This is for models that have a
-        `VariationalPosterior` and are trained by batches of rows.
-    `patience`: stop after this number of epochs without a better validation score; None means that
-        the fit never stops early.
+    `solve_mean`: at the end, replace the mean of the weights by its closed form, if that lowers the
+        validation score. This is for a `VariationalPosterior` that is trained by batches of rows.
+    `patience`: stop after this number of epochs without a better validation score, or None.
     `seed`: fixes the order of the rows in every epoch.
 
     Raises RequestError if a value is out of range.

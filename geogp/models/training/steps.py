@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -36,7 +36,7 @@ class Step(ABC, Generic[M]):
         """Return the rows in the form that the steps need; by default unchanged."""
         return rows
 
-    def complete(self, share: float) -> bool:  # noqa: ARG002
+    def complete(self, share: float) -> bool:
         """Return whether the epoch that ends at `share` of all epochs trains the whole model."""
         return True
 
@@ -48,16 +48,13 @@ class Step(ABC, Generic[M]):
 
     @abstractmethod
     def split(self, model: M, rows: "Rows", part: "Part", count: int) -> list["Part"]:
-        """Divide a part into `count` parts for several processes; a part may be empty.
-
-        Raises RequestError if the objective is not a mean over rows.
-        """
+        """Divide a part into `count` parts for several processes; a part may be empty."""
 
     @abstractmethod
     def learn(self, model: M, rows: "Rows", part: "Part", weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
 
-    def predicted(self, model: M, rows: "Rows", share: float) -> "Prediction":  # noqa: ARG002
+    def predicted(self, model: M, rows: "Rows", share: float) -> "Prediction":
         """Predict held-out rows after the epoch that ends at `share` of all epochs."""
         return model.predict_scaled(rows.x, rows.counts)
 
@@ -75,25 +72,29 @@ class Part(NamedTuple):
     whole_places: bool = False
 
 
-class ByRows(Step[M]):
+class ByInputs(Step[M]):
     """A step on single rows, independent of their places.
 
-    `splits` is true if the objective is a mean over rows. Processes can then share a step.
+    `splits` is true if the objective is a mean over rows; processes can then share a step.
+    `combines` is true if the objective needs only the `Repeats` of rows with equal inputs.
     """
 
     splits: ClassVar[bool] = True
+    combines: bool = True
 
     @abstractmethod
     def backward(self, model: M, rows: "Rows", n: int, weights: Weights) -> Tensor:
         """Add the gradient of the rows' loss per datum to the parameters; return the loss."""
 
+    def gathered(self, rows: "Rows") -> "Rows":
+        """Collapse rows with equal inputs (see `Repeats`), if there are two or more on average."""
+        if not self.combines:
+            return rows
+        found = rows.collapsed()
+        return found if len(found.y) <= rows.n / 2 else rows
+
     def parts(
-        self,
-        model: M,
-        rows: "Rows",
-        batch: int,
-        rng: np.random.Generator,
-        share: float,  # noqa: ARG002
+        self, model: M, rows: "Rows", batch: int, rng: np.random.Generator, share: float
     ) -> list[Part]:
         """Divide the inputs, in random order, into batches of about `batch` rows."""
         inputs = len(rows.y)
@@ -102,7 +103,7 @@ class ByRows(Step[M]):
         return [Part(index, rows.at(index).n) for index in order.split(size)]
 
     def split(self, model: M, rows: "Rows", part: Part, count: int) -> list[Part]:
-        """Divide a part into `count` parts with about equal numbers of inputs."""
+        """Divide a part into `count` parts; raise RequestError if not a mean over rows."""
         if not self.splits:
             raise RequestError(
                 f"{model.name} is fitted to all rows at once, so {count} processes cannot share "
@@ -116,23 +117,12 @@ class ByRows(Step[M]):
         return self.backward(model, rows.at(part.numbers), rows.n, weights)
 
 
-class ByInputs(ByRows[M]):
-    """A step whose objective needs only the `Repeats` of rows with equal inputs."""
-
-    def gathered(self, rows: "Rows") -> "Rows":
-        """Collapse rows with equal inputs, if an input has two rows or more on average.
-
-        The objective does not change (see `Repeats`), and fewer features are computed.
-        """
-        found = rows.collapsed()
-        return found if len(found.y) <= rows.n / 2 else rows
-
-
 @dataclass(frozen=True)
 class PerBatch(ByInputs["LowRankGP"]):
     """An objective of a batch; see `Step`."""
 
     objective: BatchObjective
+    combines: bool = True
 
     def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
         """Add the gradient of the batch's objective; return the loss."""
@@ -161,32 +151,25 @@ class WholeData(ByInputs[M]):
     prior: Callable[[M], Tensor] = no_prior
     own_variance: bool = False
 
-    def rows(self, batch: int, n: int) -> int:  # noqa: ARG002
+    def rows(self, batch: int, n: int) -> int:
         """Return n, because the likelihood does not split into batches."""
         return n
 
-    def backward(
-        self,
-        model: M,
-        rows: "Rows",
-        n: int,
-        weights: Weights,  # noqa: ARG002
-    ) -> Tensor:
+    def backward(self, model: M, rows: "Rows", n: int, weights: Weights) -> Tensor:
         """Add the gradient of the objective of all rows; return the loss."""
         total, peak = _total(model, rows, own_variance=self.own_variance)
         leaves = {name: value.requires_grad_() for name, value in _tensors(total).items()}
         found = self.objective(Statistics(total.n, **leaves), model.noise()) + self.prior(model)
         loss = -found / n
         loss.backward()
-        for index, part in enumerate(rows.chunks(CHUNK)):
+        for index, part in enumerate(rows.chunks()):
+            sums = statistics(model, part, own_variance=self.own_variance)
             pairs = [
                 (value, leaves[name].grad)
-                for name, value in _tensors(
-                    statistics(model, part, own_variance=self.own_variance)
-                ).items()
-                if name != "largest_norm" or index == peak
+                for name, value in _tensors(sums).items()
+                if value.requires_grad and (name != "largest_norm" or index == peak)
             ]
-            used = [(v, g) for v, g in pairs if g is not None and v.requires_grad]
+            used = [(value, grad) for value, grad in pairs if grad is not None]
             torch.autograd.backward([v for v, _ in used], [g for _, g in used])
         return loss.detach().double()
 
@@ -216,25 +199,21 @@ def statistics(model: "LowRankGP", rows: "Rows", *, own_variance: bool = False) 
     )
 
 
+@torch.no_grad()
 def _total(model: "LowRankGP", rows: "Rows", *, own_variance: bool) -> tuple[Statistics, int]:
     """Return the sums over all rows, and the number of the chunk with the largest norm."""
-    total: Statistics | None = None
-    peak = 0
-    with torch.no_grad():
-        for index, chunk in enumerate(rows.chunks(CHUNK)):
-            part = statistics(model, chunk, own_variance=own_variance)
-            if total is not None and part.largest_norm > total.largest_norm:
-                peak = index
-            total = part if total is None else _sum(total, part)
-    assert total is not None, "there is at least one row"
+    chunks = enumerate(rows.chunks())
+    total, peak = statistics(model, next(chunks)[1], own_variance=own_variance), 0
+    for index, chunk in chunks:
+        part = statistics(model, chunk, own_variance=own_variance)
+        if part.largest_norm > total.largest_norm:
+            peak = index
+        more = _tensors(part)
+        sums = {name: value + more[name] for name, value in _tensors(total).items()}
+        sums["largest_norm"] = torch.maximum(total.largest_norm, part.largest_norm)
+        total = Statistics(total.n + part.n, **sums)
     return total, peak
 
 
-def _sum(a: Statistics, b: Statistics) -> Statistics:
-    pairs = {f.name: (getattr(a, f.name), getattr(b, f.name)) for f in fields(a)}
-    largest = torch.maximum(*pairs.pop("largest_norm"))
-    return Statistics(**{name: x + y for name, (x, y) in pairs.items()}, largest_norm=largest)
-
-
 def _tensors(sums: Statistics) -> dict[str, Tensor]:
-    return {f.name: getattr(sums, f.name) for f in fields(sums) if f.name != "n"}
+    return {name: value for name, value in sums._asdict().items() if name != "n"}

@@ -35,8 +35,7 @@ class Team:
     def largest(self, values: Tensor, rows: Tensor) -> Tensor:
         """Return the largest value of all processes, a scalar with a gradient, from values (b,).
 
-        The loss of a process is a mean over its `rows`. The gradient here is that of the mean over
-        the rows of all processes; see `parallel.py`.
+        The gradient is that of a mean over the rows of all processes; this one has `rows`.
         """
         if self.size == 1:
             return torch.max(values)

@@ -18,12 +18,11 @@ FIELDS = ("x", "y", "tests", "devices", "groups")
 class Data:
     """Inputs of shape (n, d) and targets of shape (n,), stored as float64.
 
-    `x`, `y`: inputs and targets.
     `tests`: number of tests averaged in each target, (n,); 1 by default.
     `devices`: number of devices behind these tests, (n,); by default one for each test.
-    `groups`: the number of each row's group, (n,). To estimate the errors of training rows, each
-        row is predicted without the rows of its group. By default each row is a group of its own.
-        If `groups` is given, all rows at a place must be in the same group.
+    `groups`: the number of each row's group, (n,); by default each row is a group of its own. To
+        estimate the errors of training rows, each row is predicted without the rows of its group.
+        All rows at a place must be in the same group.
 
     Raises DataError if shapes do not agree, there are no rows, a value is not a finite real number,
     a number of tests or devices is below 1, or a row has more devices than tests.

@@ -11,17 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.catalogue.build_model import spec_of
 from geogp.models.catalogue.storage import read_tensors, write_tensors
-from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.lowrank import LowRankGP
 from geogp.models.training.optimisers import (
     ParameterAverage,
     check_alike,
-    check_begun,
     checked_state,
     make_optimiser,
     restore_state,
@@ -31,11 +29,9 @@ from geogp.models.training.parallel import announcement, learn, tell, under
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import Part
 from geogp.models.training.teams import current_team
-from geogp.models.training.training_data import FIELDS, Data
+from geogp.models.training.training_data import Data
 
 logger = logging.getLogger(__name__)
-
-Floats = NDArray[np.float64]
 
 FAR_LOSS = 1e6
 """Loss per datum at points where the objective is undefined."""
@@ -46,11 +42,11 @@ CHECKPOINT_SECONDS = 10.0
 
 @dataclass
 class FitState:
-    """Progress of a fit; a checkpoint contains this progress and tensors.
+    """Progress of a fit.
 
     `epoch`: number of finished epochs.
     `best_epoch`, `best_nll`: the epoch with the lowest mean validation log score, and this score in
-        the target's unit. If `solve_mean` gives a lower score, `best_nll` is that score.
+        the target's unit (after `solve_mean`, if that lowers it).
     `losses`, `validation_nll`: one value for each finished epoch.
     `seconds`: time of the finished epochs, summed over all calls.
     """
@@ -82,15 +78,13 @@ def fit(
 
     `model`: an untrained model, on the device to train on.
     `train`, `validation`: rows to learn from, and rows that choose the epoch.
-    `settings`: settings of training.
     `checkpoint`: file for the state of an unfinished fit. If the file exists, the fit continues
         from it, with the same results as without the interruption. The caller removes the file.
-    `progress`: called after every epoch.
 
-    Raises RequestError if the tensors of the model are not all on one device and of one dtype, or
-    the settings do not suit the objective. Raises DataError if there are fewer than 2 rows, the
-    target is constant, or the checkpoint belongs to another fit. Raises NumericalError if the loss
-    or the validation score is no longer finite.
+    Raises RequestError if the settings do not suit the objective, and the error of
+    `LowRankGP.check`. Raises DataError if there are fewer than 2 rows, the target is constant, or
+    the checkpoint belongs to another fit. Raises NumericalError if the loss or the validation score
+    is no longer finite.
     """
     model.check()
     if len(train.y) < 2:
@@ -109,7 +103,7 @@ def fit(
         )
     team = current_team()
     if team.leads and team.size > 1:
-        tell(team, announcement(model, _arrays(train, validation), settings))
+        tell(team, announcement(model, train, validation, settings))
     model.take_target(train.y)
     run = _Run(model, train, validation, settings, checkpoint)
     run.resume()
@@ -148,8 +142,8 @@ class _Run:
                 f"expected solve_mean=False, because the posterior of {model.name} does not "
                 "support solve_mean=True."
             )
-        self.rows = self.step.gathered(model.keep_rows(self._on_device(train), settings.seed))
-        self.held_out = self._on_device(validation)
+        self.rows = self.step.gathered(model.keep_rows(model.as_rows(train), settings.seed))
+        self.held_out = model.as_rows(validation)
         self.train, self.validation = train, validation
         self.optimiser = make_optimiser(model, settings)
         n = self.rows.n
@@ -159,7 +153,7 @@ class _Run:
         self.state = FitState()
         self.best = _clone(model.state_dict())
         self.kept: dict[str, Tensor] = {}
-        self.kept_state = FitState()
+        self.kept_state: dict[str, Any] = {}
         self.saved_at = monotonic()
 
     def epoch(self) -> None:
@@ -196,10 +190,7 @@ class _Run:
         self._keep()
 
     def solve_mean(self) -> None:
-        """Replace the mean of the weights by its closed form if that lowers the validation score.
-
-        The closed form is in `condition`. The covariance and all other parameters do not change.
-        """
+        """Replace the mean of the weights by `condition` if that lowers the validation score."""
         started, state = monotonic(), self.state
         m, _ = self.model.posterior.weights()
         with torch.no_grad():
@@ -231,11 +222,8 @@ class _Run:
             self.model.load_state_dict(under(tensors, "model."))
             self.best = _clone(under(tensors, "best."))
             check_alike(self.best, self.model.state_dict())
-            average, moments = under(tensors, "average."), under(tensors, "optimiser.")
-            check_alike(average, self.average.tensors())
-            self.average.load(average)
-            check_begun(moments, self.state.epoch)
-            restore_state(self.optimiser, moments)
+            self.average.load(under(tensors, "average."))
+            restore_state(self.optimiser, under(tensors, "optimiser."), self.state.epoch)
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             raise DataError(
                 f"the checkpoint {self.path} does not match its model ({error}). Start over with "
@@ -258,29 +246,27 @@ class _Run:
     def save(self) -> None:
         """Write the state after the last finished epoch."""
         if self.path is not None:
-            described = {**asdict(self.kept_state), "identity": self.identity}
+            described = {**self.kept_state, "identity": self.identity}
             write_tensors(self.path, self.kept, described)
             self.saved_at = monotonic()
 
     def _keep(self) -> None:
-        """Copy the state after an epoch; if the file on disk is old, also write the copy."""
+        """Copy the state after an epoch; if the file is old, write the copy."""
         if self.path is None:
             return
-        moments = {f"optimiser.{k}": v for k, v in state_tensors(self.optimiser).items()}
-        model = {f"model.{k}": v for k, v in self.model.state_dict().items()}
-        best = {f"best.{k}": v for k, v in self.best.items()}
-        average = {f"average.{k}": v for k, v in self.average.tensors().items()}
-        kept = _clone({**model, **best, **average, **moments})
-        self.kept, self.kept_state = kept, FitState(**asdict(self.state))
+        parts = {
+            "model": self.model.state_dict(),
+            "best": self.best,
+            "average": self.average.tensors(),
+            "optimiser": state_tensors(self.optimiser),
+        }
+        kept = {f"{name}.{k}": v for name, held in parts.items() for k, v in held.items()}
+        self.kept, self.kept_state = _clone(kept), asdict(self.state)
         if monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.save()
 
     def _identify(self) -> str:
-        """Return a text that identifies this fit: model, settings and data.
-
-        The text does not include the initial parameters, so that a fit can continue with a partly
-        trained model.
-        """
+        """Return a text that identifies this fit: model, settings and data."""
         digest = hashlib.sha256()
         for data in (self.train, self.validation):
             for values in (data.x, data.y, data.counts, data.groups):
@@ -289,10 +275,6 @@ class _Run:
             digest.update(buffer.cpu().numpy().tobytes())
         parts = (self.model.name, self.model.architecture, self.settings)
         return f"{parts!r} {digest.hexdigest()}"
-
-    def _on_device(self, data: Data) -> Rows:
-        """Return scaled inputs and standardised targets on the model's device."""
-        return self.model.as_rows(data.x, data.y, data.counts, data.groups)
 
     def _update(self, part: Part) -> Tensor:
         if self.settings.optimiser == "lbfgs":
@@ -309,8 +291,7 @@ class _Run:
     def _guarded(self, part: Part) -> Callable[[], float]:
         """Return the objective for a line search, which may try points where it is undefined.
 
-        At such points it returns a large value with gradient 0, so the search turns back. The
-        objective must be defined at the starting point.
+        There it is a large value with gradient 0. It must be defined at the starting point.
         """
         started = False
 
@@ -356,16 +337,6 @@ class _Run:
         factor = 0.5 * (1 + math.cos(math.pi * share)) if settings.decay == "cosine" else 1.0
         for group in self.optimiser.param_groups:
             group["lr"] = settings.learning_rate * factor * group["rate"]
-
-
-def _arrays(train: Data, validation: Data) -> dict[str, Tensor]:
-    """Return the rows as tensors, with their names in `parallel.py`."""
-    return {
-        # Copied, because tests and devices may be the same array, which cannot be sent twice.
-        f"{name}.{part}": torch.tensor(getattr(data, part))
-        for name, data in (("train", train), ("validation", validation))
-        for part in FIELDS
-    }
 
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """Search for the weights alpha and beta with the best validation log score."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
@@ -22,11 +22,7 @@ TUNING_EPOCHS = 60
 
 @dataclass(frozen=True)
 class Trial:
-    """A pair of weights, and the best validation log score of a fit with it.
-
-    `nll`, the score in the target's unit, is infinite if the fit diverged. `seconds` is the time of
-    the fit.
-    """
+    """A pair of weights, its best validation log score (inf if the fit diverged), and the time."""
 
     weights: Weights
     nll: float
@@ -38,12 +34,11 @@ def grid(model: str) -> list[Weights]:
 
     Raises RequestError if the model is unknown.
     """
-    uses = find_model(model).uses
-    names = [name for name in asdict(Weights()) if name in uses]
+    names = find_model(model).uses
     if not names:
         return []
-    values = [dict(zip(names, found, strict=True)) for found in product(GRID, repeat=len(names))]
-    return [Weights(**found) for found in values]
+    values = product(GRID, repeat=len(names))
+    return [Weights(**dict(zip(names, found, strict=True))) for found in values]
 
 
 def choose_weights(
@@ -58,16 +53,13 @@ def choose_weights(
 ) -> list[Trial]:
     """Fit a model with every pair of weights, and return the trials, best first.
 
-    The search uses only training and validation rows. If the objective has no weights, there are no
-    trials. `make` must always return the same untrained model. `folder` contains the checkpoints of
-    the trials, so that an interrupted search can continue. `tell` is called with each trial.
-    Raises NumericalError if every fit diverged.
+    `make` must always return the same untrained model. `folder` contains the checkpoints of the
+    trials, so that an interrupted search can continue. `tell` is called with each trial. Raises
+    NumericalError if every fit diverged.
     """
     trials, cause = [], None
     for weights in grid(make().name):
-        path = (
-            None if folder is None else folder / f"{weights.alpha:g}-{weights.beta:g}.safetensors"
-        )
+        path = folder and folder / f"{weights.alpha:g}-{weights.beta:g}.safetensors"
         chosen = replace(settings, weights=weights)
         try:
             state = fit(make(), train, validation, chosen, checkpoint=path, progress=progress)
