@@ -2,7 +2,16 @@
 
 from collections.abc import Sequence
 
-from states_costs import FORMULA, WORLD_LAND_KM2, WORLD_ROWS, Costs, bills, costs_of, residuals
+from states_costs import (
+    FORMULA,
+    WORLD_LAND_KM2,
+    WORLD_ROWS,
+    Cost,
+    Kind,
+    bills,
+    costs_of,
+    residuals,
+)
 from states_people import FULLEST, KNOWN_QUARTERS, KNOWN_ROWS, ROWS_A_PERSON
 from trial import Figures as Found
 from trial import table
@@ -73,7 +82,7 @@ def markdown(found: Found) -> str:
     if made and sizes:
         costs = costs_of(made)
         a_row = sum(one["source_bytes"] for one in sizes) / sum(one["rows"] for one in sizes)
-        if costs.models:
+        if costs:
             parts += _model(made, costs) + _bills(bills(costs, found["regions"], a_row), a_row)
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
@@ -178,15 +187,13 @@ def _maps(maps: list[tuple[str, Found]]) -> list[str]:
     return ["## Maps", _EPOCHS, _table((*_MAP, *_MAPPED), rows)]
 
 
-def _model(maps: list[Found], costs: Costs) -> list[str]:
-    rates = [("read", costs.read, "s")]
-    for kind, one in costs.models.items():
+def _model(maps: list[Found], costs: dict[Kind, Cost]) -> list[str]:
+    rates = [("read", next(iter(costs.values())).read, "s")]
+    for kind, one in costs.items():
         name = " ".join(kind)
         rates += [(f"predict, {name}", one.predict, "s"), (f"write, {name}", one.write, "s")]
         rates += [(f"bytes, {name}", one.run_bytes, "B"), (f"peak, {name}", one.peak, "B")]
-    fits = [
-        (*kind, f"{1e6 * one.fit:.1f}", f"{one.fitted:.2f}") for kind, one in costs.models.items()
-    ]
+    fits = [(*kind, f"{1e6 * one.fit:.1f}", f"{one.fitted:.2f}") for kind, one in costs.items()]
     rows = []
     for one in residuals(maps, costs):
         spent, told = sum(one["measured"].values()), sum(one["predicted"].values())
@@ -207,7 +214,7 @@ def _model(maps: list[Found], costs: Costs) -> list[str]:
         FORMULA,
         _table(
             ("rate", "fixed", "a row", "a tile", "unit"),
-            [(name, *map(_rate, (line.fixed, line.row, line.tile)), u) for name, line, u in rates],
+            [(name, *map(_rate, found), unit) for name, found, unit in rates],
         ),
         _table(("model", "preset", "fit b, µs a row and epoch", "fits f, rows a row"), fits),
         _RESIDUALS,
