@@ -132,7 +132,7 @@ def _parts_of_killed(world: World) -> list[tuple[str, Callable[[Path], None]]]:
     number = len(world.changes(start, *world.map(start)))
     for share in (0.3, 0.6, 0.75, 0.9):
         stopped = world.place()
-        at = {"folder": str(stopped), "at": max(1, int(share * number))}
+        at = {"folder": stopped, "at": max(1, int(share * number))}
         world.call(*world.map(stopped), changes=at)
         inside = [path for path in sorted(stopped.rglob("*")) if path.is_file()]
         hidden = [path for path in inside if ".unfinished" in path.parts or path.name[0] == "."]

@@ -109,7 +109,7 @@ def _killed_name(scenario: Scenario, case: tuple[int, str, str]) -> str:
 
 def _kill(world: World, scenario: Scenario, at: int) -> list[str]:
     place = world.place(world.whole.get(scenario.start))
-    changes = {"folder": str(place), "at": at}
+    changes = {"folder": place, "at": at}
     told = world.call(*scenario.arguments(world, place, scenario.killed), changes=changes)
     if told.code != -signal.SIGKILL:
         return [f"was not killed but ended with {told.code}: {told.last}"]
@@ -172,13 +172,13 @@ def _pair(
     ]
     unit, at = moment
     if unit == "change":
-        changes = {"folder": str(place), "at": at, "act": "stop"}
+        changes = {"folder": place, "at": at, "act": "stop"}
         one = world.start(*commands[0], changes=changes)
         stood = one.stands()
         other = world.start(*commands[1])
         ends = [other.end()]
         with suppress(ProcessLookupError):
-            os.kill(one.process, signal.SIGCONT)
+            os.kill(one.process.pid, signal.SIGCONT)
         ends.insert(0, one.end())
     else:
         one, stood = world.start(*commands[0]), True
@@ -186,7 +186,8 @@ def _pair(
         other = world.start(*commands[1])
         ends = [one.end(), other.end()]
     faults = [] if stood else ["the first never stood at its change"]
-    faults += _pair_faults(world, place, (one.process, other.process), ends, (first, second))
+    processes = one.process.pid, other.process.pid
+    faults += _pair_faults(world, place, processes, ends, (first, second))
     if not faults:
         forget(place)
     return faults
@@ -285,7 +286,6 @@ def main(given: list[str] | None = None) -> int:
                 say(f"{part}: {told} cases, {tally.faults} faults, {seconds:.0f} s")
         finally:  # also after an interruption, with the cases so far
             _write(options.out, found, time.monotonic() - began)
-            world.close()
     return 1 if any(tally.faults for tally in found.values()) else 0
 
 
