@@ -128,41 +128,33 @@ def _state(code: str, workers: str, one: Found) -> list[str]:
 
 def _workers(found: Found) -> list[str]:
     """Compare one worker with two, over all states of each and over the states of both."""
-    rows = []
     whole = {
         workers: {code: one for code, one in held.items() if "rows" in one.get("ingest", {})}
         for workers, held in sorted(found["states"].items())
     }
     both = set.intersection(*map(set, whole.values())) if len(whole) > 1 else set()
+    rows = []
     for workers, held in whole.items():
-        wall = found["walls"].get(workers, {"seconds": 0.0, "load_before": 0.0})
-        groups = {"all": held, "of both": {code: held[code] for code in sorted(both)}}
-        for name, some in groups.items():
-            if some:
-                rows.append(_rates(workers, name, list(some.values()), wall))
+        rows += _rates(workers, f"{len(held)}", list(held.values()))
+        rows += _rates(workers, f"{len(both)} of both", [held[code] for code in sorted(both)])
     headings = ("workers", "states", "rows", *(f"{stage}, rows/s of a core" for stage in STAGES))
-    clock = ("by the clock: draw", "ingest", "all, minutes", "load before")
-    return [_WORKERS, _table((*headings, *clock), rows)]
+    return [_WORKERS, _table((*headings, "by the clock: draw", "ingest"), rows)]
 
 
-def _rates(workers: str, name: str, some: list[Found], wall: Found) -> list[str]:
+def _rates(workers: str, name: str, some: list[Found]) -> list[list[str]]:
+    """Return the line of some states; none if there are none."""
+    if not some:
+        return []
+
     def rate(clock: str, stage: str) -> str:
         part = "ingest" if stage == "ingest" else "simulate"
         timed = [one[part] for one in some if stage in one[part][clock]]
         spent = sum(one[clock][stage] for one in timed)
         return f"{sum(one['rows'] for one in timed) / spent:,.0f}" if spent else ""
 
-    every = name == "all"
-    return [
-        workers,
-        f"{len(some)}" if every else f"{len(some)} {name}",
-        f"{sum(one['simulate']['rows'] for one in some):,}",
-        *(rate("cpu", stage) for stage in STAGES),
-        rate("seconds", "draw"),
-        rate("seconds", "ingest"),
-        f"{wall['seconds'] / 60:.1f}" if every else "",
-        f"{wall['load_before']:.1f}" if every else "",
-    ]
+    rows = f"{sum(one['simulate']['rows'] for one in some):,}"
+    clock = rate("seconds", "draw"), rate("seconds", "ingest")
+    return [[workers, name, rows, *(rate("cpu", stage) for stage in STAGES), *clock]]
 
 
 def _maps(maps: list[tuple[str, Found]]) -> list[str]:

@@ -28,7 +28,10 @@ def module(monkeypatch):
 
 def started(out, boundaries, *words):
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--boundaries", str(boundaries), "--out", str(out), *words],
+        [
+            *(sys.executable, str(SCRIPT), "--boundaries", str(boundaries)),
+            *("--out", str(out / "kept"), "--table", str(out), *words),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -99,13 +102,14 @@ def test_the_table_has_the_bill_of_maps_of_several_sizes(made, module):
 
 def test_what_is_there_is_kept(made):
     folder, small, found = made
-    words = (*small, "--resume", "--states", "RI", "--workers", "2", "--maps", CASE)
+    kept = {path: path.stat().st_mtime_ns for path in (folder / "out" / "kept").rglob("*.json")}
+    assert len(kept) == 1 + 2 + 1
+    words = (*small, "--states", "RI", "--workers", "2", "--maps", CASE)
     _, again = started(folder / "out", folder, *words)
     assert (again["states"], again["maps"]) == (found["states"], found["maps"])
-    other = ("--resume", "--scale", "0.5", "--states", "")
-    done, _ = started(folder / "out", folder, *other)
-    assert done.returncode != 0
-    assert "has other settings" in done.stderr
+    _, other = started(folder / "out", folder, "--scale", "0.5", "--states", "")
+    assert (other["states"], other["maps"]) == ({}, {})
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
 def test_a_state_that_is_refused_is_told(made, tmp_path):
