@@ -180,6 +180,10 @@ class World:
             *more,
         ]
 
+    def command(self, place: Path, more: Sequence[str]) -> list[str]:
+        """Return the arguments of ``geogp report`` if `more` says so, or of a map."""
+        return ["report", str(place / RUN)] if more == ("report",) else self.map(place, *more)
+
     def start(self, *arguments: str, **asked: Any) -> "Started":
         """Start a command."""
         logs = self.folder / "logs" / f"{next(self._number):05}"
