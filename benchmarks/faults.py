@@ -36,6 +36,7 @@ from faulty_server import Fault, FaultyServer, Manner, serving
 from trial import parser, table, write_results
 
 from geogp.errors import GeogpError, NetworkError, OutputError
+from geogp.geodata.store.cache import note_of
 from geogp.geodata.store.cache_contents import DAMAGED, cache_items
 from geogp.geodata.store.sources import Web
 
@@ -135,7 +136,7 @@ def damaged(world: World, server: FaultyServer, of: Reading, repeats: int, rando
         for _ in range(repeats * 5):
             paths = [item.path for item in cache_items()]
             entry = paths[random.integers(len(paths))]
-            path = entry.with_suffix(".json") if random.random() < 0.3 else entry
+            path = note_of(entry) if random.random() < 0.3 else entry
             content = bytearray(path.read_bytes())
             place = int(random.integers(len(content)))
             how = random.integers(3)
