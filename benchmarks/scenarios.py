@@ -15,7 +15,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from time import monotonic
 from typing import cast
 
@@ -101,26 +100,10 @@ def make_world(n: int, inputs: int) -> World:
 
 
 class Study:
-    """The scenarios and the files of figures under a folder."""
+    """The inputs and functions of the scenarios, and figures of their fits."""
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
-        self.world = functools.lru_cache(maxsize=1)(self._world)
-
-    def _world(self, name: str) -> World:
-        """Return the inputs and functions of a scenario, which are stored in a file."""
-        path = self.out / f"{name}.npz"
-        if not path.exists():
-            start = monotonic()
-            world = make_world(*SCENARIOS[name])
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside = path.with_suffix(".part.npz")
-            np.savez(beside, **asdict(world), seconds=monotonic() - start)
-            beside.replace(path)
-        with np.load(path) as held:
-            return World(
-                held["x"], held["f"], float(held["noise_var"]), float(held["mean_variance"])
-            )
+    def __init__(self) -> None:
+        self.world = functools.cache(lambda name: make_world(*SCENARIOS[name]))
 
     def data(self, case: Case) -> dict[str, Data]:
         """Return the rows of a replicate."""
@@ -264,7 +247,7 @@ def run(study: Study, name: str, options: argparse.Namespace) -> list[Figures]:
     else:
         for case in cases(name, options):
             made[f"fits/{case.name}"] = functools.partial(study.measure, case)
-    return [kept(study.out / f"{path}.json", make) for path, make in made.items()]
+    return [kept(options.out / f"{path}.json", make) for path, make in made.items()]
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -285,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make the fits whose files do not exist yet, and the table."""
     options = parse(arguments)
     torch.set_flush_denormal(True)
-    study = Study(options.out)
+    study = Study()
     figures: Studies = {name: run(study, name, options) for name in STUDIES}
     write_results(options.table, page(figures), figures)
 
