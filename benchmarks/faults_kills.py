@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,16 +13,11 @@ from typing import Any
 from faults_world import QUARTERS, QUICK, Reading, World, fresh_cache, run, same, sound
 from faulty_server import FaultyServer, Manner
 from fork_command import start
+from trial import forking
 
+from geogp.geodata.places.census import read_region
 from geogp.geodata.store.cache_contents import DAMAGED, WHOLE, cache_items
 from geogp.geodata.store.sources import Web
-
-_CODE = """
-import sys
-from geogp.geodata.places.census import read_region
-from geogp.geodata.store.sources import Web
-read_region(Web(sys.argv[1]), "DEMO")
-"""
 
 
 def kills(world: World, server: FaultyServer, count: int, random: Any) -> None:
@@ -105,15 +98,21 @@ def census_kills(world: World, server: FaultyServer, of: Reading, count: int, ra
     for _ in range(count):
         with fresh_cache() as cache:
             server.tell(manner=Manner(delay_s=0.02))
-            environment = {**os.environ, "GEOGP_CACHE": str(cache)}
-            process = subprocess.Popen([sys.executable, "-c", _CODE, server.url], env=environment)
+            given = (str(cache), server.url)
+            process = forking("fork_command").Process(target=_read_census, args=given, daemon=True)
+            process.start()
             wait = int(random.integers(1, 10))
-            while len(server.told.requests) < wait and process.poll() is None:
+            while len(server.told.requests) < wait and process.is_alive():
                 time.sleep(0.001)
             process.kill()
-            process.wait()
+            process.join()
             bad = [item for item in cache_items(check=True) if item.state == DAMAGED]
             server.tell()
             right = of.same(of.read(Web(server.url, QUICK)), of.old) and sound()
             told = "the next run right" if right and not bad else "WRONG"
             world.count("kill -9 while Census files come", told)
+
+
+def _read_census(cache: str, url: str) -> None:
+    os.environ["GEOGP_CACHE"] = cache
+    read_region(Web(url), "DEMO")
