@@ -1,7 +1,7 @@
-"""The simulation study of Mixed, section 5, with the two scenarios that allow exact predictions.
+"""The simulation study of Mixed, section 5, with eight scenarios.
 
     python benchmarks/scenarios.py
-    python benchmarks/scenarios.py --scenarios C1 --seeds 20
+    python benchmarks/scenarios.py --scenarios C1 C2 --seeds 20
 
 "Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
 Gaussian Processes". As in the paper, all replicates have the same inputs (seed 0) and new functions
@@ -13,15 +13,25 @@ import argparse
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from time import monotonic
 from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scenario_draws import NUGGET, draw, exact_means, kernel_errors, truth
+from scenario_draws import (
+    NEAREST,
+    NUGGET,
+    Vecchia,
+    exact_means,
+    kernel_errors,
+    stratified_design,
+    truth,
+    uniform_design,
+)
 from scenarios_table import Studies, page
 from trial import Figures, Floats, command, kept, parser, write_results
 
@@ -39,14 +49,37 @@ from geogp.models.training.training_loop import fit
 
 STUDIES = ("replicates", "anchors", "known", "oracle")
 
+SHARED = {10_000: 10_000, 20_000: 2_000, 50_000: 1_000}
+"""Number of points in the exact first block, which conditions all others, by n."""
+
 MAX_DRAWS = 20
+
+LARGEST_EXACT = 10_000
+"""Largest number of rows with an exact oracle."""
 
 PAIRS = 500
 """Number of points for whose pairs a kernel is compared with the truth."""
 
 
-SCENARIOS = {"C1": (10_000, 20), "C2": (10_000, 80)}
-"""Rows and inputs (Mixed table 2)."""
+@dataclass(frozen=True)
+class Scenario:
+    """A row of Mixed table 2."""
+
+    n: int
+    inputs: int
+    stratified: bool = False
+
+
+SCENARIOS = {
+    "C1": Scenario(10_000, 20),
+    "C2": Scenario(10_000, 80),
+    "C3": Scenario(20_000, 20),
+    "C4": Scenario(20_000, 80),
+    "C5": Scenario(50_000, 20),
+    "C6": Scenario(50_000, 80),
+    "C7": Scenario(50_000, 20, stratified=True),
+    "C8": Scenario(50_000, 80, stratified=True),
+}
 
 
 @dataclass(frozen=True)
@@ -91,19 +124,37 @@ class World:
         return dict(zip(names, np.split(order, [first, second]), strict=True))
 
 
-def make_world(n: int, inputs: int) -> World:
-    """Draw inputs, independent and uniform in [-½, ½], and functions."""
+def make_world(scenario: Scenario) -> World:
+    """Draw inputs and functions."""
     rng = np.random.default_rng(0)
-    x = rng.uniform(-0.5, 0.5, (n, inputs))
-    mean_variance = float(truth().diagonal(torch.from_numpy(x)).mean())
-    return World(x, draw(x, rng, MAX_DRAWS), NUGGET * mean_variance, mean_variance)
+    design = stratified_design if scenario.stratified else uniform_design
+    x, kernel = design(scenario.n, scenario.inputs, rng), truth()
+    mean_variance = float(kernel.diagonal(torch.from_numpy(x)).mean())
+    process = Vecchia.of(kernel, x, NEAREST, SHARED.get(scenario.n, scenario.n))
+    return World(x, process.draw(rng, MAX_DRAWS), NUGGET * mean_variance, mean_variance)
 
 
 class Study:
-    """The inputs and functions of the scenarios, and figures of their fits."""
+    """The scenarios and the files of figures under a folder."""
 
-    def __init__(self) -> None:
-        self.world = functools.cache(lambda name: make_world(*SCENARIOS[name]))
+    def __init__(self, out: Path, scenarios: dict[str, Scenario] | None = None) -> None:
+        self.out, self.scenarios = out, scenarios or SCENARIOS
+        self.world = functools.lru_cache(maxsize=1)(self._world)
+
+    def _world(self, name: str) -> World:
+        """Return the inputs and functions of a scenario, which are stored in a file."""
+        path = self.out / f"{name}.npz"
+        if not path.exists():
+            start = monotonic()
+            world = make_world(self.scenarios[name])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside = path.with_suffix(".part.npz")
+            np.savez(beside, **asdict(world), seconds=monotonic() - start)
+            beside.replace(path)
+        with np.load(path) as held:
+            return World(
+                held["x"], held["f"], float(held["noise_var"]), float(held["mean_variance"])
+            )
 
     def data(self, case: Case) -> dict[str, Data]:
         """Return the rows of a replicate."""
@@ -235,19 +286,24 @@ def cases(study: str, options: argparse.Namespace) -> Iterator[Case]:
 
 def run(study: Study, name: str, options: argparse.Namespace) -> list[Figures]:
     """Return the figures of one study; make fits whose files do not exist yet."""
-    made: dict[str, Callable[[], Figures]] = {}
-    if name == "oracle":
+    if name == "known":
+        made = {
+            f"known/{case.scenario}-{case.seed}-{case.r}": functools.partial(study.known, case)
+            for case in cases("replicates", options)
+        }
+    elif name == "oracle":
+        made = {}
         for scenario in options.scenarios:
-            seeds = options.seeds if scenario == "C1" else options.other_seeds
-            made[f"oracle/{scenario}-{seeds}"] = functools.partial(study.oracle, scenario, seeds)
-    elif name == "known":
-        for case in cases("replicates", options):
-            make = functools.partial(study.known, case)
-            made[f"known/{case.scenario}-{case.seed}-{case.r}"] = make
+            if study.scenarios[scenario].n <= LARGEST_EXACT:
+                seeds = options.seeds if scenario == "C1" else options.other_seeds
+                make = functools.partial(study.oracle, scenario, seeds)
+                made[f"oracle/{scenario}-{seeds}"] = make
     else:
-        for case in cases(name, options):
-            made[f"fits/{case.name}"] = functools.partial(study.measure, case)
-    return [kept(options.out / f"{path}.json", make) for path, make in made.items()]
+        made = {
+            f"fits/{case.name}": functools.partial(study.measure, case)
+            for case in cases(name, options)
+        }
+    return [kept(study.out / f"{path}.json", make) for path, make in made.items()]
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -268,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make the fits whose files do not exist yet, and the table."""
     options = parse(arguments)
     torch.set_flush_denormal(True)
-    study = Study()
+    study = Study(options.out)
     figures: Studies = {name: run(study, name, options) for name in STUDIES}
     write_results(options.table, page(figures), figures)
 
