@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from trial import Figures
 
 from geogp.errors import RequestError
 from geogp.models.training.training_data import Data
 
 
 class Table:
-    """Columns x0, x1, ... and y of a parquet or CSV file."""
+    """Columns x0, x1, ... and y of a parquet, CSV or npz file."""
 
     def __init__(self, path: Path) -> None:
         frame = _read(path)
@@ -42,7 +43,11 @@ class Table:
         }
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path) -> Figures:
     if not path.is_file():
-        raise RequestError(f"expected a parquet or CSV file, found none at {path}.")
-    return pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+        raise RequestError(f"expected a parquet, CSV or npz file, found none at {path}.")
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as held:
+            return dict(held)
+    frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    return {str(name): frame[name] for name in frame}
