@@ -263,10 +263,8 @@ def run(
 @command
 def main() -> None:
     """Simulate, and write JSON and table."""
-    asked = parser(__doc__)
-    numbers = {"side": 20, "rows": 1500, "quarters": 8, "replicates": 10_000, "refits": 0}
-    for name, value in (numbers | {"epochs": 20, "seed": 0}).items():
-        asked.add_argument(f"--{name}", type=int, default=value)
+    sizes = {"side": 20, "rows": 1500, "quarters": 8}
+    asked = parser(__doc__, **sizes, replicates=10_000, refits=0, epochs=20, seed=0)
     asked.add_argument("--out", type=Path, default=RESULTS / "areas")
     options = vars(asked.parse_args())
     out = options.pop("out")

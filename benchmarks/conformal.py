@@ -4,13 +4,11 @@ r"""Strata before and after a conformal repair, from finished runs.
     python benchmarks/conformal.py RUN [RUN ...] --table benchmarks/results/conformal
 
 The test predictions of a run with ``--conformal`` contain both: without the columns of the repair
-they are the model's own. Writes a Markdown and a JSON file for each run, with every cell of the
-repair and its chance band, and every stratum of the report, before and after the repair.
+they are the model's own. Writes a Markdown file for each run, with every cell of the repair and
+its chance band, and every stratum of the report, before and after the repair.
 """
 
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -21,9 +19,7 @@ from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import TABLE_LEVELS, prediction_of, split_rows
 from geogp.files import write_text
-from geogp.reports.stratum_reports import StratumReport, stratum_reports
-
-FIGURES = ("log_score", "crps", "median_width_95")
+from geogp.reports.stratum_reports import Coverage, StratumReport, stratum_reports
 
 
 def unrepaired(rows: pd.DataFrame) -> pd.DataFrame:
@@ -36,61 +32,27 @@ def unrepaired(rows: pd.DataFrame) -> pd.DataFrame:
     return plain
 
 
-def result_of(folder: Path) -> Figures:
-    """Return the figures of one run.
-
-    Raises
-    ------
-    RequestError
-        If the run was made without ``--conformal``.
-    """
-    opened = geogp.open_run(folder)
-    run, predictions = opened.content, opened.predictions
-    if run["settings"]["conformal"] == "none":
-        raise RequestError(f"{folder} was made without --conformal; there is nothing to compare.")
-    splits = {}
-    for name in run["metrics"]:
-        rows = predictions[predictions["split"] == name].reset_index(drop=True)
-        before, after = (
-            stratum_reports(each, split_rows(name, each), run["target"])
-            for each in (unrepaired(rows), rows)
-        )
-        splits[name] = {
-            "check": run["calibration"]["splits"][name],
-            "strata": [
-                {"before": asdict(one), "after": asdict(other)}
-                for one, other in zip(before, after, strict=True)
-            ],
-            "marked": {"before": _marks(before), "after": _marks(after)},
-        }
-    keys = ("geogp", "versions", "region", "target", "model", "preset", "seed", "quarters")
-    return {
-        **{key: run[key] for key in keys},
-        "conformal": run["settings"]["conformal"],
-        "epochs": run["settings"]["epochs"],
-        "n": run["n"],
-        "splits": splits,
-    }
-
-
-def _marks(strata: list[StratumReport]) -> int:
-    return sum(len(one.off) for one in strata)
-
-
-def page(found: Figures) -> str:
+def page(run: Figures, predictions: pd.DataFrame) -> str:
     """Return the tables of one run."""
-    title = f"{found['model']} on {found['region']}, {found['target']}"
-    made = f"preset {found['preset']}, {found['epochs']} epochs, seed {found['seed']}"
+    settings = run["settings"]
+    title = f"{run['model']} on {run['region']}, {run['target']}"
+    made = f"preset {run['preset']}, {settings['epochs']} epochs, seed {run['seed']}"
     head = (
-        f"# {title}: before and after `--conformal {found['conformal']}`\n\n"
+        f"# {title}: before and after `--conformal {settings['conformal']}`\n\n"
         f"Made by `benchmarks/conformal.py`; {made}.\n"
         "Coverages in percent, before / after; * marks coverages off by more than 3 points\n"
         "and beyond chance, jointly for all strata and levels of a split.\n"
     )
     parts = [head]
-    for name, split in found["splits"].items():
-        parts += [f"## Split {name}\n", f"{split['check']['statement']}\n"]
-        parts += [_cells(split["check"]["folds"][0]["cells"]), _strata(split)]
+    for name in run["metrics"]:
+        check = run["calibration"]["splits"][name]
+        rows = predictions[predictions["split"] == name].reset_index(drop=True)
+        before, after = (
+            stratum_reports(each, split_rows(name, each), run["target"])
+            for each in (unrepaired(rows), rows)
+        )
+        parts += [f"## Split {name}\n", f"{check['statement']}\n"]
+        parts += [_cells(check["folds"][0]["cells"]), _strata(before, after)]
     return "\n".join(parts)
 
 
@@ -113,45 +75,51 @@ def _cells(cells: list[Figures]) -> str:
     ) + table(header, lines)
 
 
-def _strata(split: Figures) -> str:
-    marked = split["marked"]
-    header = ("kind", "stratum", "rows", *(f"in {level} %" for level in TABLE_LEVELS))
-    lines = []
-    for pair in split["strata"]:
-        one, other = pair["before"], pair["after"]
-        lines.append(
-            (
-                one["kind"],
-                str(one["name"]).replace("|", "\\|"),
-                f"{one['n']:,}",
-                *(
-                    f"{_marked(a)} / {_marked(b)}"
-                    for a, b in zip(one["coverage"], other["coverage"], strict=True)
-                ),
-                *(f"{one[key]:.3f} / {other[key]:.3f}" for key in FIGURES),
-            )
+def _strata(before: list[StratumReport], after: list[StratumReport]) -> str:
+    lines = [
+        (
+            *(one.kind, one.name.replace("|", "\\|"), f"{one.n:,}"),
+            *(
+                f"{_marked(a)} / {_marked(b)}"
+                for a, b in zip(one.coverage, other.coverage, strict=True)
+            ),
+            f"{one.log_score:.3f} / {other.log_score:.3f}",
+            f"{one.crps:.3f} / {other.crps:.3f}",
+            f"{one.median_width_95:.3f} / {other.median_width_95:.3f}",
         )
-    return (
-        f"Marked coverages over all strata: {marked['before']} before, {marked['after']} after.\n\n"
-    ) + table((*header, "log score", "CRPS", "median width"), lines, left=(0, 1))
+        for one, other in zip(before, after, strict=True)
+    ]
+    levels = (f"in {level} %" for level in TABLE_LEVELS)
+    header = ("kind", "stratum", "rows", *levels, "log score", "CRPS", "median width")
+    marks = [sum(len(one.off) for one in strata) for strata in (before, after)]
+    told = f"Marked coverages over all strata: {marks[0]} before, {marks[1]} after."
+    return f"{told}\n\n{table(header, lines, left=(0, 1))}"
 
 
-def _marked(coverage: Figures) -> str:
-    return percent(coverage["observed"], "*" if coverage["off"] else "")
+def _marked(coverage: Coverage) -> str:
+    return percent(coverage.observed, "*" if coverage.off else "")
 
 
 @command
 def main() -> None:
-    """Write the tables."""
+    """Write the tables.
+
+    Raises
+    ------
+    RequestError
+        If a run was made without ``--conformal``.
+    """
     asked = parser(__doc__)
     asked.add_argument("runs", nargs="+", type=Path)
     asked.add_argument("--table", required=True, type=Path, help="folder of the results")
     options = asked.parse_args()
     for folder in options.runs:
-        found = result_of(folder)
-        name = f"{found['region']}-{found['target']}-{found['model']}"
-        write_text(options.table / f"{name}.json", json.dumps(found) + "\n")
-        write_text(options.table / f"{name}.md", page(found))
+        opened = geogp.open_run(folder)
+        run = opened.content
+        if run["settings"]["conformal"] == "none":
+            raise RequestError(f"{folder} was made without --conformal; nothing to compare.")
+        name = f"{run['region']}-{run['target']}-{run['model']}"
+        write_text(options.table / f"{name}.md", page(run, opened.predictions))
 
 
 if __name__ == "__main__":

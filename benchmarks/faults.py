@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,10 @@ from faults_world import (
     tiles,
 )
 from faulty_server import Fault, FaultyServer, Manner, serving
-from trial import parser, say, table, write_results
+from trial import parser, table, write_results
 
 from geogp.errors import GeogpError, NetworkError, OutputError
+from geogp.geodata.store.cache import note_of
 from geogp.geodata.store.cache_contents import DAMAGED, cache_items
 from geogp.geodata.store.sources import Web
 
@@ -136,7 +136,7 @@ def damaged(world: World, server: FaultyServer, of: Reading, repeats: int, rando
         for _ in range(repeats * 5):
             paths = [item.path for item in cache_items()]
             entry = paths[random.integers(len(paths))]
-            path = entry.with_suffix(".json") if random.random() < 0.3 else entry
+            path = note_of(entry) if random.random() < 0.3 else entry
             content = bytearray(path.read_bytes())
             place = int(random.integers(len(content)))
             how = random.integers(3)
@@ -224,29 +224,21 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         world = make_world(Path(place))
         given = options.repeats, random
-        parts: list[tuple[str, Callable[[FaultyServer], None]]] = []
         if options.of != "census":
             whole, first = tiles(world), tiles(world, QUARTERS[:6])
-            parts += [
-                ("", lambda server: network_faults(world, server, whole, *given)),
-                ("", lambda server: poor_servers(world, server, whole, options.repeats)),
-                ("", lambda server: replaced(world, server, first, *given)),
-                ("", lambda server: damaged(world, server, whole, *given)),
-                ("", lambda server: kills(world, server, options.kills, random)),
-            ]
-            if os.geteuid() == 0:
-                parts.append(("", lambda server: full_disk(world, server, *given)))
+            with serving(world.folder / "old", world.folder / "new") as server:
+                network_faults(world, server, whole, *given)
+                poor_servers(world, server, whole, options.repeats)
+                replaced(world, server, first, *given)
+                damaged(world, server, whole, *given)
+                if os.geteuid() == 0:
+                    full_disk(world, server, *given)
+                kills(world, server, options.kills, random)
         if options.of != "tiles":
             files = census(world)
-            for trials in (network_faults, replaced, damaged, census_kills):
-                parts.append(
-                    ("census-", lambda server, do=trials: do(world, server, files, *given))
-                )
-        for folder, part in parts:
-            old, new = (Path(place) / f"{folder}{name}" for name in ("old", "new"))
-            with serving(old, new) as server:
-                part(server)
-            say(f"{time.monotonic() - started:.0f} s")
+            with serving(world.folder / "census-old", world.folder / "census-new") as server:
+                for trials in (network_faults, replaced, damaged, census_kills):
+                    trials(world, server, files, *given)
     seconds = time.monotonic() - started
     results = {
         "seed": options.seed,

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from faults_folders import (
@@ -132,32 +133,26 @@ def _parts_of_killed(world: World) -> list[tuple[str, Callable[[Path], None]]]:
     number = len(world.changes(start, *world.map(start)))
     for share in (0.3, 0.6, 0.75, 0.9):
         stopped = world.place()
-        at = {"folder": str(stopped), "at": max(1, int(share * number))}
+        at = {"folder": stopped, "at": max(1, int(share * number))}
         world.call(*world.map(stopped), changes=at)
         inside = [path for path in sorted(stopped.rglob("*")) if path.is_file()]
         hidden = [path for path in inside if ".unfinished" in path.parts or path.name[0] == "."]
         for path in hidden[:: max(1, len(hidden) // 6)]:
             name = re.sub(r"\.[a-z0-9_]{8}$", ".*", str(path.relative_to(stopped / RUN)))
-            cases.append((f"killed, {share:.0%}, {name} alone", _only(stopped, path)))
-            cases.append((f"killed, {share:.0%}, without {name}", _without(stopped, path)))
+            cases.append((f"killed, {share:.0%}, {name} alone", partial(_only, stopped, path)))
+            cases.append((f"killed, {share:.0%}, without {name}", partial(_without, stopped, path)))
     return cases
 
 
-def _only(stopped: Path, path: Path) -> Callable[[Path], None]:
-    def make(place: Path) -> None:
-        file = place / path.relative_to(stopped)
-        file.parent.mkdir(parents=True)
-        shutil.copy(path, file)
-
-    return make
+def _only(stopped: Path, path: Path, place: Path) -> None:
+    file = place / path.relative_to(stopped)
+    file.parent.mkdir(parents=True)
+    shutil.copy(path, file)
 
 
-def _without(stopped: Path, path: Path) -> Callable[[Path], None]:
-    def make(place: Path) -> None:
-        shutil.copytree(stopped, place, dirs_exist_ok=True)
-        (place / path.relative_to(stopped)).unlink()
-
-    return make
+def _without(stopped: Path, path: Path, place: Path) -> None:
+    shutil.copytree(stopped, place, dirs_exist_ok=True)
+    (place / path.relative_to(stopped)).unlink()
 
 
 def _debris_faults(world: World, place: Path) -> list[str]:
@@ -190,51 +185,36 @@ def _cure_faults(world: World, place: Path, told: Told) -> list[str]:
     return done_well(done, place, world.wanted["plain"], cure)
 
 
+FOREIGN = {
+    "a foreign file alone": ("", "", f"{RUN}/notes.txt"),
+    "a foreign file in a finished run": (RUN, "", f"{RUN}/notes.txt"),
+    ".unfinished is a link": ("", f"{RUN}/.unfinished", "mine/notes.txt"),
+    "the folder of staged files is a link": ("", f"{RUN}/.unfinished/files", "mine/notes.txt"),
+    "stale.json names a file outside": (f"{RUN}/.unfinished/files", "", "notes.txt"),
+}
+"""Folder of the files of a finished run, a link to the folder of the user's file, and this file."""
+
+
 def _foreign(world: World, tally: Tally) -> None:
     """Put a user's own file in or beside the folder; no command may change it."""
-
-    def alone(place: Path) -> Path:
-        (place / RUN).mkdir()
-        return place / RUN / "notes.txt"
-
-    def finished(place: Path) -> Path:
-        shutil.copytree(world.whole["plain"], place, dirs_exist_ok=True)
-        return place / RUN / "notes.txt"
-
-    def linked(place: Path) -> Path:
-        (place / "mine").mkdir()
-        (place / RUN).mkdir()
-        (place / RUN / ".unfinished").symlink_to(place / "mine")
-        return place / "mine" / "notes.txt"
-
-    def linked_within(place: Path) -> Path:
-        (place / "mine").mkdir()
-        (place / RUN / ".unfinished").mkdir(parents=True)
-        (place / RUN / ".unfinished" / "files").symlink_to(place / "mine")
-        return place / "mine" / "notes.txt"
-
-    def listed(place: Path) -> Path:
-        staged = place / RUN / ".unfinished" / "files"
-        shutil.copytree(world.whole["plain"] / RUN, staged)
-        (staged.parent / "stale.json").write_text('["../notes.txt"]')
-        return place / "notes.txt"
-
-    made = {
-        "a foreign file alone": alone,
-        "a foreign file in a finished run": finished,
-        ".unfinished is a link": linked,
-        "the folder of staged files is a link": linked_within,
-        "stale.json names a file outside": listed,
-    }
-    cases = [(name, more) for name in made for more in ((), ("--fresh",))]
+    cases = [(name, more) for name in FOREIGN for more in ((), ("--fresh",))]
     for name, more in tally.chosen(cases, lambda case: " ".join((case[0], *case[1]))):
         place = world.place()
-        notes = made[name](place)
-        notes.write_text("mine")
+        whole, link, file = (place / part if part else None for part in FOREIGN[name])
+        assert file is not None
+        if whole is not None:
+            shutil.copytree(world.whole["plain"] / RUN, whole)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("mine")
+        if link is not None:
+            link.parent.mkdir(parents=True)
+            link.symlink_to(file.parent)
+        if name.startswith("stale.json"):
+            (place / RUN / ".unfinished" / "stale.json").write_text('["../notes.txt"]')
         told = world.call(*world.map(place, *more))
         faults = []
         if told.code not in {0, 2, 3} or "Traceback" in told.text:
             faults.append(f"ended with {told.code}: {told.last}")
-        if not notes.is_file() or notes.read_text() != "mine":
+        if not file.is_file() or file.read_text() != "mine":
             faults.append("the foreign file is lost")
         tally.note("foreign files", " ".join((name, *more)), faults)

@@ -2,16 +2,15 @@
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from faults_kills import Command
+from fork_command import all_modules, start
 
 from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
@@ -126,17 +125,13 @@ class World:
         quarters = parse_quarters("2023Q3..2023Q4").all
         made = simulate(region, rows=300, quarters=quarters, seed=1)
         write_simulation(made, region, self.source)
-        self.cache = folder / "cache"
         self._number = count()
         upper = {"HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1"}
         lower = {name.lower(): value for name, value in upper.items()}
-        self._command = Command(self.cache, folder / "log", loads="all", **upper, **lower)
+        self._environment = {"GEOGP_CACHE": str(folder / "cache"), **upper, **lower}
+        self._modules = all_modules()
         self.whole: dict[str, Path] = {}
         self.wanted: dict[str, dict[str, str]] = {}
-
-    def close(self) -> None:
-        """End the process from which the commands are forked."""
-        self._command.close()
 
     def make_whole(self) -> list[str]:
         """Make the undisturbed runs; return differences of two equal ones, which must be none."""
@@ -185,13 +180,16 @@ class World:
             *more,
         ]
 
+    def command(self, place: Path, more: Sequence[str]) -> list[str]:
+        """Return the arguments of ``geogp report`` if `more` says so, or of a map."""
+        return ["report", str(place / RUN)] if more == ("report",) else self.map(place, *more)
+
     def start(self, *arguments: str, **asked: Any) -> "Started":
         """Start a command."""
         logs = self.folder / "logs" / f"{next(self._number):05}"
         logs.mkdir(parents=True)
-        streams = {"output": str(logs / "output"), "errors": str(logs / "errors")}
-        process = self._command.start(*arguments, pictures=False, **streams, **asked)
-        return Started(process, logs, self._command, {**streams, **asked})
+        given = (arguments, logs, self._environment, self._modules)
+        return Started(start(*given, pictures=False, **asked), logs)
 
     def call(self, *arguments: str, **asked: Any) -> Told:
         """Run a command to its end."""
@@ -201,7 +199,7 @@ class World:
         """Run a command to its end, and return its changes in a place, one for each call."""
         record = self.folder / "record.json"
         record.unlink(missing_ok=True)
-        told = self.call(*arguments, changes={"folder": str(place)}, record=str(record))
+        told = self.call(*arguments, changes={"folder": place}, record=record)
         if told.code != 0:
             raise RuntimeError(f"{arguments[0]}, undisturbed, ended with {told.code}: {told.last}")
         seen = [(what, path) for what, path in json.loads(record.read_text())]
@@ -212,43 +210,31 @@ class World:
 class Started:
     """A running command."""
 
-    process: int
+    process: ForkServerProcess
     logs: Path
-    command: Command
-    asked: dict[str, Any]
 
     def stands(self, limit_s: float = LIMIT_S) -> bool:
         """Wait until the command stops itself; return whether it did so before its end."""
         until = time.monotonic() + limit_s
-        while time.monotonic() < until:
+        while self.process.exitcode is None and time.monotonic() < until:
             with suppress(OSError):
-                state = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()[0]
-                if state in {"T", "Z"}:
-                    return state == "T"
+                text = Path(f"/proc/{self.process.pid}/stat").read_text()
+                if text.rpartition(")")[2].split()[0] == "T":
+                    return True
             time.sleep(0.005)
         return False
 
     def end(self, limit_s: float = LIMIT_S) -> Told:
         """Wait for the end of the command, and kill it if it takes too long."""
-        hung = threading.Event()
-
-        def stop() -> None:
-            hung.set()
-            with suppress(ProcessLookupError):
-                os.kill(self.process, signal.SIGKILL)
-
-        timer = threading.Timer(limit_s, stop)
-        timer.start()
-        try:
-            code = self.command.end(self.process)
-        finally:
-            timer.cancel()
+        self.process.join(limit_s)
+        over = self.process.exitcode in {None, -signal.SIGXCPU}
+        self.process.kill()
+        self.process.join()
         output, errors = (
             path.read_text("utf-8", "replace") if path.is_file() else ""
-            for path in (Path(self.asked["output"]), Path(self.asked["errors"]))
+            for path in (self.logs / "output", self.logs / "errors")
         )
-        over = hung.is_set() or code == -signal.SIGXCPU
-        return Told(None if over else code, output, errors)
+        return Told(None if over else self.process.exitcode, output, errors)
 
 
 def contents(place: Path) -> dict[str, str]:

@@ -1,102 +1,50 @@
 """Kill `geogp fetch` and a reading of Census files, and check what the next run finds."""
 
-import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 from faults_world import QUARTERS, QUICK, Reading, World, fresh_cache, run, same, sound
 from faulty_server import FaultyServer, Manner
+from fork_command import start
+from trial import forking
 
+from geogp.geodata.places.census import read_region
 from geogp.geodata.store.cache_contents import DAMAGED, WHOLE, cache_items
 from geogp.geodata.store.sources import Web
-
-_CODE = """
-import sys
-from geogp.geodata.places.census import read_region
-from geogp.geodata.store.sources import Web
-read_region(Web(sys.argv[1]), "DEMO")
-"""
-
-
-class Command:
-    """The command in separate processes; see fork_command.py."""
-
-    def __init__(self, cache: Path, log: Path, *, loads: str = "fetch", **environment: str) -> None:
-        self._environment = {"GEOGP_CACHE": str(cache), **environment}
-        self._log = log
-        script = Path(__file__).parent / "fork_command.py"
-        self._process = subprocess.Popen(
-            [sys.executable, str(script), loads],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def start(self, *arguments: str, **asked: object) -> int:
-        """Start the command, and return its process id; `asked` is for `fork_command.start`."""
-        self._last = self._ask(
-            {
-                "arguments": arguments,
-                "environment": self._environment,
-                "log": str(self._log),
-                **asked,
-            }
-        )
-        return self._last
-
-    def end(self, process: int | None = None) -> int:
-        """Wait for a process, by default the last; return its exit code, negative for a signal."""
-        return self._ask({"end": process or self._last})
-
-    def _ask(self, asked: dict[str, object]) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        """End the process from which the copies are forked."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=30)
-        self._process.stdout.close()
 
 
 def kills(world: World, server: FaultyServer, count: int, random: Any) -> None:
     """Kill -9 at random moments of `geogp fetch`; every other kill while it gets new files."""
     with fresh_cache() as cache, tempfile.TemporaryDirectory() as logs:
-        command = Command(cache, Path(logs) / "log")
         arguments = ["fetch", "DEMO", "--quarters", QUARTERS, "--source", server.url, "--json"]
         arguments += ["--boundaries", str(world.folder / "boundaries")]
-        try:
-            server.tell()
-            command.start(*arguments)
-            if command.end():
-                raise RuntimeError((Path(logs) / "log").read_text())
-            most = len(server.told.requests)
-            for number in range(count):
-                wanted = int(random.integers(1, most + 1))
-                later = float(random.uniform(0, 0.03))
-                _kill(world, server, command, arguments, (wanted, later), refresh=number % 2 == 1)
-        finally:
-            command.close()
+
+        def fetch(*more: str) -> ForkServerProcess:
+            return start([*arguments, *more], Path(logs), {"GEOGP_CACHE": str(cache)})
+
+        server.tell()
+        process = fetch()
+        process.join()
+        if process.exitcode:
+            raise RuntimeError((Path(logs) / "errors").read_text())
+        most = len(server.told.requests)
+        for number in range(count):
+            wanted = int(random.integers(1, most + 1))
+            later = float(random.uniform(0, 0.03))
+            _kill(world, server, fetch, (wanted, later), refresh=number % 2 == 1)
 
 
 def _kill(
     world: World,
     server: FaultyServer,
-    command: Command,
-    arguments: list[str],
+    fetch: Callable[..., ForkServerProcess],
     moment: tuple[int, float],
     *,
     refresh: bool,
@@ -114,25 +62,25 @@ def _kill(
         run(Web(server.url, QUICK), world.region)
         server.folder = world.folder / "new"
         server.tell(manner=Manner(delay_s=0.004))
-        arguments = [*arguments, "--refresh"]
-    process = command.start(*arguments)
+    more = ["--refresh"] if refresh else []
+    process = fetch(*more)
     started = time.monotonic()
     while len(server.told.requests) < moment[0] and time.monotonic() - started < 5:
         time.sleep(0.001)
     time.sleep(moment[1])
-    with suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
-    killed = command.end() == -signal.SIGKILL
+    process.kill()
+    process.join()
+    killed = process.exitcode == -signal.SIGKILL
     items = cache_items(check=True)
     whole = sum(item.state == WHOLE for item in items)
     wrong = not refresh and any(item.state == DAMAGED for item in items)
     now = world.new if refresh else world.old
     server.tell()
-    command.start(*arguments)
-    finished = command.end() == 0
+    again = fetch(*more)
+    again.join()
     fetched = sum(name.endswith(".parquet") for method, name in server.told.requests) > 0
     found = run(Web(server.url, QUICK), world.region)
-    good = finished and fetched and not wrong and same(found, now) and sound()
+    good = again.exitcode == 0 and fetched and not wrong and same(found, now) and sound()
     label = "kill -9 of geogp fetch" + (" --refresh" if refresh else "")
     if not good:
         world.count(label, "WRONG")
@@ -150,15 +98,21 @@ def census_kills(world: World, server: FaultyServer, of: Reading, count: int, ra
     for _ in range(count):
         with fresh_cache() as cache:
             server.tell(manner=Manner(delay_s=0.02))
-            environment = {**os.environ, "GEOGP_CACHE": str(cache)}
-            process = subprocess.Popen([sys.executable, "-c", _CODE, server.url], env=environment)
+            given = (str(cache), server.url)
+            process = forking("fork_command").Process(target=_read_census, args=given, daemon=True)
+            process.start()
             wait = int(random.integers(1, 10))
-            while len(server.told.requests) < wait and process.poll() is None:
+            while len(server.told.requests) < wait and process.is_alive():
                 time.sleep(0.001)
             process.kill()
-            process.wait()
+            process.join()
             bad = [item for item in cache_items(check=True) if item.state == DAMAGED]
             server.tell()
             right = of.same(of.read(Web(server.url, QUICK)), of.old) and sound()
             told = "the next run right" if right and not bad else "WRONG"
             world.count("kill -9 while Census files come", told)
+
+
+def _read_census(cache: str, url: str) -> None:
+    os.environ["GEOGP_CACHE"] = cache
+    read_region(Web(url), "DEMO")

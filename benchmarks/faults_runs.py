@@ -23,7 +23,6 @@ import numpy as np
 from faults_debris import damaged_files, debris
 from faults_folders import (
     COMPLETE,
-    RUN,
     Tally,
     Told,
     World,
@@ -59,12 +58,6 @@ class Scenario:
     again: tuple[str, ...]
     wanted: str
 
-    def arguments(self, world: World, place: Path, more: tuple[str, ...]) -> list[str]:
-        """Return the arguments of a command."""
-        if more == ("report",):
-            return ["report", str(place / RUN)]
-        return world.map(place, *more)
-
     @property
     def fresh(self) -> tuple[str, ...]:
         """Options of a map that starts over."""
@@ -87,7 +80,7 @@ def kills(world: World, tally: Tally) -> None:
     for scenario in filter(lambda each: tally.may(each.name), SCENARIOS):
         start = world.whole.get(scenario.start)
         place = world.place(start)
-        seen = world.changes(place, *scenario.arguments(world, place, scenario.killed))
+        seen = world.changes(place, *world.command(place, scenario.killed))
         touched = {path for _, path in seen}
         blind = [
             f"{name} was written by no call that is watched"
@@ -109,12 +102,12 @@ def _killed_name(scenario: Scenario, case: tuple[int, str, str]) -> str:
 
 def _kill(world: World, scenario: Scenario, at: int) -> list[str]:
     place = world.place(world.whole.get(scenario.start))
-    changes = {"folder": str(place), "at": at}
-    told = world.call(*scenario.arguments(world, place, scenario.killed), changes=changes)
+    changes = {"folder": place, "at": at}
+    told = world.call(*world.command(place, scenario.killed), changes=changes)
     if told.code != -signal.SIGKILL:
         return [f"was not killed but ended with {told.code}: {told.last}"]
     beside, wanted = world.place(place), world.wanted[scenario.wanted]
-    again = world.call(*scenario.arguments(world, place, scenario.again))
+    again = world.call(*world.command(place, scenario.again))
     faults = done_well(again, place, wanted, "the same command")
     fresh = world.call(*world.map(beside, *scenario.fresh))
     faults += done_well(fresh, beside, wanted, "--fresh")
@@ -166,19 +159,16 @@ def _pair(
 ) -> list[str]:
     start, first, second = pair
     place = world.place(world.whole.get(start))
-    commands = [
-        ["report", str(place / RUN)] if more == ("report",) else world.map(place, *more)
-        for more in (first, second)
-    ]
+    commands = [world.command(place, more) for more in (first, second)]
     unit, at = moment
     if unit == "change":
-        changes = {"folder": str(place), "at": at, "act": "stop"}
+        changes = {"folder": place, "at": at, "act": "stop"}
         one = world.start(*commands[0], changes=changes)
         stood = one.stands()
         other = world.start(*commands[1])
         ends = [other.end()]
         with suppress(ProcessLookupError):
-            os.kill(one.process, signal.SIGCONT)
+            os.kill(one.process.pid, signal.SIGCONT)
         ends.insert(0, one.end())
     else:
         one, stood = world.start(*commands[0]), True
@@ -186,7 +176,8 @@ def _pair(
         other = world.start(*commands[1])
         ends = [one.end(), other.end()]
     faults = [] if stood else ["the first never stood at its change"]
-    faults += _pair_faults(world, place, (one.process, other.process), ends, (first, second))
+    processes = one.process.pid, other.process.pid
+    faults += _pair_faults(world, place, processes, ends, (first, second))
     if not faults:
         forget(place)
     return faults
@@ -285,7 +276,6 @@ def main(given: list[str] | None = None) -> int:
                 say(f"{part}: {told} cases, {tally.faults} faults, {seconds:.0f} s")
         finally:  # also after an interruption, with the cases so far
             _write(options.out, found, time.monotonic() - began)
-            world.close()
     return 1 if any(tally.faults for tally in found.values()) else 0
 
 

@@ -1,27 +1,25 @@
-"""Run the command `geogp` in forked copies of a process that has already loaded all modules.
+"""Run the command `geogp` in forked copies of a process that has already loaded its modules.
 
-It reads lines of JSON. A line with `arguments` starts a copy and prints its process id. A line with
-`end`, a process id, waits for that process and prints its exit code (negative for a signal). New
-Python processes would take most of the time of a hundred runs.
+New Python processes would take most of the time of a hundred runs.
 
 A copy can count its changes in a folder, and kill or stop itself right before one of these changes;
 see `Changes`.
 """
 
-import importlib
 import json
 import os
 import pkgutil
 import resource
 import signal
 import sys
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from trial import forking
 
 import geogp.commands.fetch  # what `geogp fetch` loads when it is called
 import geogp_cli
@@ -140,85 +138,73 @@ class Changes:
         os.kill(os.getpid(), signal.SIGKILL if self._act == "kill" else signal.SIGSTOP)
 
 
-def load_all() -> None:
-    """Import the modules that the command may load when it is called."""
-    for package in (geogp, geogp_cli):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__"):
-                with suppress(ImportError):
-                    importlib.import_module(module.name)
-    for name in _LOADED_LATE:
-        with suppress(ImportError):
-            importlib.import_module(name)
+def all_modules() -> list[str]:
+    """Return the names of the modules that the command may load when it is called."""
+    found = [
+        module.name
+        for package in (geogp, geogp_cli)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+    return [*(name for name in found if not name.endswith("__main__")), *_LOADED_LATE]
 
 
-def start(asked: dict[str, Any]) -> int:
-    """Start the command in a copy of this process, and return the copy's process id.
+def start(
+    arguments: Sequence[str],
+    logs: Path,
+    environment: dict[str, str],
+    modules: Sequence[str] = (),
+    **asked: Any,
+) -> ForkServerProcess:
+    """Start the command in a copy of a process that has loaded this file and some modules.
 
     Parameters
     ----------
-    asked
-        ``arguments`` and optionally: ``environment``; ``log``, or ``output`` and ``errors``, the
-        files of its output; ``folder``, its working folder; ``changes``, the parameters of
-        `Changes`; ``record``, the file for the observed changes; ``pictures``, which is false for
-        empty figures that take no time.
+    arguments, environment
+        Arguments of the command, and environment variables that it has in addition.
+    logs
+        Folder for the files ``output`` and ``errors``.
+    modules
+        Modules to load before; the first call decides.
+    **asked
+        ``changes``, the parameters of `Changes`; ``record``, the file for the observed changes;
+        ``pictures``, which is false for empty figures that take no time.
     """
-    process = os.fork()
-    if process:
-        return process
-    code = 1
-    try:
-        code = _become_the_command(asked)
-    except BaseException:  # noqa: BLE001 - as Python itself ends
-        traceback.print_exc()
-    finally:
-        with suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+    context = forking("fork_command", *modules)
+    given = (arguments, logs, environment)
+    process = context.Process(target=_become_the_command, args=given, kwargs=asked, daemon=True)
+    process.start()
+    return process
 
 
-def end(process: int) -> int:
-    """Wait for a copy, and return its exit code, negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-
-
-def _become_the_command(asked: dict[str, Any]) -> int:
+def _become_the_command(
+    arguments: Sequence[str],
+    logs: Path,
+    environment: dict[str, str],
+    *,
+    changes: dict[str, Any] | None = None,
+    record: Path | None = None,
+    pictures: bool = True,
+) -> None:
     for name, stream in (("output", 1), ("errors", 2)):
-        handle = os.open(asked.get(name) or asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        handle = os.open(logs / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(handle, stream)
         os.close(handle)
     sys.stdout, sys.stderr = (open(stream, "w", closefd=False) for stream in (1, 2))  # noqa: SIM115
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.environ.update(asked.get("environment", {}))
+    os.environ.update(environment)
     resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if not asked.get("pictures", True):
+    if not pictures:
         leave_out_pictures()
-    if "folder" in asked:
-        os.chdir(asked["folder"])
-    changes = None
-    if "changes" in asked:
-        changes = Changes(**asked["changes"])
-        changes.watch()
-    sys.argv = ["geogp", *map(str, asked["arguments"])]
+    watched = Changes(**changes) if changes else None
+    if watched is not None:
+        watched.watch()
+    sys.argv = ["geogp", *map(str, arguments)]
     try:
         run()
-    except SystemExit as stop:
-        return _code_of(stop)
     finally:
-        if changes is not None and "record" in asked:
-            Path(asked["record"]).write_text(json.dumps(changes.seen), "utf-8")
-    return 0
-
-
-def _code_of(stop: SystemExit) -> int:
-    """Return the exit code as Python does, also if the given code is not a number."""
-    if stop.code is None or isinstance(stop.code, int):
-        return stop.code or 0
-    print(stop.code, file=sys.stderr)
-    return 1
+        if watched is not None and record is not None:
+            record.write_text(json.dumps(watched.seen), "utf-8")
 
 
 def leave_out_pictures(put: Callable[[Any, str, Any], None] = setattr) -> None:
@@ -231,16 +217,3 @@ def leave_out_pictures(put: Callable[[Any, str, Any], None] = setattr) -> None:
             Path(file).write_bytes(b"no picture")
 
     put(Figure, "savefig", savefig)
-
-
-def main() -> None:
-    """Serve until standard input ends; with the argument ``all``, load all modules first."""
-    if sys.argv[1:] == ["all"]:
-        load_all()
-    for line in sys.stdin:
-        asked = json.loads(line)
-        print(end(asked["end"]) if "end" in asked else start(asked), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -11,8 +11,6 @@ counted, and the process is replaced.
 """
 
 import hashlib
-import multiprocessing
-import os
 import platform
 import secrets
 import signal
@@ -34,7 +32,7 @@ from fuzz_pages import covered
 from fuzz_readers import ALWAYS, NEVER, PAGES, READERS
 from fuzz_worker import DATA, FAULT, MEMORY, TOO_MUCH, Answer, serve
 from fuzz_world import World, make_world
-from trial import HERE, parser, table, write_results
+from trial import forking, parser, table, write_results
 
 from geogp.files import write_bytes
 
@@ -123,9 +121,7 @@ class Worker:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["fuzz_worker"])
+        self._context = forking("fuzz_worker")
         self._start()
 
     def ask(self, reader: str, content: bytes, patience_s: float | None = None) -> Answer:

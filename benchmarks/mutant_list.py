@@ -15,11 +15,14 @@ class Mutant:
     tests: tuple[str, ...]
 
 
-def _of(layer: str, path: str, *tests: str, **faults: tuple[str, str]) -> list[Mutant]:
+def _of(path: str, *tests: str, **faults: tuple[str, str]) -> list[Mutant]:
     """Return the mutants of one file; their names are those of the arguments.
+
+    The layer is the file's folder in geogp, or in its `models`.
 
     Tests are files (`maps/test_frame`) or a test or class in one (`maps/test_frame::test_it`).
     """
+    layer = path.removeprefix("models/").partition("/")[0]
     parts = (test.partition("::") for test in tests)
     places = tuple(f"tests/{file}.py{colons}{name}" for file, colons, name in parts)
     return [
@@ -31,7 +34,6 @@ def _of(layer: str, path: str, *tests: str, **faults: tuple[str, str]) -> list[M
 MUTANTS = [
     # Predictive distributions
     *_of(
-        "distributions",
         "distributions/prediction",
         "distributions/test_prediction",
         variance_without_noise=(
@@ -47,13 +49,11 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "distributions",
         "distributions/prediction",
         "models/test_few_rows::test_a_widened_model_is_normal_and_so_many_times_as_wide",
         widened_by_the_factor_alone=("square = factor**2", "square = factor"),
     ),
     *_of(
-        "distributions",
         "distributions/prediction",
         "distributions/test_shapes::test_a_prediction_takes_its_shape",
         field_variance_with_the_tile=(
@@ -62,7 +62,6 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "distributions",
         "distributions/sinh_arcsinh",
         "distributions/test_shapes",
         skewness_with_the_wrong_sign=(
@@ -80,7 +79,6 @@ MUTANTS = [
     ),
     # Tiles and places
     *_of(
-        "tiles",
         "geodata/tiles/quadkeys",
         "geodata/test_quadkeys",
         bounds_half_a_tile_east=("/ (1 << zoom) * 360 - 180", "/ (1 << zoom) * 360 - 179.997"),
@@ -95,20 +93,17 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "tiles",
         "geodata/tiles/quadkeys",
         "geodata/test_observed_counts::test_areas_are_those_of_the_sphere",
         areas_at_the_equator=("(side_km * cosine) ** 2", "side_km**2 + 0 * cosine"),
     ),
     *_of(
-        "tiles",
         "geodata/tiles/quarters",
         "geodata/test_quarters",
         range_without_its_last_quarter=("range(start, stop + 1)", "range(start, stop)"),
         quarters_from_zero=("{index % 4 + 1}", "{index % 4}"),
     ),
     *_of(
-        "tiles",
         "geodata/tiles/tile_rows",
         "geodata/test_ookla",
         "geodata/test_tile_files",
@@ -120,7 +115,6 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "tiles",
         "geodata/places/region",
         "geodata/test_antimeridian",
         pieces_not_turned_back=(
@@ -130,7 +124,6 @@ MUTANTS = [
     ),
     # Splits, scores, calibration
     *_of(
-        "evaluation",
         "evaluation/splits/row_parts",
         "evaluation/test_split_rows",
         validation_is_tested_too=(
@@ -144,7 +137,6 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "evaluation",
         "evaluation/splits/split_rows",
         "evaluation/test_split_rows",
         "evaluation/test_split_folds",
@@ -159,7 +151,6 @@ MUTANTS = [
         cells_of_another_size=("CELL_DEGREES / 2**halvings", "CELL_DEGREES / 3**halvings"),
     ),
     *_of(
-        "evaluation",
         "evaluation/metrics",
         "evaluation/test_metrics",
         lower_end_left_open=("(lower <= y) & (y <= upper)", "(lower <= y)"),
@@ -173,7 +164,6 @@ MUTANTS = [
         baseline_the_other_way=("else value - other", "else other - value"),
     ),
     *_of(
-        "evaluation",
         "evaluation/conformal/conformal_repair",
         "evaluation/test_conformal_repair",
         rank_without_the_new_row=(
@@ -188,7 +178,6 @@ MUTANTS = [
     ),
     # Objectives, posteriors, linear algebra
     *_of(
-        "core",
         "models/core/objectives",
         "models/test_objectives_more",
         nll_without_the_log_variance=(
@@ -218,7 +207,6 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "core",
         "models/core/objectives",
         "models/test_cox::test_poisson_elbo_is_the_integral_over_the_function",
         poisson_rate_without_its_variance=(
@@ -227,13 +215,11 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "core",
         "models/core/objectives",
         "models/test_exact::TestMarginalLikelihood",
         evidence_with_n_for_its_rest=("(sums.n - r) * noise.log()", "sums.n * noise.log()"),
     ),
     *_of(
-        "core",
         "models/core/posteriors",
         "models/test_posteriors",
         kl_without_the_rank=(
@@ -243,7 +229,6 @@ MUTANTS = [
         kl_with_the_wrong_log=("- self.log_diagonal.sum()", "+ self.log_diagonal.sum()"),
     ),
     *_of(
-        "core",
         "models/core/posteriors",
         "models/test_exact::TestCondition",
         rows_not_weighted=(
@@ -252,7 +237,6 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "core",
         "models/core/lowrank",
         "models/test_lowrank::test_far_away_the_sparse_gp_returns_to_its_prior",
         "models/test_lowrank::test_prediction_by_hand",
@@ -270,7 +254,6 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "core",
         "models/core/lowrank",
         "models/test_repeats::test_counts_means_and_scatter_by_hand",
         scatter_of_repeats_lost=(
@@ -279,20 +262,17 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "core",
         "models/core/linalg",
         "models/test_linalg",
         jitter_not_scaled=("used * scale)", "used)"),
     ),
     *_of(
-        "core",
         "models/core/linalg",
         "models/test_products::TestBlocks",
         inverse_not_negated=("out[second, first].neg_()", "out[second, first]"),
     ),
     # Bases and kernels
     *_of(
-        "bases",
         "models/bases/rbf",
         "models/test_rbf",
         distances_doubled=(
@@ -302,7 +282,6 @@ MUTANTS = [
         anchors_not_scaled=("Z = anchors.double() / lengthscale", "Z = anchors.double()"),
     ),
     *_of(
-        "bases",
         "models/bases/nystrom",
         "models/test_nystrom::test_as_many_anchors_as_rows_are_the_exact_process",
         "models/test_nystrom::test_the_kernel_sees_half_the_inputs",
@@ -314,7 +293,6 @@ MUTANTS = [
     ),
     # The field model
     *_of(
-        "field",
         "models/field/tile_process",
         "models/test_vecchia",
         "models/test_field_model",
@@ -322,14 +300,12 @@ MUTANTS = [
         later_in_every_tile=("torch.addcmul(shared, same, own)", "shared + own"),
     ),
     *_of(
-        "field",
         "models/field/vecchia",
         "models/test_vecchia",
         noise_added_twice=("torch.where(known, noise, 1.0)", "torch.where(known, 2 * noise, 1.0)"),
         later_rows_are_neighbours=("rank[near] < rank[:, None]", "rank[near] != rank[:, None]"),
     ),
     *_of(
-        "field",
         "models/field/vecchia",
         "models/test_vecchia::TestDistanceToOthers",
         own_place_counted=(
@@ -339,7 +315,6 @@ MUTANTS = [
     ),
     # Joint distributions
     *_of(
-        "joint",
         "models/joint/joint_law",
         "models/test_joint_law",
         covariance_without_the_factor=(
@@ -352,7 +327,6 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "joint",
         "models/joint/excursions",
         "models/test_excursions",
         points_from_the_least_sure=("np.argsort(-self.score, kind", "np.argsort(self.score, kind"),
@@ -364,7 +338,6 @@ MUTANTS = [
     ),
     # Families
     *_of(
-        "families",
         "models/families/scale_mixture",
         "models/test_scale_mixture",
         half_the_degrees_of_freedom=("return StudentT(2 * self.a)", "return StudentT(self.a)"),
@@ -375,14 +348,12 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "families",
         "models/families/cox",
         "models/test_cox",
         offset_lost=("offset=self.y_mean + x[:, -1]", "offset=self.y_mean + 0 * x[:, -1]"),
     ),
     # Estimators
     *_of(
-        "estimators",
         "estimators/point_scale",
         "estimators/test_point_scale",
         degrees_of_the_equator=(
@@ -395,7 +366,6 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "estimators",
         "estimators/point_times",
         "estimators/test_point_times",
         quarters_from_one=(
@@ -406,7 +376,6 @@ MUTANTS = [
     ),
     # Maps
     *_of(
-        "maps",
         "maps/frame",
         "maps/test_frame",
         half_a_pixel_east=(
@@ -423,7 +392,6 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "maps",
         "maps/rasters",
         "maps/test_rasters",
         flags_of_a_single_tile=('"MODE" if flag', '"NEAREST" if flag'),
@@ -433,7 +401,6 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "maps",
         "maps/page/packing",
         "maps/test_packing",
         absent_values_shifted=("(numbers.astype(np.float64) - none)", "numbers.astype(np.float64)"),
@@ -441,14 +408,12 @@ MUTANTS = [
     ),
     # Runs and files
     *_of(
-        "runs",
         "runs/run_folder",
         "runs/test_run_folder",
         stale_files_stay=("for name in stale:", "for name in stale[:0]:"),
         other_settings_go_unseen=("if different:", "if different and False:"),
     ),
     *_of(
-        "runs",
         "files",
         "test_files",
         half_a_file_in_place=(

@@ -8,7 +8,6 @@ tree. A mutant survives if these tests pass.
     python benchmarks/mutants.py --layer bases        # some, writes nothing
 """
 
-import argparse
 import os
 import shutil
 import subprocess  # runs pytest on the copy
@@ -23,10 +22,11 @@ from pathlib import Path
 from queue import Queue
 
 from mutant_list import MUTANTS, Mutant
-from trial import machine
+from trial import RESULTS, machine, parser, table
+
+from geogp.files import write_text
 
 ROOT = Path(__file__).parents[1]
-RESULT = ROOT / "benchmarks" / "results" / "mutants.md"
 COPIED = ("geogp", "apps", "tests", "benchmarks", "docs", "data", "README.md", "pyproject.toml")
 PYTEST = ("-q", "-x", "-p", "no:cacheprovider", "-m", "not trial and not real and not browser")
 
@@ -104,41 +104,35 @@ def check_tests_pass(tree: Path, mutants: list[Mutant]) -> None:
         raise SystemExit("the tests fail without a mutant; repair them first")
 
 
-def table(trials: list[Trial], minutes: float, workers: int) -> str:
+def page(trials: list[Trial], minutes: float, workers: int) -> str:
     """Return the table of a whole run, with the names of the faults that no test saw."""
     killed, made = sum(trial.killed for trial in trials), machine()
     layers: dict[str, list[Trial]] = {}
     for trial in trials:
         layers.setdefault(trial.mutant.layer, []).append(trial)
-    lines = [
-        "# Mutants",
-        "",
-        f"    python benchmarks/mutants.py --workers {workers}",
-        "",
-        f"{len(trials)} faults were put into geogp, one at a time, and {killed} of them were seen",
-        "by the tests that `benchmarks/mutant_list.py` names with each.",
-        f"{made['processor']}, Python {made['python']}, {made['date']}; {minutes:.0f} minutes.",
-        "",
-        "| layer | faults | seen | not seen |",
-        "| --- | ---: | ---: | --- |",
-    ]
+    lines = []
     for layer, found in layers.items():
         survived = [one.mutant.name for one in found if not one.killed]
-        lines.append(
-            f"| {layer} | {len(found)} | {len(found) - len(survived)} | {', '.join(survived)} |"
-        )
-    return "\n".join(lines) + "\n"
+        lines.append((layer, len(found), len(found) - len(survived), ", ".join(survived)))
+    return f"""# Mutants
+
+    python benchmarks/mutants.py --workers {workers}
+
+{len(trials)} faults were put into geogp, one at a time, and {killed} of them were seen
+by the tests that `benchmarks/mutant_list.py` names with each.
+{made["processor"]}, Python {made["python"]}, {made["date"]}; {minutes:.0f} minutes.
+
+{table(("layer", "faults", "seen", "not seen"), lines, left=(0, 3))}"""
 
 
 def main() -> None:
     """Try the mutants and print the survivors."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--layer", help="only the mutants of this layer")
-    parser.add_argument("--workers", type=int, default=2, help="number of trees to test at once")
-    options = parser.parse_args()
+    asked = parser(__doc__, workers=2)
+    asked.add_argument("--layer", help="only the mutants of this layer")
+    options = asked.parse_args()
     mutants = [one for one in MUTANTS if options.layer in {None, one.layer}]
     if not mutants:
-        parser.error(f"expected a layer of {sorted({one.layer for one in MUTANTS})}")
+        asked.error(f"expected a layer of {sorted({one.layer for one in MUTANTS})}")
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         trees: Queue[Path] = Queue()
@@ -162,7 +156,7 @@ def main() -> None:
     print(f"{len(trials) - len(survived)} of {len(trials)} seen")
     if options.layer is None:
         minutes = (time.perf_counter() - started) / 60
-        RESULT.write_text(table(trials, minutes, options.workers), "utf-8")
+        write_text(RESULTS / "mutants.md", page(trials, minutes, options.workers))
     if survived:
         raise SystemExit(1)
 

@@ -14,26 +14,17 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 import torch
-from one_dimension_fits import (
-    FRESH_ROWS,
-    GRID,
-    VALIDATION_ROWS,
-    Benchmark,
-    Case,
-)
+from one_dimension_fits import FRESH_ROWS, VALIDATION_ROWS, Benchmark, Case
 from trial import Figures, command, parser, say, table, write_results
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
-COMPARED = ("dbk-silu", "dbk-mml", "dbk-exact", "exact-rbf", "exact-dkl")
+COMPARED = ("dbk-silu", "dbk-mml", "dbk-exact")
 
 STUDY: tuple[tuple[str, Sequence[int], Sequence[int], Figures], ...] = (
     ("dbk-silu", (500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000), (128,), {}),
     ("dbk-silu", (20_000,), RANKS, {}),
     ("dbk-mml dbk-exact", (500, 1000, 2000, 5000, 10_000, 20_000), (128,), {}),
     ("dbk-mml dbk-exact", (50_000, 100_000), (128,), {"steps": 0}),
-    ("exact-rbf exact-dkl", (500, 1000, 2000), (128,), {}),
-    ("exact-rbf", (5000,), (128,), {"steps": 30, "learning_rate": 0.04}),
-    ("exact-dkl", (5000,), (128,), {"steps": 30, "learning_rate": 0.02}),
     ("dbk-rbf pp-dkl sv-dkl sv-rbf sv-dbk vbll dnn", (20_000,), (128,), {"steps": 6000}),
     ("dbk-exact-rbf", (20_000,), (128,), {"steps": 200}),
 )
@@ -113,18 +104,14 @@ Data: x ~ U[-1, 1], three steps in the mean, noise of standard deviation |0.4 si
 points, on which the oracle's log score is **{found[0]["oracle_nll"]:.4f}**; {VALIDATION_ROWS:,}
 validation rows choose the epoch of the catalogue's models. One seed. Times are processor times
 of one thread, the least of several runs; the machine was busy with other work. Full-batch fits
-have fewer steps if a step takes long; models marked "not fitted" were only timed. `exact-rbf` and
-`exact-dkl` are GPyTorch's exact Gaussian processes with Cholesky factors, under an RBF on the
-inputs and on the features of our network; they predict at {len(GRID):,} evenly spaced
-points and are interpolated to the new points.
+have fewer steps if a step takes long; models marked "not fitted" were only timed. [An earlier
+table](earlier.md) has exact Gaussian processes of GPyTorch.
 
 {settings(found)}
 
 ## Scaling with n (r = 128, h = 64)
 
 {lines(scaling, "model", "n")}
-The effective rank of the two peers is that of their kernel on a grid.
-
 ## All models at n = 20,000 (r = 128, h = 64), by log score
 
 {lines(top, "model")}

@@ -1,4 +1,4 @@
-"""Data of `one_dimension.py`, and fits of the catalogue's models and of GPyTorch's."""
+"""Data of `one_dimension.py`, and fits of the catalogue's models."""
 
 import copy
 import hashlib
@@ -10,15 +10,11 @@ from pathlib import Path
 from time import monotonic, process_time
 from typing import Any
 
-import gpytorch
 import numpy as np
 import torch
-from gpytorch.distributions import MultivariateNormal
 from scipy.special import expit
 from trial import Figures, Floats, kept, say
 
-from geogp.distributions.prediction import Prediction
-from geogp.models.bases.basis_functions import Backbone
 from geogp.models.catalogue.build_model import build, find_spec
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
@@ -32,10 +28,7 @@ from geogp.models.training.training_loop import fit
 ROWS, VALIDATION_ROWS, FRESH_ROWS = 100_000, 1_000, 100_000
 
 GRID = np.linspace(-1, 1, 4001)
-"""Points at which a peer predicts before interpolation to the new points."""
-
-KERNEL_GRID = np.linspace(-1, 1, 241)
-"""Points at which the rank of a peer's kernel is measured."""
+"""Points at which the effective rank is measured."""
 
 Z90 = 1.6448536269514722
 
@@ -64,10 +57,6 @@ def oracle_nll(data: Data) -> float:
     sd = true_sd(x)
     z = (data.y - true_mean(x)) / sd
     return float(np.mean(0.5 * z**2 + np.log(sd) + 0.5 * math.log(2 * math.pi)))
-
-
-PEERS = ("exact-rbf", "exact-dkl")
-"""Exact processes of GPyTorch, under an RBF on inputs, and on the features of a network."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +88,6 @@ class Case:
         usual: dict[str, Any] = {}
         if cls(model, n, r).whole:
             usual = {"steps": 400, "learning_rate": 5e-3, "average": 0, "patience": 0}
-        if model in PEERS:
-            usual |= {"steps": 200, "learning_rate": 1e-2, "head_rate": 5.0}
         return cls(model, n, r, **usual | other)
 
     @property
@@ -113,7 +100,7 @@ class Case:
     @property
     def whole(self) -> bool:
         """Whether a step uses all rows."""
-        return self.model in PEERS or isinstance(find_spec(self.model).step, WholeData)
+        return isinstance(find_spec(self.model).step, WholeData)
 
     def settings(self) -> FitSettings:
         """Return the training settings, with steps converted to epochs."""
@@ -131,114 +118,7 @@ class Case:
         )
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """The parts of a fitted model that are scored."""
-
-    predict: Callable[[Floats], Prediction]
-    step: Callable[[], object]
-    rank: float
-    epoch: int | None
-    noise: float
-
-
-class ExactGP(gpytorch.models.ExactGP):
-    """GPyTorch's exact regression under an RBF, on the inputs or on a network's features."""
-
-    def __init__(
-        self,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        likelihood: gpytorch.likelihoods.GaussianLikelihood,
-        network: torch.nn.Module | None,
-    ) -> None:
-        super().__init__(x, y, likelihood)
-        self.network = network
-        self.mean_module = gpytorch.means.ConstantMean()
-        self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
-
-    def forward(self, x: torch.Tensor) -> MultivariateNormal:
-        """Return the prior at inputs (n, d)."""
-        mapped = x if self.network is None else self.network(x)
-        return MultivariateNormal(self.mean_module(x), self.covar_module(mapped))
-
-
-class ExactPeer:
-    """An exact Gaussian process of GPyTorch, fitted by its marginal likelihood with Cholesky."""
-
-    def __init__(self, case: Case, train: Data) -> None:
-        torch.manual_seed(case.seed)
-        self.centre, self.spread = float(train.y.mean()), float(train.y.std())
-        x = torch.from_numpy(train.x).float()
-        y = torch.from_numpy((train.y - self.centre) / self.spread).float()
-        network = Backbone(1, case.h) if case.model == "exact-dkl" else None
-        self.likelihood = gpytorch.likelihoods.GaussianLikelihood()
-        self.model = ExactGP(x, y, self.likelihood, network)
-        if network is not None:
-            # The features have unit scale in each of h columns.
-            self.model.covar_module.base_kernel.lengthscale = math.sqrt(case.h)
-        self.objective = gpytorch.mlls.ExactMarginalLogLikelihood(self.likelihood, self.model)
-        own = [] if network is None else list(network.parameters())
-        held = {id(value) for value in own}
-        others = [p for p in self.model.parameters() if id(p) not in held]
-        groups = [
-            {"params": others, "lr": case.learning_rate * case.head_rate},
-            {"params": own, "lr": case.learning_rate},
-        ]
-        self.optimiser = torch.optim.Adam([g for g in groups if g["params"]])
-        self.rates = [group["lr"] for group in self.optimiser.param_groups]
-
-    def step(self, share: float = 1.0) -> None:
-        """Take one full-batch gradient step; `share` of all steps are done."""
-        self.model.train()
-        self.likelihood.train()
-        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
-            group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * share))
-        with gpytorch.settings.max_cholesky_size(10**6):
-            self.optimiser.zero_grad()
-            loss = -self.objective(self.model(*self.model.train_inputs), self.model.train_targets)
-            loss.backward()
-            self.optimiser.step()
-
-    def predict(self, x: Floats) -> Prediction:
-        """Predict at inputs (n, 1) in chunks."""
-        self.model.eval()
-        self.likelihood.eval()
-        parts = []
-        with torch.no_grad(), gpytorch.settings.max_cholesky_size(10**6):
-            for rows in torch.from_numpy(x).float().split(1000):
-                found = self.model(rows)
-                parts.append((found.mean.double(), found.variance.double()))
-        mean, variance = (torch.cat(p).numpy() for p in zip(*parts, strict=True))
-        scale = self.spread**2
-        noise = np.full_like(mean, float(self.likelihood.noise.detach()) * scale)
-        return Prediction(self.centre + self.spread * mean, np.maximum(variance, 0) * scale, noise)
-
-    def kernel(self, x: Floats) -> Floats:
-        """Return the prior covariance, (n, n)."""
-        rows = torch.from_numpy(x).float()
-        with torch.no_grad():
-            mapped = rows if self.model.network is None else self.model.network(rows)
-            found = self.model.covar_module(mapped).to_dense().double()
-        return np.asarray(found.numpy() * self.spread**2)
-
-
-def fit_own(case: Case, train: Data, validation: Data) -> Fitted:
-    """Fit a model of the catalogue."""
-    model = build(case.model, Architecture(1, h=case.h, r=case.r), train.x, seed=case.seed)
-    epoch = None
-    if case.steps:
-        epoch = fit(model, train, validation, case.settings()).best_epoch
-    return Fitted(
-        model.predict,
-        _own_step(model, train, case),
-        effective_rank(model, GRID[:, None]),
-        epoch,
-        float(model.noise().detach() * model.y_sd.square()),
-    )
-
-
-def _own_step(model: LowRankGP, train: Data, case: Case) -> Callable[[], object]:
+def step_of(model: LowRankGP, train: Data, case: Case) -> Callable[[], object]:
     """Return a function that takes one gradient step on a copy."""
     twin = copy.deepcopy(model)
     step = find_spec(case.model).step
@@ -254,26 +134,6 @@ def _own_step(model: LowRankGP, train: Data, case: Case) -> Callable[[], object]
         optimiser.step()
 
     return take
-
-
-def fit_peer(case: Case, train: Data, _validation: Data) -> Fitted:
-    """Fit a peer; predictions at many points are interpolated from `GRID`, which is fine enough."""
-    peer = ExactPeer(case, train)
-    for step in range(case.steps):
-        peer.step(step / case.steps)
-
-    def predict(x: Floats) -> Prediction:
-        if len(x) <= len(GRID):
-            return peer.predict(x)
-        found = peer.predict(GRID[:, None])
-        parts = (found.mean, found.function_variance, found.noise_variance)
-        return Prediction(*(np.interp(x[:, 0], GRID, part) for part in parts))
-
-    share = np.linalg.eigvalsh(peer.kernel(KERNEL_GRID[:, None])).clip(min=0)
-    share = share[share > 0] / share.sum()
-    rank = float(np.exp(-np.sum(share * np.log(share))))
-    noise = float(peer.likelihood.noise.detach()) * peer.spread**2
-    return Fitted(predict, peer.step, rank, case.steps or None, noise)
 
 
 class Benchmark:
@@ -299,18 +159,20 @@ class Benchmark:
         """Fit and score a case."""
         train = Data(self.rows.x[: case.n], self.rows.y[: case.n])
         started, worked = monotonic(), process_time()
-        fitter = fit_peer if case.model in PEERS else fit_own
-        model = fitter(case, train, self.validation)
+        model = build(case.model, Architecture(1, h=case.h, r=case.r), train.x, seed=case.seed)
+        epoch = None
+        if case.steps:
+            epoch = fit(model, train, self.validation, case.settings()).best_epoch
         took = {"fit_seconds": monotonic() - started, "fit_cpu_seconds": process_time() - worked}
         repeats = 3 if case.whole and case.n >= 2000 else 20
         timing = {
-            "step_seconds": _quickest(model.step, repeats),
+            "step_seconds": _quickest(step_of(model, train, case), repeats),
             "prediction_seconds": _quickest(lambda: model.predict(self.validation.x), 5),
         }
-        scores = self.score(model) if case.steps else {}
+        scores = self.score(model) | {"best_epoch": epoch} if case.steps else {}
         return {"case": asdict(case), **scores, **timing, **took, "oracle_nll": self.oracle}
 
-    def score(self, model: Fitted) -> Figures:
+    def score(self, model: LowRankGP) -> Figures:
         """Return the figures on the new points."""
         x, y = self.fresh.x, self.fresh.y
         prediction = model.predict(x)
@@ -323,9 +185,8 @@ class Benchmark:
             "gap": nll - self.oracle,
             "validation_gap": valid_nll - oracle_nll(valid),
             "coverage_90": float(np.mean(np.abs(y - prediction.mean) <= Z90 * prediction.sd)),
-            "effective_rank": model.rank,
-            "noise_variance": model.noise,
-            "best_epoch": model.epoch,
+            "effective_rank": effective_rank(model, GRID[:, None]),
+            "noise_variance": float(model.noise().detach() * model.y_sd.square()),
         }
 
 

@@ -3,8 +3,8 @@
     python benchmarks/page_speed.py runs/demo/map.html ... --out benchmarks/results/page
 
 Each page is opened several times; the figures are medians in milliseconds, as JSON on standard
-output. No base map is loaded. With --out, results.json and table.md are written to that folder,
-with the error of the live kernel at some places relative to the kernel of the run's model.
+output. No base map is loaded. With --out, results.json and table.md are written to that folder.
+`tests/browser` compares the live kernel with that of the run's model.
 """
 
 import json
@@ -17,17 +17,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 from trial import Figures, command, parser, table, write_results
 from trial import machine as this_machine
 
 import geogp
-from geogp.geodata.places.region import Tiles
-from geogp.maps.frame import Frame
-from geogp.maps.page.kernel_error import random_places
 
 CLICK = """async (place) => {
   const start = performance.now();
@@ -65,25 +60,15 @@ INSIDE = """async (count) => {
   return found;
 }"""
 
-KERNEL = """async ([place, cells]) => {
-  const values = await geogp.page.pictures.painter.kernelAt(place);
-  return cells.map(cell => values[cell]);
-}"""
-
-MAX_TILES = 40_000
-"""Largest number of tiles at which the error of the live kernel is measured."""
-
-ABOUT = """() => { const {kernel, frame, quarters, steps} = geogp.page.data;
-  const {components, scale, ...told} = kernel || {};
-  return {kernel: kernel && {...told, components: components.shape[0]}, frame, steps,
-    quarters: quarters.length}; }"""
+ABOUT = """() => { const {kernel, quarters} = geogp.page.data;
+  return {quarters: quarters.length, kernel_error: kernel && kernel.error}; }"""
 
 TIMES = ("first_paint", "click", "slowest_click", "threshold")
 
 HEADER = (
     *("run", "tiles", "quarters", "MB"),
     *("first paint, ms", "click, ms", "slowest click, ms", "threshold, ms"),
-    *("live kernel: stated error, %", "measured, %", "between middles of its cells, %"),
+    "stated error of the live kernel, %",
 )
 
 
@@ -107,7 +92,8 @@ def open_page(browser: Browser, path: Path, size: tuple[int, int] = (1280, 800))
 
 
 def times_of(browser: Browser, path: Path, repeats: int) -> Figures:
-    """Return the medians of a page, in ms."""
+    """Return the medians of a page, in ms, and what it states."""
+    told: Figures = {}
     paints: list[float] = []
     clicks: list[float] = []
     moves: list[float] = []
@@ -117,6 +103,7 @@ def times_of(browser: Browser, path: Path, repeats: int) -> Figures:
         clicks += [page.evaluate(CLICK, place) for place in page.evaluate(INSIDE, 9)]
         if page.evaluate("Boolean(geogp.page.data.threshold)"):
             moves += page.evaluate(THRESHOLD)
+        told = page.evaluate(ABOUT)
         page.close()
     return {
         "page": path.parent.name,
@@ -125,47 +112,8 @@ def times_of(browser: Browser, path: Path, repeats: int) -> Figures:
         "click_ms": round(statistics.median(clicks)),
         "slowest_click_ms": round(max(clicks)),
         "threshold_ms": round(statistics.median(moves)) if moves else None,
-    }
-
-
-def about(browser: Browser, path: Path, places: int) -> Figures:
-    """Return a description of a run's page, and the largest error of its live kernel.
-
-    The error is from random places, anywhere in their tiles, to some of all tiles, divided by the
-    largest value of the model's kernel there. These places are drawn independently of those from
-    which the page's stated error was computed.
-    """
-    page = open_page(browser, path)
-    told = page.evaluate(ABOUT)
-    stated = told["kernel"]
-    if stated is None:
-        page.close()
-        return told | {"tiles": geogp.open_run(path.parent).record.map.tiles}
-    opened = geogp.open_run(path.parent, device="cpu").reopen()
-    frame, tiles, random = Frame(**told["frame"]), opened.tiles, np.random.default_rng(1)
-
-    def inputs(tiles: Tiles) -> Any:
-        return opened.job.places.of_tiles(tiles, opened.job.question.quarter)
-
-    rows = np.sort(random.choice(len(tiles), min(MAX_TILES, len(tiles)), replace=False))
-    some = Tiles(tiles.column[rows], tiles.row[rows], tiles.zoom)
-    down, across = frame.pixels(some)
-    cells = (down * frame.width + across).tolist()
-    largest = float((opened.model.features(inputs(some)) ** 2).sum(axis=1).max())
-    here = random_places(tiles, random, places)
-    worst = 0.0
-    for row in range(places):
-        one = Tiles(here.column[[row]], here.row[[row]], here.zoom)
-        place = [float(one.centres[1][0]), float(one.centres[0][0])]
-        found = np.array(page.evaluate(KERNEL, [place, cells]), float)
-        exact = opened.model.kernel(inputs(some), inputs(one))[:, 0]
-        worst = max(worst, float(np.abs(found - exact).max()))
-    page.close()
-    return {
-        "tiles": len(opened.tiles),
-        "quarters": told["quarters"],
-        "steps": told["steps"],
-        "kernel": stated | {"measured": worst / largest, "places": places, "tiles": len(some)},
+        "tiles": geogp.open_run(path.parent).record.map.tiles,
+        **told,
     }
 
 
@@ -173,13 +121,12 @@ def page(found: Figures) -> str:
     """Return the figures as a table in Markdown, with a description of the machine."""
     lines = []
     for one in found["pages"]:
-        kernel = one["kernel"]
-        errors = ("error", "measured", "error_in_middles")
+        error = one["kernel_error"]
         lines.append(
             (
                 *(one["page"], f"{one['tiles']:,}", one["quarters"], f"{one['bytes'] / 1e6:.2f}"),
                 *(one[f"{name}_ms"] for name in TIMES),
-                *(f"{100 * kernel[name]:.3f}" if kernel else "none" for name in errors),
+                "none" if error is None else f"{100 * error:.3f}",
             )
         )
     machine = found["machine"]
@@ -188,7 +135,7 @@ Medians of {found["repeats"]} openings, headless Chromium {found["chromium"]}, \
 {machine["system"]}, {machine["cores"]} cores, Python {machine["python"]}, geogp \
 {machine["geogp"]}, torch {machine["torch"]}; load of the last minute \
 {machine["load"]:.1f} at the start (a load above the number of cores means other work). \
-Errors of the kernel are shares of its largest value.
+The error of the kernel is a share of its largest value.
 """
 
 
@@ -203,11 +150,7 @@ def main() -> None:
     load = {"system": system, "cores": os.cpu_count(), "load": os.getloadavg()[0]}
     found: Figures = {"machine": this_machine() | load, "repeats": options.repeats}
     with chromium() as browser:
-        found["pages"] = [
-            times_of(browser, path, options.repeats)
-            | (about(browser, path, 24) if options.out else {})
-            for path in options.pages
-        ]
+        found["pages"] = [times_of(browser, path, options.repeats) for path in options.pages]
         found["chromium"] = browser.version
     print(json.dumps(found, indent=1))
     if options.out:

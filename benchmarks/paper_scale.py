@@ -45,6 +45,8 @@ RECIPES = {
 }
 """Source of each schedule."""
 
+SCHEDULE = ("learning_rate", "decay", "clip", "head_rate", "noise_rate", "weights")
+
 
 def simulate_rows(given: argparse.Namespace) -> None:
     """Simulate rows in a state; store scaled places, values and tests in random order."""
@@ -98,12 +100,7 @@ def run(
     settings = FitSettings(
         epochs=epochs,
         batch=given.batch,
-        learning_rate=preset.learning_rate,
-        decay=preset.decay,
-        clip=preset.clip,
-        head_rate=preset.head_rate,
-        noise_rate=preset.noise_rate,
-        weights=preset.weights,
+        **{field: getattr(preset, field) for field in SCHEDULE},
         solve_mean=name == "ours",
         seed=seed,
     )

@@ -18,6 +18,7 @@ from dataclasses import asdict, replace
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import torch
 from region_trial import fitted, prepare, split
 from trial import Figures, command, kept, parser, percent, table, write_results
@@ -57,31 +58,22 @@ def measure(
     options: argparse.Namespace, share: float, model: str, noise: str, seed: int
 ) -> Figures:
     """Fit a model with a share of wrong rows and return its figures on clean test rows."""
-    job = prepare(
-        options,
-        options.out / "unfinished",
-        target=options.target,
-        model=model,
-        noise=noise,
-        preset=options.preset,
-        epochs=options.epochs,
-        seed=seed,
-        device=options.device,
-    )
+    asked = {"epochs": options.epochs, "device": options.device, "preset": "quick", "seed": seed}
+    job = prepare(options, options.out / "unfinished", model=model, noise=noise, **asked)
     job.preset = replace(job.preset, r=options.rank or job.preset.r)
     seen, rows = job.observations, split(job)
-    y = contaminated(seen.y, ~rows["test"], share=share, factor=options.factor, seed=seed)
+    y = contaminated(seen.y, ~rows["test"], share=share, factor=FACTOR, seed=seed)
     job.ingested = replace(job.ingested, observations=replace(seen, y=y))
     estimator, _ = fitted(job, rows)
     prediction = estimator.predict_distribution(job.table[rows["test"]])
     network = estimator.network_
     found = {
         "region": job.region.code,
-        "target": options.target,
+        "target": "download",
         "model": model,
         "noise": noise,
         "share": share,
-        "factor": options.factor,
+        "factor": FACTOR,
         "seed": seed,
         "n": {name: int(chosen.sum()) for name, chosen in rows.items()},
         "settings": {"h": job.preset.h, "r": job.preset.r, "epochs": job.epochs},
@@ -99,25 +91,16 @@ def measure(
 
 
 def lines_of(fits: Iterable[Figures]) -> list[Figures]:
-    """Return one line for each model, noise and share: means over the seeds."""
-    groups: dict[tuple[float, str, str], list[Figures]] = {}
-    for one in fits:
-        groups.setdefault((one["share"], one["model"], one["noise"]), []).append(one)
-    lines = []
-    for (share, model, noise), found in groups.items():
-        known = [one["df"] for one in found if one["df"] is not None]
-        lines.append(
-            {
-                "share": share,
-                "model": model,
-                "noise": noise,
-                "seeds": len(found),
-                **{k: float(np.mean([one["scores"][k] for one in found])) for k in SCORES},
-                "df": float(np.mean(known)) if known else None,
-                "seconds": float(np.mean([one["seconds"] for one in found])),
-            }
-        )
-    return lines
+    """Return one line for each share, model and noise: means over the seeds."""
+    keys = ("share", "model", "noise")
+    rows = [
+        {**{key: one[key] for key in (*keys, "df", "seconds")}, **one["scores"]} for one in fits
+    ]
+    groups = pd.DataFrame(rows).astype({"df": float}).groupby(list(keys), sort=False)
+    found: list[Figures] = (
+        groups.mean().assign(seeds=groups.size()).reset_index().to_dict("records")
+    )
+    return found
 
 
 def page(fits: list[Figures], made_by: str) -> str:
@@ -144,7 +127,7 @@ def page(fits: list[Figures], made_by: str) -> str:
                 f"`{line['model']}`",
                 *(line["noise"], line["seeds"], f"{line['nll']:.4f}", f"{line['crps']:.4f}"),
                 *(percent(line[f"coverage_{level}"]) for level in (50, 80, 95)),
-                "" if line["df"] is None else f"{line['df']:.2f}",
+                "" if np.isnan(line["df"]) else f"{line['df']:.2f}",
                 f"{line['seconds']:.0f}",
             )
             for line in lines
@@ -162,28 +145,24 @@ def main() -> None:
         out="robust",
         table="robust",
         region=True,
-        target="download",
         seeds=2,
-        factor=FACTOR,
-        preset="quick",
         epochs=int,
         device="auto",
     )
     asked.add_argument("--models", nargs="+", default=["sv-dkl", "vbll"], choices=ABLE)
-    asked.add_argument("--share", type=float, default=SHARE, help="share of wrong rows")
     asked.add_argument("--rank", type=int, help="rank r instead of the preset's")
     options = asked.parse_args()
     # Fits with other data or settings have other files.
     read = hashlib.sha256(f"{options.source} {options.boundaries}".encode()).hexdigest()[:8]
-    sizes = f"{options.preset}-{options.epochs}-{options.rank}-{options.factor:g}"
-    place = f"{options.region}-{options.target}-{options.quarters}-{sizes}-{options.device}-{read}"
+    sizes = f"{options.epochs}-{options.rank}-{options.device}"
+    place = f"{options.region}-{options.quarters}-{sizes}-{read}"
     fits = [
         kept(
             options.out / place / f"{model}-{noise}-{share:g}-{seed}.json",
             functools.partial(measure, options, share, model, noise, seed),
         )
         for share, model, noise, seed in product(
-            (0.0, options.share), options.models, NOISES, range(options.seeds)
+            (0.0, SHARE), options.models, NOISES, range(options.seeds)
         )
     ]
     made_by = shlex.join(["python", "benchmarks/robust.py", *sys.argv[1:]])

@@ -10,12 +10,10 @@ too. Shares count the arithmetic of `operations`. This count treats a product wi
 matrix as half of a full product only in solves. Savings from blocks beyond that result in higher
 shares, for predictions even above 1. Predictions are those of a model after some training steps,
 and with `drawn` those of a model with larger and better known weights, which need more digits.
-Needs torch, numpy and gpytorch. With --npz the rows come from a file (arrays x and y); rows for
-ingest and maps appear if geopandas is installed.
+Needs torch, numpy and gpytorch. With --npz the rows come from a file (arrays x and y).
 """
 
 import ctypes
-import importlib.util
 import json
 import math
 import platform
@@ -396,7 +394,7 @@ def machine(bench: Bench) -> Figures:
 
 def figures_table(found: Figures) -> str:
     """Return all single figures as a table of Markdown."""
-    flat = {**found, **found["slopes"], **found.get("region_slopes", {})}
+    flat = {**found, **found["slopes"]}
     lines = [(k, f"{v:.4g}") for k, v in flat.items() if isinstance(v, int | float)]
     for b, times in found["steps"].items():
         lines += [
@@ -434,10 +432,6 @@ def main() -> None:
     found = {"machine": machine(bench), "sizes": s.__dict__}
     for part in (steps, predictions, growth):
         found |= part(bench, s)
-    if importlib.util.find_spec("geopandas"):
-        from speed_region import region  # noqa: PLC0415
-
-        found |= region(slope, quick=given.quick)
     print(figures_table(found))
     if given.json is not None:
         write_text(given.json, json.dumps(found, indent=1) + "\n")

@@ -6,8 +6,9 @@ except under the setting that factorises in float32.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import gpytorch
 import torch
@@ -19,22 +20,15 @@ Run = Callable[[], None]
 Batch = Callable[[], tuple[Tensor, Tensor]]
 """Draws inputs (b, d) and targets (b,)."""
 
-SETTINGS = ("default", "trace_mode", "float32_cholesky")
+SETTINGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "default": nullcontext,
+    "trace_mode": gpytorch.settings.trace_mode,
+    "float32_cholesky": lambda: linear_settings._linalg_dtype_cholesky(torch.float32),  # noqa: SLF001
+}
 """Settings of GPyTorch; float32 is measured only if the factorisation succeeds."""
 
 PRIVATE = "float32_cholesky"
 """The private setting, whose name starts with an underscore in GPyTorch."""
-
-
-@contextmanager
-def gpytorch_settings(name: str) -> Iterator[None]:
-    """Run GPyTorch under one of `SETTINGS`."""
-    with ExitStack() as stack:
-        if name == "trace_mode":
-            stack.enter_context(gpytorch.settings.trace_mode())
-        if name == "float32_cholesky":
-            stack.enter_context(linear_settings._linalg_dtype_cholesky(torch.float32))  # noqa: SLF001
-        yield
 
 
 def gpytorch_model(anchors: Tensor, lengthscale: float) -> SparseGP:
@@ -54,7 +48,7 @@ def gpytorch_step(model: SparseGP, draw: Batch, n: int, setting: str) -> Run:
         model.train()
         x, y = draw()
         optimiser.zero_grad(set_to_none=True)
-        with gpytorch_settings(setting):
+        with SETTINGS[setting]():
             loss = -objective(model(x), y)
             loss.backward()
         optimiser.step()

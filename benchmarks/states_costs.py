@@ -1,7 +1,8 @@
 """The cost of a batch, from measurements of single states and maps.
 
 Seconds are those of one core. The time of each stage is a sum of non-negative rates times sizes,
-fitted by least squares of the relative residuals; see `FORMULA`.
+fitted by least squares of the relative residuals; see `FORMULA`. Sizes are the numbers of regions,
+rows and tiles, in this order, and rates belong to them.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 from states_people import KNOWN_QUARTERS, rows_of
+from trial import Floats
 
 from geogp.models.catalogue.presets import find_preset
 
@@ -35,32 +37,24 @@ e0 + e1 n + e2 T each, for each model. Rates are 0 or more, by least squares of 
 SPREAD = 10
 """Least ratio of tiles in the largest and the smallest map, to estimate the cost of a tile."""
 
-_ALL = ("fixed", "row", "tile")
-
 Found = dict[str, Any]
+Kind = tuple[str, str]
+"""Model and preset."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """Rates of a stage: a constant, per row, and per tile."""
-
-    fixed: float = 0.0
-    row: float = 0.0
-    tile: float = 0.0
-
-    def of(self, rows: float, tiles: float, regions: float = 1.0) -> float:
-        """Return the sum over `regions` regions with `rows` rows and `tiles` tiles in total."""
-        return self.fixed * regions + self.row * rows + self.tile * tiles
+def sizes_of(one: Found) -> Floats:
+    """Return the sizes of a map."""
+    return np.array([1.0, one["rows"], one["tiles"]])
 
 
-def line_of(maps: list[Found], values: list[float], names: tuple[str, ...]) -> Line:
-    """Fit the given rates out of ``fixed``, ``row``, ``tile`` to values above 0."""
-    sizes = {"fixed": [1.0] * len(maps)}
-    sizes |= {name: [float(one[f"{name}s"]) for one in maps] for name in ("row", "tile")}
-    design = np.array([sizes[name] for name in names]).T / np.array(values)[:, None]
+def rates_of(maps: list[Found], values: list[float], estimated: str = "region row tile") -> Floats:
+    """Return the rates that fit values above 0 best; those that are not `estimated` are 0."""
+    used = [name in estimated for name in ("region", "row", "tile")]
+    design = np.array([sizes_of(one) for one in maps])[:, used] / np.array(values)[:, None]
     widths = design.max(axis=0)
-    rates, _ = scipy.optimize.nnls(design / widths, np.ones(len(maps)))
-    return Line(**dict(zip(names, (rates / widths).tolist(), strict=True)))
+    rates = np.zeros(3)
+    rates[used] = scipy.optimize.nnls(design / widths, np.ones(len(maps)))[0] / widths
+    return rates
 
 
 def core_seconds(one: Found, stage: str) -> float:
@@ -69,164 +63,117 @@ def core_seconds(one: Found, stage: str) -> float:
 
 
 @dataclass(frozen=True)
-class ModelCost:
-    """Rates of one model and preset.
+class Cost:
+    """Rates of a model and preset; `read` is that of all, `write` and the last two of the model.
 
-    `fit` is per row and epoch, `fitted` the number of fitted rows per data row. `write`,
-    `run_bytes` and `peak` are those of the model with any preset.
+    `fit` is per row and epoch, `fitted` the number of fitted rows per data row.
     """
 
     fit: float
     fitted: float
-    predict: Line
-    write: Line
-    run_bytes: Line
-    peak: Line
+    read: Floats
+    predict: Floats
+    write: Floats
+    run_bytes: Floats
+    peak: Floats
+
+    def seconds(self, sizes: Floats, passes: float) -> dict[str, float]:
+        """Return core seconds by stage; `passes` is the number of fitted rows of all epochs."""
+        read, predict, write = (float(r @ sizes) for r in (self.read, self.predict, self.write))
+        return {"read": read, "fit": self.fit * passes, "predict": predict, "write": write}
 
 
-@dataclass(frozen=True)
-class Costs:
-    """All rates; `models` by model and preset."""
-
-    read: Line
-    models: dict[tuple[str, str], ModelCost]
-
-    def seconds(
-        self,
-        kind: tuple[str, str],
-        rows: float,
-        tiles: float,
-        *,
-        epochs: int,
-        regions: float = 1.0,
-        fitted_rows: float | None = None,
-    ) -> dict[str, float]:
-        """Return core seconds by stage."""
-        model = self.models[kind]
-        fitted = model.fitted * rows if fitted_rows is None else fitted_rows
-        return {
-            "read": self.read.of(rows, tiles, regions),
-            "fit": model.fit * fitted * epochs,
-            "predict": model.predict.of(rows, tiles, regions),
-            "write": model.write.of(rows, tiles, regions),
-        }
-
-
-def kind_of(one: Found) -> tuple[str, str]:
+def kind_of(one: Found) -> Kind:
     """Return model and preset of a map."""
     return one["model"], one["preset"]
 
 
-def costs_of(maps: list[Found]) -> Costs:
+def passes_of(one: Found) -> float:
+    """Return the number of fitted rows of all epochs of a map."""
+    return float(one["fitted_rows"] * one["epochs"])
+
+
+def costs_of(maps: list[Found]) -> dict[Kind, Cost]:
     """Return the rates that fit the given maps best."""
-    models = {}
+    read = rates_of(maps, [core_seconds(one, "read") for one in maps], "region row")
+    found = {}
     for kind in dict.fromkeys(map(kind_of, maps)):
         own = [one for one in maps if kind_of(one) == kind]
         tiles = [one["tiles"] for one in own]
         if max(tiles) < SPREAD * min(tiles):
             continue  # the cost of a tile cannot be estimated
-        passes = [one["fitted_rows"] * one["epochs"] for one in own]
         model = [one for one in maps if one["model"] == kind[0]]
-        models[kind] = ModelCost(
-            sum(core_seconds(one, "fit") for one in own) / sum(passes),
+        found[kind] = Cost(
+            sum(core_seconds(one, "fit") for one in own) / sum(map(passes_of, own)),
             sum(one["fitted_rows"] for one in own) / sum(one["rows"] for one in own),
-            line_of(own, [core_seconds(one, "predict") for one in own], ("row", "tile")),
-            line_of(model, [core_seconds(one, "write") for one in model], _ALL),
-            line_of(model, [one["bytes"] for one in model], _ALL),
-            line_of(model, [one["peak_bytes"] for one in model], _ALL),
-        )
-    reading = [core_seconds(one, "read") for one in maps]
-    return Costs(line_of(maps, reading, ("fixed", "row")), models)
-
-
-def residuals(maps: list[Found], costs: Costs) -> list[Found]:
-    """Return measured and modelled costs of each map, for models and presets with rates."""
-    found = []
-    for one in maps:
-        if kind_of(one) not in costs.models:
-            continue
-        model = costs.models[kind_of(one)]
-        told = costs.seconds(
-            kind_of(one),
-            one["rows"],
-            one["tiles"],
-            epochs=one["epochs"],
-            fitted_rows=one["fitted_rows"],
-        )
-        found.append(
-            {
-                "case": one["case"],
-                "measured": {stage: core_seconds(one, stage) for stage in told},
-                "predicted": told,
-                "peak": (one["peak_bytes"], model.peak.of(one["rows"], one["tiles"])),
-                "bytes": (one["bytes"], model.run_bytes.of(one["rows"], one["tiles"])),
-            }
+            read,
+            rates_of(own, [core_seconds(one, "predict") for one in own], "row tile"),
+            rates_of(model, [core_seconds(one, "write") for one in model]),
+            rates_of(model, [one["bytes"] for one in model]),
+            rates_of(model, [one["peak_bytes"] for one in model]),
         )
     return found
 
 
-@dataclass(frozen=True)
-class Extent:
-    """Rows, tiles and regions of a batch, with rows and tiles of regions that may be largest."""
-
-    name: str
-    rows: float
-    tiles: float
-    regions: float
-    each: tuple[tuple[float, float], ...]
-
-
-def extents(regions: Found) -> list[Extent]:
-    """Return the United States in all quarters and in one quarter, and the world in one quarter."""
-    rows = {code: float(rows_of(code)) for code in regions}
-    drawn = {code: float(one["map_tiles"]) for code, one in regions.items()}
-    full = {code: float(one["tiles"]) for code, one in regions.items()}
-    many = {code: value / KNOWN_QUARTERS for code, value in rows.items()}
-    name = f"{len(regions)} states"
-
-    def whole(label: str, sizes: dict[str, float], tiles: dict[str, float]) -> Extent:
-        each = tuple((sizes[code], tiles[code]) for code in regions)
-        return Extent(label, sum(sizes.values()), sum(tiles.values()), len(regions), each)
-
-    ratio = WORLD_LAND_KM2 / sum(one["km2"] for one in regions.values())
-    share = WORLD_ROWS / (ratio * sum(many.values()))
-    return [
-        whole(f"{name}, {KNOWN_QUARTERS} quarters", rows, drawn),
-        whole(f"{name}, {KNOWN_QUARTERS} quarters, zoom 16 throughout", rows, full),
-        whole(f"{name}, one quarter", many, drawn),
-        Extent(
-            "the world, one quarter",
-            WORLD_ROWS,
-            ratio * sum(drawn.values()),
-            ratio * len(regions),
-            tuple((share * many[code], drawn[code]) for code in regions),
-        ),
-    ]
-
-
-def bills(costs: Costs, regions: Found, bytes_a_row: float) -> list[Found]:
-    """Return core-hours, bytes and peak memory of each extent, model and preset."""
+def residuals(maps: list[Found], costs: dict[Kind, Cost]) -> list[Found]:
+    """Return measured and modelled costs of each map, for models and presets with rates."""
     found = []
-    for kind, model in costs.models.items():
-        for extent in extents(regions):
-            spent = costs.seconds(
-                kind,
-                extent.rows,
-                extent.tiles,
-                epochs=find_preset(kind[1], kind[0]).epochs,
-                regions=extent.regions,
+    for one in maps:
+        if kind_of(one) in costs:
+            cost, sizes = costs[kind_of(one)], sizes_of(one)
+            told = cost.seconds(sizes, passes_of(one))
+            found.append(
+                {
+                    "case": one["case"],
+                    "measured": {stage: core_seconds(one, stage) for stage in told},
+                    "predicted": told,
+                    "peak": (one["peak_bytes"], cost.peak @ sizes),
+                    "bytes": (one["bytes"], cost.run_bytes @ sizes),
+                }
             )
+    return found
+
+
+def batches(regions: Found) -> dict[str, tuple[Floats, float]]:
+    """Return the sizes of the regions of each batch, (n, 3), and how often each of them occurs."""
+    rows = np.array([rows_of(code) for code in regions], np.float64)
+    full, drawn, land = (
+        np.array([one[name] for one in regions.values()], np.float64)
+        for name in ("tiles", "map_tiles", "km2")
+    )
+    quarter, times = rows / KNOWN_QUARTERS, WORLD_LAND_KM2 / land.sum()
+    whole = f"{len(regions)} states, {KNOWN_QUARTERS} quarters"
+    found = {
+        whole: (rows, drawn, 1.0),
+        f"{whole}, zoom 16 throughout": (rows, full, 1.0),
+        f"{len(regions)} states, one quarter": (quarter, drawn, 1.0),
+        "the world, one quarter": (quarter * WORLD_ROWS / times / quarter.sum(), drawn, times),
+    }
+    return {
+        name: (np.column_stack([np.ones_like(some), some, tiles]), often)
+        for name, (some, tiles, often) in found.items()
+    }
+
+
+def bills(costs: dict[Kind, Cost], regions: Found, bytes_a_row: float) -> list[Found]:
+    """Return core-hours, bytes and peak memory of each batch, model and preset."""
+    found = []
+    for kind, cost in costs.items():
+        epochs = find_preset(kind[1], kind[0]).epochs
+        for name, (each, times) in batches(regions).items():
+            total = times * each.sum(axis=0)
+            spent = cost.seconds(total, cost.fitted * total[1] * epochs)
             found.append(
                 {
                     "model": kind[0],
                     "preset": kind[1],
-                    "extent": extent.name,
-                    "rows": extent.rows,
-                    "tiles": extent.tiles,
+                    "extent": name,
+                    "rows": total[1],
+                    "tiles": total[2],
                     "hours": {stage: value / 3600 for stage, value in spent.items()},
-                    "source_bytes": bytes_a_row * extent.rows,
-                    "run_bytes": model.run_bytes.of(extent.rows, extent.tiles, extent.regions),
-                    "peak_bytes": max(model.peak.of(*one) for one in extent.each),
+                    "source_bytes": bytes_a_row * total[1],
+                    "run_bytes": cost.run_bytes @ total,
+                    "peak_bytes": max(each @ cost.peak),
                 }
             )
     return found

@@ -2,7 +2,16 @@
 
 from collections.abc import Sequence
 
-from states_costs import FORMULA, WORLD_LAND_KM2, WORLD_ROWS, Costs, bills, costs_of, residuals
+from states_costs import (
+    FORMULA,
+    WORLD_LAND_KM2,
+    WORLD_ROWS,
+    Cost,
+    Kind,
+    bills,
+    costs_of,
+    residuals,
+)
 from states_people import FULLEST, KNOWN_QUARTERS, KNOWN_ROWS, ROWS_A_PERSON
 from trial import Figures as Found
 from trial import table
@@ -73,7 +82,7 @@ def markdown(found: Found) -> str:
     if made and sizes:
         costs = costs_of(made)
         a_row = sum(one["source_bytes"] for one in sizes) / sum(one["rows"] for one in sizes)
-        if costs.models:
+        if costs:
             parts += _model(made, costs) + _bills(bills(costs, found["regions"], a_row), a_row)
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
@@ -119,41 +128,33 @@ def _state(code: str, workers: str, one: Found) -> list[str]:
 
 def _workers(found: Found) -> list[str]:
     """Compare one worker with two, over all states of each and over the states of both."""
-    rows = []
     whole = {
         workers: {code: one for code, one in held.items() if "rows" in one.get("ingest", {})}
         for workers, held in sorted(found["states"].items())
     }
     both = set.intersection(*map(set, whole.values())) if len(whole) > 1 else set()
+    rows = []
     for workers, held in whole.items():
-        wall = found["walls"].get(workers, {"seconds": 0.0, "load_before": 0.0})
-        groups = {"all": held, "of both": {code: held[code] for code in sorted(both)}}
-        for name, some in groups.items():
-            if some:
-                rows.append(_rates(workers, name, list(some.values()), wall))
+        rows += _rates(workers, f"{len(held)}", list(held.values()))
+        rows += _rates(workers, f"{len(both)} of both", [held[code] for code in sorted(both)])
     headings = ("workers", "states", "rows", *(f"{stage}, rows/s of a core" for stage in STAGES))
-    clock = ("by the clock: draw", "ingest", "all, minutes", "load before")
-    return [_WORKERS, _table((*headings, *clock), rows)]
+    return [_WORKERS, _table((*headings, "by the clock: draw", "ingest"), rows)]
 
 
-def _rates(workers: str, name: str, some: list[Found], wall: Found) -> list[str]:
+def _rates(workers: str, name: str, some: list[Found]) -> list[list[str]]:
+    """Return the line of some states; none if there are none."""
+    if not some:
+        return []
+
     def rate(clock: str, stage: str) -> str:
         part = "ingest" if stage == "ingest" else "simulate"
         timed = [one[part] for one in some if stage in one[part][clock]]
         spent = sum(one[clock][stage] for one in timed)
         return f"{sum(one['rows'] for one in timed) / spent:,.0f}" if spent else ""
 
-    every = name == "all"
-    return [
-        workers,
-        f"{len(some)}" if every else f"{len(some)} {name}",
-        f"{sum(one['simulate']['rows'] for one in some):,}",
-        *(rate("cpu", stage) for stage in STAGES),
-        rate("seconds", "draw"),
-        rate("seconds", "ingest"),
-        f"{wall['seconds'] / 60:.1f}" if every else "",
-        f"{wall['load_before']:.1f}" if every else "",
-    ]
+    rows = f"{sum(one['simulate']['rows'] for one in some):,}"
+    clock = rate("seconds", "draw"), rate("seconds", "ingest")
+    return [[workers, name, rows, *(rate("cpu", stage) for stage in STAGES), *clock]]
 
 
 def _maps(maps: list[tuple[str, Found]]) -> list[str]:
@@ -178,15 +179,13 @@ def _maps(maps: list[tuple[str, Found]]) -> list[str]:
     return ["## Maps", _EPOCHS, _table((*_MAP, *_MAPPED), rows)]
 
 
-def _model(maps: list[Found], costs: Costs) -> list[str]:
-    rates = [("read", costs.read, "s")]
-    for kind, one in costs.models.items():
+def _model(maps: list[Found], costs: dict[Kind, Cost]) -> list[str]:
+    rates = [("read", next(iter(costs.values())).read, "s")]
+    for kind, one in costs.items():
         name = " ".join(kind)
         rates += [(f"predict, {name}", one.predict, "s"), (f"write, {name}", one.write, "s")]
         rates += [(f"bytes, {name}", one.run_bytes, "B"), (f"peak, {name}", one.peak, "B")]
-    fits = [
-        (*kind, f"{1e6 * one.fit:.1f}", f"{one.fitted:.2f}") for kind, one in costs.models.items()
-    ]
+    fits = [(*kind, f"{1e6 * one.fit:.1f}", f"{one.fitted:.2f}") for kind, one in costs.items()]
     rows = []
     for one in residuals(maps, costs):
         spent, told = sum(one["measured"].values()), sum(one["predicted"].values())
@@ -207,7 +206,7 @@ def _model(maps: list[Found], costs: Costs) -> list[str]:
         FORMULA,
         _table(
             ("rate", "fixed", "a row", "a tile", "unit"),
-            [(name, *map(_rate, (line.fixed, line.row, line.tile)), u) for name, line, u in rates],
+            [(name, *map(_rate, found), unit) for name, found, unit in rates],
         ),
         _table(("model", "preset", "fit b, µs a row and epoch", "fits f, rows a row"), fits),
         _RESIDUALS,

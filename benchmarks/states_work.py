@@ -140,7 +140,7 @@ def mapped(asked: dict[str, Any]) -> dict[str, Any]:
     from geogp.runs.settings import MapRequest  # noqa: PLC0415
 
     folder = Path(asked["folder"])
-    clock, out = Clock(), folder / asked["run"]
+    clock, out = Clock(), folder / "run"
     with clock.stage("map"):
         made = make_map(
             MapRequest(
@@ -164,7 +164,6 @@ def mapped(asked: dict[str, Any]) -> dict[str, Any]:
         "stages": made.seconds,
         "rows": n.rows,
         "fitted_rows": sum(counts),
-        "epochs": asked["epochs"],
         "tiles": made.map.tiles,
         "bytes": sum(path.stat().st_size for path in out.rglob("*") if path.is_file()),
     }

@@ -5,9 +5,12 @@ import datetime as dt
 import functools
 import json
 import math
+import multiprocessing
+import os
 import platform
 import sys
 from collections.abc import Callable, Collection, Sequence
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +87,15 @@ def command(main: Callable[..., None]) -> Callable[..., int]:
 def say(*words: object) -> None:
     """Print on standard error without buffering."""
     print(*words, file=sys.stderr, flush=True)
+
+
+def forking(*modules: str) -> ForkServerContext:
+    """Return a context whose processes are copies of one that has loaded some modules."""
+    if str(HERE) not in os.environ.get("PYTHONPATH", ""):
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(modules))
+    return context
 
 
 def kept(path: Path, make: Callable[[], Figures]) -> Figures:

@@ -139,7 +139,7 @@ def test_a_copy_is_killed_before_each_change(tools, tmp_path):
                 (folder / "a" / "b").unlink()
             finally:
                 os._exit(0)
-        code = tools.fork.end(process)
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         held = [path for path in folder.rglob("*") if path.is_file()]
         found.append(
             (code, *(part for path in held for part in (path.name[:3], path.stat().st_size)))

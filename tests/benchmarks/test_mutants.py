@@ -61,7 +61,7 @@ def test_tests_that_cannot_run_are_no_kill(bench, tmp_path):
 def test_the_table_counts_by_layer_and_names_the_survivors(bench):
     one, other = bench.MUTANTS[0], bench.MUTANTS[-1]
     trials = [bench.Trial(one, killed=True, seconds=1), bench.Trial(other, killed=False, seconds=1)]
-    text = bench.table(trials, 9.6, 1)
+    text = bench.page(trials, 9.6, 1)
     assert "2 faults were put into geogp, one at a time, and 1 of them" in text
     assert "; 10 minutes." in text
     assert f"| {one.layer} | 1 | 1 |  |" in text

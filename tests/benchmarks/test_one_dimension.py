@@ -55,7 +55,7 @@ def test_a_result_is_written_once_and_then_read(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(
         bench,
         "STUDY",
-        (("dbk-silu exact-rbf", (300,), (128,), sizes), ("dbk-silu", (20_000,), (4,), sizes)),
+        (("dbk-silu dbk-exact", (300,), (128,), sizes), ("dbk-silu", (20_000,), (4,), sizes)),
     )
     options = ["--out", str(tmp_path), "--table", str(tmp_path / "made")]
     assert bench.main(options) == 0

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import geopandas
+import numpy as np
 import pytest
 from shapely.geometry import box
 
@@ -27,7 +28,10 @@ def module(monkeypatch):
 
 def started(out, boundaries, *words):
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--boundaries", str(boundaries), "--out", str(out), *words],
+        [
+            *(sys.executable, str(SCRIPT), "--boundaries", str(boundaries)),
+            *("--out", str(out / "kept"), "--table", str(out), *words),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -98,13 +102,14 @@ def test_the_table_has_the_bill_of_maps_of_several_sizes(made, module):
 
 def test_what_is_there_is_kept(made):
     folder, small, found = made
-    words = (*small, "--resume", "--states", "RI", "--workers", "2", "--maps", CASE)
+    kept = {path: path.stat().st_mtime_ns for path in (folder / "out" / "kept").rglob("*.json")}
+    assert len(kept) == 1 + 2 + 1
+    words = (*small, "--states", "RI", "--workers", "2", "--maps", CASE)
     _, again = started(folder / "out", folder, *words)
     assert (again["states"], again["maps"]) == (found["states"], found["maps"])
-    other = ("--resume", "--scale", "0.5", "--states", "")
-    done, _ = started(folder / "out", folder, *other)
-    assert done.returncode != 0
-    assert "has other settings" in done.stderr
+    _, other = started(folder / "out", folder, "--scale", "0.5", "--states", "")
+    assert (other["states"], other["maps"]) == ({}, {})
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
 def test_a_state_that_is_refused_is_told(made, tmp_path):
@@ -150,12 +155,12 @@ def test_rates_that_made_the_maps_come_back(module):
     sizes = [(50_000, 3_000, 2), (130_000, 80_000, 1), (500_000, 30_000, 3), (10_000, 9_000, 1)]
     maps = maps_of(rates, sizes)
     costs = costs_module.costs_of(maps)
-    cost = costs.models["field", "quick"]
+    cost = costs["field", "quick"]
     assert cost.fit == pytest.approx(1e-4)  # a core's half
     assert cost.fitted == pytest.approx(0.8)
-    assert (cost.predict.row, cost.predict.tile) == pytest.approx((1.5e-6, 5e-5))
-    assert cost.write.fixed == pytest.approx(1.5)
-    assert (cost.peak.fixed, cost.peak.row, cost.peak.tile) == pytest.approx((4e8, 1e3, 500))
+    assert cost.predict == pytest.approx([0, 1.5e-6, 5e-5])
+    assert cost.write[0] == pytest.approx(1.5)
+    assert cost.peak == pytest.approx([4e8, 1e3, 500])
     for one in costs_module.residuals(maps, costs):
         assert one["predicted"] == pytest.approx(one["measured"])
     maps[0]["stages"]["fit"] *= 1.5
@@ -168,7 +173,7 @@ def test_maps_of_one_size_tell_no_cost_of_a_tile(module):
     rates = {"read": 1e-5, "fit": 2e-4, "row": 3e-6, "tile": 1e-4}
     maps = maps_of(rates, [(50_000, 3_000, 2), (90_000, 20_000, 2)])
     costs = costs_module.costs_of(maps)
-    assert costs.models == {}
+    assert costs == {}
     assert costs_module.residuals(maps, costs) == []
     assert costs_module.bills(costs, {"RI": {"tiles": 1, "map_tiles": 1, "km2": 1.0}}, 30.0) == []
 
@@ -184,20 +189,16 @@ def test_the_bill_is_the_sum_over_regions(module):
     }
     whole, fine, quarter, world = costs_module.bills(costs, regions, 30.0)
     epochs = find_preset("quick", "field").epochs
-    parts = [
-        costs.seconds(("field", "quick"), people.rows_of(code), one["map_tiles"], epochs=epochs)
-        for code, one in regions.items()
-    ]
+    sizes = [np.array([1, people.rows_of(code), regions[code]["map_tiles"]]) for code in regions]
+    cost = costs["field", "quick"]
+    parts = [cost.seconds(one, 0.8 * one[1] * epochs) for one in sizes]
     for stage, hours in whole["hours"].items():
         assert hours == pytest.approx(sum(part[stage] for part in parts) / 3600)
     assert whole["rows"] == 650_651
     assert quarter["rows"] == pytest.approx(650_651 / 20)
     assert (whole["tiles"], fine["tiles"]) == (870_000, 1_800_000)
     assert whole["source_bytes"] == 30 * 650_651
-    peak = costs.models["field", "quick"].peak
-    assert whole["peak_bytes"] == max(
-        peak.of(people.rows_of(code), one["map_tiles"]) for code, one in regions.items()
-    )
-    assert world["rows"] == 10_000_000
+    assert whole["peak_bytes"] == pytest.approx(max(cost.peak @ one for one in sizes))
+    assert world["rows"] == pytest.approx(10_000_000)
     assert world["tiles"] == pytest.approx(870_000 * 134_700_000 / 464_000)
     assert world["hours"]["fit"] == pytest.approx(1e-4 * 0.8 * 1e7 * epochs / 3600)

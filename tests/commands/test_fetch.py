@@ -196,33 +196,33 @@ def test_a_quarter_killed_five_times_goes_on_from_what_came(
 ):
     """Each process is killed some requests on; little of the quarter is sent twice."""
     server, arguments = many_groups, [*asked(world, many_groups, "2022Q1"), "--json"]
-    command = sys.modules["faults_kills"].Command(cache, tmp_path / "log")
-    try:
-        command.start(*arguments)
-        assert command.end() == 0
-        whole, requests = server.told.sent, server.told.seen["GET"]
-        assert requests >= 10
-        shutil.rmtree(cache)
-        sent, twice = 0, 0
-        for _ in range(5):
-            server.tell(manner=sys.modules["faulty_server"].Manner(delay_s=0.1))
-            process = command.start(*arguments)
-            until = time.monotonic() + 20
-            while server.told.seen["GET"] <= requests // 7 and time.monotonic() < until:
-                time.sleep(0.002)
-            os.kill(process, signal.SIGKILL)
-            assert command.end() == -signal.SIGKILL
-            time.sleep(0.3)  # what the server was answering
-            (ranges,) = cache.rglob("*.ranges")
-            parts = map(str.split, ranges.read_text().splitlines()[1:])
-            kept = sum(int(part[1]) for part in parts if len(part) == 3)
-            sent += server.told.sent
-            assert kept > 0
-        server.tell()
-        command.start(*arguments)
-        assert command.end() == 0
-    finally:
-        command.close()
+    fork, environment = sys.modules["fork_command"], {"GEOGP_CACHE": str(cache)}
+
+    def ended(process):
+        process.join()
+        return process.exitcode
+
+    assert ended(fork.start(arguments, tmp_path, environment)) == 0
+    whole, requests = server.told.sent, server.told.seen["GET"]
+    assert requests >= 10
+    shutil.rmtree(cache)
+    sent, twice = 0, 0
+    for _ in range(5):
+        server.tell(manner=sys.modules["faulty_server"].Manner(delay_s=0.1))
+        process = fork.start(arguments, tmp_path, environment)
+        until = time.monotonic() + 20
+        while server.told.seen["GET"] <= requests // 7 and time.monotonic() < until:
+            time.sleep(0.002)
+        process.kill()
+        assert ended(process) == -signal.SIGKILL
+        time.sleep(0.3)  # what the server was answering
+        (ranges,) = cache.rglob("*.ranges")
+        parts = map(str.split, ranges.read_text().splitlines()[1:])
+        kept = sum(int(part[1]) for part in parts if len(part) == 3)
+        sent += server.told.sent
+        assert kept > 0
+    server.tell()
+    assert ended(fork.start(arguments, tmp_path, environment)) == 0
     twice = sent - kept
     assert server.told.sent == whole - kept
     assert 0 <= twice < 0.5 * whole
