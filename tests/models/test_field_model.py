@@ -18,8 +18,9 @@ from geogp.models.core.objectives import whitened_elbo
 from geogp.models.core.options import Weights
 from geogp.models.field import vecchia
 from geogp.models.field.field_model import FieldNetwork, PerPlace
+from geogp.models.field.field_process import LAW_PARTS
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
-from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows
+from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, near_places
 from geogp.models.joint.joint_law import joint_posterior, two_variances
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
@@ -68,8 +69,9 @@ def world() -> tuple[FieldNetwork, Rows]:
 @pytest.fixture
 def exact(monkeypatch) -> None:
     """Condition on everything, so that Vecchia's approximation is exact."""
-    for name in ("NEIGHBOURS", "TRAINING_ROWS", "PREDICTION_PLACES", "PREDICTION_ROWS"):
-        monkeypatch.setattr(vecchia, name, 64)
+    for name in ("TRAINING", "PREDICTION"):
+        monkeypatch.setattr(vecchia, f"{name}_PLACES", (64, 64))
+        monkeypatch.setattr(vecchia, f"{name}_ROWS", 64)
 
 
 def _dense(model: FieldNetwork, rows: Rows, other: Rows | None = None) -> np.ndarray:
@@ -231,16 +233,22 @@ class TestNeighbours:
         x, _, _ = _rows(200, 3, 2)
         sites = Sites.of(x[:, :2])
         place_of = np.repeat(np.arange(len(sites)), sites.count)
-        given = earlier_rows(sites, np.random.default_rng(0))
+        places, _ = near_places(sites)
+        given = earlier_rows(sites, places, np.random.default_rng(0))
         rank = np.random.default_rng(0).permutation(len(sites))
         assert given.shape == (len(sites), vecchia.TRAINING_ROWS)
         used = 0
         for site, rows in enumerate(given):
             others = np.unique(place_of[rows[rows != NO_ROW]])
             assert (rank[others] < rank[site]).all()
-            assert len(others) <= vecchia.NEIGHBOURS
+            assert len(others) <= places
             used += len(others)
         assert used > 4 * len(sites)
+
+    def test_places_with_few_rows_are_searched_farther(self):
+        for rows, expected in ((1, (16, 64)), (5, (8, 16)), (30, (6, 16))):
+            places = np.random.default_rng(0).uniform(size=(90, 2))
+            assert near_places(Sites.of(places.repeat(rows, 0))) == expected
 
     def test_rows_are_cut_at_the_most(self):
         sites = Sites.of(np.array([[0.0, 0], [0, 0], [0, 0], [1, 1], [1, 1]]))
@@ -395,16 +403,15 @@ def test_field_mean_and_tile_kernel_against_their_formulas(world):
 def test_another_fit_forgets_drift_and_law(world):
     model, _ = world
     model.drift.fill_(3.0)
-    model.set_law(PredictiveLaw(np.ones((4, 23)), np.ones((4, 11)), 0.5))
+    ones = [np.ones_like(getattr(no_law(), name)) for name in LAW_PARTS]
+    model.set_law(PredictiveLaw(*ones, 0.5))
     assert model.predictive_law.most_tail == 0.5
+    assert all(getattr(model.predictive_law, name).all() for name in LAW_PARTS)
     model.keep_rows(model.rows.as_rows().at(slice(9)), 0)
     assert model.drift.tolist() == [0, 0]
-    for found, none in zip(
-        (model.law_coefficients, model.law_ranges, model.law_tail),
-        (no_law().coefficients, no_law().ranges, 0.0),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(found, none)
+    assert model.law_tail == 0
+    for name in LAW_PARTS:
+        np.testing.assert_array_equal(getattr(model, f"law_{name}"), getattr(no_law(), name))
     assert len(model.earlier) == len(model.sites.sites)
 
 

@@ -56,8 +56,9 @@ def make_field(side: int, n: int, device: str = "cpu", seed: int = 0) -> FieldNe
 @pytest.fixture
 def exact(monkeypatch) -> None:
     """Condition on everything, so that nothing is approximate."""
-    for name in ("NEIGHBOURS", "TRAINING_ROWS", "PREDICTION_PLACES", "PREDICTION_ROWS"):
-        monkeypatch.setattr(vecchia, name, 200)
+    for name in ("TRAINING", "PREDICTION"):
+        monkeypatch.setattr(vecchia, f"{name}_PLACES", (200, 200))
+        monkeypatch.setattr(vecchia, f"{name}_ROWS", 200)
 
 
 def dense(model: FieldNetwork, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

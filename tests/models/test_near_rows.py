@@ -12,7 +12,6 @@ from test_joint_level import exact, grid, make_field
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.field import left_out as leaving
-from geogp.models.field import vecchia
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.left_out import left_out
 from geogp.models.field.near_rows import (
@@ -222,7 +221,7 @@ class TestLeftOut:
 
 def test_places_that_are_not_searched_give_no_rows(model, monkeypatch):
     """Farther places take their room; a row that is left out has none."""
-    monkeypatch.setattr(vecchia, "PREDICTION_PLACES", 4)
+    monkeypatch.setattr(model, "near_places", torch.tensor([4, 4]))
     sites, points = model.sites.sites, model.points(model.rows.x)
     searched = sites.centre[:, 0] > 0
     near = model.near_rows(points, among=NearSites.of(sites, searched))

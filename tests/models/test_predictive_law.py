@@ -84,7 +84,12 @@ def _drawn(coefficients: np.ndarray, n: int, seed: int = 0) -> Errors:
 
 
 def _law(coefficients: np.ndarray) -> PredictiveLaw:
-    return PredictiveLaw(coefficients, TRUTH_RANGES, np.log(MAX_TAILWEIGHT))
+    return replace(
+        no_law(2),
+        coefficients=coefficients,
+        ranges=TRUTH_RANGES,
+        most_tail=np.log(MAX_TAILWEIGHT),
+    )
 
 
 def _pit(law: PredictiveLaw, seen: Errors) -> np.ndarray:
@@ -144,6 +149,42 @@ def test_each_of_many_rows_has_the_moments_and_shape_of_its_own_parameters():
     assert [len(part) for part in _law(BY_BOTH).at(covariates[:0])[:2]] == [0, 0]
 
 
+def test_the_networks_are_added_to_the_linear_parameters():
+    """a at one covariate, with the formula written out; the other parameters are 0."""
+    law = no_law(1)
+    law.ranges[:] = [[-2], [2], [0.5], [2.0]]
+    law.coefficients[0] = [0.1, 0.2, 0.0]
+    law.hidden[:2] = [[0.3, -1.0], [0.7, 2.0]]
+    law.outputs[0, :2] = [0.4, -0.6]
+    asked = np.array([[-9.0], [0.0], [1.2]])
+    u = (np.array([-2, 0, 1.2]) - 0.5) / 2
+    expected = 0.1 + 0.2 * u + 0.4 * np.tanh(0.3 - u) - 0.6 * np.tanh(0.7 + 2 * u)
+    mean, sd, _ = law.at(asked)
+    np.testing.assert_allclose(mean, expected, rtol=1e-12)
+    np.testing.assert_allclose(sd, 1, rtol=1e-12)
+
+
+def test_networks_find_a_scale_that_no_sum_of_squares_has():
+    """log b = 1.5 u1 u2: without networks, each quadrant would have the same scale."""
+    random = np.random.default_rng(0)
+    covariates = random.uniform(-1, 1, (20_000, 2))
+    errors = np.exp(1.5 * covariates.prod(1)) * random.standard_normal(20_000)
+    seen = Errors(errors, covariates, np.ones(20_000, np.bool_))
+    found = fit_law(seen)
+    linear = replace(found, outputs=0 * found.outputs)
+    for same in (covariates.prod(1) > 0, covariates.prod(1) < 0):
+        np.testing.assert_allclose(_coverage(_pit(found, seen)[same]), NOMINAL, atol=0.03)
+        assert np.abs(_coverage(_pit(linear, seen)[same]) - NOMINAL).max() > 0.05
+
+
+def test_networks_leave_linear_parameters_nearly_as_they_are():
+    found = fit_law(_drawn(BY_BOTH, 20_000))
+    asked = _covariates(1000, 3)
+    linear = replace(found, outputs=0 * found.outputs)
+    for one, other in zip(found.at(asked)[:2], linear.at(asked)[:2], strict=True):
+        assert np.abs(one - other).mean() < 0.03
+
+
 def test_each_half_by_a_covariate_is_calibrated_as_it_is_not_without_it():
     both, seen = fit_law(_drawn(BY_BOTH, 20_000, 1)), _drawn(BY_BOTH, 50_000, 2)
     without = replace(seen, covariates=seen.covariates[:, :1])
@@ -179,9 +220,10 @@ def test_a_constant_covariate_has_no_effect(jitter):
     found = fit_law(replace(seen, covariates=with_it))
     assert np.abs(found.coefficients[:, [2, 4]]).max() < 1e-300
     np.testing.assert_allclose(found.coefficients[:, [0, 1, 3]], alone.coefficients, atol=1e-6)
+    expected = found.at(with_it)
     with_it[:, 1] = 1e9
-    for one, other in zip(found.at(with_it)[:2], alone.at(with_it[:, :1])[:2], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    for one, other in zip(found.at(with_it)[:2], expected[:2], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_the_law_is_that_of_held_out_rows():
@@ -382,6 +424,9 @@ class TestFieldModel:
         assert expected.coefficients.any()
         np.testing.assert_array_equal(found.coefficients, expected.coefficients)
         np.testing.assert_array_equal(found.ranges, expected.ranges)
+        np.testing.assert_array_equal(found.hidden, expected.hidden)
+        np.testing.assert_array_equal(found.outputs, expected.outputs)
+        assert expected.outputs.any()
         assert found.most_tail == expected.most_tail
         first, second = model.predict(x, 3, 3), same.predict(x, 3, 3)
         np.testing.assert_array_equal(second.sd, first.sd)

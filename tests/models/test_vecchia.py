@@ -21,7 +21,7 @@ def test_places_are_conditioned_on_their_six_nearest_earlier_ones():
     """Against the definition, by all distances; the first ones of the order have fewer."""
     places = np.random.default_rng(0).uniform(-1, 1, (20, 2))
     sites = Sites.of(places)  # one row a place, so that rows are sites
-    found = earlier_rows(sites, np.random.default_rng(1))
+    found = earlier_rows(sites, 6, np.random.default_rng(1))
     chosen = [row[row != NO_ROW].tolist() for row in found]
     counts = np.array([len(one) for one in chosen])
     assert sorted(counts.tolist()) == [0, 1, 2, 3, 4, 5, *[6] * 14]
@@ -65,7 +65,7 @@ def test_near_rows_are_all_rows_of_the_sixteen_nearest_places_searched():
     sites = Sites.of(random.uniform(0, 10, (60, 2)).repeat(random.integers(1, 5, 60), axis=0))
     searched, at = random.random(60) < 0.7, random.uniform(0, 10, (9, 2))
     for chosen in (None, searched):
-        found = NearSites.of(sites, chosen).rows(at)
+        found = NearSites.of(sites, chosen).rows(at, 16)
         numbers = np.arange(60) if chosen is None else np.flatnonzero(chosen)
         for place, rows in zip(at, found, strict=True):
             near = numbers[np.argsort(cdist(place[None], sites.centre[numbers])[0])[:16]]

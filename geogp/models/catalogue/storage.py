@@ -28,6 +28,9 @@ SLACK = 10_000_000
 FIELD, EARLIER_TENSOR = "field", "shape_coefficients"
 """A field model with this tensor is from an earlier version, whose predictions differed."""
 
+ADDED_TENSORS = ("widening", "law_hidden", "law_outputs", "near_places")
+"""Tensors that files of earlier versions lack; there they keep their start values."""
+
 MAX_MESSAGE_CHARACTERS = 500
 """Largest number of characters of torch's message about tensors that do not fit."""
 
@@ -142,8 +145,9 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
         architecture = Architecture(**described["architecture"])
         _check_sizes(architecture, tensors)
         model = build(described["model"], architecture, None)
-        # Files of version 0.1 do not contain the widening.
-        model.load_state_dict({"widening": model.widening, **tensors})
+        own = model.state_dict()
+        added = {name: own[name] for name in ADDED_TENSORS if name in own}
+        model.load_state_dict(added | tensors)
         context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch lists every unexpected tensor

@@ -23,14 +23,20 @@ from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.tile_process import TileProcess
 from geogp.models.field.vecchia import (
     NO_ROW,
+    PREDICTION_PLACES,
+    TRAINING_PLACES,
     NearSites,
     Sites,
     distance_to_others,
     earlier_rows,
+    near_places,
 )
 from geogp.models.training.steps import CHUNK
 
 Floats = NDArray[np.float64]
+
+LAW_PARTS = ("coefficients", "ranges", "hidden", "outputs")
+"""Arrays of `PredictiveLaw` that are buffers of the model."""
 
 SITES_AT_ONCE = 256
 """Number of places whose blocks are in memory at once."""
@@ -57,8 +63,11 @@ class FieldProcess(LowRankGP):
     drift: Tensor
     law_coefficients: Tensor
     law_ranges: Tensor
+    law_hidden: Tensor
+    law_outputs: Tensor
     law_tail: Tensor
     order_seed: Tensor
+    near_places: Tensor
 
     def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
         d = architecture.d - len(architecture.covariates)
@@ -82,10 +91,13 @@ class FieldProcess(LowRankGP):
         self.register_buffer("units", torch.ones(3, dtype=torch.float64))
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
         law = no_law()
-        self.register_buffer("law_coefficients", torch.from_numpy(law.coefficients))
-        self.register_buffer("law_ranges", torch.from_numpy(law.ranges))
+        for part in LAW_PARTS:
+            self.register_buffer(f"law_{part}", torch.from_numpy(getattr(law, part)))
         self.register_buffer("law_tail", torch.zeros((), dtype=torch.float64))
         self.register_buffer("order_seed", torch.zeros((), dtype=torch.int64))
+        self.register_buffer(
+            "near_places", torch.tensor([TRAINING_PLACES[0], PREDICTION_PLACES[0]])
+        )
         # Of the training rows; used during a fit.
         self.groups: Tensor | None = None
         # Computed from the stored rows on first use.
@@ -126,6 +138,7 @@ class FieldProcess(LowRankGP):
         self.rows.keep_rows(held)
         self.law.keep_rows(held.counts)
         self.order_seed.fill_(seed)
+        self.near_places.copy_(torch.tensor(near_places(sites)))
         self.drift.zero_()
         self.set_law(no_law())
         self._sites = self._earlier = None
@@ -148,20 +161,21 @@ class FieldProcess(LowRankGP):
         """The stored rows that condition the rows of each place, (s, most)."""
         if self._earlier is None:
             random = np.random.default_rng([int(self.order_seed), 1])
-            self._earlier = torch.from_numpy(earlier_rows(self.sites.sites, random))
+            places = int(self.near_places[0])
+            self._earlier = torch.from_numpy(earlier_rows(self.sites.sites, places, random))
         self._earlier = self._earlier.to(self.device)
         return self._earlier
 
     @property
     def predictive_law(self) -> PredictiveLaw:
         """The law of prediction errors."""
-        coefficients, ranges = numpy_of(self.law_coefficients), numpy_of(self.law_ranges)
-        return PredictiveLaw(coefficients, ranges, float(self.law_tail))
+        parts = {name: numpy_of(getattr(self, f"law_{name}")) for name in LAW_PARTS}
+        return PredictiveLaw(**parts, most_tail=float(self.law_tail))
 
     def set_law(self, law: PredictiveLaw) -> None:
         """Set the law of prediction errors."""
-        self.law_coefficients.copy_(torch.from_numpy(law.coefficients))
-        self.law_ranges.copy_(torch.from_numpy(law.ranges))
+        for name in LAW_PARTS:
+            getattr(self, f"law_{name}").copy_(torch.from_numpy(getattr(law, name)))
         self.law_tail.fill_(law.most_tail)
 
     def row_terms(self, x: Tensor, counts: Tensor, m: Tensor | None = None) -> RowTerms:
@@ -235,7 +249,8 @@ class FieldProcess(LowRankGP):
         out for each point.
         """
         search = among or self.sites
-        near = torch.from_numpy(search.rows(numpy_of(points[:, :2]))).to(self.device)
+        found = search.rows(numpy_of(points[:, :2]), int(self.near_places[1]))
+        near = torch.from_numpy(found).to(self.device)
         if without is not None:
             near = near.masked_fill(near == without[:, None], NO_ROW)
         if near.shape[1] <= vecchia.PREDICTION_ROWS:

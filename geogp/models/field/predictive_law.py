@@ -1,6 +1,7 @@
-"""The law of prediction errors: location, scale and shape as functions of covariates."""
+"""The distribution of prediction errors, whose location, scale and shape depend on covariates."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +39,7 @@ PARAMETERS = 4
 PRIOR_ROWS = 30.0
 """Weight, in rows, of the prior, which is centred at the standard normal."""
 
-PRIOR_GROUPS, OFFSET_GROUPS = 0.5, 8.0
+PRIOR_GROUPS, OFFSET_GROUPS = 0.5, 16.0
 """Smallest weights of the prior, in groups of rows: of the coefficients of covariates, and of the
 difference between training and held-out rows."""
 
@@ -51,6 +52,12 @@ SHAPE_STEP = 0.04
 MAX_LOG_SCALE = 30.0
 """Bound of |log b| in the fit, so that a long step of the optimiser does not overflow."""
 
+NETWORKS, HIDDEN = 2, 16
+"""Number of networks that correct the linear parameters, and of hidden units in each network."""
+
+ITERATIONS = 100
+"""Largest number of iterations in the fit of a network."""
+
 MIN_SPREAD, NO_EFFECT = 1e-6, 1e300
 """Covariates with a smaller standard deviation than this are divided by `NO_EFFECT`."""
 
@@ -60,24 +67,31 @@ class PredictiveLaw:
     """Location, scale and shape of standardised errors, as functions of covariates.
 
     A prediction of mean m and standard deviation s gives the distribution m + s (a + b W),
-    W = sinh((asinh(Z) + ε) / δ), Z standard normal (Jones and Pewsey 2009). Each of a, log b, ε and
-    log δ is linear in the covariates; log b is also linear in the squared covariates. Covariates
-    are clamped to their range in the fit, and then standardised. The function B tanh(value / B),
-    with B the bound on the same side of 0 as the value, keeps ε and log δ within bounds. Both are
-    then rounded to multiples of `SHAPE_STEP`.
+    W = sinh((asinh(Z) + ε) / δ), Z standard normal (Jones and Pewsey 2009). Covariates are clamped
+    to their range in the fit, and then standardised to u. With q = (a, log b, ε, log δ),
 
-    `coefficients`: for a, log b, ε, log δ (rows), on 1, the covariates and their squares (1 + 2 c).
+        q(u) = C (1, u, u²) + V tanh(H (1, u)).
+
+    The function B tanh(value / B), with B the bound on the same side of 0 as the value, keeps ε and
+    log δ within bounds. Both are then rounded to multiples of `SHAPE_STEP`.
+
+    `coefficients`: C, (4, 1 + 2 c); only log b depends on u².
     `ranges`: minimum, maximum, mean and standard deviation of each covariate, (4, c).
+    `hidden`: H, (k, 1 + c) for k = `NETWORKS` times `HIDDEN`. `outputs`: V, (4, k).
     `most_tail`: upper bound of log δ.
     """
 
     coefficients: Floats
     ranges: Floats
+    hidden: Floats
+    outputs: Floats
     most_tail: float = 0.0
 
     def at(self, covariates: Floats) -> tuple[Floats, Floats, Shape]:
         """Return mean (n,), sd (n,) and shape of the errors, for covariates (n, c)."""
-        a, log_b, skewness, log_tail = self.coefficients @ _design(covariates, self.ranges)
+        design = _design(covariates, self.ranges)
+        units = np.tanh(self.hidden @ design[: self.hidden.shape[1]])
+        a, log_b, skewness, log_tail = self.coefficients @ design + self.outputs @ units
         bent = _bounded(torch.from_numpy(skewness), torch.from_numpy(log_tail), self.most_tail)
         steps, number = _distinct(*(np.round(part.numpy() / SHAPE_STEP) for part in bent))
         skewness, tailweight = steps * SHAPE_STEP
@@ -94,7 +108,13 @@ def no_law(covariates: int = len(COVARIATES)) -> PredictiveLaw:
     """Return the law that is standard normal whatever the covariates."""
     ranges = np.zeros((4, covariates))
     ranges[3] = NO_EFFECT
-    return PredictiveLaw(np.zeros((PARAMETERS, 1 + 2 * covariates)), ranges)
+    units = NETWORKS * HIDDEN
+    return PredictiveLaw(
+        np.zeros((PARAMETERS, 1 + 2 * covariates)),
+        ranges,
+        np.zeros((units, 1 + covariates)),
+        np.zeros((PARAMETERS, units)),
+    )
 
 
 @dataclass(frozen=True)
@@ -133,52 +153,97 @@ class Errors:
 
 
 def fit_law(seen: Errors) -> PredictiveLaw:
-    """Fit the law to standardised errors by maximum a posteriori.
+    """Fit the error distribution to standardised errors by maximum a posteriori.
 
     The objective is the sum of the log densities, minus a penalty: the prior weight times half the
-    sum of the squared coefficients of standardised covariates. The penalty keeps the law near the
-    standard normal if there are few rows. The errors of a group depend on each other. So the weight
-    is `PRIOR_GROUPS` times the mean rows of a group, but at least `PRIOR_ROWS`. Covariates are
-    clamped to their 1 % and 99 % quantiles. Features have seen the training rows, but not the
+    sum of the squared coefficients of standardised covariates. The penalty keeps the result near
+    the standard normal if there are few rows. The errors of a group depend on each other. So the
+    weight is `PRIOR_GROUPS` times the mean rows of a group, but at least `PRIOR_ROWS`. Covariates
+    are clamped to their 1 % and 99 % quantiles. Features have seen the training rows, but not the
     held-out rows. So each parameter differs by a constant between these two kinds of rows. The
     weight of the constants is `OFFSET_GROUPS` times the mean rows of a held-out group, but at least
-    `PRIOR_ROWS`. The result is the law of held-out rows. Tails lighter than normal
-    tails need `ROWS_OF_LIGHT_TAILS` rows. The optimiser is L-BFGS in float64. Raises NumericalError
-    if a value is not finite, or the fit does not end at finite values.
+    `PRIOR_ROWS`. The result is the distribution for held-out rows. Tails lighter than normal tails
+    need `ROWS_OF_LIGHT_TAILS` rows.
+
+    The linear part is fitted first. Then each network is fitted alone to correct the linear part,
+    with the same penalty on its weights but no penalty on its intercepts; the result is the mean of
+    the networks. The optimiser is L-BFGS in float64. Raises NumericalError if a value is not
+    finite, or a fit does not end at finite values.
     """
     r = torch.from_numpy(np.ascontiguousarray(seen.errors, np.float64))
     if not len(r) or not all(np.isfinite(v).all() for v in (seen.errors, seen.covariates)):
         raise NumericalError("expected finite errors and covariates to fit a predictive law to.")
-    low, high = np.quantile(seen.covariates, [0.01, 0.99], axis=0)
-    clamped = np.clip(seen.covariates, low, high)
-    spread = clamped.std(0)
-    spread[spread < MIN_SPREAD] = NO_EFFECT
-    ranges = np.array([low, high, clamped.mean(0), spread])
+    ranges = _ranges(seen.covariates)
     constant = (~seen.held_out).astype(np.float64)
     design = torch.from_numpy(np.vstack([_design(seen.covariates, ranges), constant]))
+    c = seen.covariates.shape[1]
     used = torch.ones(PARAMETERS, len(design), dtype=torch.float64)
-    used[[0, 2, 3], 1 + seen.covariates.shape[1] : -1] = 0.0  # only the scale uses squares
-    theta = torch.zeros(PARAMETERS, len(design), dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.LBFGS(
-        [theta], max_iter=200, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
-    )
+    used[[0, 2, 3], 1 + c : -1] = 0.0  # only the scale uses squares
     weight = torch.full_like(used, max(PRIOR_ROWS, PRIOR_GROUPS * _rows_per_group(seen)))
+    of_networks = float(weight[0, 0])
     weight[:, -1] = max(PRIOR_ROWS, OFFSET_GROUPS * seen.group_rows(seen.held_out))
     most_tail = math.log(MAX_TAILWEIGHT) if len(r) >= ROWS_OF_LIGHT_TAILS else 0.0
 
+    def loss(parameters: torch.Tensor, penalty: torch.Tensor) -> torch.Tensor:
+        a, log_b, skewness, log_tail = parameters.unbind()
+        density = _log_density(r, a, log_b, *_bounded(skewness, log_tail, most_tail))
+        return (penalty / 2 - density.sum()) / len(r)
+
+    theta = torch.zeros_like(used, requires_grad=True)
+    _minimise(lambda: loss((theta * used) @ design, (weight * theta.square()).sum()), [theta], 200)
+    theta = (theta * used).detach()
+    linear, inputs = theta @ design, design[: 1 + c]
+    every_hidden, every_output = [], []
+    for seed in range(NETWORKS):
+        random = np.random.default_rng(seed).standard_normal((HIDDEN, 1 + c)) / math.sqrt(1 + c)
+        hidden = torch.from_numpy(random).requires_grad_()
+        outputs = torch.zeros(PARAMETERS, HIDDEN, dtype=torch.float64, requires_grad=True)
+
+        def corrected(
+            hidden: torch.Tensor = hidden, outputs: torch.Tensor = outputs
+        ) -> torch.Tensor:
+            size = outputs.square().sum() + hidden[:, 1:].square().sum()
+            return loss(linear + outputs @ torch.tanh(hidden @ inputs), of_networks * size)
+
+        _minimise(corrected, [hidden, outputs], ITERATIONS)
+        every_hidden.append(hidden.detach().numpy())
+        every_output.append(outputs.detach().numpy() / NETWORKS)
+    found = PredictiveLaw(
+        theta.numpy()[:, :-1].copy(),
+        ranges,
+        np.vstack(every_hidden),
+        np.hstack(every_output),
+        most_tail,
+    )
+    if not all(np.isfinite(part).all() for part in (found.coefficients, found.outputs)):
+        raise NumericalError("the fit of the predictive law diverged.")
+    return found
+
+
+def _minimise(
+    loss: Callable[[], torch.Tensor], parameters: list[torch.Tensor], iterations: int
+) -> None:
+    """Minimise a loss in place by L-BFGS."""
+    optimiser = torch.optim.LBFGS(
+        parameters, max_iter=iterations, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
+    )
+
     def closure() -> torch.Tensor:
         optimiser.zero_grad()
-        a, log_b, skewness, log_tail = ((theta * used) @ design).unbind()
-        density = _log_density(r, a, log_b, *_bounded(skewness, log_tail, most_tail))
-        loss = ((weight * theta.square()).sum() / 2 - density.sum()) / len(r)
-        loss.backward()
-        return loss
+        found = loss()
+        found.backward()
+        return found
 
     optimiser.step(closure)
-    found: Floats = (theta * used).detach().numpy()[:, :-1].copy()
-    if not np.isfinite(found).all():
-        raise NumericalError("the fit of the predictive law diverged.")
-    return PredictiveLaw(found, ranges, most_tail)
+
+
+def _ranges(covariates: Floats) -> Floats:
+    """Return 1 % and 99 % quantiles, and mean and sd of the clamped covariates, (4, c)."""
+    low, high = np.quantile(covariates, [0.01, 0.99], axis=0)
+    clamped = np.clip(covariates, low, high)
+    spread = clamped.std(0)
+    spread[spread < MIN_SPREAD] = NO_EFFECT
+    return np.array([low, high, clamped.mean(0), spread])
 
 
 def _rows_per_group(seen: Errors) -> float:

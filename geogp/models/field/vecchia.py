@@ -5,6 +5,7 @@ place, and N(t) contains rows of near places that come earlier in a random order
 Katzfuss and Guinness 2021). Every choice of N gives a proper distribution.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,15 +20,11 @@ from geogp.errors import NumericalError
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-NEIGHBOURS = 6
-"""Largest number of earlier places whose rows condition a place in training."""
+TRAINING_ROWS, PREDICTION_ROWS = 40, 64
+"""Largest numbers of rows that condition a place in training, and a prediction."""
 
-TRAINING_ROWS = 40
-"""Largest number of rows that condition a place in training."""
-
-PREDICTION_PLACES = 16
-PREDICTION_ROWS = 64
-"""Number of places near a prediction, and number of their rows that condition the prediction."""
+TRAINING_PLACES, PREDICTION_PLACES = (6, 16), (16, 64)
+"""Least and largest numbers of places that these rows come from."""
 
 DISTANCE_PLACES = 16
 """The mean distance to this number of nearest places measures the density of places."""
@@ -92,17 +89,31 @@ class Sites:
         return found
 
 
-def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
+def near_places(sites: Sites) -> tuple[int, int]:
+    """Return the numbers of near places that condition a place in training, and a prediction.
+
+    Within their bounds, the places have `TRAINING_ROWS` and `PREDICTION_ROWS` rows on average.
+    """
+    rows = float(sites.count.mean())
+
+    def places(most: int, bounds: tuple[int, int]) -> int:
+        return min(max(math.ceil(most / rows), bounds[0]), bounds[1])
+
+    return places(TRAINING_ROWS, TRAINING_PLACES), places(PREDICTION_ROWS, PREDICTION_PLACES)
+
+
+def earlier_rows(sites: Sites, places: int, rng: np.random.Generator) -> Indices:
     """Return the rows that condition each place: rows of near places earlier in a random order.
 
-    The result contains positions in `sites.order`, (s, TRAINING_ROWS), padded with `NO_ROW`.
+    At most `places` places condition a place. The result contains positions in `sites.order`,
+    (s, TRAINING_ROWS), padded with `NO_ROW`.
     """
     s = len(sites)
     rank = rng.permutation(s)
-    _, near = KDTree(sites.centre).query(sites.centre, k=min(s, 4 * NEIGHBOURS + 1))
+    _, near = KDTree(sites.centre).query(sites.centre, k=min(s, 4 * places + 1))
     near = near.reshape(s, -1)
     earlier = rank[near] < rank[:, None]
-    chosen = np.where(earlier & (np.cumsum(earlier, 1) <= NEIGHBOURS), near, NO_ROW)
+    chosen = np.where(earlier & (np.cumsum(earlier, 1) <= places), near, NO_ROW)
     return sites.rows(chosen, TRAINING_ROWS)
 
 
@@ -121,12 +132,12 @@ class NearSites:
         numbers = np.flatnonzero(chosen)
         return cls(sites, numbers, KDTree(sites.centre[numbers]))
 
-    def rows(self, place: Floats) -> Indices:
-        """Return all rows of the `PREDICTION_PLACES` places nearest to points `place` (m, 2).
+    def rows(self, place: Floats, places: int) -> Indices:
+        """Return all rows of the `places` places nearest to points `place` (m, 2).
 
         The result contains positions in `sites.order`, (m, most), padded with `NO_ROW`.
         """
-        _, near = self.tree.query(place, k=min(len(self.numbers), PREDICTION_PLACES))
+        _, near = self.tree.query(place, k=min(len(self.numbers), places))
         sites = self.numbers[near.reshape(len(place), -1)]
         return self.sites.rows(sites, int(self.sites.count[sites].sum(1).max()))
 
