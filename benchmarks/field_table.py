@@ -212,7 +212,8 @@ def _marked(check: Check) -> str:
     if check.error is not None:
         text += f" ± {100 * check.error:.1f}"
     missed = abs(check.observed - check.level) > STRATUM_TOLERANCE
-    marks = (FAR if missed else "") + (BEYOND_CHANCE if check.outside else "")
+    by_chance = check.lower is None or check.lower <= check.level <= check.upper
+    marks = (FAR if missed else "") + ("" if by_chance else BEYOND_CHANCE)
     return f"{text} {marks}".rstrip()
 
 

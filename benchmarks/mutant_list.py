@@ -241,16 +241,16 @@ MUTANTS = [
         "models/test_lowrank::test_far_away_the_sparse_gp_returns_to_its_prior",
         "models/test_lowrank::test_prediction_by_hand",
         noise_in_the_level=(
-            "np.zeros_like(noise) if level else noise",
-            "noise",
+            "noise = torch.zeros_like(variance) if level else self.noise().double()",
+            "noise = self.noise().double()",
         ),
         variance_scaled_by_the_sd=(
-            "variance * scale, noise * scale",
-            "variance * self.y_sd, noise * scale",
+            "variance * scale, noise.expand_as(variance) * scale",
+            "variance * self.y_sd, noise.expand_as(variance) * scale",
         ),
         mean_without_its_constant=(
-            "mean = self.mean_constant.double() + found.mean",
-            "mean = found.mean",
+            "(self.mean_constant.double() + found.mean)",
+            "found.mean",
         ),
     ),
     *_of(
@@ -312,6 +312,17 @@ MUTANTS = [
             "own = (distance[:, :1] == 0).astype(np.int64)",
             "own = np.zeros((len(distance), 1), np.int64)",
         ),
+    ),
+    *_of(
+        "models/field/vecchia",
+        "models/test_field_model::TestNeighbours",
+        places_counted_as_rows=("math.ceil(most / rows)", "math.ceil(most)"),
+    ),
+    *_of(
+        "models/field/predictive_law",
+        "models/test_predictive_law",
+        networks_summed=(".numpy() / NETWORKS)", ".numpy())"),
+        networks_left_out=(" + self.outputs @ units", " + 0 * self.outputs @ units"),
     ),
     # Joint distributions
     *_of(
