@@ -1,4 +1,4 @@
-"""Checks of a file of polygons before a reader opens it, for its size and harmful archives."""
+"""Checks of files of polygons before a reader opens them: size, and archives that may do harm."""
 
 import stat
 import zipfile
@@ -22,10 +22,10 @@ _ARCHIVES = (".zip", ".shz")
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that is too large, and an archive that may do harm.
+    """Raise DataError for a file that is too large, or an archive that may do harm.
 
-    Raises DataError if the file is too large, the archive is damaged, it has too many or too large
-    members, or a member is encrypted, is a link, or has a path that leads out of the archive.
+    An archive is refused if it is damaged, or has too many or too large members. A member is
+    refused if it is encrypted, is a link, or has a path that leads out of the archive.
     """
     if not path.is_file():
         return
