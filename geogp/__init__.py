@@ -1,4 +1,4 @@
-"""Honest maps of network quality with scalable Gaussian processes.
+"""Maps of network quality, with their uncertainty, by scalable Gaussian processes.
 
 The public names are functions, such as `read_tiles` and `make_map`, estimators and errors. A module
 is loaded when one of its names is first used, so ``import geogp`` is fast.

@@ -69,7 +69,8 @@ class Setting:
     `told` is the help text of the option. `default` is the default value, or `REQUIRED` if the user
     must give a value. The name in messages (`noun`) and the name on the command line (`option`)
     default to the name of the field. If `option` is "", the setting is a command-line argument
-    without a name. If `positive` is true, a number must be above 0; other ranges include both ends.
+    without a name. If `positive` is true, a number must be above 0 and at most `most`; otherwise,
+    it must be from `least` to `most`.
     """
 
     told: str

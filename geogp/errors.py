@@ -4,7 +4,7 @@ import re
 
 
 def _secrets(sign: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return patterns of secrets in addresses, with replacements; `sign` matches one character."""
+    """Return regular expressions for secrets in addresses, with their replacements."""
     return (
         # Either the query contains an @, or the password contains a ?; the two cases look alike.
         (re.compile(f"//{sign}*[?#]{sign}*@{sign}*"), "//..."),

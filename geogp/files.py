@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from geogp.errors import DataError, OutputError, RequestError
 
 MAX_JSON_BYTES = 16 << 20
-"""Size in bytes of the largest JSON file that geogp reads; geogp writes a few kilobytes."""
+"""Largest size in bytes of a JSON file that geogp reads; geogp writes much smaller files."""
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
@@ -104,8 +104,8 @@ def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]
 
     The function `write` writes the files into a temporary folder, from which they are moved one by
     one. The last file in `names` shows that all files are complete, so its old version is deleted
-    first. Temporary folders of killed processes are deleted too, so the caller must prevent other
-    processes from writing. Raises OutputError as `write_bytes` does.
+    first. The caller must prevent other processes from writing. Raises OutputError as `write_bytes`
+    does.
     """
     left = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")
     with _folder_beside(path) as beside:

@@ -4,8 +4,8 @@ Let a_i be the value of row i minus the mean of its quarter. The model is a_i = 
 place x_i, where the process g has mean 0 and covariance s² exp(-h / l) at the distance h, and the
 error e_i has variance v s² / w_i. In a prediction for the quarter t, the weight of row i is w_i =
 k_i / (k_i + 2) exp(-|t_i - t| / 4), where k_i is the number of tests and t_i the quarter of the
-row. If the points have no quarter so early or so late as t, the first or the last quarter replaces
-t. The rows of a place are replaced by their weighted mean. The prediction at a place x is the
+row. If t is earlier than all rows, the first quarter replaces t; if t is later, the last quarter.
+The rows of a place are replaced by their weighted mean. The prediction at a place x is the
 conditional mean of g(x), given the means of the 16 nearest places, with the conditional standard
 deviation of g(x). Far from all points, the prediction is 0 with standard deviation s.
 """
@@ -34,7 +34,7 @@ RANGES_KM = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 NOISES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Candidates for the range l in km and the noise v; `PointCovariate.model` chooses a pair."""
 
-MOST_PLACES = 2000  # whose values are predicted from other places to choose l and v
+MOST_PLACES = 2000  # most places whose values are predicted to choose l and v
 PLACES_AT_ONCE = 4096
 
 
@@ -179,7 +179,7 @@ class _Places(NamedTuple):
 
 
 def _points_km(longitude: ArrayLike, latitude: ArrayLike) -> Floats:
-    """Return vectors (n, 3) in km from the Earth's centre; short chords are about distances."""
+    """Return vectors (n, 3) in km from the Earth's centre to places."""
     return EARTH_RADIUS_KM * unit_vectors(longitude, latitude)
 
 

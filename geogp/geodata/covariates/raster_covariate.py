@@ -21,8 +21,8 @@ from geogp.geodata.places.polygons import without_network
 
 Floats = NDArray[np.float64]
 
-MAX_CELLS = 1 << 24  # of the part of a raster that is read at once
-MAX_BLOCK_BYTES = 1 << 28  # of a block of a raster, which GDAL reads as a whole
+MAX_CELLS = 1 << 24  # most cells of a raster that are read at once
+MAX_BLOCK_BYTES = 1 << 28  # largest block of a raster, which GDAL reads as a whole
 
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # first bytes of a TIFF
 
@@ -81,7 +81,7 @@ class RasterCovariate:
     ) -> CovariateValues:
         """Return values at places in degrees, (n,); their standard deviations are unknown (NaN).
 
-        Raises DataError if the raster is damaged, or has too many cells around the places.
+        Raises DataError if the raster is damaged, or more than `MAX_CELLS` cells have to be read.
         """
         longitude = (np.atleast_1d(np.asarray(longitude, np.float64)) + 180) % 360 - 180
         latitude = np.atleast_1d(np.asarray(latitude, np.float64))

@@ -7,10 +7,10 @@ from pathlib import Path, PurePosixPath
 
 from geogp.errors import DataError
 
-MAX_BYTES = 1 << 30  # of a file of polygons
-MAX_MEMBERS = 1000  # files in an archive
-MAX_UNPACKED = 4 << 30  # unpacked bytes of all members of an archive, as the archive declares it
-MAX_RATIO = 200  # of unpacked bytes to the bytes of the archive, above `RATIO_FROM` unpacked bytes
+MAX_BYTES = 1 << 30  # largest size of a file of polygons
+MAX_MEMBERS = 1000  # most files in an archive
+MAX_UNPACKED = 4 << 30  # most unpacked bytes of all members, as the archive declares
+MAX_RATIO = 200  # largest ratio of unpacked to packed bytes, above `RATIO_FROM` unpacked bytes
 RATIO_FROM = 64 << 20
 
 _DAMAGE = (

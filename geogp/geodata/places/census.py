@@ -42,7 +42,7 @@ _STATE_COLUMNS = ("STUSPS", "NAME", "STATEFP")
 _CODE = re.compile(r"[\w-]{1,60}")
 
 URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
-"""Census year of urban areas, by a column that only the file of this census has."""
+"""The census year of urban areas, for each column that only one census has."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ LONGEST_NAME = 40
 
 _TAKEN = {ALL, UNKNOWN}
 
-_SLIVER = 1e-6  # smaller shares of a region, in gaps and overlaps, are inaccurate drawing
+_SLIVER = 1e-6  # gaps and overlaps with a smaller share of the region are not reported
 
 
 def read_chosen(choice: RegionChoice) -> Boundaries:
@@ -86,7 +86,7 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
 
 
 def code_of(name: str) -> str:
-    """Return a name for file names; raise RequestError if `name` has no letter or digit."""
+    """Return a code for file names; raise RequestError if `name` has no letter or digit."""
     plain = unicodedata.normalize("NFC", name)
     code = re.sub(r"[^\w-]+", "_", plain).strip("_-")[:LONGEST_CODE]
     if not code:

@@ -34,9 +34,9 @@ class PolygonLayer:
     """Named polygons in degrees, with longitudes from -180 to 180.
 
     Coastlines differ between files, so a point outside all polygons belongs to the nearest polygon,
-    if its distance is at most `snap_degrees`. `places` is the position of each label in the file;
-    if `places` is empty, the labels have the order of the file. `column` is the name of the column
-    of labels, if the user chose one of several.
+    if its distance is at most `snap_degrees`. `places` is the position of each label in the file,
+    or empty if the labels have the order of the file. `column` is the name of the column of labels,
+    if the user chose one of several columns.
     """
 
     name: str
@@ -105,7 +105,7 @@ class PolygonLayer:
     def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
         """Return a warning if points lie in more than one polygon, otherwise None.
 
-        `what` is a word for the points in the warning, such as tiles. Points on edges do not count.
+        `what` is a word for the points, such as tiles. A point on an edge is not counted.
         """
         points = _points(longitude, latitude)
         point, _ = self._tree.query(points, predicate="within")

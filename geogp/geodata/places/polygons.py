@@ -23,10 +23,10 @@ from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
 from geogp.geodata.places.vector_files import read_vector
 from geogp.geodata.tiles.parquet_files import read_table
 
-MAX_POLYGONS = 1 << 20  # in a file
-MAX_VERTICES = 1 << 26  # in a file, counted after reading; a vertex takes 16 bytes
+MAX_POLYGONS = 1 << 20  # largest number in a file
+MAX_VERTICES = 1 << 26  # largest number in a file; a vertex takes 16 bytes
 
-_PIECES = 100  # into which an edge as long as its polygon is cut before it is reprojected
+_PIECES = 100  # an edge as long as its polygon is cut into so many pieces for a reprojection
 
 _SWITCH = threading.Lock()
 
@@ -133,7 +133,7 @@ def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
 
 
 def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
-    """Return a table of polygons, in which invalid polygons have been made valid."""
+    """Return a table of polygons after a repair of invalid polygons."""
     wrong = np.flatnonzero(~table.geometry.is_valid)
     if not len(wrong):
         return table
@@ -157,10 +157,11 @@ def _line(error: Exception) -> str:
 def _within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSeries:
     """Return polygons in degrees with longitudes from -180 to 180, cut at the antimeridian.
 
-    `degrees` is `source` with each vertex reprojected. A polygon across the antimeridian is then
-    wider than 180 degrees, because its longitudes jump. A polygon wider than 180 degrees is
-    reprojected again, with its edges in small pieces, and its longitudes are made continuous.
-    Raises DataError if a polygon encloses a pole, or lies beyond latitude 90 or longitude 360.
+    `degrees` is `source` with each vertex reprojected. In `degrees`, a polygon across the
+    antimeridian is wider than 180 degrees, because its longitudes jump. A polygon wider than 180
+    degrees is reprojected again, with its edges in small pieces, and its longitudes are made
+    continuous. Raises DataError if a polygon encloses a pole, or lies beyond latitude 90 or
+    longitude 360.
     """
     before, row = shapely.get_parts(source.to_numpy(), return_index=True)
     after = shapely.get_parts(degrees.to_numpy())

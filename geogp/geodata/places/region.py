@@ -47,8 +47,8 @@ class Tiles:
 class Strata:
     """Two strata with names: the places in `area`, and the places in `rest`.
 
-    Other places have the stratum ``unknown``. If `rest` is None, the second stratum is all places
-    outside `area`. `words` is a phrase for the area in legends, such as ``urban areas (2020
+    Places in neither have the stratum ``unknown``. If `rest` is None, the second stratum is all
+    places outside `area`. `words` is a phrase for the area in legends, such as ``urban areas (2020
     Census)``, and `vintage` is the census year of urban areas.
     """
 

@@ -110,8 +110,8 @@ def _check_head(path: Path, ending: str, head: bytes) -> None:
     """Raise DataError if the first bytes of a file do not fit its extension.
 
     GDAL chooses a driver by the first bytes of a file. In each of the allowed formats, these bytes
-    contain a zero byte, where GDAL stops searching for words of other formats. If a GeoPackage
-    lacks the mark ``GP``, GDAL still uses the GeoPackage driver and no other database driver.
+    contain a zero byte, where GDAL stops searching for words of other formats. GDAL uses the
+    GeoPackage driver for all GeoPackages, with or without the mark ``GP``.
     """
     fits = {
         ".shp": head[:4] == b"\x00\x00\x27\x0a",
@@ -164,7 +164,7 @@ class _Seen(NamedTuple):
 def _check_geojson(path: Path) -> None:
     """Raise DataError if a file is not GeoJSON, or has a CRS that is a web address.
 
-    The whole text is parsed, because any object may have a CRS, and its key may be written with
+    The whole text is parsed, because any object may have a CRS, and the key ``crs`` may have
     escapes.
     """
     try:

@@ -34,7 +34,7 @@ class Oracle:
 
 
 def column_of(name: str, target: str) -> str:
-    """Return the name of a target's column: for example, ``y_upload``, but ``y`` for download."""
+    """Return the column name of a target: ``y`` for download, ``y_upload`` for upload."""
     return name if target == "download" else f"{name}_{target}"
 
 
@@ -49,9 +49,9 @@ def predictive_oracle(
 ) -> Oracle:
     """Return the oracle that knows the model, and predicts tile effects from training rows.
 
-    For the training rows near a point, let r = y - field, K the covariance matrix of tile effects,
-    D the diagonal matrix of measurement variances, and k the covariances of the tile effects of the
-    rows with the tile effect at the point. Then
+    For the training rows near a point, let r = y - field. Let K be the covariance matrix of the
+    tile effects of these rows, and D the diagonal matrix of their measurement variances. Let k be
+    the covariances of these tile effects with the tile effect at the point. Then
 
     mean = field + k' (K + D)⁻¹ r, variance = k(0) - k' (K + D)⁻¹ k + sd_measurement²
 
@@ -61,7 +61,7 @@ def predictive_oracle(
     exact conditional distribution. In the demo region, 256 instead of 128 neighbours lower the mean
     log score by 0.0002 to 0.0003.
 
-    The mask `train`, (n,), marks the training rows, at least one; their prediction is NaN.
+    The mask `train`, (n,), marks one or more training rows; the prediction for these rows is NaN.
     """
     place = _plane(truth, law)
     mean = np.full(len(truth), np.nan)
@@ -91,7 +91,7 @@ def _values(truth: pd.DataFrame, name: str, target: str) -> Floats:
 
 
 def _plane(truth: pd.DataFrame, law: TruthLaw) -> Floats:
-    """Return km east and km south of the model's origin, and the quarter's index, (n, 3)."""
+    """Return each row's km east and km south of the origin, and its quarter's index, (n, 3)."""
     codes = quadkeys.parse_quadkeys(truth["quadkey"].to_numpy(np.str_))
     column, row = quadkeys.codes_to_tiles(codes)
     world = 1 << quadkeys.ZOOM

@@ -174,11 +174,10 @@ def _count_tests(
 def _add_single_tests(
     tests: NDArray[np.int32], rate: Floats, missing: int, rng: np.random.Generator
 ) -> None:
-    """Change `missing` zeros in `tests` to 1, drawn in proportion to the rates.
+    """Change `missing` random zeros in `tests` to 1, drawn in proportion to the rates.
 
     Each zero gets a random key with a Gumbel distribution, and the zeros with the largest keys are
-    drawn. Keys are computed quarter by quarter, because all keys at once would need far more
-    memory.
+    drawn. Keys are computed quarter by quarter, because all keys would need far more memory.
     """
     best, where = np.empty(0), np.empty(0, np.int64)
     for quarter, counts in enumerate(tests):
@@ -194,8 +193,8 @@ def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats
     """Return the expected number of tests of each tile in a quarter, shape (tiles,).
 
     All tiles have a log-normal rate. The place and a random number decide whether a tile is active
-    or dormant. The share of active tiles is chosen so that a share `SINGLE_SHARE` of rows has one
-    test.
+    or dormant. The share of active tiles is chosen so that the share of rows with one test is
+    `SINGLE_SHARE`.
     """
     smooth = _UNEVEN * random_field(places, lengthscale_km=8.0, seed=int(rng.integers(2**31)))
     base = _URBAN_TILE * places.urban + _URBAN_CORE * places.urbanity + smooth

@@ -5,8 +5,8 @@ The value at place s in quarter q, in log10 of Mbps (download, upload) or ms (la
     y(s, q) = field(s, q) + tile(s, q) + e,    e ~ N(0, a(s) + b(s) / tests)
 
 Coordinates are kilometres east and south of the region's north-west tile. All tiles have the same
-width `tile_km`, because a regular grid allows exact sampling; this is the width on the ground at
-the region's middle latitude.
+width `tile_km`, because a regular grid allows exact sampling. `tile_km` is the width on the ground
+at the region's middle latitude.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,15 +36,15 @@ class TruthLaw:
     """All parameters of the true model of one target; values are in log10 of Mbps or ms.
 
     The functions of this module give the formulas. `trend` and `urban_trend` are changes per
-    quarter since `origin_quarter` (an index). `interaction_sd` is the standard deviation of an
-    interaction after 20 quarters. The lengthscale of the smooth field is between `lengthscale_km` /
-    (1 + `warp`) and `lengthscale_km` / (1 - `warp`). `urban_smoothing_km` is the standard deviation
-    of the Gaussian filter for `PlanePlaces.urbanity`. The tile process has a constant and a
-    changing part, with the variances `sill_constant` and `sill_changing`. The correlation of both
-    parts is 1/e at the distance `range_km`; `memory` is the correlation of the changing part
-    between consecutive quarters. The `noise_floor` values give the variance a(s), and the
-    `noise_test` values give b(s). The logarithm of a common factor of both variances has the
-    standard deviation `noise_variation`. `field_seed` is the seed of the random fields.
+    quarter since `origin_quarter` (an index). `interaction_sd` is the standard deviation of local
+    changes after 20 quarters. The lengthscale of the smooth field is between `lengthscale_km` / (1
+    + `warp`) and `lengthscale_km` / (1 - `warp`). `urban_smoothing_km` is the standard deviation of
+    the Gaussian filter for `PlanePlaces.urbanity`. The tile process has a constant and a changing
+    part, with the variances `sill_constant` and `sill_changing`. The correlation of both parts is
+    1/e at the distance `range_km`; `memory` is the correlation of the changing part between
+    consecutive quarters. The `noise_floor` values give the variance a(s), and the `noise_test`
+    values give b(s). The logarithm of a common factor of both variances has the standard deviation
+    `noise_variation`. `field_seed` is the seed of the random fields.
     """
 
     target: str

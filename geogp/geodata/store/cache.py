@@ -215,7 +215,7 @@ def children(folder: Path) -> list[Path]:
 
 
 def is_tiles(path: Path) -> bool:
-    """Return whether a path belongs to the rows of tile files in the cache."""
+    """Return whether a path is in the cache's folder for rows of tile files."""
     return path.parent.parent == tiles_folder()
 
 

@@ -24,8 +24,8 @@ class Item:
 
     `kind` is ``region`` or ``world`` for tiles, ``file`` for a file that was downloaded as a whole,
     and ``none`` for a file that a killed process left. `state` is ``whole``, ``unfinished`` or
-    ``damaged`` (different from its note, or with a changed note), or None if the file was not
-    checked.
+    ``damaged``, or None without a check. A damaged file does not match its note, or its note was
+    changed.
     """
 
     path: Path

@@ -15,7 +15,7 @@ from geogp.geodata.tiles.tile_files import tile_file
 
 PARALLEL = 4  # quarters that are downloaded at the same time
 
-_HERE = frozenset({"localhost", "127.0.0.1", "::1"})  # without network
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})  # hosts that need no network
 
 Progress = Callable[[int, int, str], None]
 """A function that gets the numbers of finished quarters and of all quarters, and a text."""
@@ -51,7 +51,7 @@ class QuarterFiles:
             )
 
     def warnings(self, where: str) -> list[str]:
-        """Return warnings about data without TLS, a silent source, and changed files."""
+        """Return warnings: data read without TLS, no answer from the source, or changed files."""
         texts = []
         parts = urlsplit(where)
         if parts.scheme == "http" and parts.hostname not in _HERE and self.files:

@@ -1,8 +1,7 @@
 """Download of files from an HTTP server, whole or in parts, with checks and repeated requests.
 
-geogp does not use the package obstore, which ignores proxies, ~/.netrc, REQUESTS_CA_BUNDLE and
-Retry-After, and ignores Ctrl-C while waiting. This package also accepts truncated and compressed
-answers as whole files.
+geogp does not use the package obstore, which ignores proxies, ~/.netrc, REQUESTS_CA_BUNDLE,
+Retry-After and Ctrl-C. This package also accepts truncated and compressed answers as whole files.
 """
 
 import secrets
@@ -134,7 +133,7 @@ class RemoteFile:
     def open(self) -> bool:
         """Return whether the file exists, and store its version.
 
-        All methods raise NetworkError if the server refuses a request or fails repeatedly, and
+        All requests raise NetworkError if the server refuses or fails repeatedly, and
         UnreachableError if no server answers.
         """
         for method in ("HEAD", "GET"):  # the body of a GET answer is not read
@@ -149,8 +148,8 @@ class RemoteFile:
     def begin(self, use: Callable[[], _Taken]) -> _Taken | None:
         """Open the file and return the result of `use`, or None if there is no such file.
 
-        If the file changes in the meantime, geogp opens the file and calls `use` again. Raises
-        NetworkError if the file keeps changing.
+        If the file changes, geogp opens the file and calls `use` again. Raises NetworkError if the
+        file keeps changing.
         """
         for left in range(RESTARTS - 1, -1, -1):
             if not self.open():

@@ -132,7 +132,7 @@ def _begin(remote: RemoteFile, copy: "_PartialCopy") -> bool:
 
 
 def _spans(group: RowGroup, names: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the bytes (first, length) of the wanted columns; parts with small gaps are merged."""
+    """Return byte ranges (first, length) of the wanted columns; merge ranges with small gaps."""
     spans = [(name, first, first + length) for name, first, length in group.chunks]
     geometry = [(first, end) for name, first, end in spans if name == GEOMETRY]
     merged: list[tuple[int, int]] = []

@@ -28,7 +28,7 @@ from geogp.geodata.tiles.tile_rows import OtherFileError, TileRows, read_rows
 
 logger = logging.getLogger(__name__)
 
-FIRST_QUARTER = quarter_index("2019Q1")  # that Ookla published
+FIRST_QUARTER = quarter_index("2019Q1")  # the first quarter that Ookla published
 
 ATTRIBUTION = "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
 """The attribution that the licence of Ookla's data requires."""

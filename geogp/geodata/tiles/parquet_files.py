@@ -42,7 +42,7 @@ _OF_DAMAGE = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIG
 """Signals that a damaged file can cause; other signals come from other programs."""
 
 READY = b"geogp reads Parquet files\n"  # what the process writes when it is ready
-_MAX_LINES = 100  # that Python or a library may print before
+_MAX_LINES = 100  # most lines that Python or a library may print before `READY`
 
 
 class DamagedParquetError(ValueError):
@@ -76,7 +76,8 @@ class ParquetReading:
     def groups(self, names: Sequence[str], aside: Sequence[str] = ()) -> list[RowGroup]:
         """Return the row groups, with the positions of the columns in `names` and `aside`.
 
-        Raises DataError if a column in `names`, but not in `aside`, lies partly outside the file.
+        Columns in `aside` are not read. Raises DataError if a column in `names` is partly outside
+        the file.
         """
         told = self._ask("groups", names=list(names), aside=list(aside))
         return [RowGroup(*one) for one in told["groups"]]
@@ -115,7 +116,7 @@ class ParquetReading:
 
 @contextmanager
 def reading_process() -> Iterator[None]:
-    """Use one process for all files in a ``with`` block, because each start takes time."""
+    """Read all files of a ``with`` block in one process, because each start takes time."""
     with _PROCESS.counting:
         _PROCESS.users += 1
     try:

@@ -1,4 +1,4 @@
-"""The program that reads Parquet files in a separate process, which a harmful file may crash.
+"""The program that reads Parquet files in a separate process, to protect geogp from crashes.
 
 `parquet_files.py` starts this program. A request is a line of JSON on standard input, and the
 answer is a line of JSON on standard output. Rows follow the answer as an Arrow stream; then a last
@@ -25,11 +25,11 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-_MAX_SECONDS = 600  # of CPU time for one request
+_MAX_SECONDS = 600  # CPU time for one request
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 25  # most rows unpacked at once, and their likely bytes
 _BLOCK = 1 << 20
 _STACK_BYTES = 8 << 20
-_MAX_ITEMS = 1 << 17  # of one list in a footer
+_MAX_ITEMS = 1 << 17  # most items of a list in a footer
 
 
 class _RefusedError(Exception):

@@ -58,7 +58,7 @@ MANY_TESTS, SLOW_KBPS = 1000, 1000
 JUMP = 5
 """Ratio of medians that makes columns look swapped, in comparison with other quarters.
 
-The median of tests is 5 times as large or larger, and the median of the target a fifth or less.
+The median of tests is at least 5 times as large, and the median of the target at most a fifth.
 """
 
 

@@ -120,7 +120,7 @@ def tiles_at(
 
 
 def tile_size_m(zoom: int = ZOOM) -> float:
-    """Return a tile's width in metres of EPSG:3857; multiply by cos(latitude) for the ground."""
+    """Return a tile's width in metres of EPSG:3857, its width on the ground at the equator."""
     return float(2 * HALF_WORLD_M / (1 << zoom))
 
 
