@@ -50,9 +50,9 @@ class Model(NamedTuple):
 class PointCovariate:
     """A quantity measured at points, and interpolated by kriging.
 
-    The fields are arrays (n,): `longitude` and `latitude` in degrees, `value`, the number of
-    `tests` behind each value, and the index of each `quarter`, or None if the points have no time.
-    Raises DataError if there are fewer than two places, or all deviations are 0.
+    The fields, each (n,), are places in degrees, values, the number of tests behind each value, and
+    indices of quarters. `quarter` is None if the points have no time. Raises DataError if there are
+    fewer than two places, or all deviations are 0.
     """
 
     longitude: Floats

@@ -124,7 +124,7 @@ def read_note(path: Path) -> Note | None:
 class CacheEntry:
     """The place in the cache for a remote file, or for some rows of a remote tile file.
 
-    `ranges` are the quadkey codes of these rows; None means all rows, or a file without tiles.
+    `ranges` are quadkey codes of the rows; None means all rows, or a file without tiles.
     """
 
     path: Path

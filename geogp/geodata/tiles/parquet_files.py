@@ -166,9 +166,9 @@ class _Process:
     def ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
         """Return the process's answer to a request, with at most `most` bytes of rows.
 
-        Raises DataError if the process refuses the file, DamagedParquetError if the file is damaged
-        or ended the process, OSError if the file cannot be opened, and ReadingError if another
-        program ended the process.
+        Raises DataError if the process refuses the file, and DamagedParquetError if the file is
+        damaged or ended the process. Raises OSError if the file cannot be opened, and ReadingError
+        if another program ended the process.
         """
         running = self.running
         assert running is not None
