@@ -1,7 +1,7 @@
-"""Honest maps of network quality with scalable Gaussian processes.
+"""Maps of network quality, with their uncertainty, by scalable Gaussian processes.
 
-The public names are functions that read regions and tiles, estimators, scores and maps. A module is
-loaded when one of its names is first used, so ``import geogp`` is fast.
+The public names are functions, such as `read_tiles` and `make_map`, estimators and errors. A module
+is loaded when one of its names is first used, so ``import geogp`` is fast.
 """
 
 from importlib import import_module
@@ -60,7 +60,7 @@ _MODULES = {
     "read_tiles": "geodata.readers",
     "split": "evaluation.splits.split_table",
 }
-"""The module that defines each public name."""
+"""The public names, and the module that defines each name."""
 
 __all__ = [
     "CountGP",

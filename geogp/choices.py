@@ -1,10 +1,10 @@
 """Settings of a request: choices, ranges of numbers, and help texts.
 
-A request is a frozen dataclass; each field contains a description of the setting::
+A request is a frozen dataclass with the settings of a command. Each field describes a setting::
 
     folds: int = setting("How often each split is run.", default=1, least=1, most=5)
 
-`check_settings` checks the values of a request, and the command makes options from `settings_of`.
+`check_settings` checks the values of a request. The options of a command come from `settings_of`.
 """
 
 import difflib
@@ -23,13 +23,13 @@ MAX_SEED = 2**63 - 1
 """Largest seed that PyTorch accepts."""
 
 MIN_DRAWS, MAX_DRAWS = 200, 100_000
-"""Limits of the number of draws; with fewer, ten draws or less give the edge of a 95 % region."""
+"""Limits of the number of random draws; of 200 draws, only 10 lie outside a 95 % region."""
 
 MAX_TESTS = 1_000_000
-"""Largest number of tests in one average."""
+"""Largest allowed number of tests behind one average."""
 
 MAX_KM = 20_000
-"""The largest distance on Earth."""
+"""Largest allowed distance in km, about half of the Earth's circumference."""
 
 
 def nearest(found: object, names: Iterable[str], most: int) -> list[str]:
@@ -38,7 +38,7 @@ def nearest(found: object, names: Iterable[str], most: int) -> list[str]:
 
 
 def one_of(what: str, found: object, allowed: Iterable[str]) -> None:
-    """Refuse a name that is not allowed (RequestError), and suggest similar names."""
+    """Raise RequestError, with similar names, if `found` is not an allowed name."""
     names = list(allowed)
     if found not in names:
         near = nearest(found, names, 2)
@@ -47,7 +47,7 @@ def one_of(what: str, found: object, allowed: Iterable[str]) -> None:
 
 
 def whole_number(what: str, found: object, least: int, most: int) -> None:
-    """Refuse anything but a whole number from `least` to `most` (RequestError)."""
+    """Raise RequestError unless `found` is a whole number from `least` to `most`."""
     if isinstance(found, Integral) and least <= int(found) <= most:
         return
     whole = "" if isinstance(found, Integral) else ", a whole number"
@@ -55,7 +55,7 @@ def whole_number(what: str, found: object, least: int, most: int) -> None:
 
 
 def above_zero(what: str, found: float, most: float, unit: str) -> None:
-    """Refuse a number that is not above 0, is above `most`, or is nan (RequestError)."""
+    """Raise RequestError unless `found` is a number above 0 and at most `most`."""
     if not 0 < found <= most:
         raise RequestError(
             f"expected {what} above 0 {unit}, at most {most:,}, found {_shown(found)}."
@@ -64,13 +64,13 @@ def above_zero(what: str, found: float, most: float, unit: str) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """The description of a setting; `setting` adds it to a field of a request.
+    """The description of a setting: its help text, default value, names and allowed values.
 
-    `told` is the help text of the option. `default` is the value if the user gives no value, or
-    `REQUIRED`. `noun` is the name in messages, and `option` is the name on the command line; by
-    default, both are the name of the field. If `option` is "", the setting is a command-line
-    argument without a name. If `positive` is true, a number must be above 0; other ranges include
-    both ends.
+    `told` is the help text of the option. `default` is the default value, or `REQUIRED` if the user
+    must give a value. The name in messages (`noun`) and the name on the command line (`option`)
+    default to the name of the field. If `option` is "", the setting is a command-line argument
+    without a name. If `positive` is true, a number must be above 0 and at most `most`; otherwise,
+    it must be from `least` to `most`.
     """
 
     told: str
@@ -84,7 +84,7 @@ class Setting:
     option: str | None = None
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse a value that is not among the choices or out of range (RequestError)."""
+        """Raise RequestError if a value is out of range or not one of the choices."""
         noun = self.noun or name
         if self.choices:
             one_of(noun, value, self.choices)
@@ -95,20 +95,20 @@ class Setting:
 
 
 def setting(help_text: str, *, default: Any = None, **more: Any) -> Any:
-    """Return a field of a request, with a description; see `Setting`."""
+    """Return a dataclass field with a default value and a description, a `Setting`."""
     about = {"setting": Setting(help_text, default, **more)}
     return field(metadata=about) if default is REQUIRED else field(default=default, metadata=about)
 
 
 def settings_of(request: type) -> dict[str, Setting]:
-    """Return the descriptions of the fields of a request, by name."""
+    """Return the description of each setting of a request, by the name of the field."""
     return {
         one.name: one.metadata["setting"] for one in fields(request) if "setting" in one.metadata
     }
 
 
 def check_settings(request: Any) -> None:
-    """Refuse a request with a value out of range or not among the choices (RequestError)."""
+    """Raise RequestError if a value in a request is out of range or not one of the choices."""
     for name, one in settings_of(type(request)).items():
         value = getattr(request, name)
         if value is not None:
@@ -121,7 +121,7 @@ def _shown(found: object) -> str:
 
 
 def check_sample(tests: float | None, devices: float | None) -> None:
-    """Raise RequestError if there are more devices than tests; if one is None, do not check."""
+    """Raise RequestError if `devices` is above `tests`; do nothing if one of them is None."""
     if tests is not None and devices is not None and devices > tests:
         raise RequestError(
             "expected no more devices than tests, because each test comes from one device; found "

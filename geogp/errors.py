@@ -1,10 +1,10 @@
-"""The errors that geogp raises on purpose; `exit_code` is the exit code of the command."""
+"""The error classes of geogp; `exit_code` is the exit code of a command with this error."""
 
 import re
 
 
 def _secrets(sign: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return patterns of secrets in addresses, and replacements; `sign` matches one character."""
+    """Return regular expressions for secrets in addresses, with their replacements."""
     return (
         # Either the query contains an @, or the password contains a ?; the two cases look alike.
         (re.compile(f"//{sign}*[?#]{sign}*@{sign}*"), "//..."),
@@ -22,10 +22,10 @@ _IN_TEXT = (
 
 
 def without_secrets(text: str) -> str:
-    """Return the text without the user names, passwords and queries of addresses.
+    """Return a text without the user names, passwords and queries in its web addresses.
 
-    A query may be a signature or a token. For a single address, use `word_without_secrets`, because
-    the end of a query with a space or a quote is unknown in a text.
+    The query is the part after ``?``, and may contain a secret. In a text, a query seems to end at
+    a space or a quote; so use `word_without_secrets` for a single address.
     """
     for pattern, instead in _IN_TEXT:
         text = pattern.sub(instead, text)
@@ -33,14 +33,14 @@ def without_secrets(text: str) -> str:
 
 
 def word_without_secrets(word: str) -> str:
-    """Return a word of a command without secrets; the word contains at most one address."""
+    """Return a word of a command without the secrets in its address; see `without_secrets`."""
     for pattern, instead in _IN_WORDS:
         word = pattern.sub(instead, word)
     return word
 
 
 class GeogpError(Exception):
-    """Base of all errors that geogp raises on purpose."""
+    """Base class of all errors that geogp raises on purpose."""
 
     exit_code = 3
 
@@ -62,7 +62,7 @@ class DataError(GeogpError, ValueError):
 
 
 class ReadingError(GeogpError, RuntimeError):
-    """Files cannot be read now, because the process that reads files is not running."""
+    """The process that reads files did not start, or was stopped."""
 
 
 class NumericalError(GeogpError, RuntimeError):
@@ -70,9 +70,9 @@ class NumericalError(GeogpError, RuntimeError):
 
 
 class NetworkError(GeogpError, RuntimeError):
-    """A remote source could not be reached or answered with an error.
+    """A remote source could not be reached, or answered with an error.
 
-    The message contains no user names, passwords or queries of addresses.
+    User names, passwords and queries are removed from the addresses in the message.
     """
 
     exit_code = 4
@@ -82,8 +82,8 @@ class NetworkError(GeogpError, RuntimeError):
 
 
 class RefusedError(NetworkError):
-    """A remote source refuses anonymous access; some sources also answer so for a missing file."""
+    """A server asks for a login; some servers also give this answer if a file is missing."""
 
 
 class UnreachableError(NetworkError):
-    """The address of a remote source does not answer."""
+    """No server answers at the address of a remote source."""

@@ -1,4 +1,4 @@
-"""Writes files and folders, first next to their path, and reads JSON and text."""
+"""Writing of files and folders, completely or not at all, and reading of text and JSON."""
 
 import errno
 import hashlib
@@ -16,16 +16,16 @@ from typing import Any, BinaryIO
 from geogp.errors import DataError, OutputError, RequestError
 
 MAX_JSON_BYTES = 16 << 20
-"""Largest JSON file, in bytes, that geogp reads; geogp writes JSON files of a few kilobytes."""
+"""Largest size in bytes of a JSON file that geogp reads; geogp writes much smaller files."""
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 ELSEWHERE = "choose another folder with --out"
-"""Advice in the error message if a result cannot be written."""
+"""Advice to the user if a result cannot be written."""
 
 
 def check_path(path: Path) -> None:
-    """Refuse (RequestError) a path that no file can have: too long, or with a null character."""
+    """Raise RequestError if no file can have this path, for example because it is too long."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -41,7 +41,7 @@ def check_path(path: Path) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `content` to `path`, completely or not at all; create the folder if it is missing.
 
-    Raises OutputError if the disk is full or the folder cannot be written; no partial file remains.
+    Raises OutputError if the disk is full or the folder is not writable; a partial file is deleted.
     """
     with writing(path) as stream:
         stream.write(content)
@@ -49,7 +49,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextmanager
 def output_errors(path: Path, cure: str = ELSEWHERE) -> Iterator[None]:
-    """Turn an OSError of the body into the OutputError of `output_error`."""
+    """Turn an OSError in a ``with`` block into an OutputError, with `cure` as advice."""
     try:
         yield
     except OutputError:
@@ -60,10 +60,10 @@ def output_errors(path: Path, cure: str = ELSEWHERE) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
-    """Open a file next to `path`; at the end, the file is flushed to disk and moved to `path`.
+    """Yield a stream for writing; after the ``with`` block, move the complete file to `path`.
 
-    Raises OutputError, with `cure` as advice, as `write_bytes` does; also for an OSError of the
-    body.
+    Before the move, the file is flushed to disk. Raises OutputError as `write_bytes` does, with
+    `cure` as advice, and also for an OSError in the ``with`` block.
     """
     with output_errors(path, cure):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,14 +82,15 @@ def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write `content` as UTF-8; see `write_bytes`."""
+    """Write text in UTF-8 to a file; see `write_bytes`."""
     write_bytes(path, content.encode())
 
 
 def write_folder(path: Path, write: Callable[[Path], object]) -> None:
     """Write a folder of files, completely or not at all; replace any folder at `path`.
 
-    `write` writes the files into an empty folder. Raises OutputError as `write_bytes` does.
+    `write` gets an empty folder and writes the files there. Raises OutputError as `write_bytes`
+    does.
     """
     with _folder_beside(path) as beside:
         write(beside)
@@ -101,10 +102,10 @@ def write_folder(path: Path, write: Callable[[Path], object]) -> None:
 def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]) -> None:
     """Write the files `names` into a folder; keep other files in the folder.
 
-    `write` writes the files into an empty folder next to `path`; then they are moved one by one.
-    The last file marks all files as complete: its old version is deleted before all moves. Files
-    that killed calls left are deleted, so the caller must exclude other writers. Raises OutputError
-    as `write_bytes` does.
+    The function `write` writes the files into a temporary folder, from which they are moved one by
+    one. The last file in `names` shows that all files are complete, so its old version is deleted
+    first. The caller must prevent other processes from writing. Raises OutputError as `write_bytes`
+    does.
     """
     left = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")
     with _folder_beside(path) as beside:
@@ -121,7 +122,7 @@ def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]
 
 @contextmanager
 def _folder_beside(path: Path) -> Iterator[Path]:
-    """Yield an empty folder next to `path`; delete the folder if the body raises an error."""
+    """Yield an empty folder next to `path`; delete the folder if the block raises an error."""
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
@@ -133,7 +134,7 @@ def _folder_beside(path: Path) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, or a folder with its content, if it exists; raise OSError if this fails."""
+    """Delete a file or a whole folder, if it exists; raise OSError if the deletion fails."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -152,7 +153,7 @@ def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
 
 
 def read_text(path: Path, most: int = MAX_JSON_BYTES) -> str:
-    """Return the text of a file in UTF-8.
+    """Return the text of a UTF-8 file.
 
     Raises DataError if the file is missing, has more than `most` bytes, or is not text.
     """
@@ -167,9 +168,10 @@ def read_text(path: Path, most: int = MAX_JSON_BYTES) -> str:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Return the content of JSON text; refuse content that cannot be written as JSON again.
+    """Return the content of a JSON text.
 
-    Raises DataError if the text is not JSON, or is nested too deeply; the message names `where`.
+    Raises DataError if the text is not JSON, is nested too deeply, or has an invalid value like
+    NaN.
     """
     try:
         found = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
@@ -193,7 +195,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def plain_names(found: object) -> list[str]:
-    """Return a list of file names; refuse (DataError) names that lead to another folder."""
+    """Return a list of file names; raise DataError if a name leads to another folder."""
     if not isinstance(found, list):
         raise DataError(f"expected a list of file names, found {str(found)[:80]!r}.")
     for name in found:
@@ -203,7 +205,7 @@ def plain_names(found: object) -> list[str]:
 
 
 def output_error(path: Path, error: OSError, cure: str) -> OutputError:
-    """Return the error for a file that cannot be written; the message contains `cure` as advice."""
+    """Return the OutputError for a file that cannot be written, with `cure` as advice."""
     if error.errno in _FULL:
         return OutputError(
             f"cannot write {path}: the disk is full or a file-size limit is reached. "

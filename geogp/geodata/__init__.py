@@ -1,1 +1,1 @@
-"""Reading of tiles and boundaries, and observations made from tiles."""
+"""Reading of regions, covariates and tiles, and simulation of tiles."""

@@ -1,4 +1,4 @@
-"""Functions that read a region or its tiles with one call."""
+"""The public functions `read_region` and `read_tiles`."""
 
 import warnings
 from pathlib import Path
@@ -25,7 +25,7 @@ def read_region(
     urban_vintage: str = "auto",
     strata: str | Path | None = None,
 ) -> Region:
-    """Read a region: a state of the U.S. Census, or polygons of your own.
+    """Read a region: a state of the United States, or polygons of your own.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ def read_region(
         A state, such as ``PR``, ``Puerto Rico`` or ``72``; or a file of polygons, ``FILE`` or
         ``FILE:COLUMN=VALUE``.
     boundaries
-        Folder or address of Census boundaries. It defaults to the Bureau's own site for a state,
-        and to no boundaries for a file.
+        Folder or web address of Census boundaries. The default for a state is the site of the
+        Census Bureau; by default, a file of polygons is used without Census boundaries.
     urban_vintage
-        Census of the urban areas: ``auto``, ``2000``, ``2010`` or ``2020``.
+        Census year of the urban areas: ``2000``, ``2010``, ``2020``, or ``auto`` for the newest.
     strata
-        Polygons of your own two strata, as ``FILE`` or ``FILE:COLUMN``, instead of urban and rural.
+        File of your own two strata, as ``FILE`` or ``FILE:COLUMN``; the default is urban and rural.
 
     Returns
     -------
@@ -48,17 +48,17 @@ def read_region(
     Raises
     ------
     RequestError
-        There is no such state; the message gives the nearest names.
+        The state is unknown; the message lists similar names.
     DataError
         A file is missing or damaged.
     NetworkError
-        The boundaries could not be fetched.
+        The boundaries could not be downloaded.
 
     Warns
     -----
     UserWarning
-        Urban areas are missing, boundaries come from the cache, or your own strata overlap, leave
-        gaps or are empty.
+        The region has no urban areas, the boundaries come from the cache, or your own strata are
+        empty, overlap, or do not cover the region.
     """
     text = str(name)
     own = isinstance(name, Path) or Path(text.rpartition(":")[0] or text).is_file()
@@ -86,41 +86,41 @@ def read_tiles(
     Parameters
     ----------
     region
-        A result of `read_region`, or a `name` as in `read_region`.
+        The result of `read_region`, or a `name` that `read_region` accepts.
     target
         ``download`` or ``upload``, in log10 of Mbps; ``latency``, in log10 of ms; or ``tests``, the
-        number of tests in every tile of the region, 0 for a tile without a row in Ookla's files.
+        number of tests in each tile, also in tiles without a test.
     service
         ``mobile`` or ``fixed``.
     quarters
-        ``2022Q1..2023Q4``, ``2021Q3``, or several of these with commas; by default all quarters of
-        `source`.
+        ``2022Q1..2023Q4``, ``2021Q3``, or several of these, separated by commas; by default all
+        quarters of `source`.
     source
-        Ookla's bucket, or a folder or address with the same layout. Data from an address are stored
-        in the cache.
+        Ookla's public bucket, or a folder or web address with the same layout. Downloaded data are
+        stored in the cache.
 
     Returns
     -------
     GeoDataFrame
         A table in EPSG:4326 with a row for each tile and quarter. The columns are ``longitude`` and
         ``latitude`` of the centroid, ``quarter`` (``Period[Q]``), ``y`` (the target), ``tests``,
-        ``devices``, ``stratum`` and ``quadkey``; for the target ``tests`` also ``area_km2``, the
-        area of the tile. `attrs` contains the target, the service, the attribution, and the rows
-        that were left out.
+        ``devices``, ``stratum`` and ``quadkey``. For the target ``tests``, the column ``area_km2``
+        is the area of the tile. The attribute ``attrs`` of the table contains the target, the
+        service, the attribution, and the rows that were left out.
 
     Raises
     ------
     RequestError
-        An unknown target, service or quarter.
+        The target, the service or a quarter is unknown.
     DataError
         There are no tiles, or a file is damaged.
     NetworkError
-        The source could not be read.
+        The source does not answer, or answers with an error.
 
     Warns
     -----
     UserWarning
-        Quarters are missing or have few rows, or rows were left out.
+        Quarters are missing or have few rows, or rows with impossible values were left out.
     """
     find_target(target)
     place = region if isinstance(region, Region) else read_region(region)

@@ -58,7 +58,7 @@ BAD_TILES = {
     "bad quadkey": (with_first("quadkey", "0231x11331021101"), r"digits 0 to 3"),
     "mixed zoom": (with_first("quadkey", "023121133102"), r"16 digits .zoom 16."),
     "duplicates": (repeated, r"once in a quarter, found 1 duplicates"),
-    "zero speed": (with_first("avg_d_kbps", 0), r"avg_d_kbps above 0, found 1 that are not"),
+    "zero speed": (with_first("avg_d_kbps", 0), r"avg_d_kbps above 0, found 1 other values"),
     "negative speed": (with_first("avg_d_kbps", -5), r"avg_d_kbps above 0.*first -5"),
     "infinite speed": (with_first("avg_d_kbps", float("inf")), r"finite avg_d_kbps"),
     "no tests": (with_first("tests", 0), r"whole numbers of tests, 1 or more"),

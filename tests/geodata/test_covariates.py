@@ -176,7 +176,7 @@ def test_files_that_are_refused(tmp_path):
     (tmp_path / "cut.tif").write_bytes((tmp_path / "bare.tif").read_bytes()[:60])
     for name, match in {
         "no.csv": "expected the columns longitude, latitude, value in .*no.csv, found no value",
-        "gap.csv": "expected finite numbers in the column value .* found 1 others",
+        "gap.csv": "expected finite numbers in the column value .* found 1 other values",
         "text.csv": "expected numbers in the column value",
         "same.csv": "expected points with different values at two places or more",
         "metres.csv": "in degrees",

@@ -121,7 +121,7 @@ def test_polygons_whose_rings_cross_themselves_are_made_valid(tmp_path):
 
 @pytest.mark.parametrize("nothing", [None, np.nan, "", "  "])
 def test_polygons_without_a_name_are_refused(nothing):
-    with pytest.raises(DataError, match=r"a name in NAME .* of zone, found none for 1 of 2\. Name"):
+    with pytest.raises(DataError, match=r"in column NAME .* of zone, found none for 1 of 2\. Name"):
         PolygonLayer.of_table("zone", _table(NAME=["A", nothing]))
 
 

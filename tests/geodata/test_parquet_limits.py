@@ -200,7 +200,7 @@ def test_a_file_that_ends_its_reader_ends_nothing_else(tmp_path):
     with open_parquet(good) as opened:
         assert opened.read([0]).num_rows == 50
         with (
-            pytest.raises(DamagedParquetError, match=r"the process that read it ended \(SIGABRT\)"),
+            pytest.raises(DamagedParquetError, match=r"that read the file ended \(SIGABRT\)"),
             open_parquet(bad) as other,
         ):
             other.groups(["quadkey"], "quadkey")

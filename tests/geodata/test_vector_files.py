@@ -322,7 +322,7 @@ def test_another_format_in_an_archive_is_to_be_unpacked(tmp_path, name):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(name, "x")
         archive.writestr(f"__MACOSX/._{name}.shp", "x")
-    told = f"expected a shapefile in .*, found {name}. Unpack it, .*GeoParquet, GeoJSON, GeoPackage"
+    told = f"expected a shapefile in .*, found {name}. Unpack the .*GeoParquet, GeoJSON, GeoPackage"
     with pytest.raises(DataError, match=told):
         read_layer(str(tmp_path / "a.zip"))
 

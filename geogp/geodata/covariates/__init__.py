@@ -1,1 +1,1 @@
-"""Covariates: quantities of other sources at the places of measurements."""
+"""Reading of covariates, quantities from other sources that help to predict."""

@@ -1,4 +1,4 @@
-"""Values of covariates, and the quarters of places."""
+"""Values of a covariate, and conversion of calendar quarters to indices."""
 
 from typing import NamedTuple
 
@@ -12,14 +12,14 @@ Floats = NDArray[np.float64]
 
 
 class CovariateValues(NamedTuple):
-    """Values of a covariate (n,), NaN without data, and their sd (n,), NaN if it is unknown."""
+    """Values of a covariate, (n,), and their standard deviations, (n,); NaN if unknown."""
 
     value: Floats
     sd: Floats
 
 
 def indices_of(quarter: ArrayLike) -> NDArray[np.int64]:
-    """Return the indices of calendar quarters (n,); DataError if one cannot be read."""
+    """Return the indices of calendar quarters, (n,); raise DataError for other text."""
     found = np.asarray(quarter)
     if found.dtype.kind in "iu":
         return found.astype(np.int64)

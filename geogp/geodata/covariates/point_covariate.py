@@ -1,13 +1,13 @@
-"""Covariates from points: a quantity measured elsewhere, interpolated by simple kriging.
+"""Covariates from points: a quantity measured at points, interpolated by simple kriging.
 
-The deviation of row i from the mean of its quarter is a_i = g(place) + e_i. Here g is a process
-with mean 0 and covariance s² exp(-h / l) at the distance h, and the variance of e_i is v s² / w_i.
-In a prediction for the quarter t, w_i = k_i / (k_i + 2) exp(-|t_i - t| / 4): k_i is the number of
-tests in the row, and the weight of a row falls by a factor e in four quarters. A quarter before the
-first counts as the first, and a quarter after the last as the last. The rows of a place are
-replaced by their weighted mean. The prediction at a place x is the conditional mean of g(x) given
-the means of the 16 nearest places, and its standard deviation is that of g(x). Far from all points,
-the prediction is 0 and its standard deviation s.
+Let a_i be the value of row i minus the mean of its quarter. The model is a_i = g(x_i) + e_i at the
+place x_i, where the process g has mean 0 and covariance s² exp(-h / l) at the distance h, and the
+error e_i has variance v s² / w_i. In a prediction for the quarter t, the weight of row i is w_i =
+k_i / (k_i + 2) exp(-|t_i - t| / 4), where k_i is the number of tests and t_i the quarter of the
+row. If t is earlier than all rows, the first quarter replaces t; if t is later, the last quarter.
+The rows of a place are replaced by their weighted mean. The prediction at a place x is the
+conditional mean of g(x), given the means of the 16 nearest places, with the conditional standard
+deviation of g(x). Far from all points, the prediction is 0 with standard deviation s.
 """
 
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ HALF_TESTS = 2.0  # number of tests at which a row has half of the largest weigh
 
 RANGES_KM = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 NOISES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Choices of the range l and of the noise v, from which the best predictor of points is taken."""
+"""Candidates for the range l in km and the noise v; `PointCovariate.model` chooses a pair."""
 
-MOST_PLACES = 2000  # whose values are predicted from other places to choose l and v
+MOST_PLACES = 2000  # most places whose values are predicted to choose l and v
 PLACES_AT_ONCE = 4096
 
 
 class Model(NamedTuple):
-    """Variance s² of the quantity, range l in km, and noise v; see the module."""
+    """Parameters of the kriging model: variance s², range l in km, and noise v."""
 
     variance: float
     range_km: float
@@ -48,11 +48,11 @@ class Model(NamedTuple):
 
 @dataclass(frozen=True)
 class PointCovariate:
-    """A quantity measured at points; see the module.
+    """A quantity measured at points, and interpolated by kriging.
 
-    Each (n,): `longitude` and `latitude` in degrees, `value`, `tests` behind each value, and
-    `quarter`, its index; None if the points have no time. Raises DataError if there are fewer than
-    two places, or all deviations are 0.
+    The fields, each (n,), are places in degrees, values, the number of tests behind each value, and
+    indices of quarters. `quarter` is None if the points have no time. Raises DataError if there are
+    fewer than two places, or all deviations are 0.
     """
 
     longitude: Floats
@@ -79,17 +79,18 @@ class PointCovariate:
 
     @property
     def prior_sd(self) -> float:
-        """Standard deviation of a value far from all points."""
+        """Standard deviation of a predicted value far from all points."""
         return float(np.sqrt(self.model.variance))
 
     def at(
         self, longitude: ArrayLike, latitude: ArrayLike, quarter: ArrayLike | None = None
     ) -> CovariateValues:
-        """Return deviations from the mean of a quarter, and their standard deviations.
+        """Return predicted deviations from the mean of a quarter, with standard deviations.
 
-        Places are in degrees, (n,). `quarter` has calendar quarters (``Period[Q]``, or text such as
-        ``2023Q4``) or their indices, (n,) or one for all places; None uses the points of all
-        quarters alike. Raises DataError if the numbers of places and quarters differ.
+        Places are in degrees, (n,). `quarter` is one quarter for all places, or one for each place,
+        (n,): a calendar quarter (``Period[Q]``, or text such as ``2023Q4``) or its index. If
+        `quarter` is None, weights do not depend on time. Raises DataError if the numbers of places
+        and quarters differ.
         """
         points = _points_km(np.atleast_1d(longitude), np.atleast_1d(latitude))
         value, sd = np.full(len(points), np.nan), np.full(len(points), np.nan)
@@ -116,11 +117,10 @@ class PointCovariate:
 
     @cached_property
     def model(self) -> Model:
-        """The model of the quantity, which predicts the places best from other places.
+        """The parameters that predict the value at a place best from other places.
 
-        For each range and noise, the means of places are predicted from the 15 nearest other
-        places. s² maximises the normal likelihood of the errors, and range and noise have the
-        highest likelihood of all choices.
+        Each range and noise predicts the mean of each place from the 15 nearest other places. geogp
+        chooses the variance, range and noise with the highest normal likelihood of the errors.
         """
         mean, weight = self._means(None)
         n = len(mean)
@@ -173,23 +173,23 @@ class _Places(NamedTuple):
     tree: cKDTree
 
     def nearest(self, points: Floats, most: int) -> tuple[Floats, NDArray[np.int64]]:
-        """Return distances to the nearest places and their numbers, each (m, at most `most`)."""
+        """Return distances and indices of the nearest places, each (m, k) with k up to `most`."""
         found = self.tree.query(points, k=range(1, min(most, len(self.points)) + 1))
         return np.asarray(found[0]), np.asarray(found[1], np.int64)
 
 
 def _points_km(longitude: ArrayLike, latitude: ArrayLike) -> Floats:
-    """Return places as vectors of length R in km; at short distances, a chord is the distance."""
+    """Return vectors (n, 3) in km from the Earth's centre to places."""
     return EARTH_RADIUS_KM * unit_vectors(longitude, latitude)
 
 
 def _kriged(
     model: Model, near: Floats, distance: Floats, mean: Floats, weight: Floats
 ) -> CovariateValues:
-    """Return the conditional mean and sd at m places given k near places each.
+    """Return conditional means and standard deviations at m places, each given k near places.
 
-    `near` (m, k, 3) are the near places, `distance` (m, k) their distances, `mean` and `weight`
-    (m, k) the means and weights of their rows.
+    `near` (m, k, 3) are the vectors of the near places, and `distance` (m, k) are their distances.
+    `mean` and `weight` (m, k) are the weighted mean and the sum of weights at each near place.
     """
     near = near - near[:, :1]  # short vectors, whose squares lose no digits
     square = np.square(near).sum(2)

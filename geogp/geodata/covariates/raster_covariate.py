@@ -1,4 +1,4 @@
-"""Covariates from rasters, interpolated between cells."""
+"""Covariates from rasters, interpolated between the centres of cells."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +21,8 @@ from geogp.geodata.places.polygons import without_network
 
 Floats = NDArray[np.float64]
 
-MAX_CELLS = 1 << 24  # of the part of a raster that is read at once
-MAX_BLOCK_BYTES = 1 << 28  # of a block of a raster, which GDAL reads as a whole
+MAX_CELLS = 1 << 24  # most cells of a raster that are read at once
+MAX_BLOCK_BYTES = 1 << 28  # largest block of a raster, which GDAL reads as a whole
 
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # first bytes of a TIFF
 
@@ -31,11 +31,11 @@ _DAMAGE = (RasterioError, ProjError, ValueError, OSError)
 
 @dataclass(frozen=True)
 class RasterCovariate:
-    """The only band of a GeoTIFF, interpolated bilinearly between the centres of cells.
+    """A covariate from a GeoTIFF with one band, interpolated bilinearly between cell centres.
 
-    Cells without data do not count: the weights of the other cells around a place are scaled to the
-    sum 1. Without a cell with data, and outside the raster, the value is NaN. Raises DataError if
-    the file is not a GeoTIFF of one band of real numbers with a CRS.
+    Cells without data have weight 0; the weights of the other cells around a place are scaled to
+    the sum 1. The value is NaN outside the raster, and if no cell around the place has data. Raises
+    DataError if the file is not a GeoTIFF, has no CRS, or lacks a single band of real numbers.
     """
 
     path: Path
@@ -53,13 +53,13 @@ class RasterCovariate:
                 if raster.count != 1 or np.dtype(raster.dtypes[0]).kind not in "iuf":
                     raise DataError(
                         f"expected a raster of one band of real numbers in {self.path}, found "
-                        f"{raster.count} of {raster.dtypes[0]}. Write the band to its own file."
+                        f"{raster.count} of type {raster.dtypes[0]}. Write one band to a file."
                     )
                 block = prod(raster.block_shapes[0]) * np.dtype(raster.dtypes[0]).itemsize
                 if block > MAX_BLOCK_BYTES:
                     raise DataError(
                         f"{self.path} has blocks of {block:,} bytes; expected at most "
-                        f"{MAX_BLOCK_BYTES:,}. Write it with smaller blocks (tiled)."
+                        f"{MAX_BLOCK_BYTES:,}. Write the raster with smaller blocks (tiled)."
                     )
                 if raster.crs is None:
                     raise DataError(
@@ -79,9 +79,9 @@ class RasterCovariate:
         latitude: ArrayLike,
         quarter: ArrayLike | None = None,  # noqa: ARG002 - a raster has no time
     ) -> CovariateValues:
-        """Return values at places in degrees, (n,), NaN without data; their sd is unknown (NaN).
+        """Return values at places in degrees, (n,); their standard deviations are unknown (NaN).
 
-        Raises DataError if the raster is damaged, or too many of its cells lie between the places.
+        Raises DataError if the raster is damaged, or more than `MAX_CELLS` cells have to be read.
         """
         longitude = (np.atleast_1d(np.asarray(longitude, np.float64)) + 180) % 360 - 180
         latitude = np.atleast_1d(np.asarray(latitude, np.float64))
@@ -101,7 +101,7 @@ class RasterCovariate:
         return CovariateValues(values, np.full(len(values), np.nan))
 
     def _between(self, raster: Any, column: Floats, row: Floats) -> Floats:
-        """Return values at positions between the centres of cells."""
+        """Return interpolated values; whole numbers in `column` and `row` are cell centres."""
         inside = (column > -1) & (column < raster.width) & (row > -1) & (row < raster.height)
         found = np.full(len(column), np.nan)
         if not inside.any():
@@ -134,7 +134,7 @@ class RasterCovariate:
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
-        """Open the file alone: files beside it could change its values, and have no hash."""
+        """Open the raster without its side files, which could change values but have no hash."""
         alone = {
             "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
             "GDAL_PAM_ENABLED": "NO",
@@ -146,4 +146,4 @@ class RasterCovariate:
     def _damaged(self, error: Exception) -> DataError:
         if isinstance(error, DataError):
             return error
-        return DataError(f"{self.path} cannot be read as a GeoTIFF ({error}). Write it again.")
+        return DataError(f"{self.path} cannot be read as a GeoTIFF ({error}). Recreate the file.")

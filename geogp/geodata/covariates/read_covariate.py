@@ -1,4 +1,4 @@
-"""Read covariates from rasters, files of points, or tables."""
+"""The public function `read_covariate`, for rasters, files of points, and tables."""
 
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,16 @@ from geogp.geodata.tiles.parquet_files import read_table
 MAX_POINTS = 5_000_000  # most points of a covariate
 
 RASTERS, TABLES = (".tif", ".tiff"), (".parquet", ".geoparquet", ".csv")
-"""Endings of the files that are read."""
+"""Extensions of the names of files that geogp reads as rasters or as tables of points."""
 
 Covariate = RasterCovariate | PointCovariate
-"""A quantity that is known, or interpolated, at any place."""
+"""A covariate from a raster or from points."""
 
 _NEEDED, _OPTIONAL = ("longitude", "latitude", "value"), ("tests", "quarter")
 
 
 def read_covariate(source: str | Path | pd.DataFrame) -> Covariate:
-    """Read a covariate, a quantity of another source, for any places.
+    """Read a covariate: a quantity from another source, with values at any place.
 
     Parameters
     ----------
@@ -39,16 +39,16 @@ def read_covariate(source: str | Path | pd.DataFrame) -> Covariate:
     -------
     Covariate
         An object whose method ``at(longitude, latitude, quarter=None)`` returns ``value`` and
-        ``sd``, each (n,). Values of a raster are bilinear; NaN outside and without data; their
-        ``sd`` is unknown (NaN). Values of points are deviations from the mean of all points of the
-        same quarter, by kriging from the 16 nearest places: far from all points they are 0.
+        ``sd`` (standard deviation), each (n,). For a raster, ``value`` is interpolated bilinearly,
+        or NaN without data, and ``sd`` is NaN. For points, ``value`` is the deviation from the mean
+        of the same quarter, by kriging from the 16 nearest places, or 0 far from all points.
 
     Raises
     ------
     RequestError
-        There is no such file, or its name has another ending.
+        There is no such file, or the extension of its name is unknown.
     DataError
-        The file is damaged, lacks a column or a CRS, or a value is not finite.
+        The file is damaged, a column or the CRS is missing, or a value is not finite.
     """
     if isinstance(source, pd.DataFrame):
         return _of_points(source, "the table")
@@ -73,7 +73,7 @@ def _table(path: Path) -> pd.DataFrame:
     try:
         return pd.read_csv(path, nrows=MAX_POINTS + 1)
     except (ValueError, OSError) as error:
-        raise DataError(f"{path} cannot be read as CSV ({error}). Write it again.") from error
+        raise DataError(f"{path} cannot be read as CSV ({error}). Write the file again.") from error
 
 
 def _of_points(table: pd.DataFrame, what: str) -> PointCovariate:
@@ -110,6 +110,6 @@ def _numbers(table: pd.DataFrame, name: str, what: str) -> NDArray[np.float64]:
     if not np.isfinite(values).all():
         raise DataError(
             f"expected finite numbers in the column {name} of {what}, found "
-            f"{int((~np.isfinite(values)).sum())} others; drop those rows."
+            f"{int((~np.isfinite(values)).sum())} other values; remove these rows."
         )
     return values

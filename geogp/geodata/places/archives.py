@@ -1,4 +1,4 @@
-"""Checks of a file of polygons before a reader opens it, for its size and harmful archives."""
+"""Checks of files of polygons before a reader opens them: size, and archives that may do harm."""
 
 import stat
 import zipfile
@@ -7,10 +7,10 @@ from pathlib import Path, PurePosixPath
 
 from geogp.errors import DataError
 
-MAX_BYTES = 1 << 30  # of a file of polygons
-MAX_MEMBERS = 1000  # files in an archive
-MAX_UNPACKED = 4 << 30  # unpacked bytes of all members of an archive, as the archive declares it
-MAX_RATIO = 200  # of unpacked bytes to the bytes of the archive, above `RATIO_FROM` unpacked bytes
+MAX_BYTES = 1 << 30  # largest size of a file of polygons
+MAX_MEMBERS = 1000  # most files in an archive
+MAX_UNPACKED = 4 << 30  # most unpacked bytes of all members, as the archive declares
+MAX_RATIO = 200  # largest ratio of unpacked to packed bytes, above `RATIO_FROM` unpacked bytes
 RATIO_FROM = 64 << 20
 
 _DAMAGE = (
@@ -22,10 +22,10 @@ _ARCHIVES = (".zip", ".shz")
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that is too large, and an archive that may do harm.
+    """Raise DataError for a file that is too large, or an archive that may do harm.
 
-    Raises DataError if the file is too large, the archive is damaged, it has too many or too large
-    members, or a member is encrypted, is a link, or has a path that leads out of the archive.
+    An archive is refused if it is damaged, or has too many or too large members. A member is
+    refused if it is encrypted, is a link, or has a path that leads out of the archive.
     """
     if not path.is_file():
         return

@@ -1,4 +1,4 @@
-"""Boundaries of states, counties and urban areas from the U.S. Census Bureau."""
+"""Boundaries of states, counties and urban areas from the US Census Bureau."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from geogp.geodata.tiles.ookla import InputFile
 from geogp.geodata.tiles.parquet_files import reading_process
 
 _FOLDERS = {"cb_2018": "GENZ2018/shp/", "cb_2020": "GENZ2020/shp/"}
-"""Folders of the Bureau's site, by the first seven characters of file names."""
+"""Folder of a file on the Census Bureau's site, by the first letters of the file's name."""
 
 # Possible names of files; the first file that exists is read.
 STATE_FILES = ("states.parquet", "cb_2018_us_state_500k.zip", "cb_2018_us_state_5m.zip")
@@ -42,12 +42,12 @@ _STATE_COLUMNS = ("STUSPS", "NAME", "STATEFP")
 _CODE = re.compile(r"[\w-]{1,60}")
 
 URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
-"""Census year of urban areas, by the column that only files of this census have."""
+"""The census year of urban areas, for each column that only one census has."""
 
 
 @dataclass(frozen=True)
 class Boundaries:
-    """A region, its counties and urban areas (None without a file), the files, and warnings."""
+    """A region, its counties and urban areas (None if not found), the files read, and warnings."""
 
     region: Region
     files: tuple[InputFile, ...]
@@ -61,10 +61,10 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
     """Return a state, given by postal code, name or FIPS number, with its urban areas.
 
     `source` is a folder or address with ``states.parquet``, ``urban_areas_<ST>.parquet`` and
-    ``counties_<ST>.parquet``, or with the Census Bureau's zip files. `vintage` is one of
-    `VINTAGE_CHOICES`. Raises RequestError if the state is unknown or there are no urban areas of
-    that census, DataError if a file is missing or damaged or the census of the urban areas is
-    unknown, and NetworkError if the source could not be read.
+    ``counties_<ST>.parquet``, or with the Census Bureau's zip files. `vintage`, one of
+    `VINTAGE_CHOICES`, is the census of the urban areas. Raises RequestError if the state is unknown
+    or has no such urban areas. Raises DataError if a file is missing, damaged, or from an unknown
+    census, and NetworkError if the source could not be read.
     """
     reading = _Reading(source)
     row = _find_state(_all_states(reading), name)
@@ -81,9 +81,9 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
 
 @reading_process()
 def read_around(source: Source, region: Region, vintage: str = AUTO) -> Boundaries:
-    """Return a user's region with the urban areas and counties that touch it.
+    """Return a user's region with the urban areas and counties that touch the region.
 
-    Files of single states are read only if the source has a file of states. Raises the errors of
+    Without a file of states, only files of the whole country are read. Raises the errors of
     `read_region`.
     """
     reading = _Reading(source)
@@ -102,9 +102,9 @@ def _boundaries(
     counties: gpd.GeoDataFrame | None,
     urban: gpd.GeoDataFrame | None,
 ) -> Boundaries:
-    """Return a region with its counties and the urban areas that touch it.
+    """Return a region with its counties and the urban areas that touch the region.
 
-    Raises UnreachableError if some are missing because the source does not answer.
+    Raises UnreachableError if the source does not answer and files are missing in the cache.
     """
     if reading.silent is not None and (counties is None or urban is None):
         raise reading.silent
@@ -131,7 +131,7 @@ def _boundaries(
 
 
 def _all_states(reading: "_Reading") -> gpd.GeoDataFrame:
-    """Return the states of a source; raise DataError if there are none."""
+    """Return the table of the states in a source; raise DataError if there is none."""
     states = _states(reading)
     if states is None and reading.silent is not None:
         raise reading.silent
@@ -142,7 +142,7 @@ def _all_states(reading: "_Reading") -> gpd.GeoDataFrame:
 
 
 def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
-    """Return the states, or None if the source has none."""
+    """Return the table of the states in a source, or None if the source has no such file."""
     states = reading.first(STATE_FILES)
     if states is None:
         return None
@@ -162,7 +162,7 @@ def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
 
 
 def _counties(reading: "_Reading", codes: Sequence[str]) -> gpd.GeoDataFrame | None:
-    """Return the counties of some states or of the country, or None if the source has none."""
+    """Return the counties of the given states or of the whole country; None if not found."""
     own, *national = COUNTY_FILES
     found = reading.of_states(own, codes)
     return reading.first(national) if found is None else found
@@ -171,7 +171,7 @@ def _counties(reading: "_Reading", codes: Sequence[str]) -> gpd.GeoDataFrame | N
 def _urban_areas(
     reading: "_Reading", codes: Sequence[str], vintage: str
 ) -> gpd.GeoDataFrame | None:
-    """Return the urban areas of a census, or of the newest census; None if the source has none."""
+    """Return the urban areas of one census, by default of the newest; None if not found."""
     where, before = reading.source.where, list(reading.files)
     found = reading.of_states(OWN_URBAN_FILE, codes)
     year = None if found is None else _vintage(found, where)
@@ -187,7 +187,7 @@ def _urban_areas(
         held = "" if year is None else f", only urban areas of {year}"
         raise RequestError(
             f"found no urban areas of {vintage} in {where}{held}; expected "
-            f"{URBAN_FILES[int(vintage)][0]}. Leave --urban-vintage out to use the newest."
+            f"{URBAN_FILES[int(vintage)][0]}. Leave --urban-vintage out to use the newest census."
         )
     reading.files = after
     return found
@@ -195,16 +195,16 @@ def _urban_areas(
 
 @dataclass
 class _Reading:
-    """A reader of a source, with the files that were used so far, and why it does not answer."""
+    """A source, the files read from it so far, and its error if it does not answer."""
 
     source: Source
     files: list[InputFile] = field(default_factory=list)
     silent: UnreachableError | None = None
 
     def first(self, names: Sequence[str]) -> gpd.GeoDataFrame | None:
-        """Return the table of the first file that the source or the cache has, or None.
+        """Return the polygons of the first file in `names` that exists, or None.
 
-        If the source does not answer, only files in the cache are found from then on.
+        If the source does not answer, this method and later calls use only files in the cache.
         """
         for place in (f"{folder}{name}" for name in names for folder in _folders(name)):
             try:
@@ -220,7 +220,7 @@ class _Reading:
         return None
 
     def of_states(self, name: str, codes: Sequence[str]) -> gpd.GeoDataFrame | None:
-        """Return the files of some states as one table, without repeated polygons."""
+        """Return the polygons in the files of some states as one table, without repetitions."""
         tables = [
             table for code in codes if (table := self.first([name.format(code=code)])) is not None
         ]
@@ -231,7 +231,7 @@ class _Reading:
 
 
 def _folders(name: str) -> list[str]:
-    """Return the possible folders of a file in a source: the top, and the Bureau's folder."""
+    """Return the folders to search for a file: the top folder, and the Census Bureau's folder."""
     return ["", *(folder for start, folder in _FOLDERS.items() if name.startswith(start))]
 
 

@@ -1,4 +1,4 @@
-"""The region that a user chose (a state, or the polygons of a file), and its two strata."""
+"""Reading of the region that a user chose (a state, or polygons in a file), and of its strata."""
 
 import re
 import unicodedata
@@ -21,11 +21,11 @@ LONGEST_NAME = 40
 
 _TAKEN = {ALL, UNKNOWN}
 
-_SLIVER = 1e-6  # smaller shares of a region, in gaps and overlaps, are inaccurate drawing
+_SLIVER = 1e-6  # gaps and overlaps with a smaller share of the region are not reported
 
 
 def read_chosen(choice: RegionChoice) -> Boundaries:
-    """Return the region that a user chose, with the chosen strata.
+    """Return the region and the strata that a user chose.
 
     Raises the errors of `read_region`, `read_own_region` and `read_own_strata`.
     """
@@ -54,12 +54,12 @@ def _boundaries(choice: RegionChoice) -> Boundaries:
 
 
 def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[InputFile, ...]]:
-    """Return a region without strata, and the files that were read.
+    """Return a region from a file of polygons, without strata, and the files that were read.
 
-    `text` is ``FILE``, whose polygons together are the region, or ``FILE:COLUMN=VALUE``, which
-    selects rows of the file. `name` is the name of the region; it defaults to the name of the file
-    without the extension. Raises RequestError if there is no such file, column or value. Raises
-    DataError as in `read_polygons`.
+    If `text` is ``FILE``, the region is the union of all polygons; if `text` is
+    ``FILE:COLUMN=VALUE``, the union of the polygons with this value. `name` is the name of the
+    region, by default the name of the file without the extension. Raises RequestError if there is
+    no such file, column or value. Raises DataError as in `read_polygons`.
     """
     path, rows = file_and_rows(text)
     if not path.is_file():
@@ -86,13 +86,13 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
 
 
 def code_of(name: str) -> str:
-    """Return a short name for files; raise RequestError if the name has no letter or digit."""
+    """Return a code for file names; raise RequestError if `name` has no letter or digit."""
     plain = unicodedata.normalize("NFC", name)
     code = re.sub(r"[^\w-]+", "_", plain).strip("_-")[:LONGEST_CODE]
     if not code:
         raise RequestError(
-            f"expected a name with a letter or digit for the region, found {name!r}. Give one with "
-            "--region-name."
+            f"expected a name with a letter or digit for the region, found {name!r}. Give a name "
+            "with --region-name."
         )
     return code
 
@@ -100,13 +100,13 @@ def code_of(name: str) -> str:
 def read_own_strata(
     text: str, region: Region
 ) -> tuple[Strata, tuple[InputFile, ...], tuple[str, ...]]:
-    """Return two strata of a region, the files that were read, and warnings.
+    """Return two strata from a file of polygons, the files that were read, and warnings.
 
-    If `text` is ``FILE:COLUMN``, the two values of the column name the strata, in the order of the
-    file. If `text` is ``FILE``, the polygons are the first stratum, named after the file, and all
-    other places are the second, ``elsewhere``. Raises RequestError if there is no such file or
-    column, or the column does not have two values. Raises DataError if the file is damaged or a
-    stratum has a reserved name.
+    If `text` is ``FILE:COLUMN``, the column must have two values, which are the names of the
+    strata. If `text` is ``FILE``, the first stratum is all polygons, and has the name of the file;
+    the second stratum, ``elsewhere``, is all other places. Raises RequestError if there is no such
+    file or column, or if the column does not have two values. Raises DataError if the file is
+    damaged, or the name of a stratum is not allowed.
     """
     path, column = place_of(text)
     table = read_polygons(path)
@@ -138,7 +138,7 @@ def read_own_strata(
 
 
 def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:
-    """Return warnings about places in both strata or in neither, and about empty strata."""
+    """Return warnings about empty strata, and about places in both strata or in neither."""
     whole, warnings = region.boundary.area, []
     held = region.boundary.intersection(strata.area)
     other = region.boundary.difference(strata.area)

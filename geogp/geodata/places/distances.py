@@ -1,4 +1,4 @@
-"""Distances on the sphere."""
+"""Distances between places on the Earth."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ def nearest_km(
     """Return the great-circle distance in km from each of n places to the nearest of m points.
 
     The distance is d = 2 R arcsin(c / 2), where c is the chord between unit vectors and R =
-    6371.0088 km. All coordinates are in degrees, and longitudes may be wrapped or not. Raises
+    6371.0088 km. Coordinates are in degrees; the longitudes 190 and -170 mean the same. Raises
     DataError if there is no point, or a coordinate is not finite.
     """
     known = _distinct(to_longitude, to_latitude)[0]
@@ -39,9 +39,9 @@ def nearest_km(
 def _distinct(
     longitude: ArrayLike, latitude: ArrayLike
 ) -> tuple[NDArray[np.complex128], NDArray[np.intp]]:
-    """Return the distinct places as complex numbers, and for each row the index of its place.
+    """Return the distinct places as complex numbers, and the index of each row's place.
 
-    Repeated places would slow down the search tree, and a tile has a row in every quarter.
+    A tile can have a row in each quarter, and repeated places would slow down the search tree.
     """
     place = (
         np.asarray(longitude, np.float64).ravel() + 1j * np.asarray(latitude, np.float64).ravel()
@@ -51,6 +51,6 @@ def _distinct(
 
 
 def unit_vectors(longitude: ArrayLike, latitude: ArrayLike) -> Floats:
-    """Return places in degrees as unit vectors, (n, 3)."""
+    """Return places in degrees as unit vectors from the Earth's centre, (n, 3)."""
     lon, lat = np.deg2rad(longitude), np.deg2rad(latitude)
     return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])

@@ -33,10 +33,10 @@ _BESIDE = (".dbf", ".prj", ".cpg", ".shx")  # other files of a shapefile, with l
 class PolygonLayer:
     """Named polygons in degrees, with longitudes from -180 to 180.
 
-    Coastlines differ between files. So a point outside all polygons belongs to the nearest polygon
-    within `snap_degrees`, if there is one. `places` gives the position of each label in the file;
-    it is empty if the labels have the order of the file. `column` is the column of the labels, if a
-    user named it and the file has other columns.
+    Coastlines differ between files, so a point outside all polygons belongs to the nearest polygon,
+    if its distance is at most `snap_degrees`. `places` is the position of each label in the file,
+    or empty if the labels have the order of the file. `column` is the name of the column of labels,
+    if the user chose one of several columns.
     """
 
     name: str
@@ -52,18 +52,18 @@ class PolygonLayer:
     ) -> "PolygonLayer":
         """Return a layer from a table in degrees; polygons with the same label are united.
 
-        `column` is the column of the labels. By default it is the first column in `_NAMES` that
-        exists; then the Census number is added to equal names. Raises RequestError if there is no
-        such column. Raises DataError if a polygon has no label.
+        `column` contains the labels. By default, `column` is the first of `_NAMES` in the table,
+        and the Census number is added to labels that occur twice. Raises RequestError if there is
+        no such column. Raises DataError if a polygon has no label.
         """
         found = column or next((one for one in _NAMES if one in table), "NAME")
         labels = column_of(table, found, name)
         unnamed = int((table[found].isna() | (labels.str.strip() == "")).sum())
         if unnamed:
             raise DataError(
-                f"expected a name in {found} for each polygon of {name}, found none for {unnamed} "
-                f"of {len(table)}. Name or remove these polygons, or choose another column, as "
-                f"FILE:COLUMN."
+                f"expected a name in column {found} for each polygon of {name}, found none for "
+                f"{unnamed} of {len(table)}. Name or remove these polygons, or choose another "
+                f"column, as FILE:COLUMN."
             )
         number = next((one for one in _NUMBERS if one in table), None)
         if column is None and number is not None:
@@ -78,10 +78,10 @@ class PolygonLayer:
         return len(self.labels)
 
     def index(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
-        """Return the index of the polygon that contains each of n points, or -1.
+        """Return the index of the polygon that contains each point, (n,), or -1 if there is none.
 
         A point in several polygons, or on a common edge, belongs to the polygon that comes first in
-        the file (see `places`). Longitudes may be unwrapped.
+        the file (see `places`). Longitudes may lie beyond 180 degrees.
         """
         points = _points(longitude, latitude)
         point, polygon = self._tree.query(points, predicate="intersects")
@@ -98,14 +98,14 @@ class PolygonLayer:
         return np.where(found == len(self), -1, found)
 
     def label(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
-        """Return the label of the polygon that contains each of n points; see `index`."""
+        """Return the label of the polygon that contains each point, (n,), or ``elsewhere``."""
         names = np.array([*self.labels, ELSEWHERE])
         return names[self.index(longitude, latitude)]
 
     def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
-        """Return a warning with the number of points in several polygons; None if there are none.
+        """Return a warning if points lie in more than one polygon, otherwise None.
 
-        `what` names the points in the warning, for example tiles. Points on edges do not count.
+        `what` is a word for the points, such as tiles. A point on an edge is not counted.
         """
         points = _points(longitude, latitude)
         point, _ = self._tree.query(points, predicate="within")
@@ -123,7 +123,7 @@ class PolygonLayer:
 
 
 def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
-    """Return points (n,) with longitudes from -180 to 180."""
+    """Return shapely points, (n,), with longitudes from -180 to 180."""
     wrapped = (np.asarray(longitude, np.float64) + 180) % 360 - 180
     return np.asarray(shapely.points(wrapped, np.asarray(latitude, np.float64)))
 
@@ -143,10 +143,10 @@ def read_layer(text: str) -> PolygonLayer:
 
 
 def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[InputFile, ...]]:
-    """Return the layers of several ``FILE`` or ``FILE:COLUMN`` texts, and the files that were read.
+    """Return the layers of several files, and the records of these files.
 
-    If a file is used with two columns, its layers have names such as ``districts_NAME``. Raises
-    RequestError if two layers have the same name.
+    Each text is ``FILE`` or ``FILE:COLUMN``. If a file is used with two columns, its layers have
+    names such as ``districts_NAME``. Raises RequestError if two layers have the same name.
     """
     layers = [read_layer(text) for text in texts]
     places = [place_of(text) for text in texts]
@@ -171,7 +171,7 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
 
 
 def place_of(text: str) -> tuple[Path, str | None]:
-    """Return path and column of ``FILE`` or ``FILE:COLUMN``; raise RequestError without a file."""
+    """Split ``FILE`` or ``FILE:COLUMN`` into path and column; RequestError if no file exists."""
     path, column = file_and_rest(text)
     if not path.is_file():
         raise RequestError(f"no file {path}: expected a file of polygons, as FILE or FILE:COLUMN.")
@@ -179,7 +179,7 @@ def place_of(text: str) -> tuple[Path, str | None]:
 
 
 def column_of(table: gpd.GeoDataFrame, column: str, where: Path | str) -> pd.Series:
-    """Return a column of a file of polygons as text; raise RequestError if it does not exist."""
+    """Return a column of a file of polygons as text; raise RequestError without this column."""
     if column not in table or column == table.active_geometry_name:
         held = ", ".join(str(name) for name in table.columns if name != "geometry")
         raise RequestError(
@@ -191,7 +191,7 @@ def column_of(table: gpd.GeoDataFrame, column: str, where: Path | str) -> pd.Ser
 
 
 def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:
-    """Return the record of a file; for a shapefile, also the records of its companion files."""
+    """Return records of a file and, for a shapefile, of the files that belong to it."""
     files = [path]
     if path.suffix.lower() == ".shp":
         beside = (one for one in path.parent.iterdir() if one.stem == path.stem)

@@ -23,10 +23,10 @@ from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
 from geogp.geodata.places.vector_files import read_vector
 from geogp.geodata.tiles.parquet_files import read_table
 
-MAX_POLYGONS = 1 << 20  # in a file
-MAX_VERTICES = 1 << 26  # in a file, counted after reading; a vertex takes 16 bytes
+MAX_POLYGONS = 1 << 20  # largest number in a file
+MAX_VERTICES = 1 << 26  # largest number in a file; a vertex takes 16 bytes
 
-_PIECES = 100  # into which an edge as long as its polygon is cut before it is reprojected
+_PIECES = 100  # an edge as long as its polygon is cut into so many pieces for a reprojection
 
 _SWITCH = threading.Lock()
 
@@ -46,10 +46,10 @@ _DAMAGE = (
 def read_polygons(path: Path) -> gpd.GeoDataFrame:
     """Return the polygons of a file in WGS 84, with longitudes from -180 to 180.
 
-    The formats are GeoParquet and the formats of `read_vector`. Polygons across the antimeridian
-    are cut there; see `_within_one_turn`. Invalid polygons, such as a ring that crosses itself, are
-    made valid. Raises DataError if the file is damaged, has several layers or no CRS, or contains
-    anything but polygons with an area.
+    The formats are GeoParquet and the formats of `read_vector`. Polygons are cut at the
+    antimeridian; see `_within_one_turn`. Invalid polygons, such as a ring that crosses itself, are
+    made valid. Raises DataError if the file is damaged, has several layers or no CRS, or contains a
+    shape that is not a polygon with an area.
     """
     if path.is_dir():
         raise DataError(f"{path} is a folder; expected a file. Write all polygons to one file.")
@@ -89,7 +89,7 @@ def read_polygons(path: Path) -> gpd.GeoDataFrame:
 
 
 def _geo_table(found: pa.Table) -> gpd.GeoDataFrame:
-    """Return a GeoParquet table as a GeoDataFrame, which GeoPandas reads from an Arrow file."""
+    """Convert a GeoParquet table to a GeoDataFrame, through an Arrow file in memory."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, found.schema) as writer:
         writer.write_table(found)
@@ -98,7 +98,7 @@ def _geo_table(found: pa.Table) -> gpd.GeoDataFrame:
 
 @contextmanager
 def without_network() -> Iterator[None]:
-    """Turn PROJ's network access off, because a file's CRS can refer to a grid on a server.
+    """Turn off PROJ's network access in a ``with`` block; a CRS can refer to a grid on a server.
 
     The setting applies to the whole process, so a lock lets only one thread at a time change it.
     """
@@ -112,7 +112,7 @@ def without_network() -> Iterator[None]:
 
 
 def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
-    """Return the polygons of a table; raise DataError if the table contains anything else."""
+    """Return a table without empty shapes; raise DataError unless all other shapes are polygons."""
     if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
         raise DataError(f"{path} contains no geometry. Expected polygons.")
     if table.crs is None:
@@ -133,7 +133,7 @@ def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
 
 
 def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
-    """Return the table with invalid polygons made valid."""
+    """Return a table of polygons after a repair of invalid polygons."""
     wrong = np.flatnonzero(~table.geometry.is_valid)
     if not len(wrong):
         return table
@@ -157,11 +157,11 @@ def _line(error: Exception) -> str:
 def _within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSeries:
     """Return polygons in degrees with longitudes from -180 to 180, cut at the antimeridian.
 
-    `degrees` is `source` reprojected vertex by vertex, which wraps longitudes: the ring of a
-    polygon across the antimeridian jumps to the other side. A polygon that became wider than 180
-    degrees is reprojected again with its edges in small pieces, and the longitudes along the edges
-    are unwrapped. Raises DataError if a polygon lies beyond 360 degrees east or west or beyond a
-    pole, or encloses a pole.
+    `degrees` is `source` with each vertex reprojected. In `degrees`, a polygon across the
+    antimeridian is wider than 180 degrees, because its longitudes jump. A polygon wider than 180
+    degrees is reprojected again, with its edges in small pieces, and its longitudes are made
+    continuous. Raises DataError if a polygon encloses a pole, or lies beyond latitude 90 or
+    longitude 360.
     """
     before, row = shapely.get_parts(source.to_numpy(), return_index=True)
     after = shapely.get_parts(degrees.to_numpy())
@@ -193,7 +193,7 @@ def _within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSe
 
 
 def _unwrapped(part: Polygon, source: gpd.GeoSeries, row: object) -> Polygon:
-    """Return a polygon in degrees whose longitudes are continuous along its rings."""
+    """Return a polygon in degrees, with continuous longitudes along its rings."""
     west, south, east, north = part.bounds
     fine = shapely.segmentize(part, max(east - west, north - south) / _PIECES)
     fine = gpd.GeoSeries([fine], crs=source.crs).to_crs(4326).iloc[0]
@@ -211,7 +211,7 @@ def _unwrapped(part: Polygon, source: gpd.GeoSeries, row: object) -> Polygon:
 
 
 def _running(ring: shapely.LinearRing, row: object) -> NDArray[np.float64]:
-    """Return the vertices of a ring with multiples of 360 degrees added to avoid jumps."""
+    """Return the vertices of a ring, with multiples of 360 degrees added to avoid jumps."""
     points: NDArray[np.float64] = shapely.get_coordinates(ring)
     points[:, 0] = np.unwrap(points[:, 0], period=360)
     if abs(points[-1, 0] - points[0, 0]) > 180:

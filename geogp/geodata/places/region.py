@@ -24,7 +24,7 @@ STRATA = (URBAN, RURAL)
 
 @dataclass(frozen=True)
 class Tiles:
-    """Tiles of one zoom, as columns and rows, int64 of shape (n,)."""
+    """Tiles of one zoom level, as columns and rows of the tile grid, int64 (n,)."""
 
     column: NDArray[np.int64]
     row: NDArray[np.int64]
@@ -34,22 +34,22 @@ class Tiles:
         return len(self.column)
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> "Tiles":
-        """Return some of the tiles."""
+        """Return the tiles with the given indices."""
         return Tiles(self.column[rows], self.row[rows], self.zoom)
 
     @cached_property
     def centres(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Longitude and latitude of the centroids, in degrees."""
+        """Longitudes and latitudes of the tiles' centroids, in degrees."""
         return quadkeys.tile_centres(self.column, self.row, self.zoom)
 
 
 @dataclass(frozen=True)
 class Strata:
-    """Two classes of places, with two names: places within `area`, and within `rest`.
+    """Two strata with names: the places in `area`, and the places in `rest`.
 
-    Places outside `area` and `rest` are of unknown class. If `rest` is None, the second class is
-    all places outside `area`. `words` are the name of the area in legends, such as ``urban areas
-    (2020 Census)``, and `vintage` is the Census year of urban areas.
+    Places in neither have the stratum ``unknown``. If `rest` is None, the second stratum is all
+    places outside `area`. `words` is a phrase for the area in legends, such as ``urban areas (2020
+    Census)``, and `vintage` is the census year of urban areas.
     """
 
     area: MultiPolygon
@@ -60,12 +60,12 @@ class Strata:
 
     @classmethod
     def of_urban_areas(cls, area: BaseGeometry, vintage: int | None) -> "Strata":
-        """Return the strata urban and rural."""
+        """Return the strata ``urban`` and ``rural``."""
         words = "urban areas" + (f" ({vintage} Census)" if vintage else "")
         return cls(MultiPolygon(polygonal_parts(area)), words=words, vintage=vintage)
 
     def moved(self, middle: float) -> "Strata":
-        """Move each polygon by a multiple of 360 degrees, to within 180 degrees of a longitude."""
+        """Return the strata with each polygon moved to within 180 degrees of a longitude."""
 
         def near(shape: MultiPolygon) -> MultiPolygon:
             west, _, east, _ = shapely.bounds(shapely.get_parts(shape)).T
@@ -82,7 +82,7 @@ class Strata:
         return replace(self, area=near(self.area), rest=rest)
 
     def of(self, longitude: NDArray[np.float64], latitude: NDArray[np.float64]) -> NDArray[np.str_]:
-        """Return the class of each point (n,), or ``unknown``; the first class if both apply."""
+        """Return the stratum of each point, (n,); a point in both strata belongs to the first."""
         width = max(map(len, (*self.names, UNKNOWN)))
         found = np.full(longitude.shape, self.names[1], dtype=f"<U{width}")
         if self.rest is not None:
@@ -95,8 +95,8 @@ class Strata:
 class Region:
     """A region to map.
 
-    Longitudes are unwrapped: a region that crosses the antimeridian, such as Alaska, has
-    continuous longitudes, some of them below -180 degrees.
+    Longitudes are unwrapped, which means continuous: a region that crosses the antimeridian, such
+    as Alaska, has some longitudes below -180 degrees.
 
     Attributes
     ----------
@@ -107,8 +107,8 @@ class Region:
     boundary
         The region with all its islands and holes, longitude and latitude in degrees (WGS 84).
     strata
-        Urban and rural, or a user's own two classes. None if the strata are unknown. A region that
-        is known to have no urban area does have strata.
+        Urban and rural, or two strata of the user; None if the strata are unknown. A region
+        without any urban area has strata, too.
     """
 
     code: str
@@ -125,10 +125,10 @@ class Region:
         urban_areas: BaseGeometry | None = None,
         urban_vintage: int | None = None,
     ) -> "Region":
-        """Make a region from any polygonal geometry in degrees, unwrapping its longitudes.
+        """Return a region from polygons in degrees; its longitudes are unwrapped.
 
-        Raises DataError if `boundary` has no area, or is not in degrees between the latitudes where
-        tiles end.
+        Raises DataError if `boundary` has no area, is not in degrees, or extends beyond latitude
+        85.05.
         """
         parts = polygonal_parts(boundary)
         if not parts:
@@ -146,7 +146,7 @@ class Region:
         return region.with_strata(Strata.of_urban_areas(urban_areas, urban_vintage))
 
     def with_strata(self, strata: Strata | None) -> "Region":
-        """Return the region with other strata, whose longitudes are unwrapped like the region's."""
+        """Return the region with other strata, moved to the longitudes of the region."""
         west, _, east, _ = self.bounds
         moved = None if strata is None else strata.moved((west + east) / 2)
         return replace(self, strata=moved)
@@ -164,59 +164,59 @@ class Region:
 
     @property
     def strata_names(self) -> tuple[str, str]:
-        """Names of the strata; urban and rural if the region has no strata."""
+        """Names of the two strata; ``urban`` and ``rural`` if the region has no strata."""
         return STRATA if self.strata is None else self.strata.names
 
     @cached_property
     def bounds(self) -> tuple[float, float, float, float]:
-        """West, south, east, north of the boundary in degrees."""
+        """West, south, east and north of the boundary, in degrees."""
         return self.boundary.bounds
 
     @cached_property
     def code_ranges(self) -> NDArray[np.int64]:
-        """First and last quadkey codes of n ranges that cover the boundary's bounds, (n, 2)."""
+        """Ranges of quadkey codes (first, last) that cover the bounding box, (n, 2)."""
         return quadkeys.code_ranges(*self.bounds)
 
     def unwrap(self, longitude: ArrayLike) -> NDArray[np.float64]:
-        """Shift longitudes by multiples of 360 degrees, to within 180 degrees of the middle."""
+        """Return longitudes, moved to within 180 degrees of the region's middle longitude."""
         middle = (self.bounds[0] + self.bounds[2]) / 2
         return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
 
     def contains(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
-        """Return which points (degrees, shape (n,)) lie in the region; points in holes do not."""
+        """Return whether each point in degrees, (n,), lies in the region and not in a hole."""
         return _inside(self.boundary, self.unwrap(longitude), np.asarray(latitude, np.float64))
 
     def stratum(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
-        """Return the stratum of each point, such as ``urban``; ``unknown`` if there are none."""
+        """Return the stratum of each point, (n,); ``unknown`` if the region has no strata."""
         longitude = self.unwrap(longitude)
         if self.strata is None:
             return np.full(longitude.shape, UNKNOWN, dtype=f"<U{len(UNKNOWN)}")
         return self.strata.of(longitude, np.asarray(latitude, np.float64))
 
     def tiles(self, zoom: int = quadkeys.ZOOM) -> Tiles:
-        """Return the tiles with their centre in the region, row by row from the north-west."""
+        """Return the tiles whose centre lies in the region, row by row from the north-west."""
         kept = list(self._strips(zoom, 2_000_000))
         column, row = (np.concatenate(parts) for parts in zip(*kept, strict=True))
         return Tiles(column, row, zoom)
 
     def check_zoom(self, zoom: int) -> None:
-        """Raise RequestError if no tile of a zoom has its centre in the region."""
+        """Raise RequestError if the region contains no centre of a tile at this zoom level."""
         if not any(len(column) for column, _ in self._strips(zoom, 20_000)):
             raise RequestError(
                 f"no tile of zoom {zoom} has its centre in {self.name}; choose a higher zoom."
             )
 
     def zoom_within(self, zoom: int, most: int) -> int:
-        """Return the finest zoom, up to `zoom`, with at most about `most` tiles (`about_tiles`)."""
+        """Return the highest zoom level, up to `zoom`, with at most about `most` tiles."""
         while zoom > 1 and self.about_tiles(zoom, most) > most:
             zoom -= 1
         return zoom
 
     def about_tiles(self, zoom: int, most: int) -> int:
-        """Return the number of tiles of a zoom, exact or approximate.
+        """Return the exact or approximate number of the region's tiles at a zoom level.
 
-        The number is exact if the bounding box has at most 4 `most` tiles. Otherwise geogp counts
-        the tiles of a coarser zoom, and multiplies by 4 for each zoom level between the two zooms.
+        The number is exact if the bounding box has at most 4 * `most` tiles. Otherwise geogp counts
+        the tiles of a lower zoom level, and multiplies the count by 4 for each level of difference.
         """
         coarse = zoom
         while coarse > 1 and self._box_tiles(coarse) > 4 * most:
@@ -246,13 +246,13 @@ class Region:
 def _inside(
     shape: MultiPolygon, longitude: NDArray[np.float64], latitude: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Return which points lie in a shape; preparing the shape first saves time for many points."""
+    """Return whether each point lies in a shape, which is prepared first to save time."""
     shapely.prepare(shape)
     return np.asarray(shapely.contains_xy(shape, longitude, latitude), np.bool_)
 
 
 def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:
-    """Return the polygons of a geometry after making it valid; lines and points are dropped."""
+    """Return the polygons of a geometry, made valid; lines and points are dropped."""
     parts = shapely.get_parts(shapely.make_valid(geometry))
     polygons: list[Polygon] = []
     for part in parts:
@@ -264,7 +264,7 @@ def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:
 
 
 def cut_at_antimeridian(part: Polygon) -> list[Polygon]:
-    """Return the pieces of a polygon cut at the antimeridian, with longitudes from -180 to 180."""
+    """Cut a polygon at the antimeridian; return pieces with longitudes from -180 to 180."""
     west, south, east, north = part.bounds
     turns = range(math.floor((west + 180) / 360), math.ceil((east + 180) / 360))
     found: list[Polygon] = []
@@ -280,7 +280,7 @@ def cut_at_antimeridian(part: Polygon) -> list[Polygon]:
 
 
 def _antimeridian_cut(parts: list[Polygon]) -> float:
-    """Return the longitude at which to cut the circle: the middle of the widest gap."""
+    """Return the longitude in the middle of the widest gap between the polygons."""
     edges = sorted((part.bounds[0], part.bounds[2]) for part in parts)
     widest, cut = edges[0][0] + 360 - max(east for _, east in edges), -180.0
     reach = edges[0][1]
@@ -292,7 +292,7 @@ def _antimeridian_cut(parts: list[Polygon]) -> float:
 
 
 def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
-    """Unite polygons, after moving the polygons east of the cut 360 degrees to the west."""
+    """Return the union of polygons; polygons east of `cut` are first moved west by 360 degrees."""
     if cut == -180.0:
         return MultiPolygon(parts)
     moved = [

@@ -1,6 +1,6 @@
-"""The region that a user chooses, and its strata.
+"""The user's choice of a region and of its strata.
 
-Polygons are given as ``FILE``, ``FILE:COLUMN`` or ``FILE:COLUMN=VALUE``.
+A file of polygons is given as ``FILE``, ``FILE:COLUMN`` or ``FILE:COLUMN=VALUE``.
 """
 
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
 
 @dataclass(frozen=True)
 class RegionChoice:
-    """A region of the Census, or a region of a user; paths are made absolute.
+    """The user's choice of a region: a state, or polygons in a file; paths are made absolute.
 
     `region` is a postal code, name or FIPS number of a state. `file` is ``FILE`` or
-    ``FILE:COLUMN=VALUE`` with the user's polygons, and `name` the name of that region. `boundaries`
-    is the folder or address of the Census boundaries; it defaults to the Bureau's site for a state,
-    and to no boundaries for a file. `strata` is ``FILE`` or ``FILE:COLUMN``; see `read_own_strata`.
-    Raises RequestError if both or neither of `region` and `file` are given, or if `name` or
-    `urban_vintage` would have no effect.
+    ``FILE:COLUMN=VALUE`` with the user's polygons, and `name` is the region's name. `boundaries` is
+    the folder or web address of Census boundaries; the default for a state is the Census Bureau's
+    site. `strata` is ``FILE`` or ``FILE:COLUMN``; see `read_own_strata`. Raises RequestError if
+    `region` and `file` are both given or both missing, or if `name` or `urban_vintage` would have
+    no effect.
     """
 
     region: str | None = None
@@ -68,14 +68,14 @@ class RegionChoice:
             )
 
     def read(self) -> "Boundaries":
-        """Return the region and its boundaries, as `read_chosen` reads them."""
+        """Return the region with its strata and boundaries; see `read_chosen`."""
         from geogp.geodata.places.chosen_region import read_chosen  # noqa: PLC0415 - slow
 
         return read_chosen(self)
 
 
 def file_and_rest(text: str) -> tuple[Path, str | None]:
-    """Split ``FILE:REST`` at the first colon after an existing file, or at the first colon."""
+    """Split ``FILE:REST`` at the first colon after an existing file, else at the first colon."""
     places = [k for k, sign in enumerate(text) if sign == ":"]
     if Path(text).exists() or not places:
         return Path(text), None
@@ -84,7 +84,7 @@ def file_and_rest(text: str) -> tuple[Path, str | None]:
 
 
 def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
-    """Return the file of ``FILE:COLUMN=VALUE``, and column and value, or None for ``FILE`` alone.
+    """Split ``FILE:COLUMN=VALUE`` into path and (column, value), or ``FILE`` into path and None.
 
     Raises RequestError if any other text follows the file.
     """
@@ -103,7 +103,7 @@ def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
 def absolute_name(text: str) -> str:
     """Return ``FILE`` or ``FILE:REST`` with an absolute path.
 
-    A link is not replaced by its target, because layers and regions are named after their files.
+    A symbolic link is not replaced by its target, because a region has the name of its file.
     """
     path, rest = file_and_rest(text)
     place = path.parent.resolve() / path.name

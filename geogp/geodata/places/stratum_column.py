@@ -14,7 +14,7 @@ ALL = "all"  # name of all strata together; no stratum may have this name
 
 
 def stratum_column(stratum: ArrayLike, names: tuple[str, str]) -> Any:
-    """Return the strata of rows (n,) as a column with the categories `names` and ``unknown``."""
+    """Return strata, (n,), as a categorical column with the categories `names` and ``unknown``."""
     return pd.Categorical(np.asarray(stratum, np.str_), [*names, UNKNOWN])
 
 
@@ -28,7 +28,7 @@ def names_of(stratum: Any) -> tuple[str, str]:
 
 
 def with_strata(rows: pd.DataFrame, own: Sequence[str] | None) -> pd.DataFrame:
-    """Return test predictions whose stratum column has both names: `own`, or urban and rural."""
+    """Return test predictions whose stratum column has the categories `own`, or urban and rural."""
     names = STRATA if own is None else (own[0], own[1])
     values = rows["stratum"].astype(str)
     odd = sorted(map(str, set(values) - {*names, UNKNOWN}))  # includes missing values
@@ -45,7 +45,7 @@ def phrase(name: str) -> str:
 
 
 def marked(names: Any, first: Any, second: Any, whole: Any) -> dict[str, Any]:
-    """Map each stratum in `names` to its mark: `first`, `second`, or `whole` for ``all``."""
+    """Return the mark of each stratum in `names`: `first`, `second`, or `whole` for ``all``."""
     own = [name for name in names if name not in {ALL, *STRATA}]
     order = {**dict(zip(STRATA, (first, second), strict=True)), ALL: whole}
     order |= {name: (first, second)[k % 2] for k, name in enumerate(own)}

@@ -1,10 +1,10 @@
 """Reading of vector files in four formats, without network access.
 
-GDAL chooses a driver by the content of a file, and some drivers send requests to servers. pyogrio
-cannot restrict the drivers, and no option of GDAL bars all drivers from the network. So this module
-lets GDAL open a file only if the file's name and first bytes fit one of four drivers. Of these
-drivers, only the GeoJSON driver can send requests, namely for a CRS that is a link; this module
-refuses such a CRS.
+GDAL chooses a driver by the content of a file, and some drivers send requests to servers. The
+package pyogrio cannot restrict the drivers, and no option of GDAL forbids network access to all
+drivers. So this module lets GDAL open a file only if the file's name and first bytes fit one of
+four drivers. Only the GeoJSON driver of these four can send a request, to download a CRS from a web
+address; this module refuses such a CRS.
 """
 
 import json
@@ -31,17 +31,17 @@ _HEAD = 72
 _TOP_TYPES = ("FeatureCollection", "Feature", "Polygon", "MultiPolygon", "GeometryCollection")
 
 _CRS_TYPES = ("name", "epsg", "ogc")
-"""Types of a GeoJSON CRS that GDAL looks up in its tables; other types can cause a download."""
+"""Types of a GeoJSON CRS for which GDAL needs no download."""
 
 _SPECIAL = "!;?"  # characters in a path that pyogrio reads as parts of an address
 
 
 def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:
-    """Return the shapes of the only layer of a file.
+    """Return the shapes in a file, which must have exactly one layer.
 
-    The file must have passed `check_file`. Raises DataError if the format is not one of the four,
-    the content does not fit the name, the CRS is an address, or there are too many layers or
-    shapes.
+    The file must have passed `check_file`. Raises DataError if the format is unknown, the content
+    does not fit the file's name, the CRS is a web address, or there are several layers or more than
+    `most` shapes.
     """
     source = _source(path)
     # Read one more than the limit, because counting first would parse the file twice.
@@ -55,7 +55,7 @@ def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:
 
 
 def _source(path: Path) -> str:
-    """Return a name for GDAL that only one driver can open."""
+    """Return the file's name for GDAL, in a form that only one driver can open."""
     whole, ending = str(path.absolute()), path.suffix.lower()
     if ending in _TEXTS:
         _check_geojson(path)
@@ -82,9 +82,9 @@ def _source(path: Path) -> str:
 
 
 def _check_tables(path: Path) -> None:
-    """Refuse an SQLite database that lacks both the mark ``GP`` and the table of a GeoPackage.
+    """Raise DataError if an SQLite database has no table ``gpkg_contents``, as GeoPackages have.
 
-    Old programs wrote GeoPackages without the mark.
+    Old programs wrote GeoPackages without the mark ``GP`` in the first bytes.
     """
     # Immutable: SQLite sets no locks and writes no file beside the database.
     address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -107,11 +107,11 @@ def _check_tables(path: Path) -> None:
 
 
 def _check_head(path: Path, ending: str, head: bytes) -> None:
-    """Refuse a file whose first bytes do not fit its extension.
+    """Raise DataError if the first bytes of a file do not fit its extension.
 
-    GDAL chooses drivers by content. The first bytes of each format include a byte 0, where GDAL
-    stops searching for words of other formats. A GeoPackage has the mark ``GP`` or no mark.
-    GDAL opens both kinds with the GeoPackage driver, not with the driver for other databases.
+    GDAL chooses a driver by the first bytes of a file. In each of the allowed formats, these bytes
+    contain a zero byte, where GDAL stops searching for words of other formats. GDAL uses the
+    GeoPackage driver for all GeoPackages, with or without the mark ``GP``.
     """
     fits = {
         ".shp": head[:4] == b"\x00\x00\x27\x0a",
@@ -128,15 +128,15 @@ def _check_head(path: Path, ending: str, head: bytes) -> None:
 
 
 def _shapefile_in(path: Path) -> str:
-    """Return the name of the only shapefile of an archive."""
+    """Return the name of the only shapefile in a zip archive."""
     with zipfile.ZipFile(path) as archive:
         members = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
         names = [name for name in members if name.lower().endswith(".shp")]
         others = [name for name in members if name.lower().endswith(_NOT_IN_ARCHIVES)]
         if others and not names:
             raise DataError(
-                f"expected a shapefile in {path}, found {', '.join(others)[:200]}. Unpack it, "
-                f"and give the file itself. geogp reads {_FORMATS}."
+                f"expected a shapefile in {path}, found {', '.join(others)[:200]}. Unpack "
+                f"the archive, and give the file itself. geogp reads {_FORMATS}."
             )
         if len(names) != 1:
             raise DataError(
@@ -155,17 +155,17 @@ def _shapefile_in(path: Path) -> str:
 
 
 class _Seen(NamedTuple):
-    """The types of a GeoJSON object, and of the first CRS in it that GDAL might download."""
+    """The types of a GeoJSON object, and of its first CRS that GDAL might download."""
 
     types: tuple[Any, ...]
     wrong: tuple[Any, ...] | None
 
 
 def _check_geojson(path: Path) -> None:
-    """Refuse text that is not GeoJSON, or whose CRS is an address.
+    """Raise DataError if a file is not GeoJSON, or has a CRS that is a web address.
 
-    The whole text is parsed, because any object, even a single geometry, may have a CRS, and the
-    key of a CRS may contain escapes.
+    The whole text is parsed, because any object may have a CRS, and the key ``crs`` may have
+    escapes.
     """
     try:
         found = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_seen)
@@ -192,11 +192,11 @@ def _check_geojson(path: Path) -> None:
 
 
 def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
-    """Return the types of an object and of the first refused CRS in it; drop the coordinates.
+    """Return the types of a GeoJSON object, and of its first CRS that GDAL might download.
 
-    GDAL ignores the case of a key, and all text after a character 0. GDAL does not look for a CRS
-    below ``properties``, because a column may have this name. GDAL reads a CRS without a type, or
-    of a type not in `_CRS_TYPES`, as an address.
+    GDAL ignores the case of a key, and ignores all text after a null character. GDAL does not
+    search ``properties`` for a CRS, because a column may have the name ``crs``. GDAL reads a CRS as
+    an address if the CRS has no type, or a type that is not in `_CRS_TYPES`.
     """
     wrong: list[tuple[Any, ...]] = []
     named = [(key.partition("\0")[0].lower(), key, value) for key, value in pairs]
@@ -213,7 +213,7 @@ def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
 
 
 def _only_layer(path: Path, source: str) -> str:
-    """Return the name of the layer with shapes; raise DataError if there is none or several."""
+    """Return the name of the layer with shapes; raise DataError unless there is exactly one."""
     # The geometry type of a table without shapes is None.
     names = [str(name) for name, kind in pyogrio.list_layers(source) if kind is not None]
     if not names:

@@ -1,1 +1,1 @@
-"""Simulated regions whose truth is known."""
+"""Simulated tiles whose true model is known."""

@@ -20,14 +20,14 @@ _DEGREE_KM = np.pi / 180 * EARTH_RADIUS_KM
 
 
 def made_up_towns(region: Region, seed: int) -> MultiPolygon:
-    """Return urban areas inside a region, in degrees, with longitudes unwrapped like the region's.
+    """Return made-up urban areas inside a region, in degrees.
 
-    The area of the k-th town is proportional to 1 / k (Zipf's law), and the towns together cover
-    `URBAN_SHARE` of the land. In 2010, 3.0 % of the United States' 9.1 million km² of land was
-    urban, in 3,573 urban areas (U.S. Census Bureau, 2010 Census Urban and Rural Classification). So
-    there is one town for each 2,500 km², and at least five. Centres are uniform in the region, and
-    outlines are wavy. Parts beyond the boundary are cut off, and all towns are scaled by one factor
-    to reach the share.
+    The area of the k-th town is proportional to 1 / k (Zipf's law). In 2010, the United States had
+    3,573 urban areas on 9.1 million km² of land, and 3.0 % of the land was urban (Census Bureau,
+    2010 Census Urban and Rural Classification). So there is one town for each 2,500 km² of land,
+    but at least five towns. The centres of towns are uniform in the region, and outlines are wavy.
+    Parts outside the region are cut off, and all towns are scaled by one factor, until they cover
+    the share `URBAN_SHARE` of the land.
     """
     rng = np.random.default_rng((seed, _STREAM))
     land = ground_km2(region.boundary)
@@ -76,7 +76,7 @@ def wavy_ellipse(
 ) -> Polygon:
     """Return an ellipse in degrees with a wavy radius.
 
-    `waves` has the amplitude and the number of the first waves, then those of the second waves.
+    `waves` has the amplitude and the number of periods of a first wave, then of a second wave.
     """
     angle = np.linspace(0, 2 * np.pi, 240, endpoint=False)
     radius = 1 + waves[0] * np.sin(waves[1] * angle) + waves[2] * np.cos(waves[3] * angle)
@@ -90,7 +90,7 @@ def wavy_ellipse(
 
 
 def ground_km2(shape: BaseGeometry) -> float:
-    """Return the area on the sphere, in km², of a shape in degrees (equal-area projection)."""
+    """Return the area on the sphere, in km², of a shape in degrees."""
 
     def flat(points: Floats) -> Floats:
         turned = np.deg2rad(points)
@@ -100,9 +100,9 @@ def ground_km2(shape: BaseGeometry) -> float:
 
 
 def _centres(boundary: MultiPolygon, count: int, rng: np.random.Generator) -> Floats:
-    """Return points drawn uniformly on the ground, in degrees, (count, 2).
+    """Return random points in a region, uniform on the ground, in degrees, (count, 2).
 
-    A polygon of the boundary is drawn first, then a point in the polygon.
+    For each point, a polygon of the boundary is drawn first, and then a point in the polygon.
     """
     parts = list(boundary.geoms)
     areas = np.array([ground_km2(part) for part in parts])

@@ -1,4 +1,4 @@
-"""Predictors that use the truth of a simulation; no model can predict better."""
+"""Oracles: predictions for simulated tiles that know the true model."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,9 @@ _CHUNK_BYTES = 8 * 2**20
 
 @dataclass(frozen=True)
 class Oracle:
-    """Mean and sd (n,) of Gaussian predictive distributions of the rows of the truth.
+    """Means and standard deviations, (n,), of the Gaussian predictions for n simulated rows.
 
-    They are on the scale of the target, and NaN for rows without a prediction.
+    Predictions are on the scale of the target; rows without a prediction have NaN.
     """
 
     mean: Floats
@@ -34,7 +34,7 @@ class Oracle:
 
 
 def column_of(name: str, target: str) -> str:
-    """Return the name of a column: ``y`` for download, ``y_upload`` for upload."""
+    """Return the column name of a target: ``y`` for download, ``y_upload`` for upload."""
     return name if target == "download" else f"{name}_{target}"
 
 
@@ -49,19 +49,19 @@ def predictive_oracle(
 ) -> Oracle:
     """Return the oracle that knows the model, and predicts tile effects from training rows.
 
-    For the training rows near a point, let r = y - field, let K be the covariance matrix of their
-    tile effects, D the diagonal matrix of their measurement variances, and k the covariances of
-    these effects with the tile effect at the point. Then
+    For the training rows near a point, let r = y - field. Let K be the covariance matrix of the
+    tile effects of these rows, and D the diagonal matrix of their measurement variances. Let k be
+    the covariances of these tile effects with the tile effect at the point. Then
 
-    mean = field + k' (K + D)⁻¹ r,  variance = k(0) - k' (K + D)⁻¹ k + sd_measurement²
+    mean = field + k' (K + D)⁻¹ r, variance = k(0) - k' (K + D)⁻¹ k + sd_measurement²
 
-    (Rasmussen and Williams 2006, equations 2.25 and 2.26). The rows near a point are chosen from
-    the nearest 4 `neighbours` rows in space-time: the `neighbours` rows with the largest prior
-    correlation. If `neighbours` is at least the number of training rows, this is the full
-    conditional distribution. In the demo region, 256 instead of 128 neighbours lower the mean log
-    score by 0.0002 to 0.0003.
+    (Rasmussen and Williams 2006, equations 2.25 and 2.26). Of the 4 * `neighbours` training rows
+    nearest in space and time, the oracle uses the `neighbours` rows with the largest prior
+    correlation. If `neighbours` is at least the number of training rows, the prediction is the
+    exact conditional distribution. In the demo region, 256 instead of 128 neighbours lower the mean
+    log score by 0.0002 to 0.0003.
 
-    `train` marks the training rows (n,), one or more; their prediction is NaN.
+    The mask `train`, (n,), marks one or more training rows; the prediction for these rows is NaN.
     """
     place = _plane(truth, law)
     mean = np.full(len(truth), np.nan)
@@ -91,7 +91,7 @@ def _values(truth: pd.DataFrame, name: str, target: str) -> Floats:
 
 
 def _plane(truth: pd.DataFrame, law: TruthLaw) -> Floats:
-    """Return kilometres east and south of the origin of `law`, and the quarter, shape (n, 3)."""
+    """Return each row's km east and km south of the origin, and its quarter's index, (n, 3)."""
     codes = quadkeys.parse_quadkeys(truth["quadkey"].to_numpy(np.str_))
     column, row = quadkeys.codes_to_tiles(codes)
     world = 1 << quadkeys.ZOOM
@@ -102,7 +102,7 @@ def _plane(truth: pd.DataFrame, law: TruthLaw) -> Floats:
 
 
 def _scaled(place: Floats, law: TruthLaw) -> Floats:
-    """Return places scaled such that distance is about -log(prior correlation)."""
+    """Return places scaled so that their distance is about -log(prior correlation)."""
     total = law.sill_constant + law.sill_changing
     kept = (law.sill_constant + law.sill_changing * law.memory) / total if total > 0 else 1.0
     apart = -np.log(max(kept, 1e-9))
@@ -112,7 +112,7 @@ def _scaled(place: Floats, law: TruthLaw) -> Floats:
 def _most_correlated(
     asked: Floats, known: Floats, tree: KDTree, law: TruthLaw, near: int
 ) -> NDArray[np.intp]:
-    """Return positions in `known` of the most correlated rows, shape (len(asked), near)."""
+    """Return indices in `known` of the most correlated rows, (len(asked), near)."""
     candidates = min(_CANDIDATES_PER_NEIGHBOUR * near, len(known))
     _, found = tree.query(_scaled(asked, law), k=np.arange(1, candidates + 1))
     found = np.asarray(found, np.intp)
@@ -122,6 +122,6 @@ def _most_correlated(
 
 
 def _covariance(law: TruthLaw, first: Floats, second: Floats) -> Floats:
-    """Return the covariances (m, p, q) of places (m, p, 3) with places (m, q, 3)."""
+    """Return covariances of tile effects, (m, p, q), at places (m, p, 3) and places (m, q, 3)."""
     apart = first[:, :, None, :] - second[:, None, :, :]
     return law.covariance(np.hypot(apart[..., 0], apart[..., 1]), apart[..., 2])

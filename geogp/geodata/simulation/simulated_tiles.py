@@ -1,7 +1,7 @@
 """Simulation of Ookla tiles with a known truth: places, tests and measurements.
 
-`truth.py` contains the statistical model of the values, and `oracles.py` predictors that use this
-model. `simulation_files.py` writes a simulation as files that geogp can read like Ookla's.
+`truth.py` contains the statistical model of the values, and `oracles.py` predictions that use this
+model. `simulation_files.py` writes a simulation as files that geogp can read.
 """
 
 from collections.abc import Sequence
@@ -51,14 +51,14 @@ _DEVICES = 0.42  # probability that each test after the first is from another de
 
 @dataclass(frozen=True)
 class Simulation:
-    """Simulated tiles and their truth, and the model of each target (`laws`).
+    """Simulated tiles, their true values, and the model of each target (`laws`).
 
-    `tiles` has rows like those that Ookla publishes, sorted by quarter and quadkey, with quarter
-    (index), quadkey (uint64 code), tests, devices, avg_d_kbps, avg_u_kbps, avg_lat_ms (int64).
-    `truth` has the same rows, with quadkey, quarter (label), longitude, latitude (degrees) and
-    tests; for download also y (log10 Mbps of the recorded integer), field_true, tile_true and
-    sd_measurement_true; for the other targets, the last four names end in ``_upload`` or
-    ``_latency``.
+    `tiles` has one row per tile and quarter, sorted by quarter and quadkey, with the columns
+    quarter (index), quadkey (uint64 code), tests, devices, avg_d_kbps, avg_u_kbps, avg_lat_ms
+    (int64). `truth` has the same rows, with the columns quadkey, quarter (label), longitude,
+    latitude (degrees) and tests. For download, `truth` also has y (log10 Mbps of the recorded
+    integer), field_true, tile_true and sd_measurement_true. For other targets, these names end in
+    ``_upload`` or ``_latency``.
     """
 
     tiles: pd.DataFrame
@@ -72,19 +72,19 @@ class Simulation:
 def simulate(
     region: Region, *, rows: int, quarters: Sequence[int], seed: int, service: str = "mobile"
 ) -> Simulation:
-    """Return tiles with a known truth inside a region.
+    """Return simulated tiles with a known truth inside a region.
 
-    The number of tests of a tile in a quarter is a gamma-Poisson variable with the tile's rate as
-    mean; a tile with a test gives a row. Rates are log-normal, and far higher in urban areas. Most
-    rural tiles are dormant: they have much lower rates. The level of the rates and the share of
-    dormant tiles are chosen such that the expected number of rows is `rows`, and a share
-    `SINGLE_SHARE` of them has a single test. Then surplus rows are dropped at random, or missing
-    rows added as single tests at random places. Recorded values are whole kbps or ms, from 1 to the
-    limits for mobile networks in `plausibility.py`; the limits for fixed networks are higher.
+    The number of tests of a tile in a quarter has a gamma-Poisson distribution, whose mean is the
+    tile's rate. A tile with a test has a row. Rates are log-normal, and far higher in urban areas.
+    Most rural tiles are dormant: their rates are much lower. The level of the rates and the share
+    of dormant tiles are chosen so that the expected number of rows is `rows`, and a share
+    `SINGLE_SHARE` of the rows has a single test. Then surplus rows are dropped at random, or
+    missing rows are added, with a single test at a random place. Recorded values are whole kbps or
+    ms, from 1 to the limits for mobile networks in `plausibility.py`.
 
-    The tiles have exactly `rows` rows over all `quarters` (increasing indices). `service` changes
-    only the names of files. Raises RequestError if `rows` is more than tiles times quarters, or the
-    region is too small or too large.
+    The result has exactly `rows` rows over all `quarters` (increasing indices). `service` changes
+    only names of files. Raises RequestError if `rows` is more than tiles times quarters, or the
+    region is too small or large.
     """
     quarters = tuple(quarters)
     grid = Grid.of(region)
@@ -122,7 +122,7 @@ def simulate(
 def simple_region() -> Region:
     """Return the made-up demo region: a wavy coast, an island, a lake and five urban areas.
 
-    The region is about 1.0 by 0.8 degrees large, around longitude -90, latitude 32.
+    The region measures about 1.0 by 0.8 degrees, around longitude -90 and latitude 32.
     """
     land = wavy_ellipse(-90.03, 32.0, 0.44, 0.37, waves=(0.04, 5, 0.02, 11))
     lake = wavy_ellipse(-90.16, 32.14, 0.05, 0.035, waves=(0.10, 3, 0.05, 7))
@@ -141,9 +141,9 @@ def simple_region() -> Region:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Simulated rows, sorted by quarter and quadkey.
+    """Simulated rows with their numbers of tests, sorted by quarter and quadkey.
 
-    `when` is the index of a row's quarter in `quarters`, and `where` the index of its tile.
+    `when` is the index of a row's quarter in `quarters`, and `where` is the index of its tile.
     """
 
     quarters: Counts
@@ -174,10 +174,10 @@ def _count_tests(
 def _add_single_tests(
     tests: NDArray[np.int32], rate: Floats, missing: int, rng: np.random.Generator
 ) -> None:
-    """Set `missing` zeros to 1; draw them without replacement, in proportion to the rates.
+    """Change `missing` random zeros in `tests` to 1, drawn in proportion to the rates.
 
-    The tiles with the largest Gumbel keys are drawn. Keys are computed quarter by quarter, because
-    all keys at once would need far more memory than the tests.
+    Each zero gets a random key with a Gumbel distribution, and the zeros with the largest keys are
+    drawn. Keys are computed quarter by quarter, because all keys would need far more memory.
     """
     best, where = np.empty(0), np.empty(0, np.int64)
     for quarter, counts in enumerate(tests):
@@ -192,8 +192,9 @@ def _add_single_tests(
 def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats:
     """Return the expected number of tests of each tile in a quarter, shape (tiles,).
 
-    All tiles have a log-normal rate. Place and chance decide whether a tile is active or dormant,
-    and the share of active tiles is chosen such that `SINGLE_SHARE` of the rows are single tests.
+    All tiles have a log-normal rate. The place and a random number decide whether a tile is active
+    or dormant. The share of active tiles is chosen so that the share of rows with one test is
+    `SINGLE_SHARE`.
     """
     smooth = _UNEVEN * random_field(places, lengthscale_km=8.0, seed=int(rng.integers(2**31)))
     base = _URBAN_TILE * places.urban + _URBAN_CORE * places.urbanity + smooth
@@ -222,7 +223,7 @@ def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats
 
 
 def _scaled_rates(log_rate: Floats, wanted: float) -> Floats:
-    """Return capped rates, scaled such that the expected share of tiles with a row is `wanted`."""
+    """Return capped rates, scaled so that the expected share of tiles with a row is `wanted`."""
     low, high = -40.0, 40.0
     most = np.log(_MAX_EXPECTED)
     for _ in range(50):
@@ -233,7 +234,7 @@ def _scaled_rates(log_rate: Floats, wanted: float) -> Floats:
 
 
 def _present(rate: Floats) -> Floats:
-    """Return the probability of one test or more, 1 - (1 + rate / shape)^-shape."""
+    """Return the probability of at least one test, 1 - (1 + rate / shape)^-shape."""
     return np.asarray(1 - (1 + rate / _BUSTLE) ** -_BUSTLE, np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Writing of a simulation as files: tiles and boundaries that geogp can read, and the truth."""
+"""Writing of a simulation as files: tiles and boundaries that geogp can read, and true values."""
 
 import io
 import json
@@ -38,17 +38,17 @@ _URBAN_COLUMNS = {2000: ("UA", "NAME"), 2010: ("UACE10", "NAME10"), 2020: ("UACE
 def write_simulation(
     simulation: Simulation, region: Region, folder: Path, *, made_up_towns: bool = False
 ) -> list[Path]:
-    """Write a simulation to a folder that geogp can read as source and boundaries; return paths.
+    """Write a simulation as files that geogp can read, and return the paths of the files.
 
     ``parquet/performance/type=.../year=.../quarter=.../...tiles.parquet``
         Tiles in Ookla's layout, with its seven columns, sorted by quadkey, in row groups of 2,048,
         compressed with zstd.
     ``truth.parquet``
-        `Simulation.truth` of all quarters, true values rounded to multiples of 2^-14, about 6e-5.
+        The table `Simulation.truth`, with true values rounded to multiples of 2^-14, about 6e-5.
     ``simulation.json``
         The request, the region, the models, and whether the urban areas are made up.
     ``boundaries/states.parquet``, ``boundaries/urban_areas_<CODE>.parquet``
-        GeoParquet in EPSG:4269; without urban areas if the region has no urban and rural strata.
+        GeoParquet in EPSG:4269; no file of urban areas if the region has no urban stratum.
 
     Other files in the folder are not changed. Raises OutputError if a file cannot be written.
     """
@@ -64,7 +64,7 @@ def write_simulation(
 
 
 def tile_polygons(codes: quadkeys.Codes) -> NDArray[np.object_]:
-    """Return the outlines of tiles as WKT, byte for byte as Ookla writes them, shape (n,).
+    """Return the outlines of tiles as WKT text, (n,), exactly as Ookla writes the outlines.
 
     The corners are north-west, north-east, south-east, south-west and again north-west, with 15
     significant digits.
@@ -79,7 +79,7 @@ def tile_polygons(codes: quadkeys.Codes) -> NDArray[np.object_]:
 
 
 def _texts(degrees: NDArray[np.float64]) -> NDArray[np.object_]:
-    """Return numbers as text of 15 significant digits, formatting each distinct number once."""
+    """Return numbers as text with 15 significant digits; each distinct number is formatted once."""
     distinct, where = np.unique(degrees, return_inverse=True)
     return np.array([f"{value:.15g}" for value in distinct], dtype=object)[where]
 
@@ -98,10 +98,10 @@ def _tile_files(simulation: Simulation) -> Iterator[tuple[str, bytes]]:
 
 
 def compact_table(table: pd.DataFrame) -> bytes:
-    """Return a table of results as Parquet, with real numbers as float32.
+    """Return a table of results as a Parquet file, with real numbers as float32.
 
-    True values are rounded to multiples of 2^-14, far below any standard deviation; this halves
-    the size of the compressed file.
+    True values are rounded to multiples of 2^-14, far below any standard deviation. This halves the
+    size of the file.
     """
     real = table.select_dtypes("float64").columns
     true = [name for name in real if "_true" in name]
@@ -111,7 +111,7 @@ def compact_table(table: pd.DataFrame) -> bytes:
 
 
 def _parquet(table: pa.Table, row_group: int = ROW_GROUP) -> bytes:
-    """Return a table as Parquet, without its metadata, because they would name the program."""
+    """Return a table as a Parquet file without metadata, which would name the program."""
     stream = io.BytesIO()
     real = [column.name for column in table.schema if pa.types.is_floating(column.type)]
     pa.parquet.write_table(

@@ -1,11 +1,12 @@
 """The statistical model of a simulated target: smooth field, tile effects, measurement noise.
 
+The value at place s in quarter q, in log10 of Mbps (download, upload) or ms (latency), is
+
     y(s, q) = field(s, q) + tile(s, q) + e,    e ~ N(0, a(s) + b(s) / tests)
 
-in log10 of Mbps (download, upload) or of ms (latency), at place s in quarter q. Places lie on the
-plane of the zoom-16 grid, in kilometres east and south of the region's north-west tile. A tile is
-`tile_km` wide, the width on the ground at the region's middle latitude. This one width is used in
-the whole region, because a regular grid allows exact sampling.
+Coordinates are kilometres east and south of the region's north-west tile. All tiles have the same
+width `tile_km`, because a regular grid allows exact sampling. `tile_km` is the width on the ground
+at the region's middle latitude.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from geogp.geodata.tiles.quarters import quarter_index
 Floats = NDArray[np.float64]
 
 MAX_CELLS = 128_000_000
-"""Largest number of cells of the tile process's embedding grid; sampling it takes about 4 GB."""
+"""Largest number of grid cells for the tile process; its sampling takes about 4 GB."""
 
 _FEATURES = 200
 _NEGLIGIBLE_RANGES = 40  # exp(-40) = 4e-18 is below the rounding of float64
@@ -32,19 +33,18 @@ _NEGLIGIBLE_RANGES = 40  # exp(-40) = 4e-18 is below the rounding of float64
 
 @dataclass(frozen=True)
 class TruthLaw:
-    """All parameters of one target's model; `dataclasses.asdict` gives values for JSON.
+    """All parameters of the true model of one target; values are in log10 of Mbps or ms.
 
-    The unit of ``download`` and ``upload`` is log10 Mbps, of ``latency`` log10 ms. The functions of
-    this module give the formulas. `trend` and `urban_trend` are changes per quarter from
-    `origin_quarter` (an index) on. `interaction_sd` is the sd after 20 quarters. The lengthscale
-    of the smooth field varies from `lengthscale_km` / (1 + `warp`) to `lengthscale_km` /
-    (1 - `warp`). The Gaussian that smooths urban areas to `PlanePlaces.urbanity` has the sd
-    `urban_smoothing_km`. The sills are the variances of the constant and of the changing part of
-    the tile process, whose correlation is 1/e at `range_km`; `memory` is the correlation of the
-    changing part between consecutive quarters. The variance a(s) is a `noise_floor`, and b(s), for
-    a single test, a `noise_test`; `noise_variation` is the sd over space of the logarithm of a
-    factor that both share. A tile is `tile_km` wide, and the origin of the plane is in the
-    north-west. `field_seed` is the seed of the random fields, but not of tile process or noise.
+    The functions of this module give the formulas. `trend` and `urban_trend` are changes per
+    quarter since `origin_quarter` (an index). `interaction_sd` is the standard deviation of local
+    changes after 20 quarters. The lengthscale of the smooth field is between `lengthscale_km` / (1
+    + `warp`) and `lengthscale_km` / (1 - `warp`). `urban_smoothing_km` is the standard deviation of
+    the Gaussian filter for `PlanePlaces.urbanity`. The tile process has a constant and a changing
+    part, with the variances `sill_constant` and `sill_changing`. The correlation of both parts is
+    1/e at the distance `range_km`; `memory` is the correlation of the changing part between
+    consecutive quarters. The `noise_floor` values give the variance a(s), and the `noise_test`
+    values give b(s). The logarithm of a common factor of both variances has the standard deviation
+    `noise_variation`. `field_seed` is the seed of the random fields.
     """
 
     target: str
@@ -96,10 +96,10 @@ _BASE = (
 
 @dataclass(frozen=True)
 class Grid:
-    """The smallest rectangle of tiles around a region's zoom-16 tiles.
+    """The smallest rectangle of tiles that contains all zoom-16 tiles of a region.
 
-    `across` and `down` are the column and row of each tile in the rectangle, from the north-west,
-    int64 (n,); `tile_km` is the width of a tile on the ground at the region's middle latitude.
+    `across` and `down`, int64 (n,), are the column and row of each tile in the rectangle, from the
+    north-west. `tile_km` is the width of a tile on the ground at the region's middle latitude.
     """
 
     tiles: Tiles
@@ -109,7 +109,7 @@ class Grid:
 
     @classmethod
     def of(cls, region: Region) -> "Grid":
-        """Return the grid of a region; raise RequestError if no tile has its centre in it."""
+        """Return the grid of a region; raise RequestError if the region contains no tile centre."""
         tiles = region.tiles()
         if not len(tiles):
             raise RequestError(
@@ -127,10 +127,9 @@ class Grid:
 
 @dataclass(frozen=True)
 class PlanePlaces:
-    """Places on the plane of the grid, with coordinates in km, each of shape (n,).
+    """Places with coordinates in km east and south of the grid's origin, (n,).
 
-    `urban` marks places in urban areas; `urbanity` is the share of urban land around a place, from
-    0 to 1.
+    `urban` marks places in urban areas; `urbanity`, from 0 to 1, is the share of urban land nearby.
     """
 
     east_km: Floats
@@ -139,14 +138,14 @@ class PlanePlaces:
     urbanity: Floats
 
     def take(self, rows: NDArray[np.int64]) -> "PlanePlaces":
-        """Return the places at some positions."""
+        """Return the places with the given indices."""
         return PlanePlaces(
             self.east_km[rows], self.south_km[rows], self.urban[rows], self.urbanity[rows]
         )
 
 
 def laws_of(grid: Grid, seed: int) -> dict[str, TruthLaw]:
-    """Return the model of each target on a grid; the seed determines the random fields."""
+    """Return the true model of each target on a grid; the seed determines the random fields."""
     seeds = np.random.SeedSequence(seed).generate_state(len(_BASE))
     return {
         law.target: replace(
@@ -163,8 +162,8 @@ def laws_of(grid: Grid, seed: int) -> dict[str, TruthLaw]:
 def places_of(region: Region, grid: Grid, smoothing_km: float) -> PlanePlaces:
     """Return the centres of a region's tiles, in the order of `region.tiles()`.
 
-    Urbanity is the Gaussian-weighted share of urban tiles among the region's tiles around a place.
-    It is near 1 in the core of a large town, lower in a small town, and 0 without urban areas.
+    Urbanity is the Gaussian-weighted share of urban tiles among the region's tiles around a place:
+    near 1 in the core of a large town, lower in a small town, and 0 without urban areas.
     """
     urban = region.stratum(*grid.tiles.centres) == URBAN
     inside = np.zeros(grid.shape)
@@ -184,8 +183,8 @@ def field(law: TruthLaw, places: PlanePlaces, quarter: NDArray[np.int64] | int) 
     """Return the smooth field at places and quarters (broadcast), shape (n,).
 
     The field is intercept + trend t + (urban_effect + urban_trend t) c(s) + field_sd g(s) +
-    interaction_sd (t / 20) h(s), with t quarters since `origin_quarter`, the urbanity c(s), and
-    random fields g and h of variance 1.
+    interaction_sd (t / 20) h(s), where t is the number of quarters since `origin_quarter`, c(s) is
+    the urbanity, and g and h are random fields of variance 1.
     """
     time = np.asarray(quarter, np.float64) - law.origin_quarter
     level = law.intercept + law.trend * time
@@ -196,7 +195,7 @@ def field(law: TruthLaw, places: PlanePlaces, quarter: NDArray[np.int64] | int) 
 
 
 def measurement_variance(law: TruthLaw, places: PlanePlaces, tests: NDArray[np.int64]) -> Floats:
-    """Return a(s) + b(s) / tests, shape (n,).
+    """Return the variance of the measurement noise, a(s) + b(s) / tests, shape (n,).
 
     The variances a(s) and b(s) are linear in urbanity between their rural and urban values, and are
     multiplied by exp(noise_variation u(s)), where u is a random field of variance 1.
@@ -253,11 +252,11 @@ def tile_process(
     """Yield exact samples of the tile process on a grid, one array of `shape` per quarter.
 
     In space, samples come from circulant embedding (Dietrich and Newsam 1997): the grid is padded
-    to a torus, with padding so wide that the covariance across the padding is below rounding. In
-    time, x_q = r x_p + sqrt(1 - r²) z with r = memory^(q - p) from quarter p to quarter q, so the
-    correlation is memory^|lag|. Tiles are `law.tile_km` apart; `quarters` increase and may have
-    gaps. Raises RequestError if the embedding needs more than `MAX_CELLS` cells, and NumericalError
-    if it has negative eigenvalues beyond rounding.
+    to a torus, with so much padding that the covariance across the padding is below rounding. From
+    quarter p to the next quarter q, x_q = r x_p + sqrt(1 - r²) z, where r = memory^(q - p) and z is
+    a new sample. Tiles are `law.tile_km` apart; `quarters` increase and may have gaps. Raises
+    RequestError if the torus needs more than `MAX_CELLS` cells, and NumericalError if the torus has
+    negative eigenvalues beyond rounding.
     """
     spectrum, torus = _embedding(law, shape)
 

@@ -1,4 +1,4 @@
-"""Addresses and folders of files, as text."""
+"""Web addresses and folders of data sources, as text."""
 
 import os
 import re
@@ -7,24 +7,23 @@ from pathlib import Path
 PUBLIC_SOURCE = "s3://ookla-open-data"  # Ookla's public bucket
 
 PUBLIC_BOUNDARIES = "https://www2.census.gov/geo/tiger"
-"""The Census Bureau's site, where each year's boundary files have a folder."""
+"""The Census Bureau's site, with a folder of boundary files for each year."""
 
 _ADDRESSES = ("http://", "https://", "s3://")
 
 
 def is_address(where: str) -> bool:
-    """Return whether a recorded text is an address or a UNC path, and not a local path.
+    """Return whether a recorded text is a web address or a UNC path, and not a local path.
 
-    geogp records local folders and files as absolute paths, which begin with a separator or drive.
+    geogp records local paths as absolute paths, which begin with a separator or a drive letter.
     """
     return re.match(r"[^/\\]*[/\\]{2}", where) is not None
 
 
 def absolute_place(where: str) -> str:
-    """Return an address or folder as text that does not depend on the working directory.
+    """Return a web address unchanged, or the absolute path of a folder.
 
-    An address is not changed. The path of a folder becomes absolute and without links, so all ways
-    to write the path give the same text.
+    Symbolic links are resolved, so all ways to write the path of a folder give the same text.
     """
     if where.startswith(_ADDRESSES):
         return where

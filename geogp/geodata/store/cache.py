@@ -1,10 +1,10 @@
 """The cache: rows of remote tile files, and small files that were downloaded as a whole.
 
 An entry is a data file with a note, a JSON file next to the data file. The note contains the size
-and the SHA-256 of the data file, and a hash of the note itself. The note is written last; a data
-file that does not agree with its note is no entry. Other files in the folder, left by a killed
-process, are not entries. geogp never reads these files, except a partial copy, from which a stopped
-download continues; see `remote_tiles.py`.
+and the SHA-256 of the data file, and a hash of the note itself. The note is written last, so a data
+file that does not match its note is not an entry. The folder may also contain files of killed
+processes. geogp does not read such files, except partial copies, from which a stopped download
+continues; see `remote_tiles.py`.
 """
 
 import datetime as dt
@@ -31,45 +31,44 @@ from geogp.geodata.tiles.tile_files import Ranges
 MAX_NOTE_BYTES = 1 << 20
 
 LOCKS = ".locks"
-"""Folder of the lock files; they are never deleted, because a process may wait for one of them."""
+"""Folder of lock files, which are never deleted, because a process may wait for a lock."""
 
 OF_ALL = "world"  # part of the file name of an entry with the rows of all regions
 
 _TILES = re.compile(r"(.+)-(?:[0-9a-f]{12}|world)\.(?:parquet|json|parts|ranges)")
 _LEFT = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
-"""Form of the names that `writing` gives to unfinished files."""
+"""Pattern of the names that `writing` gives to unfinished files."""
 
 
 def cache_folder() -> Path:
-    """Return ``GEOGP_CACHE``, or the user's cache folder."""
+    """Return the cache folder: ``GEOGP_CACHE``, or the default folder of the user."""
     return Path(os.environ.get("GEOGP_CACHE") or platformdirs.user_cache_dir("geogp"))
 
 
 def tiles_folder() -> Path:
-    """Return the folder of the entries with tiles."""
+    """Return the cache's folder for rows of tile files."""
     return cache_folder() / "tiles"
 
 
 def downloads_folder() -> Path:
-    """Return the folder of files that were downloaded as a whole."""
+    """Return the cache's folder for files that were downloaded as a whole."""
     return cache_folder() / "downloads"
 
 
 def readable_folder(address: str) -> str:
-    """Return a folder name for an address: a readable part, and a digest that makes it unique."""
+    """Return a folder name for an address: a readable part, and a hash to make it unique."""
     digest = hashlib.sha256(address.encode()).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', address)[:80]}-{digest}"
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The description of an entry, which is stored next to the data file.
+    """The description of a cache entry, stored next to the data file.
 
-    `source` is the address of the remote file; `etag`, `last_modified` and `bytes_stored` (its
-    size) come from the server. `date` is the time of the download, UTC; `sha256` and `size` are of
-    the data file, and `note_sha256` is the hash of all other values. The other fields are only for
-    tiles: numbers of rows and row groups; `bytes_read`, the bytes downloaded for the entry, even by
-    failed requests; `ranges` as in `CacheEntry`; names of the `columns`; and whether the source
-    declares its tiles as `simulated`.
+    `source` is the address of the remote file; its `etag`, `last_modified` and size
+    (`bytes_stored`) come from the server. `date` is the time of the download in UTC. `sha256` and
+    `size` describe the data file, and `note_sha256` is the hash of all other values of the note.
+    The other fields are only for tiles. `bytes_read` is the number of downloaded bytes, including
+    failed requests, and `simulated` is true if the source declares its tiles as simulated.
     """
 
     source: str
@@ -92,19 +91,19 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, remote: RemoteFile, sha256: str, size: int, **details: Any) -> "Note":
-        """Return the note of a file that was just made from a remote file."""
+        """Return the note of a data file that was just made from a remote file."""
         date = dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds")
         stored, etag, changed = vars(remote.version).values()
         return cls(remote.address, etag, changed, stored, date, sha256, size, **details)
 
     @property
     def version(self) -> Version:
-        """The version of the remote file."""
+        """The version of the remote file at the time of the download."""
         return Version(self.bytes_stored, self.etag, self.last_modified)
 
 
 def note_text(note: Note) -> str:
-    """Return the text of a note's file, with the hash of all other values."""
+    """Return a note as JSON text, with the hash of its other values (`note_sha256`)."""
     content = msgspec.structs.asdict(note)
     del content["note_sha256"]
     content["note_sha256"] = hashlib.sha256(json.dumps(content).encode()).hexdigest()
@@ -112,7 +111,7 @@ def note_text(note: Note) -> str:
 
 
 def read_note(path: Path) -> Note | None:
-    """Return a note; None if it is missing or was changed after it was written."""
+    """Read a note; return None if the note is missing or was changed after geogp wrote it."""
     try:
         text = read_text(path, MAX_NOTE_BYTES)
         note = msgspec.json.decode(text, type=Note)
@@ -123,9 +122,9 @@ def read_note(path: Path) -> Note | None:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """A path in the cache: for the file at `source`, or for this file's rows with some quadkeys.
+    """The place in the cache for a remote file, or for some rows of a remote tile file.
 
-    `ranges` are the codes of these quadkeys; None means all rows, or a file without tiles.
+    `ranges` are quadkey codes of the rows; None means all rows, or a file without tiles.
     """
 
     path: Path
@@ -134,7 +133,7 @@ class CacheEntry:
 
     @classmethod
     def of(cls, url: str, name: str, ranges: Ranges | None) -> "CacheEntry":
-        """Return the entry for rows of a tile file below a URL."""
+        """Return the cache entry for some rows of a tile file below a web address."""
         listed = None if ranges is None else ranges.tolist()
         part = OF_ALL if listed is None else hashlib.sha256(repr(listed).encode()).hexdigest()[:12]
         file = f"{Path(name).stem}-{part}.parquet"
@@ -143,24 +142,24 @@ class CacheEntry:
 
     @classmethod
     def of_file(cls, url: str, name: str) -> "CacheEntry":
-        """Return the entry for a file that is below a URL and is downloaded as a whole."""
+        """Return the cache entry for a whole file below a web address."""
         path = downloads_folder() / readable_folder(url) / name.replace("/", "__")
         return cls(path, f"{url.rstrip('/')}/{name}")
 
     @property
     def note_path(self) -> Path:
-        """Path of the note."""
+        """Path of the entry's note."""
         return note_of(self.path)
 
     @property
     def copy_path(self) -> Path:
-        """Path of the copy of the remote file during the download."""
+        """Path of the partial copy of the remote file during a download."""
         return self.path.with_suffix(".parts")
 
     def read(self, *, damaged: bool = False) -> Note | None:
-        """Return the note if the entry is complete and unchanged, otherwise None.
+        """Return the note of a complete and unchanged entry, otherwise None.
 
-        If `damaged` is true, the data file may be damaged, but must exist.
+        If `damaged` is true, the data file must exist, but may differ from its note.
         """
         note = read_note(self.note_path)
         if note is None or (note.source, note.ranges) != (self.source, self.ranges):
@@ -168,20 +167,20 @@ class CacheEntry:
         return note if agrees(self.path, note) or (damaged and self.path.is_file()) else None
 
     def sweep(self) -> None:
-        """Delete the unfinished files of a killed process."""
+        """Delete unfinished files that a killed process left for this entry."""
         starts = tuple(f".{own.name}." for own in (self.path, self.note_path, self.copy_path))
         for one in children(self.path.parent):
             if one.name.startswith(starts):
                 one.unlink(missing_ok=True)
 
     def keep(self, note: Note) -> None:
-        """Write the note, which makes the file an entry; raise OutputError if this fails."""
+        """Write the note, which completes the entry; raise OutputError if the writing fails."""
         with writing(self.note_path, CURE) as stream:
             stream.write(note_text(note).encode())
 
     @contextmanager
     def locked(self, transfer: Transfer) -> Iterator[None]:
-        """Hold the lock of the remote file, so that only one process at a time downloads it.
+        """Hold a lock in a ``with`` block, so that only one process downloads the remote file.
 
         The system releases the lock when the process ends, even if the process is killed. Raises
         OutputError if the folder cannot be written.
@@ -201,14 +200,14 @@ class CacheEntry:
 
 
 def overlap(codes: "np.ndarray[Any, np.dtype[np.uint64]]", ranges: Ranges) -> Any:
-    """Return which codes lie in sorted, disjoint ranges."""
+    """Return whether each code lies in one of the ranges, which are sorted and disjoint."""
     signed = codes.astype(np.int64)
     place = np.searchsorted(ranges[:, 0], signed, side="right") - 1
     return (place >= 0) & (signed <= ranges[np.maximum(place, 0), 1])
 
 
 def children(folder: Path) -> list[Path]:
-    """Return the files and folders in a folder; none if the folder does not exist."""
+    """Return the files and folders in a folder, or an empty list if the folder does not exist."""
     try:
         return sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -216,7 +215,7 @@ def children(folder: Path) -> list[Path]:
 
 
 def is_tiles(path: Path) -> bool:
-    """Return whether a file is in a folder of tiles."""
+    """Return whether a path is in the cache's folder for rows of tile files."""
     return path.parent.parent == tiles_folder()
 
 
@@ -239,7 +238,7 @@ def own_name(path: Path) -> str | None:
 
 
 def lock_of(path: Path) -> FileLock:
-    """Return the lock of a file, not yet acquired; raise OSError if its folder cannot be made."""
+    """Return the lock of a file, not yet acquired; raise OSError if no lock file can be made."""
     name = f"{path.parent.name}/{own_name(path) or ''}"
     folder = tiles_folder() / LOCKS
     folder.mkdir(parents=True, exist_ok=True)
@@ -247,7 +246,7 @@ def lock_of(path: Path) -> FileLock:
 
 
 def agrees(path: Path, note: Note) -> bool:
-    """Return whether a file has the size and the hash in its note."""
+    """Return whether a file has the size and the SHA-256 in its note."""
     try:
         return path.stat().st_size == note.size and sha256_of(path) == note.sha256
     except OSError:

@@ -20,12 +20,12 @@ _FOLDER = re.compile(r".+-[0-9a-f]{8}")  # form of the names of `readable_folder
 
 @dataclass(frozen=True)
 class Item:
-    """A data file in the cache, a note without a data file, or an unfinished file.
+    """One file in the cache: a data file, a note without a data file, or an unfinished file.
 
     `kind` is ``region`` or ``world`` for tiles, ``file`` for a file that was downloaded as a whole,
-    and ``none`` for a file that a killed process left. `state` is ``whole``, ``unfinished``, or
-    ``damaged`` if the file does not agree with its note, or the note was changed; None if the file
-    was not checked.
+    and ``none`` for a file that a killed process left. `state` is ``whole``, ``unfinished`` or
+    ``damaged``, or None without a check. A damaged file does not match its note, or its note was
+    changed.
     """
 
     path: Path
@@ -35,7 +35,7 @@ class Item:
     note: cache.Note | None = None
 
     def described(self) -> dict[str, str | int | None]:
-        """Return the item as values for JSON; only tiles have an ETag, rows and byte counts."""
+        """Return the item for JSON; only tiles have an ETag, rows and byte counts."""
         keys = ("source", "date", "etag", "rows", "bytes_read", "bytes_stored")
         known = keys[:2] if self.kind == FILE else keys
         told = {key: getattr(self.note, key, None) if key in known else None for key in keys}
@@ -45,7 +45,7 @@ class Item:
 
 @dataclass(frozen=True)
 class ClearedCache:
-    """The number of deleted files, not counting notes, and the size of these files in bytes.
+    """The number of deleted files, not counting notes, and their size in bytes.
 
     `busy` is the number of files that are kept because another process is downloading them.
     """
@@ -56,7 +56,7 @@ class ClearedCache:
 
 
 def cache_items(*, check: bool = False) -> list[Item]:
-    """Return the items of the cache; if `check` is true, compare every file with its note.
+    """Return the items of the cache; if `check` is true, compare each file with its note.
 
     The comparison reads all bytes. Files and folders with names that geogp never creates are not
     part of the cache. Files that another process deletes during the listing are omitted.
@@ -71,9 +71,9 @@ def cache_items(*, check: bool = False) -> list[Item]:
 def clear_cache() -> ClearedCache:
     """Delete the files that geogp wrote into the cache, and no other files.
 
-    Each file is deleted under its lock. Files that another process is downloading are kept. Locks
-    and folders are kept too, because another process may be about to write into them. Raises
-    OutputError if a file cannot be deleted.
+    Each file is locked before the deletion. Files that another process is downloading are kept.
+    Lock files and folders are kept, because another process may need them. Raises OutputError if a
+    deletion fails.
     """
     deleted, busy = [], 0
     try:
@@ -92,7 +92,7 @@ def clear_cache() -> ClearedCache:
 
 
 def _files() -> list[Path]:
-    """Return data files of entries, notes without a data file, and unfinished files."""
+    """Return the paths of data files, of notes without a data file, and of unfinished files."""
     return [
         path
         for top in (cache.tiles_folder(), cache.downloads_folder())
@@ -103,7 +103,7 @@ def _files() -> list[Path]:
 
 
 def _is_note(path: Path) -> bool:
-    """Return whether a file is the note of an existing file."""
+    """Return whether a file is the note of an existing data file."""
     other = path.with_suffix(".parquet" if cache.is_tiles(path) else "")
     return path.suffix == ".json" and other != path and other.is_file()
 
@@ -121,7 +121,7 @@ def _item(path: Path, *, check: bool) -> Item:
 
 
 def _state(path: Path, note: cache.Note) -> str:
-    """Return the state of an entry; if entry and note differ, compare again under the lock."""
+    """Return the state of a file; if it does not match its note, lock it and compare again."""
     if cache.agrees(path, note):
         return WHOLE
     try:
@@ -139,7 +139,7 @@ def _state(path: Path, note: cache.Note) -> str:
 
 @contextmanager
 def _held(path: Path) -> Iterator[bool]:
-    """Lock a file if no other process has locked it; yield whether this succeeded."""
+    """Try to lock a file for a ``with`` block; yield whether the lock was free."""
     lock = cache.lock_of(path)
     with suppress(Timeout):
         lock.acquire(timeout=0)

@@ -1,4 +1,4 @@
-"""Download of several quarters of tiles in parallel, with the result for each quarter."""
+"""Parallel download of a region's tiles in several quarters."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -15,17 +15,18 @@ from geogp.geodata.tiles.tile_files import tile_file
 
 PARALLEL = 4  # quarters that are downloaded at the same time
 
-_HERE = frozenset({"localhost", "127.0.0.1", "::1"})  # without network
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})  # hosts that need no network
 
 Progress = Callable[[int, int, str], None]
-"""A function that gets the numbers of finished and of all quarters, and a text with the MB read."""
+"""A function that gets the numbers of finished quarters and of all quarters, and a text."""
 
 
 @dataclass(frozen=True)
 class QuarterFiles:
-    """Files of the requested quarters, and quarters that the source does not have (`missing`).
+    """The file of each requested quarter, and the quarters without a file.
 
-    The `unreached` quarters are not in the cache, and the source did not answer.
+    The source has no file for the `missing` quarters. For the `unreached` quarters, the source did
+    not answer, and the cache has no file.
     """
 
     files: Mapping[int, LocalFile]
@@ -33,9 +34,10 @@ class QuarterFiles:
     unreached: Mapping[int, UnreachableError] = field(default_factory=dict)
 
     def check_named(self, named: Collection[int], where: str, service: str) -> None:
-        """Raise an error if one of the quarters that the user named has no file.
+        """Raise an error if a quarter that the user named individually has no file.
 
-        Raises UnreachableError if the source did not answer, and DataError if it has no such file.
+        Raises UnreachableError if the source did not answer, and DataError if there is no such
+        file.
         """
         for quarter, error in self.unreached.items():
             if quarter in named:
@@ -49,7 +51,7 @@ class QuarterFiles:
             )
 
     def warnings(self, where: str) -> list[str]:
-        """Return warnings about reading without TLS, a source without answer, and changed files."""
+        """Return warnings: data read without TLS, no answer from the source, or changed files."""
         texts = []
         parts = urlsplit(where)
         if parts.scheme == "http" and parts.hostname not in _HERE and self.files:
@@ -91,14 +93,13 @@ def fetch_quarters(
     refresh: bool = False,
     progress: Progress | None = None,
 ) -> QuarterFiles:
-    """Fetch a region's rows of several quarters, a few quarters at a time.
+    """Return the files with a region's rows in several quarters, after downloads if necessary.
 
-    If `refresh` is true, files that changed at the source are downloaded again. After the first
-    byte has arrived over a network, `progress` is called about every half second.
-
-    If the download fails or is stopped, complete quarters remain in the cache, and the next call
-    continues from the downloaded parts of the other quarters. Raises the errors of
-    `Web.local_file`; UnreachableError only if nothing is cached.
+    If `refresh` is true, files that changed at the source are downloaded again. During a download
+    over a network, `progress` is called about every half second. If the download fails or is
+    stopped, complete quarters stay in the cache, and the next call continues the other quarters
+    where they stopped. Raises the errors of `Web.local_file`, but UnreachableError only if no
+    quarter is cached, or the source answered for other quarters.
     """
     transfer = Transfer()
     with ThreadPoolExecutor(PARALLEL) as pool:

@@ -1,7 +1,7 @@
 """Download of files from an HTTP server, whole or in parts, with checks and repeated requests.
 
-The package obstore was tried and rejected. obstore ignores proxies, ~/.netrc, REQUESTS_CA_BUNDLE,
-Retry-After, and Ctrl-C while waiting. It accepts truncated and compressed answers as whole files.
+geogp does not use the package obstore, which ignores proxies, ~/.netrc, REQUESTS_CA_BUNDLE,
+Retry-After and Ctrl-C. This package also accepts truncated and compressed answers as whole files.
 """
 
 import secrets
@@ -31,11 +31,12 @@ _Taken = TypeVar("_Taken")
 
 @dataclass(frozen=True)
 class Patience:
-    """Limits of attempts, waits and speed of a request.
+    """Limits of a request: number of attempts, waiting times and lowest speed.
 
     The wait doubles after each failed attempt, and is multiplied by a random number from 0.5 to
-    1.5; `longest_wait_s` also limits a server's ``Retry-After``. A request fails after `timeout_s`
-    seconds without a byte, or below `slowest` bytes per second, not counting the first `timeout_s`.
+    1.5. No wait is longer than `longest_wait_s`, even if the server asks for more. An attempt fails
+    if no byte comes for `timeout_s` seconds. After the first `timeout_s` seconds, at least
+    `slowest` bytes must come per second.
     """
 
     attempts: int = 5
@@ -48,12 +49,12 @@ class Patience:
 PATIENCE = Patience()
 
 SHORT_PATIENCE = Patience(attempts=2, timeout_s=10.0)
-"""Limits for requests that may fail without an error."""
+"""Limits for a request whose failure does not stop geogp."""
 
 
 @dataclass
 class Transfer:
-    """The common state of several downloads: about how many bytes came so far, and a way to stop.
+    """The state that several downloads share: the number of bytes, and a signal to stop.
 
     `unreachable` is true if the source did not answer; then geogp does not ask the source again.
     """
@@ -63,14 +64,14 @@ class Transfer:
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if the transfer was stopped."""
+        """Raise KeyboardInterrupt if the downloads were stopped."""
         if self.stopped.is_set():
             raise KeyboardInterrupt
 
 
 @dataclass(frozen=True)
 class Version:
-    """The version of a file on a server; `size` is None if the server does not give it."""
+    """The version of a file on a server; `size` is None if the server does not send the size."""
 
     size: int | None
     etag: str | None
@@ -82,7 +83,7 @@ class Version:
         return self.etag is not None and not self.etag.startswith("W/")
 
     def differs(self, other: "Version") -> bool:
-        """Return whether two versions certainly differ."""
+        """Return whether the versions differ in a value that both have."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
@@ -92,21 +93,21 @@ class SourceChangedError(NetworkError):
 
 
 class NoRangesError(NetworkError):
-    """The server sends only whole files, or parts of an unknown version of the file."""
+    """The server sends only whole files, or does not name the version of a part of a file."""
 
     def __init__(self, address: str) -> None:
         super().__init__(f"{address} can only be read as a whole.")
 
 
 class _FaultError(Exception):
-    """An answer does not fit the request; the next answer may fit."""
+    """An answer is incomplete or does not fit the request; another attempt may succeed."""
 
 
 _FAULTS = (requests.RequestException, HTTPError, OSError, ValueError, _FaultError)
 
 
 class RemoteFile:
-    """A file at an address.
+    """A file on an HTTP server.
 
     `version` is the version that the server gave when the file was opened or copied. `received` is
     the number of bytes in the bodies of all answers, including failed answers.
@@ -132,8 +133,8 @@ class RemoteFile:
     def open(self) -> bool:
         """Return whether the file exists, and store its version.
 
-        Raises NetworkError if the server refuses or fails repeatedly, and UnreachableError if
-        nothing answers at the address; so do the other methods.
+        All requests raise NetworkError if the server refuses or fails repeatedly, and
+        UnreachableError if no server answers.
         """
         for method in ("HEAD", "GET"):  # the body of a GET answer is not read
             found = self._ask(method, {}, self._told)
@@ -145,9 +146,10 @@ class RemoteFile:
         return True
 
     def begin(self, use: Callable[[], _Taken]) -> _Taken | None:
-        """Open the file and call `use`; repeat both if the file changed; None if there is no file.
+        """Open the file and return the result of `use`, or None if there is no such file.
 
-        Raises NetworkError if the file keeps changing.
+        If the file changes, geogp opens the file and calls `use` again. Raises NetworkError if the
+        file keeps changing.
         """
         for left in range(RESTARTS - 1, -1, -1):
             if not self.open():
@@ -162,7 +164,7 @@ class RemoteFile:
         raise AssertionError
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes of the file from byte `offset` on.
+        """Return `length` bytes of the file, starting at byte `offset`.
 
         Raises SourceChangedError if the file has changed, and NoRangesError if the server sends
         only whole files, or sends parts without a strong ETag.
@@ -187,10 +189,10 @@ class RemoteFile:
         return self._ask("GET", headers, take)
 
     def copy(self, stream: BinaryIO, most: int | None = None) -> Version:
-        """Write the whole file from one answer into a stream, and return the file's version.
+        """Download the whole file with one request into a stream, and return the file's version.
 
-        Raises SourceChangedError if the file has changed, NetworkError if it has more than `most`
-        bytes, and OutputError if it cannot be written.
+        Raises SourceChangedError if the file has changed, NetworkError if the file has more than
+        `most` bytes, and OutputError if the stream cannot be written.
         """
 
         def take(answer: requests.Response) -> Version:
@@ -220,7 +222,7 @@ class RemoteFile:
         return self.version
 
     def _told(self, answer: requests.Response) -> Version | None:
-        """Return the version of the file in an answer; None if there is no such file."""
+        """Return the file's version from an answer, or None if there is no such file."""
         if answer.status_code in ABSENT:
             return None
         if answer.request.method == "HEAD" and answer.status_code in {400, 405, 501}:
@@ -230,7 +232,7 @@ class RemoteFile:
         return _version(answer, _length(answer))
 
     def _same(self, answer: requests.Response, size: int | None) -> Version:
-        """Return the version in an answer; raise SourceChangedError if it is another version."""
+        """Return the version in an answer; raise SourceChangedError if the version has changed."""
         found = _version(answer, size)
         if found.differs(self.version):
             raise SourceChangedError(f"{self.address} changed while it was read.")
@@ -250,7 +252,7 @@ class RemoteFile:
         return NetworkError(f"{answered}; check the address and try again.")
 
     def _pieces(self, answer: requests.Response, length: int | None) -> Iterator[bytes]:
-        """Yield the body of an answer, which must have `length` bytes."""
+        """Yield the body of an answer in pieces; check that the body has `length` bytes."""
         encoding = answer.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
             raise NetworkError(
@@ -275,7 +277,7 @@ class RemoteFile:
     def _ask(
         self, method: str, headers: dict[str, str], take: Callable[[requests.Response], _Taken]
     ) -> _Taken:
-        """Return the result of a request; repeat a failed request within the limits."""
+        """Send a request and return `take(answer)`; repeat a failed request within the limits."""
         patience, reached, fault = self._patience, False, ""
         for attempt in range(patience.attempts):
             self._transfer.check()
@@ -322,7 +324,7 @@ class RemoteFile:
 
 
 def _is_untrusted(error: BaseException | None) -> bool:
-    """Return whether an invalid certificate, and not a broken connection, caused an error."""
+    """Return whether an error was caused by an invalid certificate."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return True
@@ -335,6 +337,6 @@ def _version(answer: requests.Response, size: int | None) -> Version:
 
 
 def _length(answer: requests.Response) -> int | None:
-    """Return the length of a body from the answer's header; None if the header lacks it."""
+    """Return the length of an answer's body from its header, or None if the header is missing."""
     header = answer.headers.get("Content-Length", "")
     return int(header) if header.isdecimal() else None

@@ -1,4 +1,4 @@
-"""Download of rows from a remote tile file, by row groups, into the cache."""
+"""Download of a region's rows from a remote tile file into the cache."""
 
 import hashlib
 import json
@@ -31,9 +31,9 @@ from geogp.geodata.tiles.tile_files import (
 WORLD_SHARE = 0.5  # if a region touches more row groups, the whole file is read once for all
 ROW_GROUP = 16_384  # in an entry, so that one region can be read from an entry of all regions
 
-HOLE = 1 << 16  # so many bytes between two wanted parts are downloaded too, to save a request
-LARGEST = 8 << 20  # bytes of a part; a stopped download loses at most so many of each request
-TAIL = 1 << 16  # bytes that are read first, from the end of a file, with most of the footer
+HOLE = 1 << 16  # gaps of up to so many bytes between wanted parts are downloaded, to save requests
+LARGEST = 8 << 20  # most bytes of a part; a stopped download loses at most one part per request
+TAIL = 1 << 16  # bytes at the end of a file, with most of the footer, that are read first
 
 _MAX_LIST_BYTES = 64 << 20
 _WHOLE = threading.Lock()  # only one quarter at a time may have the whole world in memory
@@ -46,11 +46,11 @@ def fetch_entry(
     transfer: Transfer,
     patience: Patience,
 ) -> tuple[CacheEntry, Note] | None:
-    """Download the rows of a region, or of the whole world, and return the new entry of the cache.
+    """Download the rows of a region, or of the whole world; return the cache entry and its note.
 
-    Returns None if there is no such file. `simulated` returns whether the source declares its tiles
-    as simulated. Raises the errors of `RemoteFile`, DataError if the file is damaged, and
-    OutputError if the cache cannot be written.
+    Returns None if there is no such file. The function `simulated` returns whether the source
+    declares its tiles as simulated. Raises the errors of `RemoteFile`, DataError if the file is
+    damaged, and OutputError if the cache cannot be written.
     """
     with closing(RemoteFile(region.source, patience, transfer)) as remote:
         return remote.begin(lambda: _fetch(remote, region, whole, simulated))
@@ -117,7 +117,7 @@ def _make(
 def _begin(remote: RemoteFile, copy: "_PartialCopy") -> bool:
     """Download the footer and return True, or download the whole file and return False.
 
-    The whole file is downloaded if the server cannot send a part of the file.
+    The whole file is downloaded only if the server cannot send parts of the file.
     """
     size = remote.version.size
     if size is not None:
@@ -132,7 +132,7 @@ def _begin(remote: RemoteFile, copy: "_PartialCopy") -> bool:
 
 
 def _spans(group: RowGroup, names: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the parts (first, length) with the wanted columns; merge parts with small gaps."""
+    """Return byte ranges (first, length) of the wanted columns; merge ranges with small gaps."""
     spans = [(name, first, first + length) for name, first, length in group.chunks]
     geometry = [(first, end) for name, first, end in spans if name == GEOMETRY]
     merged: list[tuple[int, int]] = []
@@ -147,7 +147,7 @@ def _spans(group: RowGroup, names: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _codes_and_values(rows: pa.Table, ranges: list[list[int]] | None) -> pa.Table:
-    """Return the rows in `ranges`, with quadkeys as codes and not as text."""
+    """Return the rows in `ranges`, with quadkeys as integer codes instead of text."""
     codes = quadkey_codes(rows[QUADKEY].cast(pa.string()))
     rows = rows.set_column(0, QUADKEY, pa.array(codes))
     if ranges is None:
@@ -156,7 +156,7 @@ def _codes_and_values(rows: pa.Table, ranges: list[list[int]] | None) -> pa.Tabl
 
 
 def _write(entry: CacheEntry, parts: Sequence[pa.Table]) -> int:
-    """Write rows in the order of quadkeys (a stable sort), and return the number of rows."""
+    """Write rows to an entry, sorted by quadkey, and return the number of rows."""
     table = pa.concat_tables(parts).replace_schema_metadata().combine_chunks()
     order = np.argsort(table[QUADKEY].to_numpy(), kind="stable")
     schema = table.schema.set(0, pa.field(QUADKEY, pa.string()))
@@ -172,13 +172,13 @@ def _write(entry: CacheEntry, parts: Sequence[pa.Table]) -> int:
 
 
 class _PartialCopy:
-    """A partial local copy of an open remote file, from which a stopped download continues.
+    """A partial local copy of a remote file, from which a stopped download continues.
 
-    The copy, at `path`, holds the downloaded parts. A list next to it, ``.ranges``, has the version
-    of the remote file, with a strong ETag, and the SHA-256 of each part. If the version changes,
-    copy and list are deleted; a part with another hash is downloaded again. `reused` is the number
-    of bytes from an earlier download. The methods raise the errors of `RemoteFile`, and OutputError
-    if the cache cannot be written.
+    The copy at `path` contains the downloaded parts. A list next to the copy, ``.ranges``, contains
+    the version of the remote file and the SHA-256 of each part. If the version of the remote file
+    changes, copy and list are deleted. A part with a wrong hash is downloaded again. `reused` is
+    the number of bytes from an earlier download. The methods raise the errors of `RemoteFile`, and
+    OutputError if the cache cannot be written.
     """
 
     def __init__(self, path: Path, remote: RemoteFile) -> None:
@@ -191,7 +191,7 @@ class _PartialCopy:
         self._resume()
 
     def load(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Download the parts (first, length) that the copy does not have yet."""
+        """Download the parts (first byte, length) that are not yet in the copy."""
         for first, length in spans:
             for start in range(first, first + length, LARGEST):
                 part = (start, min(LARGEST, first + length - start))
@@ -200,25 +200,25 @@ class _PartialCopy:
                 self._came[part] = None
 
     def load_all(self) -> None:
-        """Download the whole file with one answer of the server."""
+        """Download the whole file with one request."""
         self.discard()
         with writing(self.path, CURE) as stream:
             self._remote.copy(stream)
 
     def read(self, first: int, length: int) -> bytes:
-        """Return `length` bytes of the copy from byte `first` on."""
+        """Return `length` bytes of the copy, starting at byte `first`."""
         with self.path.open("rb") as stream:
             stream.seek(first)
             return stream.read(length)
 
     def discard(self) -> None:
-        """Delete the copy, which was a folder in geogp 0.1, and the list."""
+        """Delete the list and the copy (a folder, if geogp 0.1 made the copy)."""
         self._came.clear()
         for path in (self._list, self.path):
             remove(path)
 
     def _resume(self) -> None:
-        """Read the list of an earlier call; delete the copy and the list if the version differs."""
+        """Read the list of an earlier download; delete list and copy if the file has changed."""
         with suppress(DataError):
             title, *lines = read_text(self._list, _MAX_LIST_BYTES).splitlines() or [""]
             if title == self._title and self.path.is_file():
@@ -230,7 +230,7 @@ class _PartialCopy:
         self.discard()
 
     def _is_here(self, first: int, length: int) -> bool:
-        """Return whether the copy has a part; check the hash of a part from an earlier call."""
+        """Return whether the copy contains a part with the right hash."""
         if (first, length) not in self._came:
             return False
         digest = self._came[first, length]

@@ -1,4 +1,4 @@
-"""Sources of files: a folder, or a URL whose files are stored in the cache."""
+"""Sources of files: a local folder, or a web address whose files are stored in the cache."""
 
 import hashlib
 import os
@@ -28,12 +28,12 @@ MAX_BYTES = 1 << 30  # largest size of a file that is downloaded as a whole, in 
 
 @dataclass(frozen=True)
 class LocalFile:
-    """A local Parquet file that contains all rows with some quadkeys.
+    """A local Parquet file of tiles, in a folder or in the cache.
 
-    `simulated` says whether the source declares its tiles as simulated. `note` is the note of a
-    cache entry, and None for a file of a folder. `fresh` says whether the file was just downloaded.
-    `checked` says whether the source answered the check for a changed file (always true for a file
-    of a folder), and `changed` whether the source has another file now.
+    `simulated` is true if the source declares its tiles as simulated. `note` describes a cache
+    entry, and is None for a file in a folder. `fresh` is true if the file was just downloaded.
+    `checked` is false if the source did not answer the check for a new version; `changed` is true
+    if the source has a new version.
     """
 
     path: Path
@@ -46,13 +46,13 @@ class LocalFile:
 
 @dataclass(frozen=True)
 class Folder:
-    """A local folder."""
+    """A local folder as a source of files."""
 
     path: Path
 
     @property
     def where(self) -> str:
-        """The folder's path."""
+        """Path of the folder."""
         return str(self.path)
 
     def has(self, name: str) -> bool:
@@ -67,7 +67,7 @@ class Folder:
     def local_file(
         self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
     ) -> LocalFile | None:
-        """Return the file itself, with the rows of all quadkeys; None if there is no such file."""
+        """Return a tile file with all its rows, or None if there is no such file."""
         del ranges, refresh
         transfer.check()
         path = self.find(name)
@@ -76,31 +76,30 @@ class Folder:
 
 @dataclass(frozen=True)
 class Web:
-    """A URL with files below it; a file that was downloaded before is taken from the cache.
+    """A web address as a source of files, which are downloaded into the cache.
 
-    Small files are downloaded as a whole. From tile files, `local_file` downloads the rows of a
-    region.
+    Small files are downloaded as a whole. For tile files, `local_file` downloads a region's rows.
     """
 
     where: str
     patience: Patience = PATIENCE
 
     def find(self, name: str, *, ask: bool = True) -> Path | None:
-        """Return the path of a file in the cache, after a download if necessary.
+        """Return the path of a file in the cache, or None; download the file if necessary.
 
-        Returns None if there is no such file, or if it is not in the cache and `ask` is false.
-        Raises the errors of `fetch`, and UnreachableError if nothing answers.
+        Returns None if there is no such file, or if the file is not in the cache and `ask` is
+        false. Raises the errors of `fetch`, and UnreachableError if no server answers.
         """
         there = self._entry(name).note_path.exists() or (ask and self._is_there(name))
         return self.fetch(name) if there else None
 
     def fetch(self, name: str) -> Path:
-        """Return the path of the file in the cache, after a download if necessary.
+        """Return the path of an existing file in the cache; download the file if necessary.
 
         The source publishes no hash of the file. So geogp stores the hash of the first download in
-        the note, and compares the file with the note at every later use. Raises NetworkError if the
-        download fails, or if the file in the cache is damaged and the source now has another file
-        than the note describes. Raises OutputError if the cache cannot be written.
+        a note, and compares the file with the note at each later use. Raises NetworkError if the
+        download fails. Raises NetworkError also if the file in the cache is damaged and the source
+        has another version. Raises OutputError if the cache cannot be written.
         """
         entry = self._entry(name)
         if entry.read() is not None:  # no lock, because a read-only cache has none
@@ -112,7 +111,7 @@ class Web:
         return entry.path
 
     def _download(self, entry: CacheEntry, known: Note | None) -> None:
-        """Download a whole file into an entry; `known` is its note from an earlier download."""
+        """Download a whole file into a cache entry; `known` is the note of an earlier download."""
         with (
             closing(RemoteFile(entry.source, self.patience)) as remote,
             writing(entry.path, CURE) as stream,
@@ -136,12 +135,12 @@ class Web:
     def local_file(
         self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
     ) -> LocalFile | None:
-        """Return the rows of a tile file with some quadkeys, after a download if necessary.
+        """Return a local file with a region's rows of a tile file, after a download if necessary.
 
-        `ranges` are first and last codes of quadkeys, sorted and disjoint, (n, 2). `transfer`
+        `ranges`, (n, 2), are sorted and disjoint ranges of quadkey codes (first, last). `transfer`
         counts bytes, and can stop the download. If `refresh` is true, a file that changed at the
-        source is downloaded again. Raises the errors of `fetch_entry`, and UnreachableError if
-        nothing answers and nothing is cached.
+        source is downloaded again. Raises the errors of `fetch_entry`, and UnreachableError if no
+        server answers and the cache has no rows.
         """
         entries = CacheEntry.of(self.where, name, ranges), CacheEntry.of(self.where, name, None)
         held = self._cached(entries, transfer)
@@ -162,7 +161,7 @@ class Web:
     def _cached(
         self, entries: tuple[CacheEntry, CacheEntry], transfer: Transfer
     ) -> LocalFile | None:
-        """Return the first complete entry, after asking the source whether the file has changed."""
+        """Return the first complete cache entry, after a check for a new version at the source."""
         for entry in entries:
             note = entry.read()
             if note is None:
@@ -198,7 +197,7 @@ class Web:
 
 
 def _require_form(address: str, stream: BinaryIO) -> None:
-    """Refuse a file whose content does not fit its name, such as a login page instead of data."""
+    """Raise NetworkError if a file does not fit its name, for example if it is a login page."""
     form = address.rpartition(".")[2].lower()
     stream.seek(0)
     wrong = form == "zip" and not zipfile.is_zipfile(stream)
@@ -210,14 +209,14 @@ def _require_form(address: str, stream: BinaryIO) -> None:
 
 
 Source = Folder | Web
-"""A source of files, which have relative names."""
+"""A local folder or a web address, with files that have relative names."""
 
 
 def relative_name(name: str) -> str:
-    """Return the name of a file below a source; refuse a name that leads out of the source.
+    """Return the name of a file in a source; raise DataError if the name is not allowed.
 
-    Names can contain text from data, such as the code of a state. Raises DataError if the name is
-    absolute, has an empty part, ``.`` or ``..``, or contains a forbidden character.
+    Names can contain text from data, such as the code of a state. So a name must not be absolute,
+    have an empty part, ``.`` or ``..``, or contain a forbidden character.
     """
     parts = name.split("/")
     if {"", ".", ".."} & set(parts) or set(name) & set('\\?#%:*"<>|') or not name.isprintable():
@@ -228,9 +227,9 @@ def relative_name(name: str) -> str:
 def open_source(where: str) -> Source:
     """Return the source that a user chose: a folder, an ``https://`` or an ``s3://`` address.
 
-    A bucket is read anonymously over HTTPS, from Amazon's servers or from the server in
+    A bucket is read without a login over HTTPS, from Amazon or from the server in
     ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``. Raises DataError if there is no such folder,
-    and RequestError if the address is refused by `_checked`.
+    and RequestError as in `_checked`.
     """
     if where.startswith(("http://", "https://")):
         return Web(_checked(where))
@@ -250,9 +249,9 @@ def open_source(where: str) -> Source:
 
 
 def _checked(address: str) -> str:
-    """Return an address; refuse an invalid address, a query, a fragment or a login.
+    """Return a web address; raise RequestError if it is invalid or has a query, fragment or login.
 
-    The messages do not repeat the address, because it may contain a password.
+    The error messages do not contain the address, because it may contain a password.
     """
     try:
         parts = urlsplit(address)
@@ -268,6 +267,6 @@ def _checked(address: str) -> str:
         raise RequestError(
             "expected the address of a folder, found an address with a user name, a password, ? or "
             "#, which would be stored in run.json. Put user name and password into ~/.netrc, and "
-            "leave out ? or # and what follows."
+            "remove ? or # and the text that follows."
         )
     return address

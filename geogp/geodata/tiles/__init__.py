@@ -1,1 +1,1 @@
-"""Ookla's tiles: their schema, quadkeys, quarters and rows."""
+"""Ookla's tiles: file format, quadkeys, quarters and rows."""

@@ -1,6 +1,6 @@
-"""Observations: one row per tile and quarter, to which the models are fitted.
+"""The table of observations to which models are fitted: one row per tile and quarter.
 
-For the target ``tests`` every tile of a region has a row, even a tile without a test.
+For the target ``tests``, each tile of the region has a row, even a tile without a test.
 """
 
 from dataclasses import dataclass, replace
@@ -15,14 +15,14 @@ from geogp.geodata.places.region import STRATA, Region
 from geogp.geodata.tiles import quadkeys
 
 MAX_ROWS = 5_000_000
-"""Largest number of tiles times quarters; a larger table would take over 0.4 GB."""
+"""Largest number of rows, tiles times quarters; a larger table would take over 0.4 GB."""
 
 
 @dataclass(frozen=True)
 class Observations:
     """Measured tiles of one region, service and target, ordered by quarter and quadkey.
 
-    For the target ``tests``, these are all tiles of the region in each quarter, measured or not.
+    For the target ``tests``, all tiles of the region have a row in each quarter, measured or not.
 
     Attributes
     ----------
@@ -55,14 +55,14 @@ class Observations:
 
     @property
     def quarters(self) -> tuple[int, ...]:
-        """Indices of the quarters that occur, in increasing order."""
+        """Indices of the quarters that have rows, in increasing order."""
         return tuple(np.unique(self.quarter).tolist())
 
     def typical_devices(self, tests: int) -> int:
-        """Return the typical number of devices behind `tests` tests, from 1 to `tests`.
+        """Return the typical number of devices for a number of tests, from 1 to `tests`.
 
-        The number is k^c for k tests, rounded. The exponent c is the least-squares slope of log
-        devices on log tests; the line goes through 0, because one test comes from one device.
+        For k tests, the number is k^c, rounded. The exponent c is the least-squares slope of log
+        devices against log tests. The line goes through (0, 0), as one test has one device.
         """
         tested = self.tests > 1
         x, y = np.log(self.tests[tested]), np.log(self.devices[tested])
@@ -71,7 +71,7 @@ class Observations:
         return max(1, min(tests, round(found)))
 
     def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "Observations":
-        """Return some of the rows, by a mask (n,) or by their numbers."""
+        """Return the rows that a mask (n,) or an array of indices selects."""
         taken: dict[str, Any] = {
             name: part[rows] for name, part in vars(self).items() if isinstance(part, np.ndarray)
         }
@@ -79,17 +79,17 @@ class Observations:
 
 
 def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
-    """Return quarter indices, (n,), as calendar quarters of pandas."""
+    """Convert indices of quarters, (n,), to calendar quarters of pandas."""
     since_1970 = indices - 4 * 1970  # as pandas counts quarters
     return pd.PeriodIndex(pd.arrays.PeriodArray(since_1970, pd.PeriodDtype("Q")))
 
 
 def complete_counts(measured: Observations, region: Region) -> Observations:
-    """Return all tiles of a region in each quarter with data, including tiles without a test.
+    """Return a row for each tile and quarter of a region, including tiles without a test.
 
-    Ookla publishes only tiles with tests. The other tiles of zoom 16 with their centre in the
-    region have 0 tests, and the likelihood of a rate needs these zeros too. Raises RequestError if
-    there are more than 5 million tiles times quarters.
+    Ookla publishes only tiles with tests. The other zoom-16 tiles with their centre in the region
+    get 0 tests, because a model of counts needs the zeros, too. Raises RequestError for over 5
+    million rows.
     """
     quarters = measured.quarters
     most = MAX_ROWS // len(quarters)

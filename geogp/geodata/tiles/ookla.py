@@ -1,8 +1,8 @@
-"""The reader of Ookla's open-data tiles.
+"""Reading of a region's observations from Ookla's open data.
 
 A source has the layout of Ookla's public bucket: one Parquet file per service and quarter with the
-tiles of the whole world. Only row groups that can contain tiles of the region are read. The text
-with a tile's outline is never read, because the quadkey gives the location of a tile.
+tiles of the whole world. Only row groups that can contain tiles of the region are read. The column
+with the outlines of tiles is never read, because the quadkey gives the location of a tile.
 """
 
 import datetime as dt
@@ -28,13 +28,13 @@ from geogp.geodata.tiles.tile_rows import OtherFileError, TileRows, read_rows
 
 logger = logging.getLogger(__name__)
 
-FIRST_QUARTER = quarter_index("2019Q1")  # that Ookla published
+FIRST_QUARTER = quarter_index("2019Q1")  # the first quarter that Ookla published
 
 ATTRIBUTION = "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
 """The attribution that the licence of Ookla's data requires."""
 
 SIMULATED = "Simulated tiles, made by geogp; no measurements"
-"""Shown instead of the attribution on maps of simulated tiles."""
+"""The text on maps of simulated tiles, in place of the attribution."""
 
 SPARSE_SHARE = 0.8  # geogp warns about a quarter with fewer rows, compared with the median
 
@@ -43,12 +43,12 @@ HOLDS = 3  # attempts to read a file, if another process replaces the file durin
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file that was read.
+    """The record of a file that was read.
 
-    `sha256` is the hash of the file or of its entry in the cache, and `rows_sha256` the hash of the
-    region's rows in a file of tiles. `rows` is the number of rows in the file, `rows_used` the
-    number that geogp uses. Only entries of the cache have `source`, `etag`, `bytes_read` (over the
-    network) and `bytes_stored` (size of the file at the source).
+    `sha256` is the hash of the file or of its cache entry, and `rows_sha256` is the hash of the
+    region's rows in a tile file. `rows` is the number of rows in the file, and `rows_used` is the
+    number of rows that geogp uses. Only cache entries have `source`, `etag`, `bytes_read`
+    (downloaded bytes) and `bytes_stored` (size of the file at the source).
     """
 
     name: str
@@ -64,13 +64,13 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Ingested:
-    """Observations and their origin.
+    """The observations of a region, and their origin.
 
-    `source_rows` are all n rows of the region, and `kept`, (n,), marks the `observations` among
-    them. Splits are made from all rows, so a split does not depend on the values of a target.
-    `left_out` describes the other rows, with impossible values. The source has no rows of the
-    region for the `missing` quarters of a range; the `unreached` quarters are not in the cache, and
-    the source did not answer. `attribution` names the source of the data on maps.
+    `source_rows` are all n rows of the region. The mask `kept`, (n,), selects the `observations`.
+    Splits are made from all rows, so a split does not depend on the values of a target. `left_out`
+    describes the other rows, which have impossible values. The `missing` quarters of a range have
+    no rows in the source. For the `unreached` quarters, the source did not answer, and the cache
+    has no file. `attribution` names the source of the data on maps.
     """
 
     observations: Observations
@@ -100,14 +100,14 @@ def read_observations(
     quarters: QuarterRequest | None = None,
     progress: Progress | None = None,
 ) -> Ingested:
-    """Return the observations of a region: tiles whose centroid lies in its boundary.
+    """Return the observations of a region: the tiles whose centroid lies in the region.
 
     `service` is ``mobile`` or ``fixed``; `target` is ``download``, ``upload``, ``latency`` or
     ``tests``; `quarters` defaults to all quarters of the source; `progress` is called during
-    downloads. Raises DataError if a quarter that is listed alone is missing, a range has no data,
-    or a file is damaged or has too many impossible values (one message lists all faults of the
-    region's rows). Raises NetworkError if the source could not be read, and RequestError if the
-    target is unknown, or if it is ``tests`` and there are too many tiles and quarters.
+    downloads. Raises DataError if a quarter that the user named individually is missing, if there
+    are no rows, or if a file is damaged or has too many impossible values. Raises NetworkError if
+    the source could not be read. Raises RequestError if the target is unknown, or if the target
+    ``tests`` would give too many rows.
     """
     column = find_target(target)
     wanted = quarters.all if quarters else all_quarters()
@@ -210,7 +210,7 @@ def _input_file(name: str, held: LocalFile, rows: TileRows) -> InputFile:
 def _quarter_warnings(
     found: Sequence[int], rows: Sequence[int], gaps: Sequence[int], region: str
 ) -> list[str]:
-    """Return warnings about missing quarters and about quarters with unusually few rows."""
+    """Return warnings about missing quarters, and about quarters with unusually few rows."""
     warnings = []
     if gaps:
         labels = ", ".join(map(quarter_label, gaps))
@@ -229,7 +229,7 @@ def _quarter_warnings(
 def _medians(
     parts: Mapping[int, TileRows], column: TargetColumn, service: str
 ) -> dict[str, tuple[float, float]]:
-    """Return for each file the medians of the target's column and of tests."""
+    """Return the median of the target's column and the median of tests, for each file."""
     return {
         tile_file(service, quarter): (
             float(np.median(rows.value[~rows.left_out])) * column.divisor,
@@ -240,7 +240,7 @@ def _medians(
 
 
 def _kept(observations: Observations, parts: Mapping[int, TileRows]) -> NDArray[np.bool_]:
-    """Return which rows are kept, (n,); tiles without a test are kept."""
+    """Return a mask (n,) of the rows without impossible values; tiles without a test are kept."""
     kept = np.ones(len(observations), np.bool_)
     for quarter, rows in parts.items():
         if rows.left_out.any():

@@ -1,8 +1,8 @@
 """Reading of Parquet files in a separate process, so that a damaged file cannot crash geogp.
 
-Some footers make pyarrow crash its process, and a page of a few bytes can expand to gigabytes of
-rows. So `parquet_process.py` opens all files in another process, even cached files. The answers of
-this process may be wrong, too. So arriving rows are limited in size and validated.
+Some damaged footers crash the process in which pyarrow runs, and a page of a few bytes can expand
+to gigabytes of rows. So `parquet_process.py` opens all files, even cached files, in a separate
+process. geogp limits and checks the rows that this process sends.
 """
 
 import base64
@@ -22,7 +22,7 @@ import pyarrow as pa
 from geogp.errors import DataError, ReadingError
 
 MAX_MEMORY = 1 << 30
-"""Largest memory of the reading process in bytes, on systems that can limit it (Linux)."""
+"""Largest memory of the reading process in bytes, on systems that can limit memory (Linux)."""
 
 LIMITS = {
     # A chunk takes about 170 bytes, so four thousand row groups of eleven columns fit.
@@ -39,10 +39,10 @@ MAX_TABLE_BYTES = 4 << 30
 """Largest number of bytes of a table that is read as a whole, such as polygons or predictions."""
 
 _OF_DAMAGE = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP", "SIGXCPU"})
-"""Signals that a damaged file can cause; other signals come from outside."""
+"""Signals that a damaged file can cause; other signals come from other programs."""
 
 READY = b"geogp reads Parquet files\n"  # what the process writes when it is ready
-_MAX_LINES = 100  # that Python or a library may print before
+_MAX_LINES = 100  # most lines that Python or a library may print before `READY`
 
 
 class DamagedParquetError(ValueError):
@@ -50,9 +50,9 @@ class DamagedParquetError(ValueError):
 
 
 class RowGroup(NamedTuple):
-    """Least and greatest value of the first column read in a row group, if the footer gives them.
+    """The range of the first requested column in a row group, and the positions of columns.
 
-    `chunks` are the names, first bytes and lengths of columns.
+    `ends` are minimum and maximum, or None. `chunks` are names, first bytes and lengths of columns.
     """
 
     ends: list[str] | None
@@ -60,11 +60,10 @@ class RowGroup(NamedTuple):
 
 
 class ParquetReading:
-    """A file that is open in the reading process.
+    """A Parquet file that is open in the reading process.
 
-    `rows` and `schema` come from the footer. `sha256` is the hash of the bytes that are read, or
-    None if no hash was requested. The methods raise DataError if something in the file is too
-    large, and DamagedParquetError if the file is damaged.
+    `sha256` is the hash of the file, or None if no hash was requested. The methods raise DataError
+    if a part of the file is too large, and DamagedParquetError if the file is damaged.
     """
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -75,9 +74,10 @@ class ParquetReading:
         self.schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
 
     def groups(self, names: Sequence[str], aside: Sequence[str] = ()) -> list[RowGroup]:
-        """Return the row groups, with the positions of the columns `names` to be read and `aside`.
+        """Return the row groups, with the positions of the columns in `names` and `aside`.
 
-        Raises DataError also if a column to be read lies partly outside the file.
+        Columns in `aside` are not read. Raises DataError if a column in `names` is partly outside
+        the file.
         """
         told = self._ask("groups", names=list(names), aside=list(aside))
         return [RowGroup(*one) for one in told["groups"]]
@@ -85,9 +85,9 @@ class ParquetReading:
     def read(
         self, groups: Sequence[int] | None = None, names: Sequence[str] | None = None
     ) -> pa.Table:
-        """Return the rows of row groups, or of the whole file, without dictionary columns.
+        """Return the rows of some row groups, or of the whole file, without dictionary encoding.
 
-        Raises DataError also if all columns are to be read and two have the same name.
+        Raises DataError also if `names` is None and two columns have the same name.
         """
         found = self.schema.names
         if names is None and len(set(found)) < len(found):
@@ -103,7 +103,7 @@ class ParquetReading:
                 _PROCESS.ask("close", number=id(self))
 
     def _ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
-        """Send a request; if the process had to be restarted, open the file again first."""
+        """Return the answer to a request; after a restart, open the file again first."""
         with _PROCESS.turn:
             _PROCESS.start()
             if do != "open" and self._start != _PROCESS.starts:
@@ -116,7 +116,7 @@ class ParquetReading:
 
 @contextmanager
 def reading_process() -> Iterator[None]:
-    """Use one process for all files opened in a ``with`` block, because starting one takes time."""
+    """Read all files of a ``with`` block in one process, because each start takes time."""
     with _PROCESS.counting:
         _PROCESS.users += 1
     try:
@@ -132,7 +132,7 @@ def reading_process() -> Iterator[None]:
 def open_parquet(
     path: Path, *, most_rows: int | None = None, hashed: bool = False
 ) -> Iterator[ParquetReading]:
-    """Open a file; several files may be open at once.
+    """Open a Parquet file for a ``with`` block; several files may be open at once.
 
     Raises DataError if the footer declares too many rows, row groups or columns,
     DamagedParquetError if the file is damaged, and OSError if it cannot be opened.
@@ -144,7 +144,7 @@ def open_parquet(
 
 
 def read_table(path: Path, most_rows: int | None = None) -> pa.Table:
-    """Return a whole file as a table; raise the errors of `open_parquet` and `read`."""
+    """Return a whole Parquet file as a table; raise the errors of `open_parquet` and `read`."""
     try:
         with open_parquet(path, most_rows=most_rows) as opened:
             return opened.read()
@@ -153,7 +153,7 @@ def read_table(path: Path, most_rows: int | None = None) -> pa.Table:
 
 
 class _Process:
-    """The reading process, which starts when the first file opens and ends when the last closes.
+    """The reading process, which runs while at least one Parquet file is open.
 
     A thread holds the lock `turn` during a request; `starts` counts the starts of the process.
     """
@@ -164,11 +164,11 @@ class _Process:
         self.running: subprocess.Popen[bytes] | None = None
 
     def ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
-        """Return the answer to a request, with at most `most` bytes of rows.
+        """Return the process's answer to a request, with at most `most` bytes of rows.
 
-        Raises DataError if the process refuses the file, DamagedParquetError if the file is damaged
-        or ended the process, OSError if the file cannot be opened, and ReadingError if the process
-        was ended from outside.
+        Raises DataError if the process refuses the file, and DamagedParquetError if the file is
+        damaged or ended the process. Raises OSError if the file cannot be opened, and ReadingError
+        if another program ended the process.
         """
         running = self.running
         assert running is not None
@@ -198,7 +198,7 @@ class _Process:
         return told
 
     def start(self) -> None:
-        """Start the process, if it is not running; raise ReadingError if it does not get ready."""
+        """Start the process, if it is not running; raise ReadingError if the start fails."""
         if self.running is not None:
             return
         self.starts += 1
@@ -226,7 +226,7 @@ class _Process:
             running.communicate()
 
     def forget(self) -> None:
-        """After a fork, leave the reading process to the parent; the next file starts a new one."""
+        """After a fork, leave the process to the parent; the child starts its own process."""
         self._left = self.running  # not closed, because a thread of the parent may use its pipes
         self.turn, self.counting = threading.Lock(), threading.Lock()
         self.running = None
@@ -245,13 +245,13 @@ class _Process:
                 f"command again; downloaded data are kept."
             )
         return DamagedParquetError(
-            f"the process that read it ended ({how}): the file is damaged, or needs more "
+            f"the process that read the file ended ({how}): the file is damaged, or needs more "
             f"than {MAX_MEMORY:,} bytes of memory"
         )
 
 
 def _started(program: Path) -> "subprocess.Popen[bytes]":
-    """Start a program that finds this process's modules and gets no signals of the terminal."""
+    """Start a program with the same module path, and without signals from the terminal."""
     if not sys.executable:
         raise ValueError("the path of this Python is not known")
     paths = [str(path) for path in sys.path if path and isinstance(path, str | os.PathLike)]
@@ -298,5 +298,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def stop_reading() -> None:
-    """End the reading process, even during a request, which then raises ReadingError."""
+    """End the reading process; a request in progress raises ReadingError."""
     _PROCESS.end()

@@ -1,10 +1,9 @@
-"""A separate process that reads Parquet files, because a damaged or hostile file may crash it.
+"""The program that reads Parquet files in a separate process, to protect geogp from crashes.
 
-`parquet_files.py` starts this file as a program. A request is a line of JSON on standard input, and
-the answer is a line of JSON on standard output. Rows follow the answer as an Arrow stream, and a
-last line says whether the rows are complete. The program imports only pyarrow. On Linux, the
-program's memory is limited. On all systems, the sizes in the footer and the sizes of rows are
-checked.
+`parquet_files.py` starts this program. A request is a line of JSON on standard input, and the
+answer is a line of JSON on standard output. Rows follow the answer as an Arrow stream; then a last
+line tells whether the rows are complete. The program imports only pyarrow. On Linux, the memory of
+the program is limited. On all systems, the sizes in the footer and the sizes of rows are checked.
 """
 
 import base64
@@ -26,11 +25,11 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-_MAX_SECONDS = 600  # of CPU time for one request
+_MAX_SECONDS = 600  # CPU time for one request
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 25  # most rows unpacked at once, and their likely bytes
 _BLOCK = 1 << 20
 _STACK_BYTES = 8 << 20
-_MAX_ITEMS = 1 << 17  # of one list in a footer
+_MAX_ITEMS = 1 << 17  # most items of a list in a footer
 
 
 class _RefusedError(Exception):
@@ -47,7 +46,7 @@ class _OpenFile:
         footer = int.from_bytes(tail[:4], "little")
         if tail[4:] != b"PAR1" or not footer <= min(size - 12, limits["bytes in a footer"]):
             raise pa.ArrowInvalid(
-                f"it does not end with a footer of at most {limits['bytes in a footer']} bytes"
+                f"the file does not end with a footer of up to {limits['bytes in a footer']} bytes"
             )
         self._file.seek(0)
         self.sha256 = hashlib.file_digest(self._file, "sha256").hexdigest() if hashed else None
@@ -72,7 +71,7 @@ class _OpenFile:
         return {"rows": rows, "sha256": self.sha256, "schema": schema}
 
     def groups(self, names: Sequence[str], aside: Sequence[str]) -> list[Any]:
-        """Return for each row group the range of the first column, and the positions of columns."""
+        """Return the range of column `names[0]` and the positions of columns for each row group."""
         self._unpacked(self._groups, names)
         found = []
         for group in self._groups:
@@ -100,7 +99,7 @@ class _OpenFile:
         return found
 
     def rows(self, stream: BinaryIO, groups: list[int] | None, names: list[str] | None) -> None:
-        """Write rows to a stream, with dictionary columns as plain values."""
+        """Write rows to a stream; dictionary columns become plain columns."""
         numbers = range(len(self._groups)) if groups is None else groups
         chosen = [k for k in numbers if self._groups[k].num_rows]
         size = self._unpacked([self._groups[k] for k in chosen], names)
@@ -145,7 +144,7 @@ class _OpenFile:
         return [(self._paths[k], group.column(k)) for k in wanted]
 
     def _unpacked(self, groups: Sequence[Any], names: Sequence[str] | None) -> int:
-        """Return the bytes of columns in row groups, and refuse a group with too many bytes."""
+        """Return the size of columns in row groups, in bytes; refuse a group that is too large."""
         sizes: list[int] = []
         for group in groups:
             chunks = [chunk for _, chunk in self._chunks(group, names)]
@@ -163,12 +162,12 @@ def _told(error: Exception) -> dict[str, Any]:
     if isinstance(error, OSError) and error.errno:
         return {"errno": [error.errno, os.strerror(error.errno)]}
     if isinstance(error, MemoryError):
-        return {"damaged": "it needs more memory than allowed"}
+        return {"damaged": "the file needs more memory than allowed"}
     return {"damaged": str(error) or type(error).__name__}
 
 
 def _limit(what: str, most: int) -> None:
-    """Set a limit of this process, if the system has such limits; keep a lower limit."""
+    """Set a resource limit of this process, if the system has such limits; keep lower limits."""
     if resource is not None:
         with contextlib.suppress(ValueError, OSError):
             kind = getattr(resource, what)
@@ -177,7 +176,7 @@ def _limit(what: str, most: int) -> None:
 
 
 def _serve(stream: BinaryIO) -> None:
-    """Answer requests until standard input ends."""
+    """Answer the requests on standard input until the input ends."""
     files: dict[int, _OpenFile] = {}
     for line in sys.stdin.buffer:
         _limit("RLIMIT_CPU", int(time.process_time()) + _MAX_SECONDS)
@@ -201,7 +200,7 @@ def _serve(stream: BinaryIO) -> None:
 
 
 def _keep_stacks_small() -> None:
-    """Restart with a small stack if the stack is large, because thread stacks count as memory."""
+    """Restart with a small stack if necessary, because the stacks of threads count as memory."""
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)

@@ -1,7 +1,7 @@
-"""Limits for the numbers of a tile, and a check for swapped columns.
+"""Limits for the values of a tile, and a check for swapped columns.
 
-A single wrong cell can widen every interval of a map. The limits lie far above all measurements,
-but below numbers that are typical of damaged or altered files.
+A single wrong value can widen all intervals of a map. The limits are far above all real
+measurements, but below the typical values of damaged or altered files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ from geogp.geodata.tiles.quarters import quarter_label
 
 @dataclass(frozen=True)
 class Limit:
-    """The upper limit for a column of Ookla's files, the unit, and the reason for the limit.
+    """The upper limit for a column of Ookla's files, its unit, and the reason for the limit.
 
-    `may_be_zero` marks columns in which Ookla's files have a few zeros, which are impossible.
+    If `may_be_zero` is true, rows with a zero are left out; otherwise, a zero is an error.
     """
 
     most: int
@@ -45,21 +45,20 @@ LIMITS = {
     },
     "fixed": {"avg_d_kbps": _ETHERNET, "avg_u_kbps": _ETHERNET, **_BOTH},
 }
-"""Limits by service and column. `read_rows` checks that values are positive, or 0 if allowed."""
+"""Upper limits by service and column; `read_rows` checks the lower limits."""
 
 MAX_ROWS, MAX_SHARE = 5, 0.001
-"""A quarter is refused if more than 5 rows, and more than 0.1 % of its rows, are beyond a limit."""
+"""A quarter is refused if over 5 rows, and over 0.1 % of its rows, have impossible values."""
 
 NAMED = 3  # number of values of a column that a message lists
 
 MANY_TESTS, SLOW_KBPS = 1000, 1000
-"""Columns look swapped if the median of tests is above the first number, and the median speed is
-below the second.
-"""
+"""Columns look swapped if tests have a median above 1000, and speeds a median below 1000 kbps."""
 
 JUMP = 5
-"""The columns of a quarter look swapped if, compared with the other quarters, the median of tests
-is at least this many times as large, and the median of the target this many times smaller.
+"""Ratio of medians that makes columns look swapped, in comparison with other quarters.
+
+The median of tests is at least 5 times as large, and the median of the target at most a fifth.
 """
 
 
@@ -74,7 +73,7 @@ class Implausible:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows of a file that are left out of a run, with the first values beyond a limit."""
+    """The rows of a file that a run leaves out, with some of their impossible values."""
 
     file: str
     quarter: int
@@ -82,11 +81,11 @@ class LeftOut:
     first: tuple[Implausible, ...]
 
     def described(self) -> dict[str, Any]:
-        """Return the entry for run.json."""
+        """Return a description of the left-out rows for run.json."""
         return asdict(self) | {"quarter": quarter_label(self.quarter)}
 
     def warning(self, service: str, target: str) -> str:
-        """Return the warning for the user."""
+        """Return the warning about the left-out rows."""
         return (
             f"{self.rows} rows of {self.file} are left out of {target}, after the split, because "
             f"their values are impossible: {told(self.first, service)}."
@@ -96,11 +95,11 @@ class LeftOut:
 def beyond_limits(
     service: str, columns: Mapping[str, NDArray[Any]], codes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.bool_], tuple[Implausible, ...]]:
-    """Return which of n rows have an impossible value (above its limit, or 0), and the first ones.
+    """Return a mask (n,) of the rows with an impossible value, and the first of these values.
 
-    `columns` are the values (n,) as the file stores them, because a cast could make wrong values
-    look right. Raises DataError if all rows are beyond a limit, or if more than 5 rows and more
-    than 0.1 % of the rows are.
+    A value is impossible if it is 0 or above its limit. `columns` are the values (n,) as stored in
+    the file, because a conversion could hide wrong values. Raises DataError if all rows have an
+    impossible value, or if more than 5 rows and more than 0.1 % of the rows have one.
     """
     wrong = {
         name: (values > LIMITS[service][name].most) | (values == 0)
@@ -125,7 +124,7 @@ def beyond_limits(
 
 
 def told(first: Sequence[Implausible], service: str) -> str:
-    """Return a text that lists values and their limits."""
+    """Return a text that lists impossible values and their limits."""
     texts = []
     for one in first:
         limit = LIMITS[service][one.column]
@@ -139,8 +138,7 @@ def told(first: Sequence[Implausible], service: str) -> str:
 def exchanged_columns(name: str, medians: Mapping[str, tuple[float, float]]) -> list[str]:
     """Return a warning for each file whose column `name` looks swapped with the column of tests.
 
-    `medians` gives for each file the median of the column `name`, as stored, and the median of
-    tests.
+    `medians` gives, for each file, the medians of the column `name`, as stored, and of tests.
     """
     warnings = []
     for file, (value, tests) in medians.items():

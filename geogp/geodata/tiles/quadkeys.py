@@ -1,10 +1,11 @@
-"""Conversions between quadkeys, tile columns and rows, and degrees, on whole arrays.
+"""Conversion of arrays between quadkeys, columns and rows of tiles, and degrees.
 
-In Bing's tile system the world in spherical Mercator (EPSG:3857) at zoom z is a grid of 2^z by 2^z
-square tiles; `column` counts from the west (-180 degrees), `row` from the north. A quadkey's digits
-interleave the bits of row and column. A `code` is a quadkey as an unsigned integer with two bits
-per digit. Codes sort like quadkey strings, so tiles whose quadkeys share a prefix are one range of
-codes. Columns may be negative or beyond 2^z if longitudes are unwrapped across the antimeridian.
+In Bing's tile system, the world in spherical Mercator (EPSG:3857) at zoom level z is a grid of 2^z
+by 2^z square tiles. `column` counts tiles from the west (-180 degrees), and `row` from the north.
+Each digit of a quadkey has one bit of the row and one of the column. A `code` is a quadkey as an
+unsigned integer with two bits per digit. Codes have the order of quadkey strings, so all quadkeys
+with a common prefix form one range of codes. Columns may be negative, or 2^z and more, if
+longitudes are unwrapped across the antimeridian.
 """
 
 from typing import NamedTuple
@@ -21,7 +22,7 @@ EARTH_RADIUS_M = 6378137.0  # radius of the sphere of EPSG:3857 in metres
 HALF_WORLD_M = np.pi * EARTH_RADIUS_M  # half the width of the EPSG:3857 world in metres
 
 NORTHMOST = float(np.rad2deg(np.arctan(np.sinh(np.pi))))
-"""Latitude in degrees at which the square world of tiles ends, about 85.05."""
+"""Latitude in degrees of the northern limit of all tiles, about 85.05."""
 
 Codes = NDArray[np.uint64]
 Indices = NDArray[np.int64]
@@ -38,9 +39,9 @@ class TileBounds(NamedTuple):
 
 
 def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
-    """Return the codes, uint64 (n,), of quadkey strings (n,) of `zoom` digits 0 to 3.
+    """Return the codes, uint64 (n,), of quadkeys, strings (n,) of `zoom` digits from 0 to 3.
 
-    Raises DataError if a quadkey has another length (another zoom) or other characters.
+    Raises DataError if a quadkey has another length (another zoom level) or other characters.
     """
     texts = np.asarray(quadkeys, dtype=np.str_)
     if texts.size == 0:
@@ -67,7 +68,7 @@ def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
 
 
 def format_quadkeys(codes: Codes, zoom: int = ZOOM) -> NDArray[np.str_]:
-    """Return the quadkeys of the codes, strings of `zoom` digits, shape (n,)."""
+    """Return the quadkeys of codes, as strings (n,) of `zoom` digits."""
     shifts = np.arange(2 * (zoom - 1), -1, -2, dtype=np.uint64)
     digits = (np.asarray(codes, np.uint64)[:, None] >> shifts) & np.uint64(3)
     letters = (digits + np.uint64(ord("0"))).astype(np.uint32)
@@ -81,14 +82,14 @@ def codes_to_tiles(codes: Codes) -> tuple[Indices, Indices]:
 
 
 def tiles_to_codes(column: Indices, row: Indices, zoom: int = ZOOM) -> Codes:
-    """Return the quadkey codes of tiles; columns beyond the antimeridian are wrapped."""
+    """Return the quadkey codes of tiles; columns beyond the antimeridian are allowed."""
     wrapped = np.asarray(column, np.int64) % (1 << zoom)
     spread_row = _spread_bits(np.asarray(row, np.int64).astype(np.uint64))
     return _spread_bits(wrapped.astype(np.uint64)) | (spread_row << np.uint64(1))
 
 
 def tile_bounds(column: Indices, row: Indices, zoom: int = ZOOM) -> TileBounds:
-    """Return the edges of tiles in degrees (inverse spherical Mercator)."""
+    """Return the edges of tiles in degrees."""
     column, row = np.asarray(column), np.asarray(row)
     return TileBounds(
         west=_longitude_of(column, zoom),
@@ -110,7 +111,7 @@ def tile_centres(column: Indices, row: Indices, zoom: int = ZOOM) -> tuple[Float
 def tiles_at(
     longitude: ArrayLike, latitude: ArrayLike, zoom: int = ZOOM
 ) -> tuple[Indices, Indices]:
-    """Return the columns and rows of the tiles that contain the given points (degrees)."""
+    """Return the columns and rows of the tiles that contain points in degrees."""
     longitude = np.asarray(longitude, np.float64)
     sine = np.sin(np.deg2rad(np.asarray(latitude, np.float64)))
     column = (longitude + 180) / 360 * (1 << zoom)
@@ -119,7 +120,7 @@ def tiles_at(
 
 
 def tile_size_m(zoom: int = ZOOM) -> float:
-    """Return a tile's width in EPSG:3857 metres (on the ground: this times cos(latitude))."""
+    """Return a tile's width in metres of EPSG:3857, its width on the ground at the equator."""
     return float(2 * HALF_WORLD_M / (1 << zoom))
 
 
@@ -127,7 +128,7 @@ def tile_areas_km2(latitude: ArrayLike, zoom: int = ZOOM) -> Floats:
     """Return the areas on the ground, in km², of tiles with given centre latitudes in degrees.
 
     Web Mercator stretches lengths by 1 / cos(latitude), so the area on the sphere is the area in
-    EPSG:3857 times cos²(latitude), with the latitude of the tile's centre.
+    EPSG:3857 times cos²(latitude of the tile's centre).
     """
     side_km = tile_size_m(zoom) / 1000
     cosine = np.cos(np.deg2rad(np.asarray(latitude, np.float64)))
@@ -137,11 +138,11 @@ def tile_areas_km2(latitude: ArrayLike, zoom: int = ZOOM) -> Floats:
 def code_ranges(
     west: float, south: float, east: float, north: float, *, zoom: int = ZOOM, most: int = 64
 ) -> Indices:
-    """Return first and last codes of ranges that cover a box in degrees, (n, 2).
+    """Return ranges of quadkey codes (first, last) that cover a box in degrees, (n, 2).
 
-    Every tile that touches the box is in one of the ranges. The ranges are disjoint and sorted, and
-    include both ends. Longitudes may lie beyond 180 degrees. The ranges come from the smallest
-    squares, all of one size, of which at most `most` cover the box.
+    Each tile that touches the box is in one of the ranges. The ranges are disjoint and sorted, and
+    include both ends. Longitudes may lie beyond 180 degrees. The ranges come from at most `most`
+    squares of equal size, as small as possible, that cover the box.
     """
     (first, last), (top, bottom) = tiles_at([west, east], [north, south], zoom)
     for level in range(zoom, -1, -1):
@@ -174,18 +175,18 @@ _MASKS = (
     0x0000FFFF0000FFFF,
     0x00000000FFFFFFFF,
 )
-"""Bits of each group of 2^(k + 1), for k from 0 to 5, whose lower half holds data."""
+"""Mask k selects the lower half of each group of 2^(k + 1) bits, for k from 0 to 5."""
 
 
 def _spread_bits(values: Codes) -> Codes:
-    """Return the lower 32 bits, with a zero bit inserted before each bit."""
+    """Return the lower 32 bits of each value, with a zero bit inserted before each bit."""
     for k in reversed(range(5)):
         values = (values | (values << np.uint64(1 << k))) & np.uint64(_MASKS[k])
     return values
 
 
 def _every_other_bit(values: Codes) -> Indices:
-    """Return the even bits joined together, the inverse of `_spread_bits`."""
+    """Return the even bits of each value, joined together; the inverse of `_spread_bits`."""
     values = values & np.uint64(_MASKS[0])
     for k in range(5):
         values = (values | (values >> np.uint64(1 << k))) & np.uint64(_MASKS[k + 1])

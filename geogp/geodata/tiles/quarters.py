@@ -1,4 +1,4 @@
-"""Calendar quarters as integers, year * 4 + (quarter - 1); a difference is a number of quarters."""
+"""Calendar quarters, and their indices: year * 4 + (quarter - 1)."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ _QUARTER = re.compile(r"(\d{4})[Qq]([1-4])")
 
 
 def quarter_index(label: str) -> int:
-    """Return the index of a quarter written like ``2019Q1``; raise RequestError for other text."""
+    """Return the index of a quarter such as ``2019Q1``; raise RequestError for other text."""
     match = _QUARTER.fullmatch(label.strip())
     if match is None:
         raise RequestError(f"expected a quarter like 2019Q1, found {label!r}.")
@@ -17,7 +17,7 @@ def quarter_index(label: str) -> int:
 
 
 def quarter_label(index: int) -> str:
-    """Return the label, like ``2019Q1``, of a quarter's index."""
+    """Return the label of a quarter, such as ``2019Q1``, for its index."""
     return f"{index // 4}Q{index % 4 + 1}"
 
 
@@ -39,7 +39,7 @@ class QuarterRequest:
 
 
 def parse_quarters(text: str) -> QuarterRequest:
-    """Return the quarters of ``2019Q1..2023Q4``, ``2019Q1``, or several of these with commas.
+    """Return the quarters in a text such as ``2019Q1..2023Q4`` or ``2019Q1,2020Q3``.
 
     Raises RequestError if a part is not a quarter or range, or a range ends before it starts.
     """

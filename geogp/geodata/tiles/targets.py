@@ -9,10 +9,10 @@ from geogp.choices import one_of
 class TargetColumn:
     """The column of a target in Ookla's files, and its unit.
 
-    `column` is an average over the tests of a tile, or the number of tests. Dividing the column by
-    `divisor` gives `unit`, such as Mbps from kbps. Models use log10 of Mbps or ms, but the plain
-    number of tests. The names of variables end in `suffix`. A `counted` target is 0 in tiles that
-    Ookla's files omit.
+    `column` contains averages over the tests of a tile, or the number of tests. The values of
+    `column` divided by `divisor` have the unit `unit`, such as Mbps instead of kbps. Models use
+    log10 of speed and latency, but the plain number of tests. Names of variables end in `suffix`. A
+    `counted` target is 0 in tiles that Ookla's files omit.
     """
 
     column: str
@@ -28,7 +28,7 @@ TARGETS: dict[str, TargetColumn] = {
     "latency": TargetColumn("avg_lat_ms", 1.0, "ms", "ms"),
     "tests": TargetColumn("tests", 1.0, "tests", "tests", counted=True),
 }
-"""The targets by name."""
+"""Each target by its name."""
 
 SERVICES = ("mobile", "fixed")  # the two kinds of networks for which Ookla publishes tiles
 

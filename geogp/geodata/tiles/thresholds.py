@@ -15,11 +15,11 @@ DEFAULTS: dict[str, tuple[float, ...]] = {
     "upload": (1.0, 3.0),
     "latency": (50.0, 100.0),
 }
-"""Default thresholds by target, in the unit of the target.
+"""Default thresholds of each target, in the unit of the target.
 
-For speeds, they are the tiers of the FCC's Broadband Data Collection: 5/1 Mbps for 4G LTE, 7/1 and
-35/3 Mbps for 5G. For latency, they are 100 ms, the limit of the 5G Fund for mobile service (47 CFR
-54.1015(c)), and half of this limit.
+The speeds are levels of the FCC's Broadband Data Collection (download/upload): 5/1 Mbps for 4G LTE,
+7/1 and 35/3 Mbps for 5G. The latency of 100 ms is the limit of the 5G Fund for mobile service (47
+CFR 54.1015(c)), and 50 ms is half of this limit.
 """
 
 LEAST, MOST = 1e-3, 1e6  # the range of a threshold: from `LEAST` to below `MOST`
@@ -34,17 +34,17 @@ class Threshold:
 
     @property
     def log10(self) -> float:
-        """Log10 of the threshold, the scale of the model."""
+        """The threshold as log10, the scale of the models."""
         return float(np.log10(self.value))
 
     @property
     def at_most(self) -> bool:
-        """Whether small values are good, as for latency."""
+        """Whether low values are good, as for latency."""
         return self.target == "latency"
 
     @property
     def sign(self) -> float:
-        """1 if large values are good, -1 for latency."""
+        """1 if high values are good, -1 for latency."""
         return -1.0 if self.at_most else 1.0
 
     @property
@@ -77,18 +77,18 @@ class Threshold:
         return f"{self.number} {find_target(self.target).unit}"
 
     def holds(self, y: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which values of log10 meet the threshold; equality counts."""
+        """Return whether each value, given as log10, meets the threshold; equality is enough."""
         return self.sign * (y - self.log10) >= -1e-12  # log10 of a quotient may be rounded
 
     def probability(self, prediction: Any) -> NDArray[np.float64]:
-        """Return the probability that each of n predicted values of log10 meets the threshold."""
+        """Return the probability that each of n predicted values meets the threshold."""
         verb = prediction.cdf if self.at_most else prediction.exceedance
         found: NDArray[np.float64] = np.clip(verb(self.log10), 0, 1)
         return found
 
 
 def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:
-    """Return the thresholds of a target, smallest first: `given`, or `DEFAULTS`.
+    """Return the thresholds of a target, the smallest first: `given`, or `DEFAULTS`.
 
     The target ``tests`` has no thresholds. Raises RequestError if a threshold is out of range or
     given twice, or if `given` has thresholds for ``tests``.

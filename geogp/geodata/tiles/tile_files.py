@@ -1,4 +1,4 @@
-"""Names, columns and row groups of Ookla's Parquet files, local or at an address."""
+"""Names, columns and row groups of Ookla's Parquet files."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,15 +15,15 @@ from geogp.geodata.tiles.parquet_files import DamagedParquetError, RowGroup
 QUADKEY = "quadkey"
 
 VALUES = ("avg_d_kbps", "avg_u_kbps", "avg_lat_ms", "tests", "devices")
-"""The columns of numbers that geogp uses."""
+"""The columns with numbers that geogp reads."""
 
 GEOMETRY = "tile"
-"""The column of a tile's outline as text; the quadkey gives the outline, so it is never read."""
+"""The column with the outlines of tiles; geogp does not read it, because quadkeys suffice."""
 
 SIMULATION_FILE = "simulation.json"  # a source with this file contains simulated tiles
 
 BATCH = 1 << 17
-"""Number of quadkeys converted from text to numbers at once; text takes ten times the memory."""
+"""Number of quadkeys converted from text to codes at once; text takes ten times the memory."""
 
 _IN_PLACE = "Repair the file or leave its quarter out."
 
@@ -33,7 +33,7 @@ _AT_SOURCE = (
 )
 
 Ranges = NDArray[np.int64]
-"""First and last quadkey codes of n ranges, both included, (n, 2)."""
+"""Ranges of quadkey codes, (n, 2): the first and the last code, both included."""
 
 
 def tile_file(service: str, quarter: int) -> str:
@@ -46,10 +46,10 @@ def tile_file(service: str, quarter: int) -> str:
 
 
 def groups_touching(groups: Sequence[RowGroup], ranges: Ranges) -> list[int]:
-    """Return the row groups that can touch the ranges, judged by least and greatest quadkey.
+    """Return the row groups that may contain quadkeys in the ranges.
 
-    A row group without least and greatest quadkey is always returned. Raises DataError if the least
-    or greatest value of a group is not a quadkey.
+    A row group is also returned if its least and greatest quadkey are unknown. Raises DataError if
+    the least or greatest value of a group is not a quadkey.
     """
     chosen = []
     for number, group in enumerate(groups):
@@ -81,7 +81,7 @@ def check_schema(schema: pa.Schema, names: Sequence[str]) -> None:
 
 
 def quadkey_codes(column: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """Return the codes of a column; raise DataError if a value is not a quadkey of zoom 16."""
+    """Return the codes of a column of quadkeys; raise DataError unless all have zoom level 16."""
     if column.null_count:
         raise DataError(empty_values(QUADKEY, column.null_count))
     batches = (column.slice(start, BATCH) for start in range(0, len(column), BATCH))
@@ -93,19 +93,19 @@ def quadkey_codes(column: pa.ChunkedArray) -> NDArray[np.uint64]:
 
 
 def empty_values(name: str, count: int) -> str:
-    """Return the message about missing values in a column."""
+    """Return the message about empty values in a column."""
     return f"expected no empty values in {name}, found {count}."
 
 
 def refuse(faults: Sequence[str]) -> None:
-    """Raise DataError with a list of faults, if there are any."""
+    """Raise DataError with the list of faults, if there are any."""
     if faults:
         raise DataError("\n  - ".join(faults))
 
 
 @contextmanager
 def blaming(where: Path | str, *, at_source: bool) -> Iterator[None]:
-    """Add the file's name and what to do to the errors about its content, as DataError."""
+    """Add the file's name and advice to errors about its content, and raise them as DataError."""
     cure = _AT_SOURCE if at_source else _IN_PLACE
     try:
         yield

@@ -1,4 +1,4 @@
-"""Reading and checking of a region's rows in one file of tiles."""
+"""Reading and checking of a region's rows in one tile file."""
 
 import hashlib
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from geogp.geodata.tiles.targets import TargetColumn
 
 @dataclass(frozen=True)
 class TileRows:
-    """The region's n rows of one quarter, ordered by quadkey, and hash and row count of the file.
+    """A region's n rows of one quarter, ordered by quadkey, with the file's hash and row count.
 
-    `left_out` marks rows with an impossible value, (n,), and `implausible` has the first of these
-    values. `value` is in the target's unit. In rows that are left out, `value` is NaN, and `tests`
+    The mask `left_out`, (n,), marks rows with an impossible value, and `implausible` has the first
+    of these values. `value` has the target's unit. In left-out rows, `value` is NaN, and `tests`
     and `devices` are 0.
     """
 
@@ -37,7 +37,7 @@ class TileRows:
 
     @property
     def sha256(self) -> str:
-        """Hash of the region's rows, which does not depend on other rows of the file."""
+        """Hash of the region's rows, independent of other rows of the file."""
         digest = hashlib.sha256()
         for column in (self.quadkey, self.value, self.tests, self.devices):
             digest.update(column.astype(column.dtype.newbyteorder("<")).tobytes())
@@ -49,10 +49,10 @@ class OtherFileError(Exception):
 
 
 def read_rows(held: LocalFile, region: Region, column: TargetColumn, service: str) -> TileRows:
-    """Read the region's rows from one file, and check the hash of the bytes that were read.
+    """Read a region's rows from one file, and check the hash of the file.
 
     Raises OtherFileError if the file has changed or disappeared. Raises DataError if the file is
-    damaged, or too many of the region's rows have values beyond `LIMITS`; the message lists all
+    damaged, or if too many of the region's rows have impossible values. The message lists all
     faults of the region's rows.
     """
     address = None if held.note is None else held.note.source
@@ -101,8 +101,8 @@ def _read_table(
 ) -> tuple[pa.Table, NDArray[np.uint64], int, str]:
     """Return rows in the region's bounding box, their codes, and the file's row count and hash.
 
-    In row groups that can touch the region, all quadkeys are checked, because a damaged quadkey
-    could belong to any tile. Row groups are read one by one.
+    In each row group that may contain rows of the region, all quadkeys are checked, because a
+    damaged quadkey could belong to any tile. Row groups are read one by one.
     """
     names = list(dict.fromkeys([tile_files.QUADKEY, column.column, "tests", "devices"]))
     with open_parquet(held.path, hashed=True) as opened:
@@ -126,7 +126,7 @@ def _read_table(
 
 
 def _refuse_groups(table: pa.Table, column: TargetColumn) -> None:
-    """Raise DataError with all faults of row groups in which a wrong quadkey was found."""
+    """Raise DataError with all faults of row groups that contain a wrong quadkey."""
     try:
         tile_files.quadkey_codes(table[tile_files.QUADKEY])
     except DataError as error:
@@ -134,7 +134,7 @@ def _refuse_groups(table: pa.Table, column: TargetColumn) -> None:
 
 
 def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
-    """List the faults of the numbers, each with its first tile."""
+    """Return messages about wrong numbers; each message names the first wrong tile."""
     tiles = table["quadkey"]
     faults = [
         tile_files.empty_values(name, table[name].null_count)
@@ -161,14 +161,14 @@ def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
         if wrong.any():
             first = int(np.argmax(wrong))
             faults.append(
-                f"{expected}, found {int(wrong.sum())} that are not, the first {values[first]} "
+                f"{expected}, found {int(wrong.sum())} other values, the first {values[first]} "
                 f"in tile {tiles[first].as_buffer().to_pybytes().decode(errors='replace')}."
             )
     return faults
 
 
 def _counts(values: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return which values are whole numbers of 1 or more."""
+    """Return whether each value is a whole number of 1 or more."""
     numbers = values.astype(np.float64)
     whole = np.isfinite(numbers) & (numbers >= 1) & (numbers == np.floor(numbers))
     return np.asarray(whole, np.bool_)
