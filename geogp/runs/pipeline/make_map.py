@@ -1,4 +1,4 @@
-"""The main job: read, fit, predict, draw and report one map."""
+"""Makes one map: reads data, fits models, draws the map and writes the report."""
 
 import json
 from collections.abc import Callable
@@ -74,7 +74,7 @@ from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
-"""Largest number of test rows for which two calculations of the function variance are compared."""
+"""Largest number of test rows for the comparison of two calculations of the level's variance."""
 
 PAGE_FILE = "map.html"
 """The interactive page in a run folder."""
@@ -85,7 +85,7 @@ REPORT_FILES = ("report.json", "report.md", "report.html")
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished run: its folder, its record, and whether it was already complete."""
+    """A finished run: its folder, its record, and whether the call found the run complete."""
 
     path: Path
     record: RunRecord
@@ -93,9 +93,9 @@ class RunResult:
 
 
 def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
-    """Make one map with its report: the whole main job, with the run folder locked.
+    """Make one map with its report, and return the run; the run folder is locked meanwhile.
 
-    Fits that the folder already has are not made again; if the question is also the same, only
+    Finished fits in the folder are not repeated. If the settings of the map are also the same, only
     missing or changed files are made again.
 
     Raises RequestError if the request cannot be met, the output path is a file, the run folder
@@ -115,7 +115,7 @@ def make_map(request: MapRequest, listener: ProgressListener | None = None) -> R
 
 
 def run_job(job: Job) -> RunResult:
-    """Do a job whose folder the caller has locked, and return the result; see `make_map`."""
+    """Make the map of a job, whose folder the caller has locked; see `make_map`."""
     request, folder, identity = job.request, job.folder, identity_of(job)
     folder.check()  # another process may have changed the folder since `prepare`
     folder.prepare(fresh=request.fresh)
@@ -126,7 +126,7 @@ def run_job(job: Job) -> RunResult:
 
 
 def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
-    """Make missing parts of a finished run again and return the run; None if a fit is needed."""
+    """Restore missing files of a finished run, and return the run; None if a fit is needed."""
     same = held.drawing == identity.drawing
     lost = damaged_files(job.folder.path, held)
     if same and not lost:
@@ -211,7 +211,7 @@ def _complete(
     *,
     keep_later: bool = False,
 ) -> RunResult:
-    """Draw the map, and write everything into the run folder."""
+    """Draw the map, write all files of the run, and return the result."""
     chosen = {"alpha": fitted.weights.alpha, "beta": fitted.weights.beta}
     with timed(job.seconds, "predict"):
         job.listener.stage("predicting the map")
@@ -275,7 +275,7 @@ def remake_report(path: Path, *, latex: bool = False) -> RunResult:
 
 
 def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
-    """Write the report of a finished run again, and store its new file records in run.json."""
+    """Write the report of a finished run again, and store its new hashes in run.json."""
     _, run = read_run_record(path)
     report = write_report(path, run, read_predictions(path, run))
     if latex:
@@ -293,7 +293,7 @@ def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> Rep
 
 
 def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
-    """Return the rows that the map's model is fitted to, (n,)."""
+    """Return a mask of the rows to which the map's model is fitted, (n,)."""
     if not job.refits:
         return plan.rows(RANDOM.name, 0, TRAIN)
     validation, kept = (plan.rows(RANDOM.name, 0, part) for part in (VALIDATION, CALIBRATION))
@@ -301,9 +301,9 @@ def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
 
 
 def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | None:
-    """Compare two calculations of the standard deviation of the function at test rows.
+    """Compare two calculations of the standard deviation of the level at test rows.
 
-    Returns None if the posterior has a closed form (both are equal), or the targets are counts.
+    Returns None for counts, or if the posterior has a closed form (both results are equal).
     """
     model = fitted.network_
     if model.posterior.in_closed_form or not model.has_level:
@@ -317,7 +317,7 @@ def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | 
 
 
 def _difference(job: Job) -> str:
-    """Return why a model's function variance differs from the closed form."""
+    """Return why a model's own variance of the level differs from the closed-form variance."""
     if job.about.spread_is_noise:
         return NOISE_IN_SPREAD
     if not job.about.has_spread:
