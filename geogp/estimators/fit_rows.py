@@ -37,7 +37,7 @@ def warn_of_absent_counts(columns: PointColumns, points: Points, warn: Tell) -> 
         warn(f"the table has no column {columns.tests!r}: every measurement counts as one test.")
     if columns.devices is not None and points.devices is None:
         warn(
-            f"the table has no column {columns.devices!r}: each test counts as a device of its own."
+            f"the table has no column {columns.devices!r}: geogp assumes one device for each test."
         )
 
 
@@ -66,7 +66,7 @@ def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
         raise DataError("fit requires y to be passed, but the target y is None.")
     found = np.asarray(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y)
     if found.ndim == 2 and found.shape[1] == 1:
-        warn("y is a column of shape (n, 1) where (n,) was expected; it is used as a vector.")
+        warn("expected y of shape (n,), found shape (n, 1): geogp uses the column as a vector.")
         found = found[:, 0]
     if found.dtype.kind == "O":
         try:
@@ -86,8 +86,7 @@ def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
 def validation_rows(validation: Any, points: Points, crs: Any, seed: int) -> ValidationPart:
     """Return the validation rows: the rows of the user's mask, or about a tenth of all rows.
 
-    Raises RequestError if `validation` is not allowed, and DataError if all or no rows are
-    selected.
+    Raises RequestError if `validation` is not allowed, and DataError if it selects all or no rows.
     """
     if isinstance(validation, str) and validation in VALIDATIONS:
         km = PointScale.of_points(points, crs).km

@@ -1,4 +1,4 @@
-"""Parameters of estimators, with the interface of scikit-learn but without importing it."""
+"""Parameters of estimators in the style of scikit-learn, which is not imported."""
 
 import inspect
 from collections.abc import Sequence
@@ -155,7 +155,7 @@ class SpatialParameters:
 
     @classmethod
     def kind(cls) -> type["SpatialParameters"]:
-        """Return the class that saved files name: for a user's subclass, its base in geogp."""
+        """Return the class to store in files: for a user's subclass, its parent class in geogp."""
         return next(one for one in cls.__mro__ if "families" in vars(one))
 
 

@@ -24,8 +24,7 @@ WIDEST = 360.0
 class Points:
     """Coordinates, times in quarters, tests, devices and exposures of n points, each (n,).
 
-    `covariates` are (n, c); `time_kind` is as in `Times`. If `tests` or `exposure` is None, it is 1
-    for all points.
+    `covariates` are (n, c); `time_kind` is as in `Times`. None means 1 for `tests` and `exposure`.
     """
 
     x: Floats

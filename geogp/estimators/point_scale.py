@@ -34,12 +34,11 @@ class CovariateScale(NamedTuple):
 class PointScale:
     """The map from points to the inputs of a model; each input has its own scale.
 
-    See Zhu, Yuchi and Xie, appendix B.3. `bounds` is the box that is mapped to [-1, 1]². `km` is
-    the length of one unit of the coordinates in km, None for degrees. `times` are the first and
-    last time in quarters, None if time is not used. `time_kind` is as in `Times`, None for any
-    kind. `exposure` is the exposure with the input 0, None if the model is not for counts. `names`
-    are the names of the first three inputs. The input of a covariate is (value - mean) / sd,
-    clipped to ± `MOST_SD`.
+    See Zhu, Yuchi and Xie, appendix B.3. The box `bounds` is mapped to [-1, 1]². `km` is the length
+    of one coordinate unit in km, None for degrees. `times` are the first and last time in quarters,
+    None if time is not used. `time_kind` is as in `Times`, None for any kind. `exposure` is the
+    exposure whose input is 0, None if the model is not for counts. `names` are the names of the
+    first three inputs. The input of a covariate is (value - mean) / sd, clipped to ± `MOST_SD`.
     """
 
     bounds: Bounds

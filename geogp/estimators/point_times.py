@@ -42,10 +42,9 @@ class Times:
 def times_of(values: Any, unit: str | None, what: str) -> Times:
     """Return dates, periods, or numbers in `unit` as `Times`; dates without a time zone are in UTC.
 
-    A date becomes 4 * year plus the number of quarters since the start of the year. A calendar
-    quarter becomes a whole number. For numbers, 0 remains 0. `what` is the name of `values` in
-    messages. Raises RequestError for numbers without unit, and DataError for text or a missing
-    time.
+    A date becomes 4 * year plus the quarters since the start of the year. A calendar quarter
+    becomes a whole number. For numbers, 0 remains 0. `what` is the name of `values` in messages.
+    Raises RequestError for numbers without unit, and DataError for text or a missing time.
     """
     series = pd.Series(values).reset_index(drop=True)
     if isinstance(series.dtype, pd.CategoricalDtype):

@@ -86,8 +86,7 @@ class SpatialGP(SpatialParameters):
         RequestError
             A parameter is out of range, a column is missing, or there is not enough memory.
         DataError
-            A value is missing or not finite, X and y differ in length, or rows or places are too
-            few.
+            A value is missing or infinite, X and y differ in length, or rows or places are too few.
         NumericalError
             The fit diverges.
 
@@ -165,8 +164,8 @@ class SpatialGP(SpatialParameters):
         Raises
         ------
         RequestError
-            The estimator is not fitted, a column is missing, or the model states no uncertainty of
-            the level.
+            The estimator is not fitted, a column is missing, or the model does not state the
+            uncertainty of its level.
         DataError
             A value is missing or out of range, or a row has more devices than tests.
 
@@ -210,7 +209,7 @@ class SpatialGP(SpatialParameters):
         points
             As X in `predict_distribution`, but each place only once.
         seed
-            Seed for the random order in which places are conditioned on earlier places.
+            Seed of the random order in which places are conditioned on earlier places.
         columns
             Number of sums or paths that will be computed together, for the check of memory.
         rows
@@ -227,7 +226,7 @@ class SpatialGP(SpatialParameters):
         RequestError
             The model has no level, `rows` is needed but not given, or there is not enough memory.
         DataError
-            The points have several times, two points have the same place, or `rows` differ from the
+            The points are at several times, two points are at one place, or `rows` are not the
             training rows.
         """
         network, inputs = self._fitted(), self.inputs(points)

@@ -17,7 +17,7 @@ _SHOWN = 60
 
 
 def checked(value: Any, kind: type[Found], whole: str) -> Found:
-    """Return parsed JSON as a struct of type `kind`; error messages call the JSON `whole`.
+    """Return parsed JSON as a struct of type `kind`; `whole` names the JSON in error messages.
 
     Raises DataError, with the path, the expected and the found value, if a value is wrong.
     """
@@ -89,7 +89,7 @@ def _bare(kind: Any) -> tuple[Any, list[Meta]]:
 
 
 def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
-    """Return key, type and whether the key is required, for each field of a type with fields."""
+    """Return name, type and whether a value is required, for each field of a struct."""
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
         return [(one.name, hints[one.name], True) for one in dataclasses.fields(kind)]

@@ -4,10 +4,10 @@ QUESTIONS = ("tile-mean", "single-test", "level")
 """Values of ``--for``: the quantity that a map predicts."""
 
 LEVEL = QUESTIONS[2]
-"""The predicted quantity of maps of the level, without measurement noise."""
+"""Value of ``--for`` for maps of the level, without measurement noise."""
 
 COUNT = "count"
-"""The predicted quantity of maps whose target is the number of tests."""
+"""Predicted quantity of a map whose target is the number of tests."""
 
 INPUTS = ("place", "place-quarter")
 """Inputs of a model: the place, or the place and the quarter."""

@@ -9,7 +9,7 @@ from geogp.records.record_types import BY_SPLIT, Method, Split, Text
 
 
 class RepairedCell(Struct, frozen=True, kw_only=True):
-    """Coverage of the test rows of one cell at one level, before and after the repair."""
+    """Coverage of one group of test rows at one nominal level, before and after the repair."""
 
     cell: Text
     level: Share
@@ -25,7 +25,7 @@ class RepairedFold(Struct, frozen=True, kw_only=True):
     """The effect of the conformal repair on the test rows of one fold.
 
     `n` is the number of calibration rows. `cells` has the coverage of each cell (a group of rows)
-    at each level. `cells` is empty if the repair does not use cells.
+    at each nominal level. `cells` is empty if the repair does not use cells.
     """
 
     n: Count
@@ -40,7 +40,7 @@ class RepairedSplit(Struct, frozen=True, kw_only=True):
 
 
 class CellRecord(Struct, frozen=True, kw_only=True):
-    """The repair of one group of rows; see `Cell`. A knot is null if it has too few rows."""
+    """The repair of one group of rows; see `Cell`. A knot is null if it needs more rows."""
 
     name: Text
     stratum: Text

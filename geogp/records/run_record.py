@@ -1,7 +1,6 @@
 """The content of run.json as typed structs; run.json may also have other keys.
 
-`record_reading` checks each run.json with these structs, and makes the JSON Schema for other
-programs from them.
+`record_reading` checks each run.json with these structs, and makes the JSON Schema from them.
 """
 
 from typing import Annotated, Final, Literal, TypeVar
@@ -211,8 +210,8 @@ class RankRecord(Struct, frozen=True, kw_only=True):
 class VarianceCheck(Struct, frozen=True, kw_only=True):
     """Median standard deviation of the level from two calculations, and why the results differ.
 
-    Runs of geogp 0.1 lack `differ_by`, and have this check only if the variance of the level
-    contains noise.
+    Runs of geogp 0.1 lack `differ_by`, and have this check only if the level's variance contains
+    noise.
     """
 
     differ_by: VarianceReason | UnsetType = UNSET
@@ -371,7 +370,7 @@ class OpenedRecord(RunRecord, frozen=True, kw_only=True):
 
 
 class FittedRank(RankRecord, frozen=True, kw_only=True):
-    """The rank of the model, with the entry `r` required."""
+    """The rank of the model, as the required entry `r`."""
 
     r: Some
 

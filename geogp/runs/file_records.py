@@ -30,7 +30,7 @@ def damaged_files(folder: Path, run: RunRecord) -> list[str]:
 
     A file with the recorded size and time counts as unchanged. If the time differs, as in a copy of
     the run folder, the hash is compared. If an older run.json has no records, only missing files
-    are returned. Raises DataError if a file is unreadable or, by its name, outside the folder.
+    are returned. Raises DataError for unreadable files, and for names of other folders.
     """
     try:
         return [name for name in _files(run) if not _agrees(folder / name, run)]
@@ -57,7 +57,7 @@ def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
 def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:
     """Update the sizes and hashes of the files `names` in run.json; return the new run.json.
 
-    An older run.json without records stays unchanged. Names of other files are ignored.
+    An older run.json without records stays unchanged. Names not in run.json are ignored.
     """
     before = run.file_records
     if before is UNSET:

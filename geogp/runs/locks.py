@@ -16,16 +16,16 @@ from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import ELSEWHERE, output_error, read_json
 
 LOCK_FILE = ".geogp.lock"
-"""The locked file. It stays after the release, because two processes could get a removed lock."""
+"""Name of the locked file, which stays in the folder when the lock is freed."""
 
 NOTE_FILE = ".geogp.lock.json"
-"""Names the process that holds the lock, because Windows does not let others read a locked file."""
+"""Name of the file that describes the process with the lock; see `lock_folder`."""
 
 LOCK_FILES = frozenset({LOCK_FILE, NOTE_FILE})
 """Names of the files of a lock; a folder that contains only these files counts as empty."""
 
 _NOTED_S = 0.2
-"""Seconds to wait before reading the note, because a new holder may still be writing the note."""
+"""Seconds to wait before reading the note, which another process may just be writing."""
 
 _MAX_TRIES = 100
 """Largest number of attempts to make a folder that other processes keep removing."""
@@ -104,7 +104,7 @@ def _release(folder: Path, lock: FileLock, absent: list[Path]) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Return a text that names the process with the lock, or “another process” without a note."""
+    """Return a text that names the process with the lock; without a note, “another process”."""
     try:
         note = read_json(path, _MAX_NOTE_BYTES)
         pid, host, since = (note[name] for name in ("pid", "host", "since"))

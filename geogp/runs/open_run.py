@@ -137,9 +137,9 @@ class Run:
         draws: int = 500,
         seed: int = 0,
     ) -> pd.DataFrame:
-        """Return the share of each area whose level does not reach a threshold, for each threshold.
+        """Return the share of each area where the level does not reach the threshold.
 
-        The column `threshold` has the threshold; see `ThresholdQuestion` and `threshold_shares`.
+        Each row has one area and one threshold; see `ThresholdQuestion` and `threshold_shares`.
         """
         values = None if threshold is None else tuple(threshold)
         asked = ThresholdQuestion(threshold=values, by=by, at=at, draws=draws, seed=seed)

@@ -1,4 +1,4 @@
-"""The question that a map answers."""
+"""The predicted quantity and the quarter of a map."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from geogp.records.record_names import COUNT, LEVEL
 
 @dataclass(frozen=True)
 class Question:
-    """The question that a map answers.
+    """The predicted quantity and the quarter of a map.
 
     `name` is ``tile-mean``, ``single-test``, ``level`` or ``count``. `quarter` is the index of the
     map's quarter, and `latest` the index of the latest quarter with data. The map predicts averages

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 WHOLE = "whole region"
-"""Name of the layer that holds the region, its urban part and its rural part."""
+"""Name of the layer that contains the region, its urban part and its rural part."""
 
 _TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
 
@@ -193,7 +193,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     other = {parts.rows for parts in counted.values()} - {found}
     if other:
         raise DataError(
-            f"expected {max(other):,} rows, as n in {path / RUN_FILE} says, found {found:,} in the "
+            f"expected {max(other):,} rows (n in {path / RUN_FILE}), found {found:,} rows in the "
             "run's quarters. Was the file edited? Make the run again with --fresh."
         )
 

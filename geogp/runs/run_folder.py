@@ -55,8 +55,8 @@ class RunFolder:
 
     The process may be stopped at any point. Two files in the hidden folder mark the progress.
     ``files/run.json`` means that all files are staged and only need to be moved. ``identity.json``
-    describes the run of the checkpoints. When the hidden folder is removed, these two files go
-    first: without these two files, the rest is ignored.
+    describes the run of the checkpoints. When the hidden folder is removed, these two files are
+    removed first; without these two files, the rest is ignored.
     """
 
     path: Path
@@ -89,11 +89,11 @@ class RunFolder:
             )
 
     def prepare(self, *, fresh: bool = False) -> None:
-        """Complete or remove the files that a stopped call left behind.
+        """Complete or remove the files that a stopped process left behind.
 
         Staged files are moved into place if they are complete. Incomplete files, and checkpoints
-        without the note of their run, are removed. With `fresh`, an unfinished run is also removed,
-        and a damaged list of old files is ignored. Raises DataError if a file that describes the
+        without `identity.json`, are removed. With `fresh`, an unfinished run is also removed, and a
+        damaged list of old files is ignored. Raises DataError if a file that describes the
         remaining work is damaged, and OutputError if the folder cannot be written.
         """
         if (self._staged / RUN_FILE).is_file():
@@ -206,7 +206,7 @@ class RunFolder:
         return run
 
     def _unstage(self) -> None:
-        """Remove the staged files; run.json, which marks them as complete, goes first."""
+        """Remove the staged files, first run.json, which marks the files as complete."""
         (self._staged / RUN_FILE).unlink(missing_ok=True)
         remove(self._staged)
 
@@ -254,7 +254,7 @@ def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
 
 
 def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
-    """Return run.json of a finished run twice: as a dict, and as a typed record of known keys.
+    """Return the content of a run's run.json: first as a dict, second as a typed record.
 
     Raises RequestError if the folder is not a finished run, and DataError if the file is damaged.
     """
@@ -302,7 +302,7 @@ def _read_json(path: Path, cure: str = DELETE) -> dict[str, Any]:
 
 @contextmanager
 def damaged(path: Path, cure: str) -> Iterator[None]:
-    """Add the damaged file and the advice `cure` to a DataError of the ``with`` block."""
+    """Add the file and the advice `cure` to the message of a DataError in the ``with`` block."""
     try:
         yield
     except DataError as error:

@@ -26,7 +26,7 @@ ROWS_KEYS = ("name", "rows_sha256", "rows_used")
 def identity_in(held: Mapping[str, Any]) -> RunIdentity:
     """Return the `RunIdentity` of parsed JSON; a value of the wrong type counts as absent.
 
-    A value with unknown settings also counts as absent, because they may have changed the fits.
+    A value with unknown settings also counts as absent: such settings may have changed the fits.
     """
     found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
     for name in found.keys() & held.keys():
@@ -51,7 +51,7 @@ def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
 
 
 def same_map(held: RunIdentity, identity: RunIdentity) -> bool:
-    """Return whether two runs have equal fits and equal settings of the map, so equal maps."""
+    """Return whether fits and map settings of two runs are equal, so that their maps are equal."""
     return not differences(held, identity) and held.drawing == identity.drawing
 
 

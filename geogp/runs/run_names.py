@@ -6,7 +6,7 @@ from pathlib import Path
 from geogp.errors import RequestError
 
 RUN_FILE = "run.json"
-"""The record of a run, in its folder."""
+"""Name of the file that describes the run in a run folder."""
 
 RUNS = Path("runs")
 """Default folder of runs."""

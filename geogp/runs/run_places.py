@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunPlaces:
-    """Folders or addresses of tiles and boundaries from the user; None means those in run.json.
+    """The user's folders or addresses of tiles and boundaries; None means the values in run.json.
 
     Another person may have written run.json. Therefore geogp reads from a folder in run.json or
     from one of geogp's own addresses, but sends no request to any other address in run.json.
@@ -23,7 +23,7 @@ class RunPlaces:
     boundaries: str | None = None
 
     def places(self, file: Path, settings: "OpenedSettings") -> tuple[str, str | None]:
-        """Return source and boundaries; raise RequestError for a foreign address in run.json."""
+        """Return source and boundaries; raise RequestError for an unknown address in run.json."""
         for text in (settings.region_file, settings.strata_file, *(settings.covariates or ())):
             if is_address(text or ""):
                 raise RequestError(

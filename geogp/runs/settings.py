@@ -38,7 +38,7 @@ COUNT_MODEL = "cox-nb"
 DEVICE_CHOICES = (AUTO, "cpu", "cuda")
 
 MAX_TILES = 1_000_000
-"""Largest number of tiles of a map; a map that would have more tiles uses a coarser zoom."""
+"""Largest number of tiles of a map; a map that would have more tiles uses a lower zoom."""
 
 MAX_EPOCHS = 100_000
 """Largest number of epochs; more epochs do not improve a fit."""
@@ -121,8 +121,8 @@ class MapRequest:
         option="--layer",
     )
     covariates: tuple[str, ...] = setting(
-        "What the field may depend on: the other service (fixed or mobile), or a GeoTIFF or a file "
-        "of points; repeatable.",
+        "Covariate: the other service (fixed or mobile), a GeoTIFF, or a file of points. You can "
+        "give this option several times.",
         default=(),
     )
     conformal: str = setting(
@@ -138,14 +138,14 @@ class MapRequest:
         "Number of epochs. Default: set by the preset.", least=1, most=MAX_EPOCHS
     )
     budget: float | None = setting(
-        "Time for the fits in seconds; it determines the rank of models with anchors.",
+        "Time for all fits in seconds, which determines the rank of models with anchors.",
         noun="a budget",
         positive=True,
         most=MAX_BUDGET_S,
         unit="seconds",
     )
     noise: str = setting(
-        "Noise: gaussian or student-t (some models only). With student-t, outliers have less "
+        "Noise: gaussian, or for some models student-t. With student-t, outliers have less "
         "influence.",
         default=NOISES[0],
         choices=NOISES,
@@ -164,7 +164,7 @@ class MapRequest:
         "Zoom level of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM
     )
     far_km: float = setting(
-        "Distance in km: the map marks tiles that are farther from all measured tiles.",
+        "Distance in km; the map marks tiles whose nearest measured tile is farther away.",
         default=10.0,
         noun="a distance",
         positive=True,
@@ -190,7 +190,7 @@ class MapRequest:
     )
     at: str | None = setting("Quarter of the map. Default: the latest quarter with data.")
     threshold: tuple[float, ...] | None = setting(
-        "Map the probability of at least this many Mbps, or for latency of at most this many ms. "
+        "Map the probability that a tile reaches this speed in Mbps, or this latency in ms. "
         "You can give this option several times. "
         "Default: download 5, 7, 35; upload 1, 3; latency 50, 100."
     )
@@ -220,12 +220,12 @@ class MapRequest:
         self._check_sample()
 
     def _check_sample(self) -> None:
-        """Raise RequestError if --for does not use --tests or --devices, or if they disagree."""
+        """Raise RequestError if --for does not use --tests or --devices, or if the two disagree."""
         for name, given in (("tests", self.tests), ("devices", self.devices)):
             if given is not None and self.question != QUESTIONS[0]:
                 raise RequestError(
                     f"--{name} {given} sets the number of {name} in a tile mean; --for "
-                    f"{self.question} does not use it. Leave --{name} out."
+                    f"{self.question} does not use this number. Leave --{name} out."
                 )
         check_sample(self.tests, self.devices)
 
@@ -293,7 +293,7 @@ class MapRequest:
         if counted and any(asked):
             raise RequestError(
                 "--target tests predicts the number of tests; --for, --tests and --devices "
-                "describe averages of tests. Leave them out."
+                "describe averages of tests. Leave these options out."
             )
 
     @property

@@ -90,7 +90,7 @@ class Drawing:
 def draw(
     job: Job, model: SpatialGP, repair: Repair, settings: dict[str, str | int | float]
 ) -> Drawing:
-    """Predict the tiles of a job's map, and return the map.
+    """Predict all tiles of a map, and return the map.
 
     The zoom is lowered until there are at most a million tiles. `settings` become attributes of the
     grid. `repair` corrects predicted measurements, but not predicted levels. The page shows other
@@ -154,7 +154,7 @@ def draw(
 
 
 def _kernel(job: Job, model: SpatialGP, tiles: Tiles) -> KernelBasis | None:
-    """Return the kernel that the page shows, with a reduced basis; None if the kernel is 0."""
+    """Return the kernel for the page, with few basis functions; None if the kernel is 0."""
 
     def table(cells: Tiles) -> pd.DataFrame:
         return job.places.of_tiles(cells, job.question.quarter)
@@ -176,9 +176,9 @@ def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
     if not absent:
         return []
     text = (
-        f"at {absent:,} tiles the tails of the predictive distribution are too heavy for a mean "
-        f"{quantity.subject} below {np.finfo(np.float32).max:.2g} {quantity.unit}; the layer of "
-        f"the mean is empty there."
+        f"the layer of the mean is empty at {absent:,} tiles, because the predictive distribution "
+        f"has such heavy tails that the mean {quantity.subject} is above "
+        f"{np.finfo(np.float32).max:.2g} {quantity.unit}."
     )
     return [text]
 

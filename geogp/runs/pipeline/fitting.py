@@ -68,7 +68,7 @@ def fit_model(
 
 
 def threads_for(job: Job, began: int | None) -> int:
-    """Return the number of threads at the start of the run, which gives the same last digits.
+    """Return the number of threads at the start of the run; other numbers change the last digits.
 
     If there are too few cores, warn, and return the current number of threads.
     """
@@ -121,8 +121,8 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
 def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, WeightsRecord]:
     """Return the weights alpha and beta of the objective, and a record of how they were chosen.
 
-    A search for the best weights that ended before an interruption is not repeated. Raises
-    NumericalError if every fit of the search diverged, and DataError if stored weights are damaged.
+    A finished search for the weights is not repeated after an interruption. Raises NumericalError
+    if every fit of the search diverged, and DataError if stored weights are damaged.
     """
     preset, uses = job.preset.weights, job.about.uses
     if not uses:

@@ -48,7 +48,7 @@ from geogp.runs.settings import MAX_TILES, MapRequest
 Rows = NDArray[np.bool_]
 
 COLUMNS = {"time": "quarter", "tests": "tests", "devices": "devices", "exposure": "area_km2"}
-"""Name of the column in a run's tables for each parameter of the estimator."""
+"""The column of a run's tables for each of these parameters of the estimator."""
 
 
 @dataclass
@@ -174,7 +174,7 @@ class Job:
 
     @property
     def refits(self) -> bool:
-        """Whether the map needs a fit besides the fits of the splits."""
+        """Whether the map needs its own fit, in addition to the fits of the splits."""
         return self.preset.refit or "random" not in self.request.splits
 
     def warn(self, text: str) -> None:
@@ -278,7 +278,7 @@ def _check_question(job: Job) -> None:
         reason = (
             "numbers of tests can be mapped only for quarters within the data."
             if about.counts
-            else "only the model field states the uncertainty after the data."
+            else "only the model field states the uncertainty of later quarters."
         )
         raise RequestError(
             f"--at {question.at} lies beyond the data, which end in {last}; {reason}"

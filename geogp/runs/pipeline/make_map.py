@@ -74,7 +74,7 @@ from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
-"""Largest number of test rows for the comparison of two calculations of the level's variance."""
+"""Largest number of test rows in the comparison of two calculations of variances."""
 
 PAGE_FILE = "map.html"
 """The interactive page in a run folder."""
@@ -85,7 +85,7 @@ REPORT_FILES = ("report.json", "report.md", "report.html")
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished run: its folder, its record, and whether the call found the run complete."""
+    """A finished run: its folder, its record, and whether the run was complete before the call."""
 
     path: Path
     record: RunRecord
@@ -99,9 +99,10 @@ def make_map(request: MapRequest, listener: ProgressListener | None = None) -> R
     missing or changed files are made again.
 
     Raises RequestError if the request cannot be met, the output path is a file, the run folder
-    contains another run, or another process has locked it. Raises DataError if data are wrong or
-    missing, NetworkError if a remote source failed, and OutputError if results could not be
-    written. After an OutputError or KeyboardInterrupt, the same call without `fresh` continues.
+    contains another run, or another process has locked the folder. Raises DataError if data are
+    wrong or missing, NetworkError if a remote source failed, and OutputError if results cannot be
+    written. After an OutputError or KeyboardInterrupt, the same call without `fresh` resumes the
+    run.
     """
     listener = listener or ProgressListener()
     with ExitStack() as stack:
@@ -303,12 +304,12 @@ def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
 def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | None:
     """Compare two calculations of the standard deviation of the level at test rows.
 
-    Returns None for counts, or if the posterior has a closed form (both results are equal).
+    Returns None for counts. Also returns None for closed-form posteriors: both results are equal.
     """
     model = fitted.network_
     if model.posterior.in_closed_form or not model.has_level:
         return None
-    job.listener.stage("comparing two calculations of the function variance")
+    job.listener.stage("comparing two calculations of the level's variance")
     test = plan.rows(job.request.splits[0], 0, TEST)
     chosen = np.flatnonzero(test)
     test[chosen] = np.arange(len(chosen)) % -(-len(chosen) // CHECKED_ROWS) == 0

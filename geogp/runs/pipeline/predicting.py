@@ -19,7 +19,7 @@ from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.job import Job
 
 OTHER_SHARE = 1 / 8
-"""Largest number of predictions for all other quarters together, per tile of the map."""
+"""Allowed number of predictions for other quarters, per tile of the map."""
 
 OTHER_LEAST = 10_000
 """Number of predictions for other quarters that is always allowed; it takes a few seconds."""
@@ -27,10 +27,10 @@ OTHER_LEAST = 10_000
 
 @dataclass(frozen=True)
 class MapPredictor:
-    """Predicts the quantity of a job's map at any tiles and quarters.
+    """Predicts the values of a job's map for any tiles and quarters.
 
     `repair` corrects predicted measurements, but not predicted levels. Predicted numbers of tests
-    are per tile of the map's `zoom`, even for tiles of another zoom.
+    refer to tiles of the map's `zoom`, even for tiles of another zoom.
     """
 
     job: Job
@@ -60,7 +60,7 @@ class MapPredictor:
         ]
 
     def _places(self, tiles: Tiles, times: int) -> RepairPlaces:
-        """Return the facts about tiles that a repair uses; the default of tests is the median."""
+        """Return strata, tests (by default the median) and coordinates of tiles, for a repair."""
         region = self.job.region
         tests = float(self.job.question.tests or np.median(self.job.observations.tests))
         longitude, latitude = (np.tile(part, times) for part in tiles.centres)
@@ -72,8 +72,8 @@ class MapPredictor:
 def other_zoom(tiles: Tiles, quarters: int) -> int:
     """Return the zoom for other quarters: the finest one with few enough predictions.
 
-    The zoom is lower than the map's zoom. The limit, for all other quarters together, is the larger
-    of `OTHER_LEAST` and `OTHER_SHARE` times the number of the map's tiles.
+    The zoom is lower than the map's zoom. There may be `OTHER_LEAST` predictions or, if this is
+    more, `OTHER_SHARE` predictions per tile of the map.
     """
     most = max(OTHER_LEAST, int(len(tiles) * OTHER_SHARE))
     zoom = tiles.zoom - 1

@@ -54,7 +54,7 @@ def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
 def check_repair(
     repair: Repair, before: Prediction, y: NDArray[np.float64], places: RepairPlaces
 ) -> RepairedFold:
-    """Return the coverage of intervals before and after a repair, by cell of the repair."""
+    """Return the coverage of intervals before and after a repair, for each cell of the repair."""
     if not repair.cells:
         return RepairedFold(n=repair.n, cells=[])
     after = check_coverage(repair, repair.apply(before, places), y, places)

@@ -49,7 +49,7 @@ _ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
 
 @dataclass(frozen=True)
 class Plan:
-    """The part of each row, (n,), for each split and fold, as a position in `_ALL_PARTS`."""
+    """The part of each row in each split and fold, such as test, as a position in `_ALL_PARTS`."""
 
     codes: dict[tuple[str, int], NDArray[np.int8]]
 
@@ -67,8 +67,8 @@ class Plan:
 def make_plan(job: Job) -> Plan:
     """Return the part of each row, for all requested splits and folds and for the map's fit.
 
-    Raises DataError if there are too few rows or calibration rows, and RequestError if there are
-    more test rows than a report can read.
+    Raises DataError if there are too few rows or too few calibration rows, and RequestError if
+    there are more test rows than a report can read.
     """
     request = job.request
     asked = [(name, fold) for name in request.splits for fold in range(request.folds)]
@@ -104,7 +104,7 @@ def map_calibration_rows(job: Job) -> Rows:
 
 
 def _known(job: Job) -> SplitRows:
-    """Return the columns of all source rows by which splits divide the rows."""
+    """Return the columns of the input rows that splits use, such as quadkeys and quarters."""
     seen, counties = job.ingested.source_rows, job.boundaries.counties
     county = None
     if counties is not None and COUNTY.name in job.request.splits:

@@ -28,8 +28,7 @@ _ENDS = (0.025, 0.975)
 class AreaLevels:
     """Levels and polygons of the areas that contain the centre of a tile; see `describe_areas`.
 
-    `tag` is the name of the areas' layer in file names. `described` has the JSON entries that are
-    common to all areas.
+    `tag` is the name of the areas' layer, for file names. `described` has the common JSON entries.
     """
 
     table: pd.DataFrame
@@ -93,13 +92,14 @@ def describe_areas(
 ) -> pd.DataFrame:
     """Return one row for each area with a tile; the index is the number of the area.
 
-    Three columns hold each quantity and the ends of its 95 % interval; their names end in the unit.
-    ``level_mean`` is the geometric mean over the tiles: ten to the power of the mean of log10.
-    ``level_median`` and ``level_arithmetic`` are the median and the arithmetic mean over the tiles.
-    ``tile_mean`` is like ``level_mean``, but for new measurements with noise, one for each tile.
-    The intervals of ``level_mean`` and ``tile_mean`` are exact under the model (variance of a sum,
-    `JointLevel`); other intervals are quantiles of draws. ``independent_sd_log10`` is the standard
-    deviation of ``level_mean``, in log10, for independent tiles; it is too small.
+    Each quantity has three columns, for the value and the ends of its 95 % interval; the column
+    names end in the unit. ``level_mean`` is the geometric mean over the tiles: ten to the power of
+    the mean of log10. ``level_median`` and ``level_arithmetic`` are the median and the arithmetic
+    mean over the tiles. ``tile_mean`` is like ``level_mean``, but for new measurements with noise,
+    one for each tile. The intervals of ``level_mean`` and ``tile_mean`` are exact under the model
+    (variance of a sum, `JointLevel`); other intervals are quantiles of draws.
+    ``independent_sd_log10`` is the standard deviation of ``level_mean``, in log10, for independent
+    tiles. This standard deviation is too small, because tiles are correlated.
 
     `level` and `measured` are the joint distributions of levels and of new measurements. `number`
     is the number of each tile's area, negative if the tile lies in no area.

@@ -48,8 +48,7 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     """Return the best tiles for new measurements; any tile of the region may be chosen.
 
     The variance to reduce is the sum over the tiles that `asked` selects, with equal weights.
-    Raises RequestError if no tile is selected, there are too few tiles, or there is too little
-    memory.
+    Raises RequestError if no tile is selected, or if there are too few tiles or too little memory.
     """
     counted = _counted(opened, asked)
     level = opened.level(seed=asked.seed)
@@ -92,8 +91,8 @@ def describe_tiles(
 ) -> pd.DataFrame:
     """Return one row for each chosen tile, in order.
 
-    ``gain_log10`` is the reduction of the summed variance, in log10 squared, by a measurement of
-    the tile after all previous tiles. ``removed`` is the share of the summed variance that
+    ``gain_log10`` is the further reduction of the summed variance, in log10 squared, if the tile is
+    measured after all previous tiles. ``removed`` is the share of the summed variance that
     measurements of the tile and of all previous tiles remove. The two standard deviations are of
     the tile's own level, before and after measurements of all chosen tiles.
     """

@@ -42,7 +42,7 @@ class _Question:
 class AreaQuestion(_Question):
     """Settings for the levels of areas; each field has a description."""
 
-    by: str = setting("county, urban, or polygons as FILE or FILE:COLUMN.", default=BY_COUNTY)
+    by: str = setting("Areas: county, urban, FILE or FILE:COLUMN.", default=BY_COUNTY)
     tests: int | None = setting(
         "Number of tests in a tile mean. Default: the region's median.", least=1, most=MAX_TESTS
     )
@@ -69,9 +69,9 @@ class ChoiceQuestion(_Question):
 
     tiles: int = setting("Number of tiles to choose.", default=50, least=1, most=MAX_TILES)
     among: str | None = setting(
-        "Only reduce the variance in this stratum: urban, rural or the user's own. Default: all."
+        "Reduce only the variance in this stratum: urban, rural or your own. Default: all."
     )
-    within: str | None = setting("Only reduce the variance in this county or area.", option="--in")
+    within: str | None = setting("Reduce only the variance in this county or area.", option="--in")
     by: str = setting(
         "Kind of area that --in names: county, urban, FILE or FILE:COLUMN.", default=BY_COUNTY
     )

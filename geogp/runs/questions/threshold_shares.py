@@ -27,10 +27,11 @@ _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 class Excursion:
     """The comparison of the level with one threshold.
 
-    `shares` has one row per area (see `area_weights`). Its columns describe the share of the area
-    whose level does not reach the threshold: ``mean``, ``lower``, ``upper``, ``error`` (standard
-    error of the mean over draws) and ``closed_form`` (mean without draws). `met` and `short` are
-    the joint regions where the level reaches the threshold, and does not reach the threshold.
+    `shares` has one row per area (see `area_weights`). The columns describe the share of the area
+    where the level does not reach the threshold: ``mean``, ``lower``, ``upper``, ``error``
+    (standard error of the mean over draws) and ``closed_form`` (mean without draws). `met` is the
+    joint region where the level reaches the threshold, and `short` the joint region where the level
+    does not.
     """
 
     threshold: Threshold
@@ -63,9 +64,9 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
 def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.csc_array]:
     """Return a table of k areas, and the share of each tile in the size of each area, (n, k).
 
-    The table has the columns `layer`, `area`, `tiles` and `area_km2`. Its rows are the region, its
-    strata (urban and rural), then the polygons of ``--by`` that contain the centre of a tile.
-    Raises the errors of `Reopened.areas`.
+    The table has the columns `layer`, `area`, `tiles` and `area_km2`. The rows are the region, the
+    strata of the region (urban and rural), then the polygons of ``--by`` that contain the centre of
+    a tile. Raises the errors of `Reopened.areas`.
     """
     tiles = opened.tiles
     longitude, latitude = tiles.centres
