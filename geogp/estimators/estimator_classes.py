@@ -31,9 +31,10 @@ class FieldGP(SpatialGP):
         Unit of times that are numbers: ``year``, ``quarter``, ``month``, ``week``, ``day``,
         ``hour``, ``minute`` or ``second``.
     tests, devices
-        Columns with the numbers of tests and devices that each measurement averages. Without these
-        columns, `fit` assumes one test per measurement and one device per test; `predict` assumes
-        one test, and the typical number of devices for each number of tests.
+        Columns with the numbers of tests and devices that each measurement averages. Without
+        columns of tests and devices, `fit` assumes one test per measurement and one device per
+        test; `predict` assumes one test, and the typical number of devices for each number of
+        tests.
     covariates
         Columns of a table with a linear effect on the measurements, such as the elevation; `fit`
         and all predictions need these columns. Values more than four standard deviations from the
@@ -42,7 +43,7 @@ class FieldGP(SpatialGP):
     validation
         Rows that select the best epoch and the shape of the predictive distribution: ``blocks``
         (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the rows), or a
-        mask of the rows, (n,). Predictions also depend on these rows.
+        mask of the rows, (n,). Predictions also depend on the validation rows.
     preset
         Sizes and training schedule: ``quick``, ``standard`` or ``paper``.
     epochs, rank, batch

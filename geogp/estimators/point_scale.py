@@ -59,7 +59,7 @@ class PointScale:
         names: tuple[str, str, str] = ("x", "y", "time"),
         covariates: Sequence[str] = (),
     ) -> "PointScale":
-        """Return the scale of training points, which may lie on both sides of 180 degrees."""
+        """Return the scale of training points, which may lie on both sides of longitude 180."""
         degrees = is_geographic(crs)
         x = _around_gap(points.x) if degrees else points.x
         box = _box(x, points.y)

@@ -43,7 +43,7 @@ from geogp.records.repair_records import CalibrationRecord
 Given = TypeVar("Given")
 
 RUN_SCHEMA: Final = 1
-"""Version of the format of run.json, under the key `schema`. Runs of geogp 0.1 lack this key."""
+"""Version of the format of run.json, under the key `schema`. Runs of geogp 0.1 lack the key."""
 
 
 def given(value: Given | UnsetType, otherwise: Given) -> Given:
@@ -210,8 +210,7 @@ class RankRecord(Struct, frozen=True, kw_only=True):
 class VarianceCheck(Struct, frozen=True, kw_only=True):
     """Median standard deviation of the level from two calculations, and why the results differ.
 
-    Runs of geogp 0.1 lack `differ_by`, and have this check only if the level's variance contains
-    noise.
+    Runs of geogp 0.1 lack `differ_by`, and the whole check if the level's variance has no noise.
     """
 
     differ_by: VarianceReason | UnsetType = UNSET
@@ -280,7 +279,7 @@ class RunNote(RunIdentity, frozen=True, kw_only=True):
 
 
 class RunRecord(RunIdentity, frozen=True, kw_only=True):
-    """The content of run.json; entries that early versions of geogp 0.1 lack may be absent.
+    """The content of run.json; some entries are optional, because geogp 0.1 did not write them.
 
     `block_degrees` is the side of a block, in degrees, in the splits ``blocks`` and ``buffer``.
     """

@@ -93,7 +93,7 @@ class RunResult:
 
 
 def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
-    """Make one map with its report, and return the run; the run folder is locked meanwhile.
+    """Lock the run folder, make one map with its report, and return the finished run.
 
     Finished fits in the folder are not repeated. If the settings of the map are also the same, only
     missing or changed files are made again.

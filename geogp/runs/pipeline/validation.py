@@ -142,9 +142,9 @@ def _warn_of(job: Job) -> None:
     request = job.request
     if request.folds > 1 and request.tune_weights and job.about.uses:
         job.warn(
-            "alpha and beta are chosen once, on rows that are not test rows in the first fold of "
-            "any split. Later folds test some of these rows, so the scores of later folds may be "
-            "slightly too good."
+            "alpha and beta are chosen once, without the test rows of the first fold of each "
+            "split. The choice depends on test rows of later folds, so the scores of later folds "
+            "may be slightly too good."
         )
     if LATEST.name not in request.splits:
         return

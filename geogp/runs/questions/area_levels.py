@@ -96,8 +96,8 @@ def describe_areas(
     names end in the unit. ``level_mean`` is the geometric mean over the tiles: ten to the power of
     the mean of log10. ``level_median`` and ``level_arithmetic`` are the median and the arithmetic
     mean over the tiles. ``tile_mean`` is like ``level_mean``, but for new measurements with noise,
-    one for each tile. The intervals of ``level_mean`` and ``tile_mean`` are exact under the model
-    (variance of a sum, `JointLevel`); other intervals are quantiles of draws.
+    one for each tile. The intervals of ``level_mean`` and ``tile_mean`` come from the exact
+    variance of a sum (`JointLevel`); other intervals are quantiles of draws.
     ``independent_sd_log10`` is the standard deviation of ``level_mean``, in log10, for independent
     tiles. This standard deviation is too small, because tiles are correlated.
 

@@ -104,7 +104,7 @@ class ChoiceQuestion(_Question):
         check_sample(self.tests, self.devices)
         if self.by != BY_COUNTY and self.within is None:
             raise RequestError(
-                f"--by {self.by} names a kind of area. Choose one such area with --in."
+                f"--by {self.by} names a kind of area. Choose an area of this kind with --in."
             )
         if self.candidates < 2 * self.tiles:
             raise RequestError(

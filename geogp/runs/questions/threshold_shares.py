@@ -27,11 +27,11 @@ _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 class Excursion:
     """The comparison of the level with one threshold.
 
-    `shares` has one row per area (see `area_weights`). The columns describe the share of the area
-    where the level does not reach the threshold: ``mean``, ``lower``, ``upper``, ``error``
-    (standard error of the mean over draws) and ``closed_form`` (mean without draws). `met` is the
-    joint region where the level reaches the threshold, and `short` the joint region where the level
-    does not.
+    `shares` has one row per area (see `area_weights`). ``mean``, ``lower`` and ``upper`` describe
+    the share of the area where the level does not reach the threshold. ``error`` is the standard
+    error of ``mean`` (a mean over draws), and ``closed_form`` is the mean without draws. `met` is
+    the joint region where the level reaches the threshold, and `short` the joint region where the
+    level does not.
     """
 
     threshold: Threshold
