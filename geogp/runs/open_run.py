@@ -82,7 +82,7 @@ class Run:
         at: str | None = None,
         counts: bool = False,
     ) -> Reopened:
-        """Read the data of the run again, and return the run with the data.
+        """Read the run's data again, and return the run with these data.
 
         Parameters
         ----------

@@ -70,10 +70,10 @@ class MapPredictor:
 
 
 def other_zoom(tiles: Tiles, quarters: int) -> int:
-    """Return the zoom for other quarters: the finest one with few enough predictions.
+    """Return the highest zoom at which other quarters do not need too many predictions.
 
-    The zoom is lower than the map's zoom. There may be `OTHER_LEAST` predictions or, if this is
-    more, `OTHER_SHARE` predictions per tile of the map.
+    The zoom is lower than the map's zoom. The limit is `OTHER_LEAST` predictions, or `OTHER_SHARE`
+    predictions per tile of the map if this is more.
     """
     most = max(OTHER_LEAST, int(len(tiles) * OTHER_SHARE))
     zoom = tiles.zoom - 1
