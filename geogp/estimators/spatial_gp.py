@@ -43,8 +43,7 @@ Mask = NDArray[np.bool_]
 class SpatialGP(SpatialParameters):
     """A Gaussian process over points in space, and in time if the points have times.
 
-    Each subclass fits one family of models. Names of attributes set by `fit` end with an
-    underscore.
+    Each subclass fits one family of models. Attributes set by `fit` end with an underscore.
 
     Attributes
     ----------

@@ -30,8 +30,7 @@ class Excursion:
     `shares` has one row per area (see `area_weights`). ``mean``, ``lower`` and ``upper`` describe
     the share of the area where the level does not reach the threshold. ``error`` is the standard
     error of ``mean`` (a mean over draws), and ``closed_form`` is the mean without draws. `met` is
-    the joint region where the level reaches the threshold, and `short` the joint region where the
-    level does not.
+    the joint region where the level reaches the threshold; `short` is the region where it does not.
     """
 
     threshold: Threshold
