@@ -9,14 +9,14 @@ from geogp.estimators.spatial_gp import SpatialGP
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FieldGP(SpatialGP):
-    """A smooth field, a process of single places, and noise that depends on tests and devices.
+    """A model of three parts: a smooth field, a process of short range, and noise.
 
     y = f(place, time) + g(place, time) + noise. f is a Gaussian process with a learned deep basis.
     g is a process with short range in space, and is correlated in time. The variance of the noise
-    varies over space, and is smaller if a measurement averages more tests and devices. Width,
-    skewness and tails of the predictive distribution are learned from errors at training rows and
-    validation rows. Each training row is predicted without that row or without all rows of its
-    cell.
+    varies over space, and is smaller if a measurement averages more tests and devices. The width,
+    the skewness and the tails of the predictive distribution are estimated from prediction errors
+    at training rows and validation rows. A training row is predicted from the other rows, or from
+    the rows outside its cell (see `validation`).
 
     Parameters
     ----------
@@ -31,18 +31,19 @@ class FieldGP(SpatialGP):
         Unit of times that are numbers: ``year``, ``quarter``, ``month``, ``week``, ``day``,
         ``hour``, ``minute`` or ``second``.
     tests, devices
-        Columns with the numbers of tests and devices that each measurement averages. If a column is
-        missing, `fit` assumes one test per measurement and one device per test; `predict` assumes
-        the typical number of devices for the tests.
+        Columns with the numbers of tests and devices that each measurement averages. Without
+        columns of tests and devices, `fit` assumes one test per measurement and one device per
+        test; `predict` assumes one test, and the typical number of devices for each number of
+        tests.
     covariates
-        Columns of a table that the measurements depend on linearly, such as the height of a place;
-        `fit` and all predictions need them. A value that is more than four standard deviations from
-        the mean counts as four. A covariate must not come from the measurements themselves;
-        `geogp.read_covariate` reads one from a file.
+        Columns of a table with a linear effect on the measurements, such as the elevation; `fit`
+        and all predictions need these columns. Values more than four standard deviations from the
+        mean are clipped to four. Do not compute a covariate from the measurements themselves.
+        `geogp.read_covariate` reads a covariate from a file.
     validation
-        Rows that determine the epoch and the shape of the predictive distribution: ``blocks`` (a
-        tenth of the cells), ``random`` (a tenth of the rows), or a mask of the rows, (n,). After
-        the fit, predictions depend on these rows too.
+        Rows that select the best epoch and the shape of the predictive distribution: ``blocks``
+        (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the rows), or a
+        mask of the rows, (n,). Predictions also depend on the validation rows.
     preset
         Sizes and training schedule: ``quick``, ``standard`` or ``paper``.
     epochs, rank, batch
@@ -73,10 +74,10 @@ class FieldGP(SpatialGP):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DeepBasisGP(SpatialGP):
-    """A Gaussian process with a basis that a network learns.
+    """A Gaussian process whose basis functions a neural network learns.
 
-    The models are dPPGP, PPGP, models trained by a variational bound, and Bayesian last layers. The
-    noise variance is the same everywhere.
+    The available models are dPPGP, PPGP, models trained with the ELBO, and networks with a Bayesian
+    last layer. The noise variance is the same everywhere.
 
     Parameters
     ----------
@@ -100,10 +101,10 @@ class DeepBasisGP(SpatialGP):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelGP(SpatialGP):
-    """A Gaussian process whose kernel has few parameters, with Nyström features at anchors.
+    """A Gaussian process with a kernel of few parameters, approximated by Nyström features.
 
-    L-BFGS maximises the marginal likelihood of all rows, or the posterior density of the
-    parameters.
+    The fit maximises the marginal likelihood of all rows, or the posterior density of the
+    parameters, with L-BFGS.
 
     Parameters
     ----------
@@ -121,8 +122,8 @@ class KernelGP(SpatialGP):
 class CountGP(SpatialGP):
     """A Cox process: counts whose log rate is a Gaussian process.
 
-    y ~ Poisson(exposure * rate), or negative binomial. The targets y are whole numbers of 0 or
-    more.
+    y has a Poisson or a negative binomial distribution with the mean exposure * rate. The targets y
+    are whole numbers of 0 or more.
 
     Parameters
     ----------
@@ -131,8 +132,8 @@ class CountGP(SpatialGP):
     x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
         As in `FieldGP`.
     exposure
-        Column with the size (for example an area or a time span) in which the events of a row are
-        counted. By default, the size is the same everywhere.
+        Column with the size of the area or time span in which the events of a row were counted. By
+        default, all rows have the same exposure.
     """
 
     families: ClassVar[tuple[str, ...]] = ("count",)

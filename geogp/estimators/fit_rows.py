@@ -1,4 +1,4 @@
-"""The rows of a fit: targets, inputs of models, and validation rows."""
+"""Prepares the data of a fit: targets, inputs of models, and validation rows."""
 
 import inspect
 import warnings
@@ -20,11 +20,11 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 VALIDATIONS = ("blocks", "random")
-"""Named ways to choose the validation rows. Instead, the user may give a mask."""
+"""Named ways to choose the validation rows; the user may also give a mask of the rows."""
 
 
 def warn_caller(text: str) -> None:
-    """Issue a warning that points to the line outside geogp that called geogp."""
+    """Issue a warning that points to the user's line of code that called geogp."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("geogp."):
         level, frame = level + 1, frame.f_back
@@ -32,17 +32,17 @@ def warn_caller(text: str) -> None:
 
 
 def warn_of_absent_counts(columns: PointColumns, points: Points, warn: Tell) -> None:
-    """Warn if the table of a fit lacks the column of tests or of devices that the user named."""
+    """Warn if a table for a fit lacks a column that the user named for tests or devices."""
     if columns.tests is not None and points.tests is None:
         warn(f"the table has no column {columns.tests!r}: every measurement counts as one test.")
     if columns.devices is not None and points.devices is None:
         warn(
-            f"the table has no column {columns.devices!r}: each test counts as a device of its own."
+            f"the table has no column {columns.devices!r}: geogp assumes one device for each test."
         )
 
 
 def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
-    """Warn if a table for prediction has the named column of tests, but not that of devices."""
+    """Warn if a table for prediction has a column of tests, but lacks the column of devices."""
     if columns.devices is not None and points.devices is None and points.tests is not None:
         warn_caller(
             f"the table has no column {columns.devices!r}: geogp assumes the typical number of "
@@ -61,12 +61,12 @@ def data_of(
 
 
 def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
-    """Return n targets, (n,), float64; raise DataError if they are not n finite numbers."""
+    """Return the targets, (n,), as float64; raise DataError unless `y` has n finite numbers."""
     if y is None:
         raise DataError("fit requires y to be passed, but the target y is None.")
     found = np.asarray(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y)
     if found.ndim == 2 and found.shape[1] == 1:
-        warn("y is a column of shape (n, 1) where (n,) was expected; it is used as a vector.")
+        warn("expected y of shape (n,), found shape (n, 1): geogp uses the column as a vector.")
         found = found[:, 0]
     if found.dtype.kind == "O":
         try:
@@ -84,9 +84,9 @@ def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
 
 
 def validation_rows(validation: Any, points: Points, crs: Any, seed: int) -> ValidationPart:
-    """Return which rows are for validation, (n,): the given mask, or about a tenth of the rows.
+    """Return the validation rows: the rows of the user's mask, or about a tenth of all rows.
 
-    Raises RequestError for another value, and DataError if a part would have no rows.
+    Raises RequestError if `validation` is not allowed, and DataError if it selects all or no rows.
     """
     if isinstance(validation, str) and validation in VALIDATIONS:
         km = PointScale.of_points(points, crs).km
@@ -107,7 +107,7 @@ def validation_rows(validation: Any, points: Points, crs: Any, seed: int) -> Val
 
 
 def check_width(X: Any, width: int, *, named: bool) -> None:
-    """Refuse an array that lacks columns of the fit; warn of an array after a fit to a table."""
+    """Raise DataError for another number of columns than in the fit; warn if names are missing."""
     if isinstance(X, pd.DataFrame):
         return
     found = np.asarray(X).shape[1]

@@ -1,4 +1,4 @@
-"""Parameters of estimators, unchanged as scikit-learn requires; scikit-learn is not imported."""
+"""Parameters of estimators in the style of scikit-learn, which is not imported."""
 
 import inspect
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class SpatialParameters:
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Return the defaults of constructor arguments; for ``**``, those of the base class too."""
+        """Return the default of each constructor argument, including arguments of base classes."""
         found: dict[str, Any] = {}
         for one in cls.__mro__:
             if "__init__" not in vars(one):
@@ -66,7 +66,7 @@ class SpatialParameters:
         return found
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - none are nested
-        """Return the parameters by name, as they were given."""
+        """Return the parameters by name, with the values that the user gave."""
         return {name: getattr(self, name) for name in self.defaults()}
 
     def set_params(self, **params: Any) -> Self:
@@ -75,7 +75,7 @@ class SpatialParameters:
         Raises
         ------
         RequestError
-            The estimator has no parameter with one of these names.
+            A name is not a parameter of the estimator.
         """
         for name, value in params.items():
             if name not in self.defaults():
@@ -95,7 +95,7 @@ class SpatialParameters:
         return f"{type(self).__name__}({arguments})"
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether `fit` was called, for scikit-learn."""
+        """Return whether the estimator is fitted; scikit-learn calls this method."""
         return hasattr(self, "network_")
 
     def __sklearn_tags__(self) -> Any:
@@ -110,7 +110,7 @@ class SpatialParameters:
         )
 
     def check(self) -> None:
-        """Raise RequestError if a parameter is out of range, or the estimator lacks the model."""
+        """Raise RequestError if a parameter is out of range, or the model is of another family."""
         about = find_model(self.model)
         if about.family not in self.families:
             raise RequestError(
@@ -128,7 +128,7 @@ class SpatialParameters:
         return PointColumns(**{one.name: getattr(self, one.name) for one in fields(PointColumns)})
 
     def plan(self, scale: PointScale, n: int) -> FitPlan:
-        """Return the plan of a fit to n rows: the preset, with changes by the parameters."""
+        """Return the settings of a fit to n rows, from the preset and the other parameters."""
         found = find_preset(self.preset, self.model)
         weights = Weights(
             found.weights.alpha if self.alpha is None else self.alpha,
@@ -155,7 +155,7 @@ class SpatialParameters:
 
     @classmethod
     def kind(cls) -> type["SpatialParameters"]:
-        """Return the class of geogp whose name a file stores: this class or a base class."""
+        """Return the class to store in files: for a user's subclass, its parent class in geogp."""
         return next(one for one in cls.__mro__ if "families" in vars(one))
 
 

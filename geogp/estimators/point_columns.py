@@ -1,4 +1,4 @@
-"""Reads points from a table or an array: places, times and counts of measurements."""
+"""Reads the coordinates, times and other columns of points from a table or an array."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,14 +17,14 @@ Floats = NDArray[np.float64]
 
 NORTHMOST = 90.0
 WIDEST = 360.0
-"""Largest latitude and longitude, in degrees."""
+"""Largest allowed latitude and longitude, in degrees."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """Place, time (in quarters) and counts of measurements, each (n,), and covariates, (n, c).
+    """Coordinates, times in quarters, tests, devices and exposures of n points, each (n,).
 
-    `time_kind` is as in `Times`. If `tests` or `exposure` is None, it is 1 everywhere.
+    `covariates` are (n, c); `time_kind` is as in `Times`. None means 1 for `tests` and `exposure`.
     """
 
     x: Floats
@@ -40,7 +40,7 @@ class Points:
         return len(self.x)
 
     def at(self, rows: NDArray[np.bool_]) -> "Points":
-        """Return some of the points."""
+        """Return the points that the mask `rows` selects."""
         taken: dict[str, Any] = {
             name: part[rows] for name, part in vars(self).items() if isinstance(part, np.ndarray)
         }
@@ -49,7 +49,7 @@ class Points:
 
 @dataclass(frozen=True)
 class PointColumns:
-    """Names of the columns of a table, in the order of an array; None for columns not used."""
+    """Names of the columns that an estimator reads; None for columns that are not used."""
 
     x: str
     y: str
@@ -64,10 +64,10 @@ class PointColumns:
     def read(self, X: Any) -> Points:
         """Return the points of a table or an array.
 
-        A table needs the columns x, y and, if named, time, exposure and covariates; columns of
-        tests and devices may be missing. A GeoDataFrame of points may omit x and y. An array has
-        the columns x, y and then time, tests, devices. Raises RequestError if a column or the unit
-        of times is missing, and DataError if a value is missing or out of range.
+        A table must contain all named columns, except the columns of tests and devices. A
+        GeoDataFrame of points does not need the columns x and y. The columns of an array are x, y
+        and optionally time, tests and devices, in this order. Raises RequestError if a column or
+        the unit of times is missing, and DataError if a value is missing or out of range.
         """
         if self.time_unit is not None:
             one_of("time_unit", self.time_unit, QUARTERS_PER)
@@ -166,7 +166,7 @@ class PointColumns:
         return columns._of_table(pd.DataFrame(parts))
 
     def covariates_of(self, table: Any) -> Floats | None:
-        """Return the columns of the covariates, (n, c); None if there are none."""
+        """Return the values of the covariates, (n, c); None if the estimator has no covariates."""
         names = covariate_names(self.covariates)
         return np.column_stack([self._numbers(table, name) for name in names]) if names else None
 
@@ -190,7 +190,7 @@ class PointColumns:
             raise RequestError(f"expected one column {name!r}, found several with this name.")
 
     def checked(self, points: Points) -> Points:
-        """Return the points; raise DataError if coordinates or counts are out of range."""
+        """Return the same points; raise DataError if a coordinate or a number is out of range."""
         if is_geographic(self.crs) and (
             np.abs(points.y).max() > NORTHMOST or np.abs(points.x).max() > WIDEST
         ):
@@ -213,7 +213,7 @@ class PointColumns:
 
 
 def covariate_names(given: Any) -> tuple[str, ...]:
-    """Return the names of covariates; RequestError if they are not different texts."""
+    """Return the names of covariates; raise RequestError unless all are different strings."""
     if given is None:
         return ()
     names = tuple(given) if isinstance(given, list | tuple) else (None,)
@@ -223,9 +223,9 @@ def covariate_names(given: Any) -> tuple[str, ...]:
 
 
 def is_geographic(crs: Any) -> bool:
-    """Return whether coordinates are longitude and latitude in degrees from Greenwich.
+    """Return whether coordinates are longitude and latitude in degrees, counted from Greenwich.
 
-    Raises RequestError if the coordinate reference system is unknown, or has other degrees.
+    Raises RequestError if `crs` is unknown, or has angles in another unit or from another meridian.
     """
     if crs is None:
         return False
@@ -242,12 +242,12 @@ def is_geographic(crs: Any) -> bool:
 
 
 def km_per_unit(crs: Any) -> float:
-    """Return the length of one unit of a projected coordinate reference system in km."""
+    """Return the length, in km, of one unit of a projected coordinate reference system."""
     return float(_known(crs).axis_info[0].unit_conversion_factor) / 1000
 
 
 def from_degrees(crs: Any, longitude: Floats, latitude: Floats) -> tuple[Floats, Floats]:
-    """Return the coordinates of places in a coordinate reference system, each (n,)."""
+    """Convert longitudes and latitudes to the coordinates x and y in `crs`, each (n,)."""
     if is_geographic(crs):
         return longitude, latitude
     from pyproj import Transformer  # noqa: PLC0415 - only needed here

@@ -27,9 +27,9 @@ def predicted_grid(
     zoom: int,
     resolution: float | None,
 ) -> xr.Dataset:
-    """Return predictions at the centres of the tiles of a region, or of the cells of a box.
+    """Return predictions at the centres of a region's tiles, or of a box's cells.
 
-    `predict` is called with coordinates x and y in `crs`, each (n,).
+    `predict` receives the coordinates x and y in `crs`, each (n,).
     """
     if not isinstance(region, Region):
         box = Box.of(region, resolution)

@@ -1,4 +1,4 @@
-"""The scale of points: it maps them to inputs in [-1, 1], and has units in km and quarters."""
+"""Maps points to the inputs of a model, and states the units of the inputs in km and quarters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
 MOST_SD = 4.0
-"""Bound of a standardised covariate; larger values are clamped."""
+"""Largest absolute value of a standardised covariate; larger values are clipped."""
 
 SPACING_KM = 0.6
-"""Assumed spacing of places in plane coordinates in any unit; ranges start at five times this."""
+"""Assumed mean spacing of places, in km, if the unit of the coordinates is unknown."""
 
 
 class CovariateScale(NamedTuple):
-    """Name, mean and standard deviation of a covariate over training points."""
+    """Name of a covariate, and its mean and standard deviation over the points of a fit."""
 
     name: str
     mean: float
@@ -32,13 +32,13 @@ class CovariateScale(NamedTuple):
 
 @dataclass(frozen=True)
 class PointScale:
-    """The map from points to inputs in [-1, 1]^d; each axis has its own scale.
+    """The map from points to the inputs of a model; each input has its own scale.
 
-    (Zhu, Yuchi and Xie, appendix B.3.) `bounds` is the box that is mapped to [-1, 1]². `km` is the
-    length of one unit of the coordinates, None for degrees. `times` are the first and last time in
-    quarters, None if time is not used; `time_kind` is as in `Times`, None for any kind. `exposure`
-    is mapped to the input 0; it is None if the model is not for counts. `names` are those of the
-    first three inputs. Inputs of covariates are (value - mean) / sd, within ± `MOST_SD`.
+    See Zhu, Yuchi and Xie, appendix B.3. The box `bounds` is mapped to [-1, 1]². `km` is the length
+    of one coordinate unit in km, None for degrees. `times` are the first and last time in quarters,
+    None if time is not used. `time_kind` is as in `Times`, None for any kind. `exposure` is the
+    exposure whose input is 0, None if the model is not for counts. `names` are the names of the
+    first three inputs. The input of a covariate is (value - mean) / sd, clipped to ± `MOST_SD`.
     """
 
     bounds: Bounds
@@ -59,7 +59,7 @@ class PointScale:
         names: tuple[str, str, str] = ("x", "y", "time"),
         covariates: Sequence[str] = (),
     ) -> "PointScale":
-        """Return the scale of training points, with longitudes cut at the widest gap."""
+        """Return the scale of training points, which may lie on both sides of longitude 180."""
         degrees = is_geographic(crs)
         x = _around_gap(points.x) if degrees else points.x
         box = _box(x, points.y)
@@ -83,12 +83,12 @@ class PointScale:
 
     @property
     def offsets(self) -> tuple[str, ...]:
-        """Names of the inputs that the basis does not use."""
+        """Names of the inputs that the basis functions do not use."""
         return () if self.exposure is None else (OFFSET,)
 
     @property
     def half_size_km(self) -> tuple[float, float]:
-        """Length in km of one unit of the first two inputs; for degrees, at the middle latitude."""
+        """Half the width (at the middle latitude) and half the height of the box, in km."""
         west, south, east, north = self.bounds
         if self.km is not None:
             return (east - west) / 2 * self.km, (north - south) / 2 * self.km
@@ -98,18 +98,18 @@ class PointScale:
 
     @property
     def units(self) -> tuple[float, ...]:
-        """Length of one unit of each input: kilometres for places, quarters for time."""
+        """Length of one unit of each input, in km for coordinates and in quarters for time."""
         time = () if self.times is None else ((self.times[1] - self.times[0]) / 2,)
         others = (*self.offsets, *self.covariates)
         return (*self.half_size_km, *time, *(1.0 for _ in others))
 
     def unwrap(self, longitude: ArrayLike) -> Floats:
-        """Move longitudes by whole turns to within 180 degrees of the middle of the box."""
+        """Return longitudes shifted by multiples of 360 degrees, as near as possible to the box."""
         middle = (self.bounds[0] + self.bounds[2]) / 2
         return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
 
     def inputs(self, points: Points) -> Floats:
-        """Return inputs, float64 (n, d); raise RequestError if the points lack times."""
+        """Return model inputs, float64 (n, d); RequestError if times or covariates are missing."""
         west, south, east, north = self.bounds
         x = points.x if self.km is not None else self.unwrap(points.x)
         across = (2 * x - west - east) / (east - west)
@@ -137,7 +137,7 @@ class PointScale:
         return np.column_stack(parts)
 
     def _when(self, points: Points) -> Floats:
-        """Return times (n,) of the same kind as in the fit."""
+        """Return the times of points, (n,), converted to the kind of times in the fit."""
         assert points.time is not None
         kinds = self.time_kind, points.time_kind
         if None in kinds or kinds[0] == kinds[1]:
@@ -151,7 +151,7 @@ class PointScale:
         return np.floor(points.time) if kinds[0] == "quarter" else points.time
 
     def described(self) -> dict[str, Any]:
-        """Return the entry of this scale in the file of a saved model."""
+        """Return the parameters of this scale, as stored in the file of a model."""
         area = {} if self.exposure is None else {"area_km2": self.exposure}
         km = {} if self.km is None else {"km": self.km}
         kind = {} if self.time_kind is None else {"time_kind": self.time_kind}
@@ -161,7 +161,7 @@ class PointScale:
 
 
 def covariate_scales(names: Sequence[str], values: Floats | None) -> tuple[CovariateScale, ...]:
-    """Return the scales of covariates (n, c) of training points; a constant one has the sd 1."""
+    """Return the scales of training covariates, (n, c); a constant covariate gets the sd 1."""
     if not names or values is None:
         return ()
     columns = zip(names, values.T, strict=True)
@@ -189,7 +189,7 @@ def _spacing(points: Points) -> float:
 
 
 def _around_gap(longitude: Floats) -> Floats:
-    """Return longitudes, moved by whole turns so that the cut is at the widest gap."""
+    """Return longitudes shifted by multiples of 360 degrees, so that their range is smallest."""
     turned = np.sort(np.unique(longitude % 360))
     gaps = np.diff(np.append(turned, turned[0] + 360))
     cut = turned[int(gaps.argmax())] + gaps.max() / 2

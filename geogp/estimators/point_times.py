@@ -12,7 +12,7 @@ from geogp.errors import DataError, RequestError
 Floats = NDArray[np.float64]
 
 _DAYS = 365.2425 / 4
-"""Number of days in a mean quarter."""
+"""Mean number of days in a quarter."""
 
 QUARTERS_PER = {
     "year": 4.0,
@@ -31,8 +31,8 @@ QUARTERS_PER = {
 class Times:
     """Times in quarters, (n,), and the kind of the times.
 
-    Quarters are counted from the year 0, or from 0 if times are numbers. The kind is ``quarter``
-    for calendar quarters, ``date`` for dates and other periods, or ``number``.
+    Times are counted from the year 0; times that are numbers keep their own zero. The kind is
+    ``quarter`` for calendar quarters, ``date`` for dates and other periods, or ``number``.
     """
 
     quarters: Floats
@@ -40,11 +40,11 @@ class Times:
 
 
 def times_of(values: Any, unit: str | None, what: str) -> Times:
-    """Return dates (with a time zone, or in UTC), periods, or numbers in `unit` as times.
+    """Return dates, periods, or numbers in `unit` as `Times`; dates without a time zone are in UTC.
 
-    A date becomes year * 4 plus the number of quarters of that year that have passed; a calendar
-    quarter is a whole number. For numbers, 0 remains 0. `what` names `values` in messages. Raises
-    RequestError if numbers have no unit, and DataError for text or a missing time.
+    A date becomes 4 * year plus the quarters since the start of the year. A calendar quarter
+    becomes a whole number. For numbers, 0 remains 0. `what` is the name of `values` in messages.
+    Raises RequestError for numbers without unit, and DataError for text or a missing time.
     """
     series = pd.Series(values).reset_index(drop=True)
     if isinstance(series.dtype, pd.CategoricalDtype):
@@ -56,7 +56,7 @@ def times_of(values: Any, unit: str | None, what: str) -> Times:
             f"expected a time in every row of {what}, found none in "
             f"{int(series.isna().sum())} rows; drop those rows."
         )
-    if series.dtype == "period[Q-DEC]":  # other quarters are fiscal
+    if series.dtype == "period[Q-DEC]":  # quarters of another type are fiscal
         periods = pd.PeriodIndex(series)
         quarters = np.asarray(periods.year * 4 + periods.quarter - 1, np.float64)
         return Times(quarters, "quarter")

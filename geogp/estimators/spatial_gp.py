@@ -1,4 +1,4 @@
-"""The base of all estimators: fit, predict, score, joint distributions, grids, and files."""
+"""The base class of all estimators: fit, predict, score, joint distributions, grids and files."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ Mask = NDArray[np.bool_]
 class SpatialGP(SpatialParameters):
     """A Gaussian process over points in space, and in time if the points have times.
 
-    Each subclass names the models that it fits. Names of learned attributes end with an underscore.
+    Each subclass fits one family of models. Attributes set by `fit` end with an underscore.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class SpatialGP(SpatialParameters):
     history_
         Losses, validation scores and the best epoch of the fit.
     validation_
-        Which rows of the fit were for validation, bool (n,).
+        Mask of the validation rows, bool (n,).
     n_features_in_, feature_names_in_
         Number of columns of the training table or array, and for a table the names of the columns.
     """
@@ -86,16 +86,16 @@ class SpatialGP(SpatialParameters):
         RequestError
             A parameter is out of range, a column is missing, or there is not enough memory.
         DataError
-            A value is missing or not finite, lengths differ, or there are too few rows or places.
+            A value is missing or infinite, X and y differ in length, or rows or places are too few.
         NumericalError
             The fit diverges.
 
         Warns
         -----
         UserWarning
-            A named column of tests or devices is missing; a column has only one value; there are
-            fewer rows than weights; or there are so few rows that cross-validation sets the width
-            of intervals.
+            A named column of tests or devices is missing; an input has the same value in all rows;
+            there are fewer rows than weights of the model; or cross-validation sets the width of
+            the intervals, because there are few rows.
         """
         return self.fit_watched(X, y)
 
@@ -109,9 +109,9 @@ class SpatialGP(SpatialParameters):
         warn: Tell = warn_caller,
         **watch: Any,
     ) -> Self:
-        """Fit with a given scale of the inputs, and with the hooks of `FitPlan.fit`.
+        """Fit the model like `fit`, with a given scale and with arguments of `FitPlan.fit`.
 
-        `groups` (n,) are as in `Data`; `warn` is called with each warning.
+        `groups`, (n,), are as in `Data`; `warn` receives each warning.
         """
         self.check()
         points = self.columns().read(X)
@@ -147,7 +147,7 @@ class SpatialGP(SpatialParameters):
         return self
 
     def predict(self, X: Any) -> Floats:
-        """Return the predictive medians at points, (n,), in the unit of y."""
+        """Return the medians of the predictive distributions at points, (n,), in the unit of y."""
         return self.predict_distribution(X).median
 
     def predict_distribution(self, X: Any, *, level: bool = False) -> Prediction:
@@ -164,14 +164,15 @@ class SpatialGP(SpatialParameters):
         Raises
         ------
         RequestError
-            The estimator is not fitted, a column is missing, or the model has no level.
+            The estimator is not fitted, a column is missing, or the model does not state the
+            uncertainty of its level.
         DataError
             A value is missing or out of range, or a row has more devices than tests.
 
         Warns
         -----
         UserWarning
-            The table has the named column of tests, but not the named column of devices.
+            The table has the column of tests, but lacks the column of devices.
         """
         network = self._fitted()
         points = self._read(X)
@@ -206,27 +207,27 @@ class SpatialGP(SpatialParameters):
         Parameters
         ----------
         points
-            As for `predict_distribution`, but each place only once.
+            As X in `predict_distribution`, but each place only once.
         seed
-            Seed for the random order in which places are conditioned on earlier places.
+            Seed of the random order in which places are conditioned on earlier places.
         columns
-            Number of sums or paths to compute together; the check of memory uses it.
+            Number of sums or paths that will be computed together, for the check of memory.
         rows
-            Points and measurements of the fit, without the validation rows. Needed after
-            `load_model`, unless the model contains these rows.
+            Points and measurements of the training rows. Needed after `load_model`, unless the
+            model contains these rows.
 
         Returns
         -------
         JointLevel
-            `mean`, `single_variances`, `weighted_sums`, `paths`.
+            An object with `mean`, `single_variances`, `weighted_sums` and `paths`.
 
         Raises
         ------
         RequestError
             The model has no level, `rows` is needed but not given, or there is not enough memory.
         DataError
-            The points are at several times, two are at one place, or `rows` are not the rows of the
-            fit.
+            The points are at several times, two points are at one place, or `rows` are not the
+            training rows.
         """
         network, inputs = self._fitted(), self.inputs(points)
         kept = getattr(self, "_train", None)
@@ -244,7 +245,7 @@ class SpatialGP(SpatialParameters):
         return joint_level(network, train, inputs, seed=seed, columns=columns)
 
     def inputs(self, X: Any) -> Floats:
-        """Return points as inputs of the network, (n, d); [-1, 1] is the training box.
+        """Return the model inputs of points, (n, d); the box of the fit is mapped to [-1, 1]².
 
         Raises
         ------
@@ -255,11 +256,11 @@ class SpatialGP(SpatialParameters):
         return self.scale_.inputs(self._read(X))
 
     def features(self, X: Any) -> Floats:
-        """Return phi(x), (n, r), in the unit of y; `kernel` is the product phi(x) phi(x2)'."""
+        """Return the basis phi at points, (n, r), in the unit of y; `kernel` is phi(x) phi(x2)'."""
         return self._fitted().features(self.inputs(X))
 
     def kernel(self, X: Any, X2: Any) -> Floats:
-        """Return the prior covariance of the smooth function, (n, n2), in the squared unit of y."""
+        """Return prior covariances of the smooth function, (n, n2), in the squared unit of y."""
         return self._fitted().kernel(self.inputs(X), self.inputs(X2))
 
     def grid(
@@ -287,7 +288,7 @@ class SpatialGP(SpatialParameters):
         tests
             Number of tests that each predicted measurement averages.
         devices
-            Number of devices behind these tests; by default the typical number for these tests.
+            Number of devices that made these tests; by default the typical number.
         zoom
             Zoom of the tiles of a region: tiles of zoom 14 are about 2.4 km wide at the equator,
             tiles of zoom 16 about 600 m.
@@ -297,16 +298,16 @@ class SpatialGP(SpatialParameters):
         level
             Predict the level, without the noise of measurements.
         covariates
-            For each covariate of the fit, a function that returns its values, (n,), at coordinates
-            x and y, each (n,), in the coordinate reference system of the estimator.
+            A function for each covariate, by name. The function receives coordinates x and y in the
+            crs of the estimator, each (n,), and returns values of the covariate, (n,).
 
         Returns
         -------
         xarray.Dataset
-            Dimensions y and x; variables ``median``, ``mean``, ``lower_95``, ``upper_95``, ``sd``
-            and ``function_sd`` in the unit of the measurements, NaN outside the region. The raster
-            of a region is in EPSG:3857, and the raster of a box in the coordinates of the
-            estimator; ``.rio.to_raster`` writes a raster to a file.
+            A raster with the dimensions y and x, and the variables ``median``, ``mean``,
+            ``lower_95``, ``upper_95``, ``sd`` and ``function_sd``. Values are in the unit of the
+            measurements, and NaN outside the region. Coordinates are in EPSG:3857 for a region, and
+            in the crs of the estimator for a box. ``.rio.to_raster`` writes the raster to a file.
 
         Raises
         ------
@@ -349,9 +350,9 @@ class SpatialGP(SpatialParameters):
 
     @property
     def coefficients_(self) -> pd.DataFrame:
-        """The covariates' coefficients: ``mean`` and ``sd`` by name of the covariate.
+        """The coefficients of the covariates: columns ``mean`` and ``sd``, one row per covariate.
 
-        In the unit of y, per standard deviation of the covariate over the rows of the fit.
+        A coefficient is the change of y per standard deviation of the covariate in the fit.
         Covariates that are constant in the fit are left out.
         """
         network = self._fitted()
@@ -368,7 +369,7 @@ class SpatialGP(SpatialParameters):
         path
             The file.
         notes
-            More entries for the file, by name.
+            Further entries to store in the file, by name.
 
         Raises
         ------
@@ -385,7 +386,7 @@ class SpatialGP(SpatialParameters):
         }
         params["crs"] = crs_text(self.crs)
         if not isinstance(self.validation, str):
-            params["validation"] = VALIDATIONS[0]  # no mask: the file has no rows
+            params["validation"] = VALIDATIONS[0]  # the file has no rows for a mask
         context = {
             **(notes or {}),
             "estimator": self.kind().__name__,

@@ -25,7 +25,7 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
     Parameters
     ----------
     path
-        The file. `load_model` checks the hash of the file, and executes no code from it.
+        The file. `load_model` checks the hash of the file, and executes no code from the file.
     device
         ``auto``, ``cpu`` or ``cuda``.
 
@@ -40,7 +40,7 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
 
 
 def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialGP, dict[str, Any]]:
-    """Return the estimator in a file, and the entries of the file; see `load_model`."""
+    """Return the estimator in a file, and all entries of the file by name; see `load_model`."""
     network, context = storage.load_model(path)
     try:
         estimator = _estimator(network.name, context)
@@ -61,7 +61,7 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
 
 
 def make_estimator(model: str, **parameters: Any) -> SpatialGP:
-    """Return the estimator for a model (RequestError if unknown); ignore parameters it lacks."""
+    """Return a new estimator for a model; ignore parameters that this estimator does not have."""
     family = find_model(model).family
     kind = next(one for one in ESTIMATORS.values() if family in one.families)
     names = kind.defaults()

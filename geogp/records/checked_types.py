@@ -1,4 +1,4 @@
-"""JSON read as typed structs; error messages are in words and name the place of a wrong value."""
+"""Converts JSON to typed structs, with error messages that name the path of a wrong value."""
 
 import dataclasses
 import types
@@ -17,9 +17,9 @@ _SHOWN = 60
 
 
 def checked(value: Any, kind: type[Found], whole: str) -> Found:
-    """Return a value of `parse_json` as a struct of type `kind`; messages call the value `whole`.
+    """Return parsed JSON as a struct of type `kind`; `whole` names the JSON in error messages.
 
-    Raises DataError, with the place, the expected and the found value, if something is wrong.
+    Raises DataError, with the path, the expected and the found value, if a value is wrong.
     """
     try:
         return msgspec.convert(value, kind)
@@ -30,7 +30,7 @@ def checked(value: Any, kind: type[Found], whole: str) -> Found:
 def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
     """Return the reason why a value is not of type `kind`; None if the type is right.
 
-    msgspec also checks this, but the places in its messages leave out the keys of mappings.
+    The messages of msgspec are not used, because their paths leave out the keys of mappings.
     """
     try:
         msgspec.convert(value, kind)
@@ -52,7 +52,7 @@ def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
 
 
 def _parts(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]] | None:
-    """Return the path, value and type of each part; None for another type, or a single value."""
+    """Return path, value and type of each entry; None if `value` has no entries or a wrong type."""
     bare, metas = _bare(kind)
     origin = get_origin(bare)
     if isinstance(value, dict) and origin is dict:
@@ -73,7 +73,7 @@ def _lacking(value: Any, kind: Any) -> list[str]:
 
 
 def _bare(kind: Any) -> tuple[Any, list[Meta]]:
-    """Return a type without the alternatives null and UNSET, and the limits of its values."""
+    """Return a type without the alternatives None and UNSET, and the limits of its values."""
     metas: list[Meta] = []
     while True:
         if get_origin(kind) is Annotated:
@@ -89,7 +89,7 @@ def _bare(kind: Any) -> tuple[Any, list[Meta]]:
 
 
 def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
-    """Return the key, the type, and whether it is required, of each field; empty if no struct."""
+    """Return name, type and whether a value is required, for each field of a struct."""
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
         return [(one.name, hints[one.name], True) for one in dataclasses.fields(kind)]
@@ -106,7 +106,7 @@ def _fits(length: int, metas: list[Meta]) -> bool:
 
 
 def _told(kind: Any) -> str:
-    """Return the description of a type, or the type in words if it has no description."""
+    """Return a type in words: its own description, if it has one."""
     bare, metas = _bare(kind)
     for one in metas:
         if one.description is not None:

@@ -1,16 +1,16 @@
-"""Names in run.json: predicted quantities, inputs, and reasons why variances differ."""
+"""Allowed values of some entries of run.json."""
 
 QUESTIONS = ("tile-mean", "single-test", "level")
 """Values of ``--for``: the quantity that a map predicts."""
 
 LEVEL = QUESTIONS[2]
-"""The question of a map of the level, around which measurements scatter."""
+"""Value of ``--for`` for maps of the level, without measurement noise."""
 
 COUNT = "count"
-"""The question of a map whose target is the number of tests."""
+"""Predicted quantity of a map whose target is the number of tests."""
 
 INPUTS = ("place", "place-quarter")
-"""Kinds of a model's inputs."""
+"""Inputs of a model: the place, or the place and the quarter."""
 
 NOISE_IN_SPREAD, STEPS, POINT, FIELD = "noise in the spread", "steps", "point", "field"
-"""Reasons why a model's function variance differs from the variance of its closed form."""
+"""Reasons why a model's own variance of the level differs from its closed-form variance."""

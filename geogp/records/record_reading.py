@@ -1,7 +1,7 @@
-"""run.json read as typed structs, and the JSON Schema of these structs.
+"""Reads and checks run.json, and makes the JSON Schema of run.json.
 
-geogp refuses a run.json that it cannot have written: one with another format, an unknown name, a
-value out of the range that `geogp map` allows, or numbers that contradict each other.
+geogp refuses a run.json with another format, an unknown name, a value out of the range that `geogp
+map` allows, or numbers that contradict each other.
 """
 
 import json
@@ -21,11 +21,11 @@ from geogp.records.run_record import RUN_SCHEMA, RunRecord, RunSettings, given
 Kind = TypeVar("Kind", bound=RunRecord)
 
 _LONGEST_NAME = 255
-"""Largest number of bytes of a name in a path; operating systems refuse longer names."""
+"""Largest number of bytes of a file name; operating systems refuse longer names."""
 
 
 def record_of(run: dict[str, Any]) -> RunRecord:
-    """Return a run as typed structs; raise DataError, with the place, if a value is wrong."""
+    """Return parsed run.json as typed structs; raise DataError if a value is wrong."""
     record = checked(run, RunRecord, "the run")
     if TARGETS[record.target].counted != MODELS[record.model].counts:
         raise DataError(f"the model {record.model} does not predict the target {record.target}.")
@@ -36,12 +36,12 @@ def record_of(run: dict[str, Any]) -> RunRecord:
 
 
 def run_text(content: object) -> str:
-    """Return structs or parsed JSON as the text of run.json, or of a part of run.json."""
+    """Return structs or parsed JSON as text, in the format of run.json."""
     return json.dumps(msgspec.to_builtins(content), indent=1, allow_nan=False) + "\n"
 
 
 def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
-    """Return a run as `OpenedRecord` or `FittedRecord`; raise DataError if a key is missing."""
+    """Return `run` as a record of type `kind`; raise DataError if a required key is missing."""
     try:
         return checked(msgspec.to_builtins(run), kind, "the run")
     except DataError as error:
@@ -51,7 +51,7 @@ def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
 
 
 def read_record(path: Path, run: dict[str, Any]) -> RunRecord:
-    """Return a parsed run.json as typed structs; refuse one of a later version of geogp."""
+    """Return parsed run.json as typed structs; refuse run.json from a later version of geogp."""
     schema = run.get("schema")
     if isinstance(schema, int) and schema > RUN_SCHEMA:
         raise DataError(
@@ -78,7 +78,7 @@ def run_schema() -> str:
 
 
 def _check_places(settings: RunSettings) -> None:
-    """Refuse a name in a path with too many bytes; patterns in the types count characters."""
+    """Raise DataError if a path contains a file name with more than `_LONGEST_NAME` bytes."""
     places: dict[str, object] = {
         f"{key}[{number}]": text
         for key in ("layers", "covariates")

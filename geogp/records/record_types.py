@@ -74,4 +74,4 @@ WeightsAsked = Annotated[
 ThresholdValue = Annotated[float, Meta(ge=LEAST, le=MOST)]
 
 BY_SPLIT = Meta(extra_json_schema={"propertyNames": {"enum": list(SPLITS)}})
-"""Allowed keys of mappings by split, because msgspec's JSON Schema does not restrict them."""
+"""Adds the names of splits to the JSON Schema, as the only allowed keys of a mapping."""

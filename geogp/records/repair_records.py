@@ -1,4 +1,4 @@
-"""The repair of intervals in run.json, as typed structs."""
+"""Typed structs for the conformal repair in run.json."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from geogp.records.record_types import BY_SPLIT, Method, Split, Text
 
 
 class RepairedCell(Struct, frozen=True, kw_only=True):
-    """Coverage of one cell at one level, before and after a repair; see `CellCheck`."""
+    """Coverage of one group of test rows at one nominal level, before and after the repair."""
 
     cell: Text
     level: Share
@@ -22,10 +22,10 @@ class RepairedCell(Struct, frozen=True, kw_only=True):
 
 
 class RepairedFold(Struct, frozen=True, kw_only=True):
-    """The effect of the repair of one fold on its test rows.
+    """The effect of the conformal repair on the test rows of one fold.
 
-    `n` is the number of calibration rows. `cells` contains the coverage of each cell at each level,
-    with the band that chance explains. `cells` is empty if the repair has no cells.
+    `n` is the number of calibration rows. `cells` has the coverage of each cell (a group of rows)
+    at each nominal level. `cells` is empty if the repair does not use cells.
     """
 
     n: Count
@@ -33,14 +33,14 @@ class RepairedFold(Struct, frozen=True, kw_only=True):
 
 
 class RepairedSplit(Struct, frozen=True, kw_only=True):
-    """The effect of the repairs of a split, and a statement about their coverage."""
+    """The effect of the conformal repair in each fold of a split, and a text about coverage."""
 
     statement: Text
     folds: list[RepairedFold]
 
 
 class CellRecord(Struct, frozen=True, kw_only=True):
-    """The repair of one cell; see `Cell`. A knot is null if there are too few rows for it."""
+    """The repair of one group of rows; see `Cell`. A knot is null if it needs more rows."""
 
     name: Text
     stratum: Text
@@ -50,7 +50,7 @@ class CellRecord(Struct, frozen=True, kw_only=True):
 
 
 class CalibrationRecord(Struct, frozen=True, kw_only=True):
-    """How intervals were repaired."""
+    """The conformal repair of a run's intervals."""
 
     splits: Annotated[dict[Split, RepairedSplit], BY_SPLIT] | UnsetType = UNSET
     method: Method | UnsetType = UNSET

@@ -1,7 +1,6 @@
 """The content of run.json as typed structs; run.json may also have other keys.
 
-`record_reading` checks each run.json against these structs, and makes from them the JSON Schema for
-other programs.
+`record_reading` checks each run.json with these structs, and makes the JSON Schema from them.
 """
 
 from typing import Annotated, Final, Literal, TypeVar
@@ -44,7 +43,7 @@ from geogp.records.repair_records import CalibrationRecord
 Given = TypeVar("Given")
 
 RUN_SCHEMA: Final = 1
-"""Version of the format of run.json, under the key `schema`. Runs of geogp 0.1 lack this key."""
+"""Version of the format of run.json, under the key `schema`. Runs of geogp 0.1 lack the key."""
 
 
 def given(value: Given | UnsetType, otherwise: Given) -> Given:
@@ -53,7 +52,7 @@ def given(value: Given | UnsetType, otherwise: Given) -> Given:
 
 
 class PartCounts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Number of rows of each part of a split."""
+    """Number of rows in each part of a split: training, validation, test and others."""
 
     train: Count
     validation: Count
@@ -63,16 +62,16 @@ class PartCounts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def rows(self) -> int:
-        """Number of rows of all parts."""
+        """Number of rows in all parts together."""
         return self.train + self.validation + self.test + self.calibration + self.left_out
 
 
 Strata = dict[str, Scores]
-"""Scores by stratum: all, urban, rural, or the user's own strata."""
+"""Scores by name of the stratum: all, urban, rural, or a stratum of the user."""
 
 
 class FoldRecord(Struct, frozen=True, kw_only=True):
-    """Numbers of rows and scores of one fold of a split."""
+    """Number of rows in each part of one fold, and scores of the model and the baseline."""
 
     n: PartCounts
     metrics: Strata
@@ -83,7 +82,7 @@ Folded = Annotated[list[FoldRecord], Meta(min_length=1)]
 
 
 class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The settings of a run: the request, and the sizes and schedule of the fits."""
+    """The settings of a run: the user's options, and the sizes and schedule of the fits."""
 
     h: Some | UnsetType = UNSET
     r: Rank | UnsetType = UNSET
@@ -121,7 +120,7 @@ class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunMap(Struct, frozen=True, kw_only=True):
-    """The map in the run folder, and the question that it answers."""
+    """The map in the run folder, and the quantity that the map predicts."""
 
     quarter: Quarter | UnsetType = UNSET
     zoom: Zoom | UnsetType = UNSET
@@ -138,7 +137,7 @@ class RunMap(Struct, frozen=True, kw_only=True):
 
 
 class RunDrawing(Struct, frozen=True, kw_only=True):
-    """The settings that determine the map of a fitted model."""
+    """Settings that change the map, but not the fits of the model."""
 
     zoom: Zoom | UnsetType = UNSET
     far_km: AboveZero | UnsetType = UNSET
@@ -152,7 +151,7 @@ class RunDrawing(Struct, frozen=True, kw_only=True):
 
 
 class InputRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that a run has read; see `InputFile`."""
+    """An input file of a run; see `InputFile`."""
 
     name: Text
     sha256: Sha256
@@ -166,7 +165,7 @@ class InputRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ValueLeftOut(Struct, frozen=True, kw_only=True):
-    """An impossible value, as written in the file."""
+    """An impossible value, as written in the input file."""
 
     column: Text
     quadkey: Text
@@ -174,7 +173,7 @@ class ValueLeftOut(Struct, frozen=True, kw_only=True):
 
 
 class RowsLeftOut(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Number of rows with impossible values in a file, and the first of these values."""
+    """Number of rows left out of a file because of impossible values, and the first such values."""
 
     file: Text
     quarter: Quarter
@@ -183,7 +182,7 @@ class RowsLeftOut(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TrialRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Weights that were tried, and the validation score of the fit with these weights."""
+    """Weights of the objective in a trial fit, and the validation score of this fit."""
 
     alpha: Real | None = None
     beta: Real | None = None
@@ -201,7 +200,7 @@ class WeightsRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RankRecord(Struct, frozen=True, kw_only=True):
-    """The rank of the fits."""
+    """The rank of the model, and how the rank was chosen."""
 
     r: Some | UnsetType = UNSET
     chosen_by: Text | UnsetType = UNSET
@@ -209,10 +208,9 @@ class RankRecord(Struct, frozen=True, kw_only=True):
 
 
 class VarianceCheck(Struct, frozen=True, kw_only=True):
-    """Median standard deviation of the level from two calculations, and why the two differ.
+    """Median standard deviation of the level from two calculations, and why the results differ.
 
-    Runs of geogp 0.1 have this check only if the function variance contains noise, and lack the
-    reason `differ_by`.
+    Runs of geogp 0.1 lack `differ_by`, and the whole check if the level's variance has no noise.
     """
 
     differ_by: VarianceReason | UnsetType = UNSET
@@ -223,11 +221,11 @@ class VarianceCheck(Struct, frozen=True, kw_only=True):
 class CovariateRecord(Struct, frozen=True, kw_only=True):
     """A covariate of a run, and its coefficient in the model of the map.
 
-    `source` is the text of ``--covariates``, `files` are the names of its files under `inputs`.
+    `source` is the value of ``--covariates``. `files` are the names of the covariate's files.
     `share_with_data` is the share of the map's tiles with data near enough to change the value.
-    `median_sd` is the median over tiles of the standard deviation of a value, in its unit, null if
-    unknown. `coefficient` is the change of the level, in the unit of the target, per standard
-    deviation of the covariate over the rows; it is null if the covariate is constant.
+    `median_sd` is the median standard deviation of the covariate at a tile, null if unknown.
+    `coefficient` is the change of the level, in the unit of the target, per standard deviation of
+    the covariate; it is null if the covariate is constant.
     """
 
     name: Name
@@ -241,10 +239,9 @@ class CovariateRecord(Struct, frozen=True, kw_only=True):
 
 
 class FileRecord(Struct, frozen=True, kw_only=True):
-    """A file of the run.
+    """Size and hash of a file or folder of the run.
 
-    `modified_ns` is the time of the last change in nanoseconds since 1970; it is absent for a
-    folder.
+    `modified_ns` is the time of the last change in nanoseconds since 1970, absent for a folder.
     """
 
     bytes: Count
@@ -253,7 +250,7 @@ class FileRecord(Struct, frozen=True, kw_only=True):
 
 
 class RunIdentity(Struct, frozen=True, kw_only=True):
-    """The entries that determine the fits of a run, and the run's map."""
+    """The entries of run.json that determine the fits and the map of a run."""
 
     schema: Literal[1] | UnsetType = UNSET
     geogp: Text | UnsetType = UNSET
@@ -272,9 +269,9 @@ class RunIdentity(Struct, frozen=True, kw_only=True):
 
 
 class RunNote(RunIdentity, frozen=True, kw_only=True):
-    """The stored identity of a started run, with its number of threads.
+    """The `RunIdentity` of an unfinished run, with the number of threads of the fits.
 
-    `call` is the id of the ``geogp batch --fresh`` that began the run.
+    `call` is the id of the command ``geogp batch --fresh`` that started the run.
     """
 
     threads: Some | None = None
@@ -282,9 +279,9 @@ class RunNote(RunIdentity, frozen=True, kw_only=True):
 
 
 class RunRecord(RunIdentity, frozen=True, kw_only=True):
-    """The content of run.json; keys that early geogp 0.1 versions did not write may be absent.
+    """The content of run.json; some entries are optional, because geogp 0.1 did not write them.
 
-    `block_degrees` is the side of the blocks of the splits blocks and buffer.
+    `block_degrees` is the side of a block, in degrees, in the splits ``blocks`` and ``buffer``.
     """
 
     region_name: Name | None = None
@@ -324,7 +321,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
 
     @property
     def block_side(self) -> float | None:
-        """Side of the blocks of the splits by blocks in degrees; None if it is not known."""
+        """Side of a block in the splits by blocks, in degrees; None if unknown."""
         return given(self.block_degrees, CELL_DEGREES if self.is_of_version_0_1 else None)
 
     @property
@@ -334,14 +331,14 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
 
 
 class TunedWeights(WeightsRecord, frozen=True, kw_only=True, omit_defaults=True):
-    """Weights that were chosen by validation."""
+    """Weights of the objective that were chosen by validation scores."""
 
     seconds: Size
     trials: list[TrialRecord]
 
 
 class OpenedSettings(RunSettings, frozen=True, kw_only=True):
-    """Settings with all entries that are needed to open a run again."""
+    """The settings of a run, with all entries that `reopen` needs."""
 
     source: Place
     boundaries: Place | None
@@ -354,7 +351,7 @@ class OpenedSettings(RunSettings, frozen=True, kw_only=True):
 
 
 class OpenedMap(RunMap, frozen=True, kw_only=True):
-    """A map with all entries that say what it shows."""
+    """The map in the run folder, with all entries that `reopen` needs."""
 
     question: QuestionText = field(name="for")
     at: Quarter
@@ -362,7 +359,7 @@ class OpenedMap(RunMap, frozen=True, kw_only=True):
 
 
 class OpenedRecord(RunRecord, frozen=True, kw_only=True):
-    """A run with the facts that are needed to open it again."""
+    """The content of run.json, with all entries that `reopen` needs."""
 
     quarters: Annotated[list[Quarter], Meta(min_length=1)]
     seed: Seed
@@ -372,13 +369,13 @@ class OpenedRecord(RunRecord, frozen=True, kw_only=True):
 
 
 class FittedRank(RankRecord, frozen=True, kw_only=True):
-    """The rank of the fits, which must be present."""
+    """The rank of the model, as the required entry `r`."""
 
     r: Some
 
 
 class FittedRecord(RunRecord, frozen=True, kw_only=True):
-    """A run with the results of its fits, so that its map can be drawn again."""
+    """The content of run.json, with all results of the fits that a new map needs."""
 
     weights: WeightsRecord
     rank: FittedRank

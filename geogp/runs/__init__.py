@@ -1,1 +1,1 @@
-"""Runs: settings, the run folder, and the way from tiles to a finished map."""
+"""Runs: settings, run folders, and the steps from tiles to a finished map."""

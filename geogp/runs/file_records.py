@@ -1,4 +1,4 @@
-"""Sizes and hashes of a run's files, as run.json stores them, and the check of these files."""
+"""Stores the size and hash of each file of a run in run.json, and checks the files."""
 
 import hashlib
 from collections import Counter
@@ -14,14 +14,14 @@ from geogp.records.record_reading import run_text
 from geogp.records.run_record import FileRecord, RunRecord
 
 RECORDS = "file_records"
-"""Key of run.json: the size in bytes and the SHA-256 of each file or folder listed under `files`.
+"""Key of run.json with the size in bytes and the SHA-256 of each file and folder of the run.
 
-For files, the record also has the modification time (ns since 1970).
+The record of a file also has the modification time (ns since 1970).
 """
 
 
 def records_of(folder: Path, names: Iterable[str]) -> dict[str, FileRecord]:
-    """Return the record of each named file or folder in `folder`; OSError if one is unreadable."""
+    """Return size and hash of each named file in `folder`; raise OSError for an unreadable file."""
     return {name: _record(folder / name) for name in names}
 
 
@@ -30,7 +30,7 @@ def damaged_files(folder: Path, run: RunRecord) -> list[str]:
 
     A file with the recorded size and time counts as unchanged. If the time differs, as in a copy of
     the run folder, the hash is compared. If an older run.json has no records, only missing files
-    are returned. Raises DataError if a file cannot be read, or is named outside the folder.
+    are returned. Raises DataError for unreadable files, and for names of other folders.
     """
     try:
         return [name for name in _files(run) if not _agrees(folder / name, run)]
@@ -41,7 +41,7 @@ def damaged_files(folder: Path, run: RunRecord) -> list[str]:
 def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
     """Return the names of a run's files that are missing or whose size differs from run.json.
 
-    `sizes` is the size of each file of a store in bytes, by path in the run folder. If an older
+    `sizes` has the size in bytes of each stored file, by path in the run folder. If an older
     run.json has no records, only missing files are returned.
     """
     held: Counter[str] = Counter()
@@ -55,9 +55,9 @@ def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
 
 
 def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:
-    """Store new file records in run.json after the files `names` were written; return the record.
+    """Update the sizes and hashes of the files `names` in run.json; return the new run.json.
 
-    An older run.json without records stays unchanged. Names that are not under `files` are ignored.
+    An older run.json without records stays unchanged. Names not in run.json are ignored.
     """
     before = run.file_records
     if before is UNSET:

@@ -16,16 +16,16 @@ from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import ELSEWHERE, output_error, read_json
 
 LOCK_FILE = ".geogp.lock"
-"""The locked file, which stays when the lock is freed: otherwise two processes could get it."""
+"""Name of the locked file, which stays in the folder when the lock is freed."""
 
 NOTE_FILE = ".geogp.lock.json"
-"""The note on the lock's holder; on Windows, other processes cannot read a locked file."""
+"""Name of the file that describes the process with the lock; see `lock_folder`."""
 
 LOCK_FILES = frozenset({LOCK_FILE, NOTE_FILE})
-"""Names of the lock's files, which do not count as content of the folder."""
+"""Names of the files of a lock; a folder that contains only these files counts as empty."""
 
 _NOTED_S = 0.2
-"""Seconds to wait for the note of a new holder; until then, it may name an earlier holder."""
+"""Seconds to wait before reading the note, which another process may just be writing."""
 
 _MAX_TRIES = 100
 """Largest number of attempts to make a folder that other processes keep removing."""
@@ -38,13 +38,13 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 @contextmanager
 def lock_folder(folder: Path, *, wait: bool = False, cure: str = ELSEWHERE) -> Iterator[None]:
-    """Hold the lock of a folder against all other processes; make the folder if it is absent.
+    """Lock a folder against all other processes; make the folder if it is absent.
 
-    The operating system frees the lock when the process ends, even if it is killed. The lock also
-    excludes other threads of the process. If the folder holds only the lock at the end, the lock's
-    files are removed, and so are folders that were absent before. With `wait`, wait until the lock
-    is free. Raises RequestError, with the holder's id, host and start, if another process holds it.
-    Raises OutputError, with the advice `cure`, if the folder cannot be written or locked.
+    The operating system frees the lock when the process ends, even if the process is killed. Other
+    threads of the process cannot take the lock either. If the folder is otherwise empty at the end,
+    the lock's files and the folders made by this call are removed. With `wait`, wait until the lock
+    is free. Raises RequestError, with the id, host and start of the other process, if the folder is
+    locked. Raises OutputError, with the advice `cure`, if the folder cannot be written or locked.
     """
     absent = [place for place in (folder, *folder.parents) if not place.exists()]
     lock = _locked(folder, cure, wait=wait)
@@ -59,12 +59,12 @@ def lock_folder(folder: Path, *, wait: bool = False, cure: str = ELSEWHERE) -> I
 
 
 def is_vacant(folder: Path) -> bool:
-    """Return whether a folder is absent, or holds nothing but the files of a lock."""
+    """Return whether a folder is absent, or empty except for the files of a lock."""
     return not folder.is_dir() or {path.name for path in folder.iterdir()} <= LOCK_FILES
 
 
 def _locked(folder: Path, cure: str, *, wait: bool) -> FileLock:
-    """Take the lock of a folder, and return it."""
+    """Lock a folder, and return the lock."""
     path, tries = folder / LOCK_FILE, 0
     while True:
         tries += 1
@@ -82,7 +82,7 @@ def _locked(folder: Path, cure: str, *, wait: bool) -> FileLock:
             if isinstance(error, FileNotFoundError) and tries < _MAX_TRIES:
                 continue  # the previous holder removed the folder, because it was empty
             raise _unlockable(folder, error, cure) from error
-        if isinstance(lock, SoftFileLock):  # a killed process would leave it behind
+        if isinstance(lock, SoftFileLock):  # a killed process would leave such a lock
             lock.release()
             raise _unlockable(folder, None, cure)
         if path.exists():
@@ -91,7 +91,7 @@ def _locked(folder: Path, cure: str, *, wait: bool) -> FileLock:
 
 
 def _release(folder: Path, lock: FileLock, absent: list[Path]) -> None:
-    """Free a lock; if the folder holds nothing else, remove the folders made for the lock."""
+    """Free a lock; if the folder is otherwise empty, also remove the folders in `absent`."""
     try:
         with suppress(OSError):
             (folder / NOTE_FILE).unlink(missing_ok=True)
@@ -104,7 +104,7 @@ def _release(folder: Path, lock: FileLock, absent: list[Path]) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Return the holder of a lock in words; the holder is unknown if the note cannot be read."""
+    """Return a text that names the process with the lock; without a note, “another process”."""
     try:
         note = read_json(path, _MAX_NOTE_BYTES)
         pid, host, since = (note[name] for name in ("pid", "host", "since"))

@@ -1,4 +1,4 @@
-"""The memory that the process keeps, and the number of cores that it may use."""
+"""Sets how the process frees memory, and counts the cores that the process may use."""
 
 import ctypes
 import os
@@ -12,11 +12,11 @@ LARGEST_INT = 2**31 - 1
 
 
 def tune_process() -> None:
-    """Make the process keep freed memory for the next step, if its C library is glibc.
+    """Let glibc keep freed memory for the next training step; other C libraries stay unchanged.
 
-    Each training step frees tensors. By default, glibc returns this memory to the kernel, which
-    clears every page again: on two cores, this took a quarter of the time of a fit. The setting
-    cannot be undone, so only a program may call this function, not the library.
+    Each training step frees tensors. By default, glibc returns this memory to the operating system,
+    which clears it again: on two cores, this took a quarter of the time of a fit. The setting
+    cannot be undone, so only a command may call this function, not the library.
     """
     if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)

@@ -11,7 +11,7 @@ from geogp.runs.settings import MapRequest
 
 
 class MapSettings(TypedDict, total=False):
-    """The fields of `MapRequest`, which describes them, except the region and the folder."""
+    """Keyword arguments of `make_map`: the fields of `MapRequest` without region and folder."""
 
     source: str
     boundaries: str | None
@@ -54,7 +54,7 @@ def make_map(
     listener: ProgressListener | None = None,
     **settings: Unpack[MapSettings],
 ) -> Run:
-    """Map a region: read, split, fit, evaluate, predict and write, as ``geogp map`` does.
+    """Make a map of a region, as ``geogp map`` does, and return the finished run.
 
     Parameters
     ----------
@@ -63,20 +63,20 @@ def make_map(
     out
         The run folder. Default: ``runs/<region>-<service>-<target>-<model>-<preset>``.
     listener
-        Called with stages, progress and warnings.
+        Receives stages, progress and warnings.
     **settings
-        The fields of `MapRequest`: the options of ``geogp map`` with underscores. ``question`` is
-        ``--for``; ``layers``, ``covariates`` and ``threshold`` take several values.
+        Options of ``geogp map`` with underscores in the names, as in `MapRequest`. ``question``
+        means ``--for``. ``layers``, ``covariates`` and ``threshold`` take several values.
 
     Returns
     -------
     Run
-        The finished run. The same call later returns this run without computing it again.
+        The finished run. A later call with the same settings returns the stored run.
 
     Raises
     ------
     RequestError
-        A setting is wrong, or the folder holds another run.
+        A setting is wrong, or the folder contains a run with other settings.
     DataError
         The data are wrong or missing.
     NetworkError

@@ -1,4 +1,4 @@
-"""A finished run: the record, and the questions that the run answers."""
+"""A finished run, with methods that answer questions about the map."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class Run:
     device
         ``auto``, ``cpu`` or ``cuda``.
     read_from
-        Places from which the run's tiles and boundaries are read.
+        Folders or addresses from which the run's tiles and boundaries are read.
     listener
         Called with stages and warnings.
     """
@@ -71,7 +71,7 @@ class Run:
 
     @cached_property
     def loaded(self) -> tuple[SpatialGP, dict[str, Any]]:
-        """The model, and the other entries of its file."""
+        """The fitted estimator, and all entries of the model's file by name."""
         return load_with_notes(self.path / MODEL_FILE, device=self.device)
 
     def reopen(
@@ -82,18 +82,18 @@ class Run:
         at: str | None = None,
         counts: bool = False,
     ) -> Reopened:
-        """Return the run together with its data, which are read again.
+        """Read the run's data again, and return the run with these data.
 
         Parameters
         ----------
         tests
             Number of tests in a tile mean; None means the median of the region's rows.
         devices
-            Number of devices behind these tests; None means the region's typical number.
+            Number of devices that made these tests; None means the region's typical number.
         at
             The quarter; None means the quarter of the run's map.
         counts
-            Whether a run whose target is the number of tests is allowed.
+            Whether to accept a run whose target is the number of tests.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Run:
         draws: int = 400,
         seed: int = 0,
     ) -> gpd.GeoDataFrame:
-        """Return the levels of areas, one row per area; see `AreaQuestion` and `area_levels`."""
+        """Return the level of each area, one row per area; see `AreaQuestion` and `area_levels`."""
         asked = AreaQuestion(by=by, tests=tests, devices=devices, at=at, draws=draws, seed=seed)
         with arithmetic():
             return area_levels(self.reopen(tests=tests, devices=devices, at=at), asked).frame
@@ -137,9 +137,9 @@ class Run:
         draws: int = 500,
         seed: int = 0,
     ) -> pd.DataFrame:
-        """Return, for each area and threshold, the share of the area that misses the threshold.
+        """Return the share of each area where the level does not reach the threshold.
 
-        The threshold is in the column `threshold`; see `ThresholdQuestion` and `threshold_shares`.
+        Each row has one area and one threshold; see `ThresholdQuestion` and `threshold_shares`.
         """
         values = None if threshold is None else tuple(threshold)
         asked = ThresholdQuestion(threshold=values, by=by, at=at, draws=draws, seed=seed)
@@ -161,7 +161,7 @@ class Run:
         candidates: int = CANDIDATES,
         seed: int = 0,
     ) -> gpd.GeoDataFrame:
-        """Return the tiles to measure next, in order; see `ChoiceQuestion` and `next_tiles`."""
+        """Return the best tiles for new measurements; see `ChoiceQuestion` and `next_tiles`."""
         asked = ChoiceQuestion(
             tiles=tiles,
             among=among,
@@ -193,7 +193,7 @@ def open_run(
     device
         ``auto``, ``cpu`` or ``cuda``.
     read_from
-        Places of the run's tiles and boundaries, if they differ from run.json.
+        Folders or addresses of tiles and boundaries, if run.json has others.
     listener
         Called with stages and warnings.
 

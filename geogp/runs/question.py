@@ -1,4 +1,4 @@
-"""The question that a map answers."""
+"""The predicted quantity and the quarter of a map."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +9,11 @@ from geogp.records.record_names import COUNT, LEVEL
 
 @dataclass(frozen=True)
 class Question:
-    """The question that a map answers.
+    """The predicted quantity and the quarter of a map.
 
-    `name` is ``tile-mean``, ``single-test``, ``level`` or ``count``. `quarter` and `latest` are the
-    indices of the quarter shown and of the latest quarter with data. The predicted value is an
-    average of `tests` tests from `devices` devices; None if the answer does not depend on them.
+    `name` is ``tile-mean``, ``single-test``, ``level`` or ``count``. `quarter` is the index of the
+    map's quarter, and `latest` the index of the latest quarter with data. The map predicts averages
+    of `tests` tests from `devices` devices; None if predictions do not depend on this number.
     """
 
     name: str
@@ -24,12 +24,12 @@ class Question:
 
     @property
     def beyond(self) -> int:
-        """Number of quarters by which the map lies after the latest data; 0 within the data."""
+        """Number of quarters between the latest data and the map; 0 if the map is not later."""
         return max(0, self.quarter - self.latest)
 
     @property
     def record(self) -> dict[str, Any]:
-        """The entries of run.json for the question."""
+        """The entries of run.json that describe the predicted quantity and the quarter."""
         return {
             "question": self.name,
             "tests": self.tests,
@@ -51,18 +51,18 @@ class Question:
         return f"tile averages over {sample_words(self.tests, self.devices)}"
 
     def label(self) -> str:
-        """Return the quarter; for a quarter after the data, add the last quarter with data."""
+        """Return the quarter as text; if it is after the data, add the last quarter with data."""
         end = f" (data end in {quarter_label(self.latest)})" if self.beyond else ""
         return f"{self.at}{end}"
 
     @property
     def at(self) -> str:
-        """Label of the quarter."""
+        """The quarter as text, such as ``2023Q4``."""
         return quarter_label(self.quarter)
 
 
 def sample_words(tests: int, devices: int | None) -> str:
-    """Return how many tests a measurement averages, and from how many devices if that matters."""
+    """Return a number of tests in words, with the number of devices if it is not None."""
     if devices is None:
         return f"{tests} tests"
     return f"{tests} tests from {devices} {'devices' if devices > 1 else 'device'}"

@@ -1,4 +1,4 @@
-"""A finished run opened again for one question, with its data and its model."""
+"""Opens a finished run again, with its data and its model."""
 
 import re
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 WHOLE = "whole region"
-"""Name of the layer that holds the region, its urban part and its rural part."""
+"""Name of the layer that contains the region, its urban part and its rural part."""
 
 _TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
 
@@ -43,7 +43,7 @@ _TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
 class Reopened:
     """A finished run with its data read again, without the user's layers.
 
-    `model` is the model of the map, and `tiles` are its tiles.
+    `model` is the model of the map, and `tiles` are the tiles of the map.
     """
 
     path: Path
@@ -97,7 +97,7 @@ class Reopened:
         return layer, number
 
     def _rows(self) -> tuple[pd.DataFrame, Floats] | None:
-        """Return the rows that the map's model was fitted to; None if the model holds them."""
+        """Return the training rows of the map's model; None if the model stores these rows."""
         job = self.job
         if self.model.network_.holds_rows:
             return None
@@ -111,9 +111,9 @@ class Reopened:
 def tag_of(by: str, layer: PolygonLayer) -> str:
     """Return the name that the polygons of ``--by`` have in file names.
 
-    The name is county or urban, or the name of the user's file, with the column if the user named
-    one of several. Characters that file names cannot have are percent-encoded (``%2F``). The name
-    of a built-in layer gets the ending ``_file``.
+    The name is county, urban, or the name of the user's file, followed by the column if the user
+    chose one of several columns. Characters that file names cannot have are percent-encoded
+    (``%2F``). A file with the name of a built-in layer gets the ending ``_file``.
     """
     if by in {BY_COUNTY, BY_URBAN}:
         return by
@@ -123,21 +123,21 @@ def tag_of(by: str, layer: PolygonLayer) -> str:
 
 
 def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None) -> Reopened:
-    """Read the data of a finished run again; refuse data from which the run was not made.
+    """Read the data of a finished run again; raise DataError if the data have changed.
 
-    Raises the errors of `Run.reopen`, and RequestError if the model cannot answer the question.
+    Raises the errors of `Run.reopen`, and RequestError if the model cannot make the prediction.
     """
     path, record = run.path, complete_record(run.path, run.record, OpenedRecord)
     model, notes = run.loaded
     source, boundaries = run.read_from.places(path / RUN_FILE, record.settings)
     settings = record.settings
     vintage = settings.urban_vintage
-    # Without the question of the run, and without the settings that only fits use.
+    # The predicted quantity of the run, and settings that only fits use, are left out.
     request = MapRequest(
         region=record.region if settings.region_file is None else None,
         region_file=settings.region_file,
         region_name=settings.region_name,
-        urban_vintage=AUTO if vintage is None else str(vintage),  # auto may mean a newer one
+        urban_vintage=AUTO if vintage is None else str(vintage),  # auto may mean a newer census
         strata=settings.strata_file,
         source=source,
         boundaries=boundaries,
@@ -193,13 +193,13 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     other = {parts.rows for parts in counted.values()} - {found}
     if other:
         raise DataError(
-            f"expected {max(other):,} rows, as n in {path / RUN_FILE} says, found {found:,} in the "
+            f"expected {max(other):,} rows (n in {path / RUN_FILE}), found {found:,} rows in the "
             "run's quarters. Was the file edited? Make the run again with --fresh."
         )
 
 
 def _check_model(path: Path, record: OpenedRecord, name: str, notes: dict[str, Any]) -> None:
-    """Refuse a run.json that contradicts the model's file."""
+    """Raise DataError if run.json contradicts the model's file."""
     held = {"region": record.region, "target": record.target, "service": record.service} | notes
     held["model"] = name
     expected = {key: getattr(record, key) for key in ("model", "region", "target", "service")}
@@ -212,7 +212,7 @@ def _check_model(path: Path, record: OpenedRecord, name: str, notes: dict[str, A
 
 
 def _tiles(path: Path, record: OpenedRecord, job: Job) -> Tiles:
-    """Return the tiles of the map; refuse a zoom that contradicts run.json."""
+    """Return the tiles of the map; raise DataError if run.json has another number of tiles."""
     zoom, count = record.map.zoom, record.map.tiles
     if zoom == job.region.zoom_within(zoom, MAX_TILES):
         tiles = job.region.tiles(zoom)

@@ -40,7 +40,7 @@ LATER_FILES = (
 """Files that other commands add to a finished run; after a new map, they are out of date."""
 
 _HALF_WRITTEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
-"""Form of the names of temporary files of `writing`; a killed process leaves such files behind."""
+"""Pattern of the names of temporary files, which a killed process leaves behind."""
 
 DELETE, FRESH = "Delete it", "Start over with --fresh"
 
@@ -49,14 +49,14 @@ DELETE, FRESH = "Delete it", "Start over with --fresh"
 class RunFolder:
     """A folder in which a run is made.
 
-    While the run is unfinished, its checkpoints and staged files are in a hidden folder inside it.
-    At the end, all files move into place, ``run.json`` last. A caller that writes must hold the
-    lock of the folder (`lock_folder`); `check` writes nothing.
+    While a run is unfinished, its checkpoints and staged files (finished files that wait for the
+    others) are in a hidden subfolder. At the end, all files move into place, ``run.json`` last.
+    Lock the folder (`lock_folder`) before calling a method that writes; `check` writes nothing.
 
-    A call may be stopped at any point. Two files in the hidden folder mark its progress:
-    ``files/run.json`` means that all files are staged and only need to be moved;
-    ``identity.json`` describes the run that the checkpoints belong to. When the hidden folder is
-    removed, these two files are removed first: without them, the other files belong to no run.
+    The process may be stopped at any point. Two files in the hidden folder mark the progress.
+    ``files/run.json`` means that all files are staged and only need to be moved. ``identity.json``
+    describes the run of the checkpoints. When the hidden folder is removed, these two files are
+    removed first; without these two files, the rest is ignored.
     """
 
     path: Path
@@ -67,10 +67,10 @@ class RunFolder:
         return self.path / ".unfinished"
 
     def check(self) -> None:
-        """Raise an error if the path cannot become a run folder, or holds something else.
+        """Raise an error if the path cannot become a run folder, or contains other files.
 
-        Raises RequestError if the path or a folder above it is a file, or the folder holds files
-        but no run, DataError if run.json is damaged, and OutputError if the folder is unreadable.
+        Raises RequestError if the path or a parent is a file, or if the folder has files but no
+        run. Raises DataError if run.json is damaged, and OutputError if the folder is unreadable.
         """
         check_path(self.path)
         for place in (self.path, *self.path.parents):
@@ -89,11 +89,11 @@ class RunFolder:
             )
 
     def prepare(self, *, fresh: bool = False) -> None:
-        """Complete or remove the files that a stopped call left behind.
+        """Complete or remove the files that a stopped process left behind.
 
         Staged files are moved into place if they are complete. Incomplete files, and checkpoints
-        without the note of their run, are removed. With `fresh`, an unfinished run is removed, too,
-        and a damaged list of old files is ignored. Raises DataError if a file that describes the
+        without `identity.json`, are removed. With `fresh`, an unfinished run is also removed, and a
+        damaged list of old files is ignored. Raises DataError if a file that describes the
         remaining work is damaged, and OutputError if the folder cannot be written.
         """
         if (self._staged / RUN_FILE).is_file():
@@ -110,9 +110,9 @@ class RunFolder:
     def finished(self, identity: RunIdentity) -> RunRecord | None:
         """Return the record of run.json if the fits of this run are complete, otherwise None.
 
-        The map and its files may differ (see the key `drawing`, and `damaged_files`). An unfinished
-        run takes precedence over a finished one. Raises RequestError if the folder holds another
-        run, finished or not, and DataError if run.json is damaged.
+        The settings of the map may differ (`drawing`), and files may be missing (`damaged_files`).
+        If the folder also has an unfinished run, the finished run is ignored. Raises RequestError
+        if the folder has a run with other settings, and DataError if run.json is damaged.
         """
         held = self._latest()
         different = differences(identity_in(held), identity) if held else []
@@ -127,7 +127,7 @@ class RunFolder:
 
     @property
     def call(self) -> str | None:
-        """Id of the ``geogp batch --fresh`` that began the run (DataError if a note is damaged)."""
+        """Id of the command ``geogp batch --fresh`` that started the run, if any."""
         call: str | None = self._latest().get("call")
         return call
 
@@ -144,7 +144,7 @@ class RunFolder:
         return self.unfinished / "identity.json"
 
     def _latest(self) -> dict[str, Any]:
-        """Return the note of the run begun here; if there is none, the content of run.json."""
+        """Return the note of the unfinished run; if there is no note, the content of run.json."""
         return _read_json(self._begun, FRESH) if self._begun.is_file() else self._held()
 
     def _held(self) -> dict[str, Any]:
@@ -152,11 +152,11 @@ class RunFolder:
         path = self.path / RUN_FILE
         held = _read_json(path) if path.is_file() else {}
         with damaged(path, DELETE):
-            plain_names(held.get("files", []))  # checked: they are deleted with the run
+            plain_names(held.get("files", []))  # checked, because these files may be deleted
         return held
 
     def begin(self, note: RunNote) -> RunNote:
-        """Return the first note of the run made here; write `note` if there is no note yet.
+        """Return the stored note of the unfinished run; store `note` first if no note is stored.
 
         Raises DataError if the note is damaged, and OutputError if it cannot be written.
         """
@@ -178,10 +178,10 @@ class RunFolder:
     ) -> RunRecord:
         """Write all files and move them into place, ``run.json`` last; return the record.
 
-        `write` writes all files except run.json into the folder that it is given, and returns the
-        record, without `files` and `file_records`. If the moves are interrupted, the next `prepare`
-        completes them. `keep_later` keeps the files of other commands (`LATER_FILES`). Raises
-        OutputError if a file cannot be written: then no new file is left in the run folder, and the
+        `write` receives a folder, writes all files except run.json into the folder, and returns the
+        record without `files` and `file_records`. If the moves are interrupted, the next `prepare`
+        completes the moves. `keep_later` keeps the files of other commands (`LATER_FILES`). Raises
+        OutputError if a file cannot be written; then the run folder contains no new files, and the
         checkpoints stay.
         """
         staged = self._staged
@@ -206,12 +206,12 @@ class RunFolder:
         return run
 
     def _unstage(self) -> None:
-        """Remove the staged files; first remove the file that marks them as complete."""
+        """Remove the staged files, first run.json, which marks the files as complete."""
         (self._staged / RUN_FILE).unlink(missing_ok=True)
         remove(self._staged)
 
     def _move(self, *, any_list: bool = False) -> None:
-        """Move the staged files into place; run.json, which marks that all are staged, is last."""
+        """Move the staged files into place; run.json, which marks a finished run, moves last."""
         try:
             stale = self._stale_names(any_list=any_list)
             (self.path / RUN_FILE).unlink(missing_ok=True)
@@ -232,7 +232,7 @@ class RunFolder:
         self.clear()
 
     def _stale_names(self, *, any_list: bool) -> list[str]:
-        """Return the names of old files to remove after the moves; none if there is no list."""
+        """Return the names of outdated files to remove, from the stored list of these files."""
         if not self._stale.is_file():
             return []
         with suppress(DataError) if any_list else damaged(self._stale, FRESH):
@@ -254,7 +254,7 @@ def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
 
 
 def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
-    """Return the content of a finished run's run.json, and the known keys as a typed record.
+    """Return the content of a run's run.json: first as a dict, second as a typed record.
 
     Raises RequestError if the folder is not a finished run, and DataError if the file is damaged.
     """
@@ -269,14 +269,14 @@ def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
 
 @contextmanager
 def locked_run(path: Path) -> Iterator[None]:
-    """Hold the lock of a finished run; raise the errors of `read_run_record` and `lock_folder`."""
-    read_run_record(path)  # checked first: a folder that is no run gets no lock file
+    """Lock a finished run; raise the errors of `read_run_record` and `lock_folder`."""
+    read_run_record(path)  # checked first: a folder without a run gets no lock file
     with lock_folder(path):
         yield
 
 
 def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
-    """Raise RequestError if `out` lies in a run folder; `made` from `runs` needs its own folder."""
+    """Raise RequestError if the output folder `out` lies in a run folder, such as one of `runs`."""
     check_path(out)
     place = out.resolve()
     taken = {run.resolve() for run in runs}
@@ -302,7 +302,7 @@ def _read_json(path: Path, cure: str = DELETE) -> dict[str, Any]:
 
 @contextmanager
 def damaged(path: Path, cure: str) -> Iterator[None]:
-    """Let a DataError of the body say which file is damaged, and what to do."""
+    """Add the file and the advice `cure` to the message of a DataError in the ``with`` block."""
     try:
         yield
     except DataError as error:

@@ -1,4 +1,4 @@
-"""Comparison of runs by the keys of run.json that determine the fits."""
+"""Compares runs by the keys of run.json that determine the fits."""
 
 from collections.abc import Mapping
 from itertools import zip_longest
@@ -20,13 +20,13 @@ FILE_KEYS = ("name", "sha256", "rows", "rows_used")
 """Keys of an input file that identify its content."""
 
 ROWS_KEYS = ("name", "rows_sha256", "rows_used")
-"""Keys of a cache entry that identify its rows; other keys depend on earlier fetches."""
+"""Keys of a cache entry that identify its rows; other keys depend on earlier downloads."""
 
 
 def identity_in(held: Mapping[str, Any]) -> RunIdentity:
-    """Return the identity that a file holds; a value of the wrong type counts as absent.
+    """Return the `RunIdentity` of parsed JSON; a value of the wrong type counts as absent.
 
-    So does a value with unknown settings, because they may have changed the fits.
+    A value with unknown settings also counts as absent: such settings may have changed the fits.
     """
     found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
     for name in found.keys() & held.keys():
@@ -51,7 +51,7 @@ def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
 
 
 def same_map(held: RunIdentity, identity: RunIdentity) -> bool:
-    """Return whether two runs have equal fits and equal questions, and therefore equal maps."""
+    """Return whether fits and map settings of two runs are equal, so that their maps are equal."""
     return not differences(held, identity) and held.drawing == identity.drawing
 
 
@@ -61,9 +61,9 @@ def input_record(file: InputFile) -> InputRecord:
 
 
 def same_input(one: InputRecord, other: InputRecord) -> bool:
-    """Return whether two input files of run.json hold the same rows, however they were fetched.
+    """Return whether two records of input files in run.json describe the same rows.
 
-    If one is a cache entry, which has the address of its source, only the region's rows count.
+    If a file comes from the cache (`source` is its address), only the region's rows are compared.
     """
     known = one.rows_sha256 is not None and other.rows_sha256 is not None
     cached = one.source is not None or other.source is not None

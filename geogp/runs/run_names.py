@@ -6,17 +6,17 @@ from pathlib import Path
 from geogp.errors import RequestError
 
 RUN_FILE = "run.json"
-"""The record of a run, in its folder."""
+"""Name of the file that describes the run in a run folder."""
 
 RUNS = Path("runs")
 """Default folder of runs."""
 
 
 def find_run(text: str, runs: Path = RUNS) -> Path:
-    """Return the run folder that a user names: its path, or the code of a region.
+    """Return the run folder for a user's text: the path of the folder, or the code of a region.
 
-    A code, such as ``PR``, means the only finished run in a folder ``PR-...`` of `runs`;
-    RequestError if there is none, or more than one.
+    A code such as ``PR`` means the finished run in a folder ``PR-...`` of `runs`. Raises
+    RequestError if there is no such run, or more than one.
     """
     if Path(text).is_dir():
         return Path(text)
@@ -53,5 +53,5 @@ def run_names(runs: Sequence[Path]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Replace the characters of a text that UTF-8 files or XML cannot hold."""
+    """Replace the characters that a UTF-8 file or XML cannot contain."""
     return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)

@@ -1,4 +1,4 @@
-"""The places of tiles and boundaries when a run is opened again."""
+"""Folders or addresses of tiles and boundaries for a run that is opened again."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunPlaces:
-    """The user's places of a run's tiles and boundaries; None means the place in run.json.
+    """The user's folders or addresses of tiles and boundaries; None means the values in run.json.
 
-    Another person may have written run.json. So geogp accepts from it a folder or one of geogp's
-    own addresses, but no other address, because it would send a request there.
+    Another person may have written run.json. Therefore geogp reads from a folder in run.json or
+    from one of geogp's own addresses, but sends no request to any other address in run.json.
     """
 
     source: str | None = None
     boundaries: str | None = None
 
     def places(self, file: Path, settings: "OpenedSettings") -> tuple[str, str | None]:
-        """Return the source and the boundaries; refuse an address that only `file` names."""
+        """Return source and boundaries; raise RequestError for an unknown address in run.json."""
         for text in (settings.region_file, settings.strata_file, *(settings.covariates or ())):
             if is_address(text or ""):
                 raise RequestError(
@@ -41,7 +41,7 @@ class RunPlaces:
 
 
 def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:
-    """Refuse an address that is not geogp's own."""
+    """Raise RequestError if `held` is an address, but not geogp's own address."""
     if held != own and is_address(held):
         raise RequestError(
             f"{file} takes its {what} from {held!r}. geogp contacts an address from another "
@@ -51,4 +51,4 @@ def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:
 
 
 PLACES_IN_RUN = RunPlaces()
-"""The places in run.json."""
+"""Tiles and boundaries are read from the folders or addresses in run.json."""

@@ -38,27 +38,26 @@ COUNT_MODEL = "cox-nb"
 DEVICE_CHOICES = (AUTO, "cpu", "cuda")
 
 MAX_TILES = 1_000_000
-"""Largest number of tiles of a map; a map that would have more tiles uses a coarser zoom."""
+"""Largest number of tiles of a map; a map that would have more tiles uses a lower zoom."""
 
 MAX_EPOCHS = 100_000
-"""Largest number of epochs; more epochs improve no fit."""
+"""Largest number of epochs; more epochs do not improve a fit."""
 
 MAX_BUDGET_S = 1_000_000
-"""Largest budget: more than eleven days."""
+"""Largest budget in seconds: more than eleven days."""
 
 
 @dataclass(frozen=True)
 class MapRequest:
     """All settings that determine a map, each with a description.
 
-    The request makes paths of folders and files absolute, so that it does not depend on the working
-    directory. It replaces the model ``auto`` by the default model of the target. Raises
-    RequestError if a value is not allowed (the message gives similar names), or if two values
-    exclude each other.
+    Paths become absolute, so that the request does not depend on the working directory. The model
+    ``auto`` becomes the default model of the target. Raises RequestError if a value is not allowed
+    (the message gives similar names), or if two values exclude each other.
     """
 
     region: str | None = setting(
-        "Postal code, name or FIPS number of a state, such as PR. Or use --region-file.", option=""
+        "State: postal code, name or FIPS number, such as PR; or use --region-file.", option=""
     )
     source: str = setting(
         "Folder or address of Ookla's files. Default: Ookla's bucket.", default=PUBLIC_SOURCE
@@ -67,11 +66,11 @@ class MapRequest:
         "Folder or address of the boundaries. Default: the Census Bureau's site."
     )
     region_file: str | None = setting(
-        "A file of polygons that are your own region: FILE or FILE:COLUMN=VALUE."
+        "File of polygons that define your own region: FILE or FILE:COLUMN=VALUE."
     )
     region_name: str | None = setting("Name of your own region. Default: the name of the file.")
     urban_vintage: str = setting(
-        "Census of the urban areas: auto (the newest), 2020, 2010 or 2000.",
+        "Census that defines the urban areas: auto (the newest), 2020, 2010 or 2000.",
         default=VINTAGE_CHOICES[0],
         noun="vintage of urban areas",
         choices=VINTAGE_CHOICES,
@@ -108,7 +107,7 @@ class MapRequest:
         most=MAX_FOLDS,
     )
     buffer_km: float = setting(
-        "For the split buffer: leave out other rows nearer than this to a test row, in km.",
+        "For the split buffer: smallest distance between test rows and other rows, in km.",
         default=BUFFER_KM,
         noun="a buffer",
         positive=True,
@@ -122,8 +121,8 @@ class MapRequest:
         option="--layer",
     )
     covariates: tuple[str, ...] = setting(
-        "What the field may depend on: the other service (fixed or mobile), or a GeoTIFF or a file "
-        "of points; repeatable.",
+        "Covariate: the other service (fixed or mobile), a GeoTIFF, or a file of points. You can "
+        "give this option several times.",
         default=(),
     )
     conformal: str = setting(
@@ -139,14 +138,14 @@ class MapRequest:
         "Number of epochs. Default: set by the preset.", least=1, most=MAX_EPOCHS
     )
     budget: float | None = setting(
-        "Time for the fits in seconds; it determines the rank of models with anchors.",
+        "Time for all fits in seconds, which determines the rank of models with anchors.",
         noun="a budget",
         positive=True,
         most=MAX_BUDGET_S,
         unit="seconds",
     )
     noise: str = setting(
-        "Noise: gaussian or student-t (some models only). With student-t, outliers have less "
+        "Noise: gaussian, or for some models student-t. With student-t, outliers have less "
         "influence.",
         default=NOISES[0],
         choices=NOISES,
@@ -165,7 +164,7 @@ class MapRequest:
         "Zoom level of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM
     )
     far_km: float = setting(
-        "Mark tiles that are farther than this from any measured tile, in km.",
+        "Distance in km; the map marks tiles whose nearest measured tile is farther away.",
         default=10.0,
         noun="a distance",
         positive=True,
@@ -191,7 +190,7 @@ class MapRequest:
     )
     at: str | None = setting("Quarter of the map. Default: the latest quarter with data.")
     threshold: tuple[float, ...] | None = setting(
-        "Map the probability of at least this many Mbps, or for latency of at most this many ms. "
+        "Map the probability that a tile reaches this speed in Mbps, or this latency in ms. "
         "You can give this option several times. "
         "Default: download 5, 7, 35; upload 1, 3; latency 50, 100."
     )
@@ -221,12 +220,12 @@ class MapRequest:
         self._check_sample()
 
     def _check_sample(self) -> None:
-        """Refuse numbers of tests and devices that the question does not use, or that disagree."""
+        """Raise RequestError if --for does not use --tests or --devices, or if the two disagree."""
         for name, given in (("tests", self.tests), ("devices", self.devices)):
             if given is not None and self.question != QUESTIONS[0]:
                 raise RequestError(
                     f"--{name} {given} sets the number of {name} in a tile mean; --for "
-                    f"{self.question} does not use it. Leave --{name} out."
+                    f"{self.question} does not use this number. Leave --{name} out."
                 )
         check_sample(self.tests, self.devices)
 
@@ -279,7 +278,7 @@ class MapRequest:
             )
 
     def _check_model(self) -> None:
-        """Choose the default model; refuse a model that does not fit the target."""
+        """Choose the default model; raise RequestError if the model does not fit the target."""
         counted = TARGETS[self.target].counted
         if self.model == AUTO:
             object.__setattr__(self, "model", COUNT_MODEL if counted else DEFAULT_MODEL)
@@ -294,7 +293,7 @@ class MapRequest:
         if counted and any(asked):
             raise RequestError(
                 "--target tests predicts the number of tests; --for, --tests and --devices "
-                "describe averages of tests. Leave them out."
+                "describe averages of tests. Leave these options out."
             )
 
     @property

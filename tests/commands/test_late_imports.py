@@ -115,7 +115,7 @@ REFUSED = {
         "run",
         "--by",
         "urban",
-    ): "--by urban names a kind of area. Choose one such area with --in",
+    ): "--by urban names a kind of area. Choose an area of this kind with --in",
     ("next", "run", "--candidates", "60"): "expected 100 candidates or more for 50 tiles, found 60",
     ("next", "nowhere"): "nowhere",
     ("figures", "run", "--device", "gpu"): "unknown device 'gpu'",

@@ -493,7 +493,7 @@ def test_a_column_of_tests_that_is_not_there_is_a_warning(points):
 
 def test_a_column_of_devices_that_is_not_there_is_a_warning(points):
     model = FieldGP(**PLAIN, tests="tests", devices="n_dev", **TINY)
-    with pytest.warns(UserWarning, match="no column 'n_dev': each test counts as a device"):
+    with pytest.warns(UserWarning, match="no column 'n_dev': geogp assumes one device"):
         model.fit(points, points.value)
     model.fit(points.assign(n_dev=1), points.value)
     with pytest.warns(UserWarning, match="no column 'n_dev': .* typical number of devices"):

@@ -140,7 +140,7 @@ class TestRefusals:
 
     def test_a_quarter_beyond_the_data_without_the_field_model(self, small, tmp_path):
         with pytest.raises(
-            RequestError, match="only the model field states the uncertainty after the data"
+            RequestError, match="only the model field states the uncertainty of later quarters"
         ):
             make_map(small.request(tmp_path / "run", at="2025Q1", model="dbk-silu"))
 

@@ -108,7 +108,7 @@ def test_every_command_refuses_an_edit_in_words(
             lambda run: run.update(
                 quarters=["2023Q4"], settings=run["settings"] | {"inputs": "place"}
             ),
-            r"expected 1,500 rows, as n in .* says, found 757",
+            r"expected 1,500 rows \(n in .*\), found 757",
         ),
     ],
 )

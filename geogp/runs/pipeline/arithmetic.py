@@ -1,4 +1,4 @@
-"""Settings of the processor's arithmetic, changed while geogp computes and restored afterwards."""
+"""Temporary settings for computations: denormal numbers, and the number of threads."""
 
 import sys
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ import torch
 
 @contextmanager
 def arithmetic(threads: int | None = None) -> Iterator[None]:
-    """Flush denormal numbers to zero, which saves time, and set the number of PyTorch's threads.
+    """Flush denormal numbers to zero, and set PyTorch's number of threads, in a ``with`` block.
 
-    If `threads` is None, the number of threads, on which sums depend, stays the same.
+    Flushing saves time. If `threads` is None, the number of threads stays the same.
     """
     flushed = sys.float_info.min / 2 == 0  # PyTorch has no function that returns this setting
     before = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""From a fitted model to the files of a map: grid, rasters, figures and page."""
+"""Makes the files of a map from a fitted model: grid, rasters, figures and page."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +46,7 @@ class Drawing:
 
     @property
     def record(self) -> RunMap:
-        """The map's entry in run.json, without facts about the map's files."""
+        """The map's entry in run.json, without the sizes and hashes of files."""
         content, question = self.content, self.job.question
         others = [one for place, one in enumerate(content.quarters) if place != content.shown]
         return RunMap(
@@ -59,7 +59,7 @@ class Drawing:
         )
 
     def page(self) -> str:
-        """Return map.html, with the warnings of the job as notes."""
+        """Return the HTML of the interactive page, with the warnings of the job as notes."""
         job = self.job
         return map_page(
             page_data(self.grid, self.content),
@@ -90,11 +90,11 @@ class Drawing:
 def draw(
     job: Job, model: SpatialGP, repair: Repair, settings: dict[str, str | int | float]
 ) -> Drawing:
-    """Predict the tiles of a job's map, and return the map.
+    """Predict all tiles of a map, and return the map.
 
     The zoom is lowered until there are at most a million tiles. `settings` become attributes of the
-    grid. `repair` corrects predictions of measurements, but not of the level. The page shows the
-    other quarters on coarser tiles.
+    grid. `repair` corrects predicted measurements, but not predicted levels. The page shows other
+    quarters with larger tiles.
     """
     region, seen, question, request = job.region, job.observations, job.question, job.request
     zoom = region.zoom_within(request.zoom, MAX_TILES)
@@ -154,7 +154,7 @@ def draw(
 
 
 def _kernel(job: Job, model: SpatialGP, tiles: Tiles) -> KernelBasis | None:
-    """Return the reduced kernel of the map's quarter for the page; None if the kernel is 0."""
+    """Return the kernel for the page, with few basis functions; None if the kernel is 0."""
 
     def table(cells: Tiles) -> pd.DataFrame:
         return job.places.of_tiles(cells, job.question.quarter)
@@ -167,7 +167,7 @@ def _kernel(job: Job, model: SpatialGP, tiles: Tiles) -> KernelBasis | None:
 
 
 def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
-    """Return a warning if tails are so heavy that some tiles have no mean within float32."""
+    """Return a warning if the predicted mean of some tiles is too large for float32."""
     name = f"mean_{quantity.suffix}"
     if name not in grid:  # maps of counts show an expected number instead, which every tile has
         return []
@@ -176,15 +176,15 @@ def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
     if not absent:
         return []
     text = (
-        f"at {absent:,} tiles the tails of the predictive distribution are too heavy for a mean "
-        f"{quantity.subject} below {np.finfo(np.float32).max:.2g} {quantity.unit}; the layer of "
-        f"the mean is empty there."
+        f"the layer of the mean is empty at {absent:,} tiles, because the predictive distribution "
+        f"has such heavy tails that the mean {quantity.subject} is above "
+        f"{np.finfo(np.float32).max:.2g} {quantity.unit}."
     )
     return [text]
 
 
 def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
-    """Return the number of tests in all quarters on each tile of the map, (n,)."""
+    """Return the number of tests on each tile, summed over all quarters, (n,)."""
     measured = observations.quadkey >> np.uint64(2 * (ZOOM - tiles.zoom))
     wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
     total = pd.Series(observations.tests).groupby(measured).sum()
@@ -192,7 +192,7 @@ def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
 
 
 def reference_slices(job: Job, model: SpatialGP, tiles: Tiles) -> list[KernelSlice]:
-    """Return k(x, x_ref) on tiles for three places x_ref, all in the quarter of the map."""
+    """Return maps of the kernel for a few fixed places, in the quarter of the map."""
     places = _reference_places(_measured_tiles(job.observations), tiles)
     _, _, longitude, latitude = map(np.array, zip(*places, strict=True))
     question = job.question
@@ -213,11 +213,11 @@ def _measured_tiles(observations: Observations) -> Observations:
 
 
 def _reference_places(measured: Observations, tiles: Tiles) -> list[tuple[str, str, float, float]]:
-    """Return a place in each stratum, such as urban and rural, and a wildland place.
+    """Return the fixed places of the kernel slices: one per stratum, and one far from all data.
 
-    The place in a stratum is the measured tile with most tests. The wildland place is the tile of
-    the map farthest from any measured tile. If there are no strata, the places are the tile with
-    most tests, the tile with the median number of tests, and the wildland place.
+    The place of a stratum is the measured tile with most tests. The place called wildland is the
+    tile of the map farthest from all measured tiles. Without strata, the other places are the tile
+    with most tests and the tile with the median number of tests.
     """
     by_tests = np.argsort(-measured.tests, kind="stable")
     chosen = []

@@ -1,4 +1,4 @@
-"""The fits of one run, and the choice of the rank and the weights."""
+"""Fits the models of a run, and chooses the rank and the weights of the objective."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,10 +34,10 @@ RANK_FILE = "rank.json"
 def fit_model(
     job: Job, name: str, parts: tuple[Rows, Rows], weights: Weights, groups: Groups | None = None
 ) -> SpatialGP:
-    """Fit the model of the job and return it; continue from a checkpoint of this `name`.
+    """Return the fitted model of a job; continue from the checkpoint `name`, if there is one.
 
-    `parts` mark the training and the validation rows among the job's observations. `groups` (n,) is
-    the group of each row; a split leaves out the rows of a group together.
+    `parts` are masks of the training and the validation rows. `groups`, (n,), is the group of each
+    row; a split leaves out all rows of a group together.
     """
     job.listener.stage(f"fitting {job.request.model} ({name})")
 
@@ -68,9 +68,9 @@ def fit_model(
 
 
 def threads_for(job: Job, began: int | None) -> int:
-    """Return the number of threads with which the run began, because the last digits depend on it.
+    """Return the number of threads at the start of the run; other numbers change the last digits.
 
-    With too few cores, warn, and return the current number.
+    If there are too few cores, warn, and return the current number of threads.
     """
     now = torch.get_num_threads()
     if began is None or began == now:
@@ -89,10 +89,10 @@ def threads_for(job: Job, began: int | None) -> int:
 
 
 def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
-    """Choose the rank of the job's preset by the time budget; return the record of this choice.
+    """Choose the rank of the model by the time budget, or else by the preset; return the choice.
 
-    All fits of the run share the budget. A rank chosen before an interruption is kept. Raises
-    RequestError if the budget is too short, and DataError if the stored choice is damaged.
+    The budget is for all fits of the run together. A rank chosen before an interruption is kept.
+    Raises RequestError if the budget is too short, and DataError if the stored choice is damaged.
     """
     budget = job.request.budget
     if budget is None:
@@ -119,10 +119,10 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
 
 
 def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, WeightsRecord]:
-    """Return alpha and beta, and the record of how they were chosen: by preset or by validation.
+    """Return the weights alpha and beta of the objective, and a record of how they were chosen.
 
-    A search that was finished before an interruption is kept. Raises NumericalError if every fit of
-    the search diverged, and DataError if the stored choice is damaged.
+    A finished search for the weights is not repeated after an interruption. Raises NumericalError
+    if every fit of the search diverged, and DataError if stored weights are damaged.
     """
     preset, uses = job.preset.weights, job.about.uses
     if not uses:

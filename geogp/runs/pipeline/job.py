@@ -1,4 +1,4 @@
-"""One run before its fits: all data are read, and all settings are checked."""
+"""Reads all data of a run and checks all settings, before the fits."""
 
 import json
 import time
@@ -48,12 +48,12 @@ from geogp.runs.settings import MAX_TILES, MapRequest
 Rows = NDArray[np.bool_]
 
 COLUMNS = {"time": "quarter", "tests": "tests", "devices": "devices", "exposure": "area_km2"}
-"""Columns of a run's tables, by the estimator's parameter that names the column."""
+"""The column of a run's tables for each of these parameters of the estimator."""
 
 
 @dataclass
 class Job:
-    """One run in progress; `seconds` is the time of each stage, and `call` is as in `RunNote`."""
+    """A run in progress; `seconds` is the time of each stage, and `call` is as in `RunNote`."""
 
     request: MapRequest
     preset: Preset
@@ -81,12 +81,12 @@ class Job:
 
     @property
     def about(self) -> ModelName:
-        """Facts about the model."""
+        """Properties of the model: its name, its family and its abilities."""
         return find_model(self.request.model)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """All rows, with the columns that the run's estimator reads."""
+        """Table of all rows, with the columns that the run's estimator reads."""
         seen = self.observations
         table = self.places.at(seen.longitude, seen.latitude, seen.quarter)
         table = table.assign(tests=seen.tests, devices=seen.devices)
@@ -94,11 +94,11 @@ class Job:
 
     @cached_property
     def scale(self) -> PointScale:
-        """The map from rows to inputs, which all splits and the map share.
+        """The conversion of rows to model inputs, which is the same for all fits of the run.
 
-        It comes from the box of the region and from all rows. The exposure of a count is the area
-        of its tile divided by the mean area. Raises RequestError if the request asks for quarters
-        as inputs, but all rows are of one quarter.
+        The conversion depends on the box of the region and on all rows. The exposure of a count is
+        the area of its tile divided by the mean area. Raises RequestError if the request asks for
+        quarters as inputs, but all rows are of one quarter.
         """
         quarters, asked = self.observations.quarters, self.request.inputs
         if asked == "place-quarter" and len(quarters) == 1:
@@ -120,7 +120,7 @@ class Job:
     def estimator(
         self, weights: Weights, *, validation: Rows | None = None, epochs: int | None = None
     ) -> SpatialGP:
-        """Return an unfitted estimator; by default its epochs are those of the request."""
+        """Return an unfitted estimator with the settings of the run, or with other `epochs`."""
         request = self.request
         timeless = {"time": None} if self.scale.times is None else {}
         return make_estimator(
@@ -141,24 +141,24 @@ class Job:
 
     @property
     def epochs(self) -> int:
-        """Number of passes over the training rows, from the request or else from the preset."""
+        """Number of passes over the training rows: the user's number, or the preset's number."""
         return self.request.epochs or self.preset.epochs
 
     @property
     def batch(self) -> int:
-        """Number of rows per step, if eight tenths of all rows are training rows."""
+        """Number of rows per training step, for a training part of 80 % of all rows."""
         n = 8 * len(self.observations) // 10
         spec = with_noise(find_spec(self.request.model), self.request.noise)
         return spec.step.rows(self.preset.batch_for(n), n)
 
     def data(self, rows: Rows) -> Data:
-        """Return the marked observations as data of a network."""
+        """Return the observations that the mask `rows` selects, as `Data`."""
         points = self.estimator(self.preset.weights).columns().read(self.table[rows])
         return data_of(self.scale, points, self.observations.y[rows])
 
     @property
     def question(self) -> Question:
-        """The question that the map answers."""
+        """The predicted quantity and the quarter of the map."""
         request, about = self.request, self.about
         latest = self.observations.quarters[-1]
         quarter = latest if request.at is None else quarter_index(request.at)
@@ -174,7 +174,7 @@ class Job:
 
     @property
     def refits(self) -> bool:
-        """Whether the map needs a fit besides the fits of the splits."""
+        """Whether the map needs its own fit, in addition to the fits of the splits."""
         return self.preset.refit or "random" not in self.request.splits
 
     def warn(self, text: str) -> None:
@@ -184,7 +184,7 @@ class Job:
 
 
 def prepare(request: MapRequest, listener: ProgressListener) -> Job:
-    """Read all data of a request, and return its job; raise the errors of `make_map`."""
+    """Read all data of a request, and return a `Job`; raise the errors of `make_map`."""
     device = pick_device(request.device)
     seconds = dict.fromkeys(("read", "fit", "predict", "write"), 0.0)
     with timed(seconds, "read"):
@@ -246,7 +246,7 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
 
 
 def _check_strata(job: Job) -> None:
-    """Raise RequestError if predictions are repaired by strata and some tiles have no stratum."""
+    """Raise RequestError if the repair uses strata and some tiles have no stratum."""
     strata = job.region.strata
     if job.request.conformal != BY_STRATA or strata is None or strata.rest is None:
         return
@@ -261,7 +261,7 @@ def _check_strata(job: Job) -> None:
 
 
 def _check_question(job: Job) -> None:
-    """Refuse a question that the model or the data cannot answer; warn of one that misleads."""
+    """Raise RequestError if the model cannot predict the requested map; warn of misleading maps."""
     question, request, about = job.question, job.request, job.about
     first, *later = job.observations.quarters
     last = quarter_label(question.latest)
@@ -278,7 +278,7 @@ def _check_question(job: Job) -> None:
         reason = (
             "numbers of tests can be mapped only for quarters within the data."
             if about.counts
-            else "only the model field states the uncertainty after the data."
+            else "only the model field states the uncertainty of later quarters."
         )
         raise RequestError(
             f"--at {question.at} lies beyond the data, which end in {last}; {reason}"
@@ -378,7 +378,7 @@ def _settings_of(job: Job) -> RunSettings:
 
 
 def flat_settings(run: RunIdentity) -> dict[str, str | int | float]:
-    """Return the settings of a run as attributes of a raster."""
+    """Return the settings of a run as simple values, for the attributes of a raster."""
     identity = {k: to_builtins(getattr(run, k)) for k in IDENTITY_KEYS}
     settings, _, _ = (identity.pop(k) for k in ("settings", "inputs", "versions"))
     drawing = {f"map_{k}": v for k, v in to_builtins(run.drawing).items()}

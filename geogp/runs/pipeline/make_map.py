@@ -1,4 +1,4 @@
-"""The main job: read, fit, predict, draw and report one map."""
+"""Makes one map: reads data, fits models, draws the map and writes the report."""
 
 import json
 from collections.abc import Callable
@@ -74,7 +74,7 @@ from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
-"""Largest number of test rows for which two calculations of the function variance are compared."""
+"""Largest number of test rows in the comparison of two calculations of variances."""
 
 PAGE_FILE = "map.html"
 """The interactive page in a run folder."""
@@ -85,7 +85,7 @@ REPORT_FILES = ("report.json", "report.md", "report.html")
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished run: its folder, its record, and whether it was already complete."""
+    """A finished run: its folder, its record, and whether the run was complete before the call."""
 
     path: Path
     record: RunRecord
@@ -93,15 +93,16 @@ class RunResult:
 
 
 def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
-    """Make one map with its report: the whole main job, with the run folder locked.
+    """Lock the run folder, make one map with its report, and return the finished run.
 
-    Fits that the folder already has are not made again; if the question is also the same, only
+    Finished fits in the folder are not repeated. If the settings of the map are also the same, only
     missing or changed files are made again.
 
     Raises RequestError if the request cannot be met, the output path is a file, the run folder
-    contains another run, or another process has locked it. Raises DataError if data are wrong or
-    missing, NetworkError if a remote source failed, and OutputError if results could not be
-    written. After an OutputError or KeyboardInterrupt, the same call without `fresh` continues.
+    contains another run, or another process has locked the folder. Raises DataError if data are
+    wrong or missing, NetworkError if a remote source failed, and OutputError if results cannot be
+    written. After an OutputError or KeyboardInterrupt, the same call without `fresh` resumes the
+    run.
     """
     listener = listener or ProgressListener()
     with ExitStack() as stack:
@@ -115,7 +116,7 @@ def make_map(request: MapRequest, listener: ProgressListener | None = None) -> R
 
 
 def run_job(job: Job) -> RunResult:
-    """Do a job whose folder the caller has locked, and return the result; see `make_map`."""
+    """Make the map of a job, whose folder the caller has locked; see `make_map`."""
     request, folder, identity = job.request, job.folder, identity_of(job)
     folder.check()  # another process may have changed the folder since `prepare`
     folder.prepare(fresh=request.fresh)
@@ -126,7 +127,7 @@ def run_job(job: Job) -> RunResult:
 
 
 def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
-    """Make missing parts of a finished run again and return the run; None if a fit is needed."""
+    """Restore missing files of a finished run, and return the run; None if a fit is needed."""
     same = held.drawing == identity.drawing
     lost = damaged_files(job.folder.path, held)
     if same and not lost:
@@ -211,7 +212,7 @@ def _complete(
     *,
     keep_later: bool = False,
 ) -> RunResult:
-    """Draw the map, and write everything into the run folder."""
+    """Draw the map, write all files of the run, and return the result."""
     chosen = {"alpha": fitted.weights.alpha, "beta": fitted.weights.beta}
     with timed(job.seconds, "predict"):
         job.listener.stage("predicting the map")
@@ -275,7 +276,7 @@ def remake_report(path: Path, *, latex: bool = False) -> RunResult:
 
 
 def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
-    """Write the report of a finished run again, and store its new file records in run.json."""
+    """Write the report of a finished run again, and store its new hashes in run.json."""
     _, run = read_run_record(path)
     report = write_report(path, run, read_predictions(path, run))
     if latex:
@@ -293,7 +294,7 @@ def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> Rep
 
 
 def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
-    """Return the rows that the map's model is fitted to, (n,)."""
+    """Return a mask of the rows to which the map's model is fitted, (n,)."""
     if not job.refits:
         return plan.rows(RANDOM.name, 0, TRAIN)
     validation, kept = (plan.rows(RANDOM.name, 0, part) for part in (VALIDATION, CALIBRATION))
@@ -301,14 +302,14 @@ def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
 
 
 def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | None:
-    """Compare two calculations of the standard deviation of the function at test rows.
+    """Compare two calculations of the standard deviation of the level at test rows.
 
-    Returns None if the posterior has a closed form (both are equal), or the targets are counts.
+    Returns None for counts. Also returns None for closed-form posteriors: both results are equal.
     """
     model = fitted.network_
     if model.posterior.in_closed_form or not model.has_level:
         return None
-    job.listener.stage("comparing two calculations of the function variance")
+    job.listener.stage("comparing two calculations of the level's variance")
     test = plan.rows(job.request.splits[0], 0, TEST)
     chosen = np.flatnonzero(test)
     test[chosen] = np.arange(len(chosen)) % -(-len(chosen) // CHECKED_ROWS) == 0
@@ -317,7 +318,7 @@ def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | 
 
 
 def _difference(job: Job) -> str:
-    """Return why a model's function variance differs from the closed form."""
+    """Return why a model's own variance of the level differs from the closed-form variance."""
     if job.about.spread_is_noise:
         return NOISE_IN_SPREAD
     if not job.about.has_spread:

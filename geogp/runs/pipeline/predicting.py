@@ -1,4 +1,4 @@
-"""Predictions of a map: answers to one question in the map's quarter and in other quarters."""
+"""Predictions of a map, in the map's quarter and in other quarters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.job import Job
 
 OTHER_SHARE = 1 / 8
-"""Largest number of predictions for all other quarters, as a share of the map's tiles."""
+"""Allowed number of predictions for other quarters, per tile of the map."""
 
 OTHER_LEAST = 10_000
-"""Number of predictions for other quarters that is always allowed, because it takes seconds."""
+"""Number of predictions for other quarters that is always allowed; it takes a few seconds."""
 
 
 @dataclass(frozen=True)
 class MapPredictor:
-    """The model that answers the question of a job's map at any tile and quarter.
+    """Predicts the values of a job's map for any tiles and quarters.
 
-    `repair` corrects predictions of measurements, but not of the level. Predicted numbers of tests
-    are per tile of the map's `zoom`, even for tiles of another zoom.
+    `repair` corrects predicted measurements, but not predicted levels. Predicted numbers of tests
+    refer to tiles of the map's `zoom`, even for tiles of another zoom.
     """
 
     job: Job
@@ -39,7 +39,7 @@ class MapPredictor:
     zoom: int
 
     def predict(self, tiles: Tiles, quarters: Sequence[int]) -> Prediction:
-        """Return predictions at the centres of tiles in q quarters, (q n,), quarter by quarter."""
+        """Return predictions at the centres of n tiles in q quarters, (q n,), sorted by quarter."""
         question, tables = self.job.question, self.job.places
         counts = {"tests": question.tests, "devices": question.devices}
         places = pd.concat([tables.of_tiles(tiles, quarter, **counts) for quarter in quarters])
@@ -49,7 +49,7 @@ class MapPredictor:
         return found.pooled(4 ** (ZOOM - self.zoom))
 
     def other_quarters(self, tiles: Tiles, quarters: Sequence[int]) -> list[QuarterMap]:
-        """Return predictions for other quarters, on coarser tiles because these cost little."""
+        """Return predictions for other quarters, on larger tiles to save time."""
         if not quarters:
             return []
         coarse = coarser(tiles, other_zoom(tiles, len(quarters)))
@@ -60,7 +60,7 @@ class MapPredictor:
         ]
 
     def _places(self, tiles: Tiles, times: int) -> RepairPlaces:
-        """Return the places of tiles for a repair; if no number of tests is set, use the median."""
+        """Return strata, tests (by default the median) and coordinates of tiles, for a repair."""
         region = self.job.region
         tests = float(self.job.question.tests or np.median(self.job.observations.tests))
         longitude, latitude = (np.tile(part, times) for part in tiles.centres)
@@ -70,10 +70,10 @@ class MapPredictor:
 
 
 def other_zoom(tiles: Tiles, quarters: int) -> int:
-    """Return the finest zoom below the map's zoom at which other quarters cost little.
+    """Return the highest zoom at which other quarters do not need too many predictions.
 
-    All other quarters together may have `OTHER_LEAST` tiles; or `OTHER_SHARE` times the number of
-    the map's tiles, if this is more.
+    The zoom is lower than the map's zoom. The limit is `OTHER_LEAST` predictions, or `OTHER_SHARE`
+    predictions per tile of the map if this is more.
     """
     most = max(OTHER_LEAST, int(len(tiles) * OTHER_SHARE))
     zoom = tiles.zoom - 1

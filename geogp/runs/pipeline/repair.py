@@ -1,4 +1,4 @@
-"""The repair of predictions by calibration rows, which are used for nothing else."""
+"""Conformal repair of predictions with calibration rows, which nothing else uses."""
 
 import math
 
@@ -31,7 +31,7 @@ Rows = NDArray[np.bool_]
 
 
 def places_of(seen: Observations, rows: Rows) -> RepairPlaces:
-    """Return the marked observations as the places of a repair."""
+    """Return the strata, tests and coordinates of the rows in a mask, for a repair."""
     tests = seen.tests[rows].astype(np.float64)
     return RepairPlaces(
         seen.stratum[rows], tests, seen.longitude[rows], seen.latitude[rows], seen.strata
@@ -39,7 +39,7 @@ def places_of(seen: Observations, rows: Rows) -> RepairPlaces:
 
 
 def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
-    """Return the repair of a fitted model from its calibration rows, marked by `rows` (n,).
+    """Return the conformal repair of a fitted model; `rows`, (n,), marks the calibration rows.
 
     Without ``--conformal`` the repair changes nothing.
     """
@@ -54,7 +54,7 @@ def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
 def check_repair(
     repair: Repair, before: Prediction, y: NDArray[np.float64], places: RepairPlaces
 ) -> RepairedFold:
-    """Return the coverage by cell before and after a repair."""
+    """Return the coverage of intervals before and after a repair, for each cell of the repair."""
     if not repair.cells:
         return RepairedFold(n=repair.n, cells=[])
     after = check_coverage(repair, repair.apply(before, places), y, places)
@@ -69,7 +69,7 @@ def check_repair(
 def repaired_splits(
     method: str, checks: dict[str, list[RepairedFold | None]]
 ) -> dict[str, RepairedSplit]:
-    """Return the effect of the repairs of each split's folds; splits without repairs are absent."""
+    """Return the effect of the conformal repair in each split; omit splits without a repair."""
     return {
         name: RepairedSplit(
             statement=say("conformal", "promise", method, name),
@@ -81,7 +81,7 @@ def repaired_splits(
 
 
 def with_repair(record: CalibrationRecord, repair: Repair) -> CalibrationRecord:
-    """Return a record of repairs, with the repair of the map added."""
+    """Return `record` with the repair of the map added."""
     cells = [
         CellRecord(
             name=cell.name,

@@ -1,4 +1,4 @@
-"""The covariates of a run: their sources, and their columns in tables of places and quarters."""
+"""Reads the covariates of a run, and adds their columns to tables of places and quarters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -29,21 +29,20 @@ OTHER_COLUMNS = ("longitude", "latitude", "quarter", "area_km2", "tests", "devic
 """Columns of a run's tables that are not covariates."""
 
 KNOWN_SHARE = 0.9
-"""A value has data if its variance is below this share of the variance without data."""
+"""A tile has data nearby if the covariate's variance is below this share of the prior variance."""
 
 LEAST_VARIANCE = 1e-3
-"""Added to the share of the variance in the column of support, because the share may be 0."""
+"""Added to a ratio of variances before the logarithm, because the ratio may be 0."""
 
 
 @dataclass(frozen=True)
 class RunCovariate:
-    """A covariate of a run, and its columns.
+    """A covariate of a run, and the columns that the covariate adds to tables.
 
-    The column `name` has the values. If `with_support`, `<name>_support` is -log10 of the share of
-    their variance that the data leave. `mean` replaces missing values; it is the mean over the rows
-    of the run. If `with_gaps`, some of these rows lack a value, and `<name>_missing` marks missing
-    values. `source` is the text of ``--covariates``, and `files` are the names of its files in
-    run.json.
+    The column `name` has the values of the covariate. If `with_support`, `<name>_support` is -log10
+    of the posterior variance divided by the prior variance. `mean`, the mean over the rows of the
+    run, replaces missing values. If `with_gaps`, `<name>_missing` marks missing values. `source` is
+    the value of ``--covariates``, and `files` are the names of the covariate's files.
     """
 
     name: str
@@ -56,7 +55,7 @@ class RunCovariate:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """Names of the covariate's columns."""
         support = (f"{self.name}_support",) if self.with_support else ()
         missing = (f"{self.name}_missing",) if self.with_gaps else ()
         return (self.name, *support, *missing)
@@ -64,7 +63,7 @@ class RunCovariate:
     def columns(
         self, longitude: Floats, latitude: Floats, quarter: NDArray[np.int64]
     ) -> dict[str, Floats]:
-        """Return the columns at places and quarters, each (n,)."""
+        """Return the covariate's columns at places and quarters, each (n,), by name."""
         found = self.covariate.at(longitude, latitude, quarter)
         missing = np.isnan(found.value)
         columns = [np.where(missing, self.mean, found.value)]
@@ -76,7 +75,7 @@ class RunCovariate:
         return dict(zip(self.names, columns, strict=True))
 
     def record(self, tiles: Tiles, quarter: int, model: SpatialGP) -> CovariateRecord:
-        """Return the entry of run.json, from the tiles of the map and the fitted model."""
+        """Return the covariate's entry in run.json, from the map's tiles and the fitted model."""
         found = self.covariate.at(*tiles.centres, np.full(len(tiles), quarter))
         sd = found.sd[np.isfinite(found.sd)]
         far = found.sd**2 > KNOWN_SHARE * self.covariate.prior_sd**2
@@ -95,9 +94,9 @@ class RunCovariate:
 
 @dataclass(frozen=True)
 class PlaceTables:
-    """The covariates of a run, and tables of places and quarters with the columns of its estimator.
+    """The covariates of a run; makes tables of places and quarters for the run's estimator.
 
-    `files` are the files that were read, and `warnings` are about them.
+    `files` are the files that were read, and `warnings` concern these files.
     """
 
     covariates: list[RunCovariate] = field(default_factory=list)
@@ -116,9 +115,9 @@ class PlaceTables:
         quarter: NDArray[np.int64],
         **counts: int | None,
     ) -> pd.DataFrame:
-        """Return a table of places in quarters, with the area of a tile at each place.
+        """Return a table of places and quarters, with covariates and the area of each place's tile.
 
-        Each of `counts`, such as `tests`, adds a column with this number; None adds no column.
+        Each keyword of `counts`, such as ``tests=3``, adds a column with one number for all rows.
         """
         table = pd.DataFrame(
             {
@@ -134,7 +133,7 @@ class PlaceTables:
         return table
 
     def of_tiles(self, tiles: Tiles, quarter: int, **counts: int | None) -> pd.DataFrame:
-        """Return a table of the centres of tiles in one quarter."""
+        """Return the table of the method `at` for the centres of tiles in one quarter."""
         longitude, latitude = tiles.centres
         return self.at(longitude, latitude, np.full(len(tiles), quarter), **counts)
 
@@ -146,7 +145,7 @@ def read_run_covariates(
     observations: Observations,
     progress: Progress,
 ) -> PlaceTables:
-    """Read the covariates of ``--covariates``: a service of the source, or files.
+    """Read the covariates that ``--covariates`` names: the other service, or files.
 
     Raises RequestError if two covariates have the same name, and DataError if a file has no data.
     """
@@ -178,7 +177,7 @@ def read_run_covariates(
 def _service(
     service: str, source: Source, region: Region, seen: Observations, progress: Progress
 ) -> PlaceTables:
-    """Return the deviations of the target and of the numbers of tests of the other service."""
+    """Return two covariates from the other service: its target, and its number of tests."""
     found = read_observations(
         source,
         region,
@@ -201,7 +200,7 @@ def _service(
 
 
 def _without_gaps(one: RunCovariate, seen: Observations) -> RunCovariate:
-    """Return a covariate with its mean over the rows of the run, and whether some lack a value."""
+    """Return a covariate with `mean` and `with_gaps` computed from the rows of the run."""
     if one.with_support:  # kriging has a value everywhere
         return one
     found = one.covariate.at(seen.longitude, seen.latitude).value

@@ -39,36 +39,36 @@ from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
 Rows = NDArray[np.bool_]
 
 OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
-"""Upper bounds: the number of columns, without layers, and the bytes of text in a row."""
+"""Upper bounds for a table of predictions: columns without layers, and text bytes per row."""
 
 FEW_ROWS = 300
-"""A run warns of a part of a split with fewer rows."""
+"""A run warns if a part of a split has fewer rows than this."""
 
 _ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The part of each row, by split and fold, as a position in `_ALL_PARTS`, (n,)."""
+    """The part of each row in each split and fold, such as test, as a position in `_ALL_PARTS`."""
 
     codes: dict[tuple[str, int], NDArray[np.int8]]
 
     def rows(self, split: str, fold: int, part: str) -> Rows:
-        """Return the rows of a part, (n,)."""
+        """Return a mask of the rows of a part, (n,)."""
         found: Rows = self.codes[split, fold] == _ALL_PARTS.index(part)
         return found
 
     def sizes(self, split: str, fold: int) -> PartCounts:
-        """Return the number of rows of each part."""
+        """Return the number of rows in each part of a fold."""
         counts = np.bincount(self.codes[split, fold], minlength=len(_ALL_PARTS)).tolist()
         return PartCounts(**dict(zip(PartCounts.__struct_fields__, counts, strict=True)))
 
 
 def make_plan(job: Job) -> Plan:
-    """Return the plan of the request's splits and folds, and of the split for the map's fit.
+    """Return the part of each row, for all requested splits and folds and for the map's fit.
 
-    Raises DataError if there are too few rows or calibration rows, and RequestError if there are
-    more test rows than a report can read.
+    Raises DataError if there are too few rows or too few calibration rows, and RequestError if
+    there are more test rows than a report can read.
     """
     request = job.request
     asked = [(name, fold) for name in request.splits for fold in range(request.folds)]
@@ -86,7 +86,7 @@ def make_plan(job: Job) -> Plan:
 
 
 def _check_tested(job: Job, rows: int) -> None:
-    """Raise RequestError, before any fit, for more test rows than `read_predictions` can read."""
+    """Raise RequestError if there are more test rows than `read_predictions` can read."""
     columns, text = OWN_COLUMNS + len(job.layers), OWN_TEXT_BYTES
     text += sum(max(len(label.encode()) for label in layer.labels) for layer in job.layers)
     most = MAX_TABLE_BYTES // (8 * columns + text)
@@ -98,13 +98,13 @@ def _check_tested(job: Job, rows: int) -> None:
 
 
 def map_calibration_rows(job: Job) -> Rows:
-    """Return the calibration rows of the map, (n,), from the first random fold."""
+    """Return a mask of the map's calibration rows, (n,), from the first fold of a random split."""
     plan = Plan({(RANDOM.name, 0): _codes(job, _known(job), RANDOM.name, 0)})
     return plan.rows(RANDOM.name, 0, CALIBRATION)
 
 
 def _known(job: Job) -> SplitRows:
-    """Return the columns of the source rows that splits may use."""
+    """Return the columns of the input rows that splits use, such as quadkeys and quarters."""
     seen, counties = job.ingested.source_rows, job.boundaries.counties
     county = None
     if counties is not None and COUNTY.name in job.request.splits:
@@ -113,7 +113,7 @@ def _known(job: Job) -> SplitRows:
 
 
 def block_degrees(job: Job) -> float | UnsetType:
-    """Return the side of the blocks of the request's splits; unset if no split has blocks."""
+    """Return the side of a block in degrees; UNSET if no requested split has blocks."""
     if not {BLOCKS.name, BUFFER.name} & set(job.request.splits):
         return UNSET
     seen = job.ingested.source_rows
@@ -142,9 +142,9 @@ def _warn_of(job: Job) -> None:
     request = job.request
     if request.folds > 1 and request.tune_weights and job.about.uses:
         job.warn(
-            "alpha and beta are chosen once, on rows that are not test rows in the first fold of "
-            "any split. Later folds test some of these rows, so the scores of later folds may be "
-            "slightly too good."
+            "alpha and beta are chosen once, without the test rows of the first fold of each "
+            "split. The choice depends on test rows of later folds, so the scores of later folds "
+            "may be slightly too good."
         )
     if LATEST.name not in request.splits:
         return
@@ -168,7 +168,7 @@ def _warn_of(job: Job) -> None:
 
 
 def _warn_of_few_rows(job: Job, name: str, folds: list[PartCounts]) -> None:
-    """Warn once if parts of a split are small; the test rows of all folds are scored together."""
+    """Warn if a split has few rows in a part; test rows of all folds are counted together."""
     rows = {part: min(getattr(fold, part) for fold in folds) for part in (TRAIN, VALIDATION)}
     rows[TEST] = sum(fold.test for fold in folds)
     few = [f"{n} {part} rows" for part, n in rows.items() if n < FEW_ROWS]
@@ -180,10 +180,10 @@ def _warn_of_few_rows(job: Job, name: str, folds: list[PartCounts]) -> None:
 
 
 def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
-    """Return the training and the validation rows for choosing alpha and beta, each (n,).
+    """Return masks of the training and validation rows that choose alpha and beta, each (n,).
 
-    They come from the first fold of the first split. None is a test row of the first fold of any
-    split, or a calibration row. Raises RequestError if no rows are left.
+    The rows come from the first fold of the first split. Calibration rows, and test rows of the
+    first fold of any split, are left out. Raises RequestError if no rows are left.
     """
     open_rows = np.ones(len(job.observations), np.bool_)
     for name in job.request.splits:
@@ -202,7 +202,7 @@ def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
 
 @dataclass(frozen=True)
 class FoldOutcome:
-    """The model of a fold, its scores, its predictions for the test rows, and its repair."""
+    """The results of one fold: model, scores, predictions for the test rows, and repair."""
 
     model: SpatialGP
     scores: FoldRecord
@@ -222,7 +222,7 @@ class SplitOutcome:
 def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome:
     """Fit the model to a split's training rows, and score model and baseline on its test rows.
 
-    Each fold has its own fit. The predictions for the test rows of all folds are scored together.
+    The model is fitted once for each fold. The test rows of all folds are scored together.
     """
     found: list[FoldOutcome] = []
     for fold in range(job.request.folds):
@@ -280,7 +280,7 @@ def _pooled(parts: list[Strata]) -> Strata:
 
 
 def groups_below_baseline(metrics: Strata, baseline: Strata) -> list[str]:
-    """Return the strata in which the log score is worse than that of the baseline."""
+    """Return the strata in which the model's log score is worse than the baseline's."""
     pairs = {name: (found.nll, baseline[name].nll) for name, found in metrics.items()}
     return [
         name
@@ -292,9 +292,9 @@ def groups_below_baseline(metrics: Strata, baseline: Strata) -> list[str]:
 def _prediction_table(
     job: Job, split: str, fold: int, rows: tuple[Rows, Rows], prediction: Prediction
 ) -> pd.DataFrame:
-    """Return the test rows with their predictions, in the columns that other programs expect.
+    """Return a table of the test rows with predictions; other programs rely on its columns.
 
-    `rows` are the rows that predictions depend on, and the test rows, among the job's observations.
+    `rows` are two masks: the rows that predictions depend on, and the test rows.
     """
     seen, (known, test) = job.observations, rows
     lower, upper = prediction.interval(0.95)

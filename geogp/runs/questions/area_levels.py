@@ -26,9 +26,9 @@ _ENDS = (0.025, 0.975)
 
 @dataclass(frozen=True)
 class AreaLevels:
-    """Levels of the areas that hold a tile: a row of `describe_areas` and a polygon for each area.
+    """Levels and polygons of the areas that contain the centre of a tile; see `describe_areas`.
 
-    `tag` is the name of the layer in file names, `described` the JSON entries common to all areas.
+    `tag` is the name of the areas' layer, for file names. `described` has the common JSON entries.
     """
 
     table: pd.DataFrame
@@ -38,7 +38,7 @@ class AreaLevels:
 
     @property
     def frame(self) -> gpd.GeoDataFrame:
-        """The table with polygons, quarter and tests."""
+        """The table with the polygon of each area, the quarter, and the tests per tile."""
         described = self.described
         table = self.table.assign(
             quarter=described["at"], tests_per_tile=described["tests_per_tile"]
@@ -47,7 +47,7 @@ class AreaLevels:
 
 
 def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
-    """Return the levels of areas; raise the errors of `Reopened.areas` and `SpatialGP.joint`."""
+    """Return the level of each area; raise the errors of `Reopened.areas` and `SpatialGP.joint`."""
     job, tiles = opened.job, opened.tiles
     layer, number = opened.areas(asked.by)
     if job.request.calibrated:
@@ -92,16 +92,17 @@ def describe_areas(
 ) -> pd.DataFrame:
     """Return one row for each area with a tile; the index is the number of the area.
 
-    Three columns hold each quantity and the ends of its 95 % interval; their names end in the unit.
-    ``level_mean`` is the geometric mean over the tiles: ten to the power of the mean of log10.
-    ``level_median`` and ``level_arithmetic`` are the median and the arithmetic mean over the tiles.
-    ``tile_mean`` is like ``level_mean``, but for averages of tests, one per tile, noise included.
-    The intervals of ``level_mean`` and ``tile_mean`` are exact under the model (variance of a sum,
-    `JointLevel`); the others are quantiles of draws. ``independent_sd_log10`` would be the standard
-    deviation of ``level_mean``, in log10, if the tiles were independent; it is too small.
+    Each quantity has three columns, for the value and the ends of its 95 % interval; the column
+    names end in the unit. ``level_mean`` is the geometric mean over the tiles: ten to the power of
+    the mean of log10. ``level_median`` and ``level_arithmetic`` are the median and the arithmetic
+    mean over the tiles. ``tile_mean`` is like ``level_mean``, but for new measurements with noise,
+    one for each tile. The intervals of ``level_mean`` and ``tile_mean`` come from the exact
+    variance of a sum (`JointLevel`); other intervals are quantiles of draws.
+    ``independent_sd_log10`` is the standard deviation of ``level_mean``, in log10, for independent
+    tiles. This standard deviation is too small, because tiles are correlated.
 
-    `level` and `measured` are the joint distributions of the level and of tile means. `number` is
-    the number of each tile's area, negative if the tile lies in no area.
+    `level` and `measured` are the joint distributions of levels and of new measurements. `number`
+    is the number of each tile's area, negative if the tile lies in no area.
     """
     areas, where = np.unique(number[number >= 0], return_inverse=True)
     inside = np.flatnonzero(number >= 0)
@@ -139,7 +140,7 @@ def _mean_columns(name: str, unit: str, mean: Floats, sd: Floats) -> dict[str, F
 def _drawn(
     level: JointLevel, areas: list[NDArray[np.int64]], asked: AreaQuestion
 ) -> dict[str, Floats]:
-    """Return the median and the arithmetic mean over the tiles of each area, for each draw."""
+    """Return, for each posterior draw, the median and the arithmetic mean of each area's tiles."""
     median, mean = [], []
     for paths in level.paths(asked.draws, seed=asked.seed):
         values = 10**paths
@@ -149,12 +150,12 @@ def _drawn(
 
 
 def median_sds(level: JointLevel) -> dict[str, float]:
-    """Return the median standard deviation of the function at the tiles, computed in two ways.
+    """Return the median standard deviation of the level at the tiles, from two calculations.
 
-    ``closed_form`` uses the closed-form posterior, ``stated`` the model's own prediction. They
-    differ most for PPGP and dPPGP, whose function variance also contains noise.
+    ``closed_form`` uses the closed-form posterior, ``stated`` the model's own prediction. The two
+    differ most for PPGP and dPPGP, whose own variance also contains noise.
     """
-    # The average of infinitely many tests is the level. Its variance may be 0.
+    # An average of infinitely many tests is the level, whose variance may be 0.
     stated = level.model.predict(level.x, np.inf)
     return {
         "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),

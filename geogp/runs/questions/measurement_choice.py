@@ -1,4 +1,4 @@
-"""Where to measure next: the tiles whose measurement reduces the level's variance most."""
+"""Chooses the tiles where new measurements reduce the variance of the level most."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,10 +27,10 @@ _SHOWN_LABELS = 12
 
 @dataclass(frozen=True)
 class NextTiles:
-    """The chosen tiles, in order: a row of `describe_tiles` and an outline in degrees for each.
+    """The chosen tiles, best first: a table (see `describe_tiles`), and outlines in degrees.
 
-    `variance` is the variance of the level at every tile of the map. `described` holds the JSON
-    entries common to all tiles.
+    `variance` is the variance of the level at every tile of the map. `described` has the JSON
+    entries that are common to all tiles.
     """
 
     table: pd.DataFrame
@@ -40,15 +40,15 @@ class NextTiles:
 
     @property
     def frame(self) -> gpd.GeoDataFrame:
-        """The table with outlines."""
+        """The table with the outline of each tile."""
         return gpd.GeoDataFrame(self.table, geometry=self.squares, crs=4326)
 
 
 def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
-    """Return the tiles to measure next; any tile of the region may be chosen.
+    """Return the best tiles for new measurements; any tile of the region may be chosen.
 
-    All tiles whose variance counts have the same weight, whatever their area on the ground. Raises
-    RequestError if no tile counts, there are too few tiles, or there is too little memory.
+    The variance to reduce is the sum over the tiles that `asked` selects, with equal weights.
+    Raises RequestError if no tile is selected, or if there are too few tiles or too little memory.
     """
     counted = _counted(opened, asked)
     level = opened.level(seed=asked.seed)
@@ -91,10 +91,10 @@ def describe_tiles(
 ) -> pd.DataFrame:
     """Return one row for each chosen tile, in order.
 
-    ``gain_log10`` is the variance that a measurement of the tile removes after all tiles before it
-    are measured: in log10 squared, summed over the tiles that count. ``removed`` is the share of
-    the total variance that this tile and all tiles before it remove. The two standard deviations
-    are those of the tile's own level: now, and after all chosen tiles are measured.
+    ``gain_log10`` is the further reduction of the summed variance, in log10 squared, if the tile is
+    measured after all previous tiles. ``removed`` is the share of the summed variance that
+    measurements of the tile and of all previous tiles remove. The two standard deviations are of
+    the tile's own level, before and after measurements of all chosen tiles.
     """
     tiles, at = opened.tiles, chosen.tiles
     longitude, latitude = (part[at] for part in tiles.centres)
@@ -122,7 +122,7 @@ def describe_tiles(
 
 
 def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
-    """Return for each tile whether its variance counts."""
+    """Return a mask of the tiles whose variance is to be reduced, (n,)."""
     region, (longitude, latitude) = opened.job.region, opened.tiles.centres
     counted = np.ones(len(opened.tiles), bool)
     if asked.among is not None:

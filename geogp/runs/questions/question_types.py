@@ -16,7 +16,7 @@ from geogp.models.core.options import CANDIDATES
 from geogp.runs.settings import MAX_TILES
 
 BY_COUNTY, BY_URBAN = "county", "urban"
-"""Layers that come with the boundaries."""
+"""Layers of polygons that the boundaries contain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +40,14 @@ class _Question:
 
 @dataclass(frozen=True, kw_only=True)
 class AreaQuestion(_Question):
-    """The areas, and the settings of their levels; each field has a description."""
+    """Settings for the levels of areas; each field has a description."""
 
-    by: str = setting("county, urban, or polygons as FILE or FILE:COLUMN.", default=BY_COUNTY)
+    by: str = setting("Areas: county, urban, FILE or FILE:COLUMN.", default=BY_COUNTY)
     tests: int | None = setting(
         "Number of tests in a tile mean. Default: the region's median.", least=1, most=MAX_TESTS
     )
     devices: int | None = setting(
-        "Number of devices behind the tests of a tile mean. Default: the region's typical number.",
+        "Number of devices for the tests of a tile mean. Default: the region's typical number.",
         least=1,
         most=MAX_TESTS,
     )
@@ -65,13 +65,13 @@ class AreaQuestion(_Question):
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceQuestion(_Question):
-    """The settings for choosing tiles; each field has a description."""
+    """Settings for the choice of tiles; each field has a description."""
 
     tiles: int = setting("Number of tiles to choose.", default=50, least=1, most=MAX_TILES)
     among: str | None = setting(
-        "Stratum whose variance counts: urban, rural or another stratum of the run. Default: all."
+        "Reduce only the variance in this stratum: urban, rural or your own. Default: all."
     )
-    within: str | None = setting("Area whose variance counts: the name of a county.", option="--in")
+    within: str | None = setting("Reduce only the variance in this county or area.", option="--in")
     by: str = setting(
         "Kind of area that --in names: county, urban, FILE or FILE:COLUMN.", default=BY_COUNTY
     )
@@ -81,12 +81,12 @@ class ChoiceQuestion(_Question):
         most=MAX_TESTS,
     )
     devices: int | None = setting(
-        "Number of devices behind these tests. Default: the region's typical number.",
+        "Number of devices that made these tests. Default: the region's typical number.",
         least=1,
         most=MAX_TESTS,
     )
     candidates: int = setting(
-        "Number of tiles whose gain is computed exactly.",
+        "Number of tiles whose reduction of variance is computed exactly.",
         default=CANDIDATES,
         least=1,
         most=2 * MAX_TILES,
@@ -104,7 +104,7 @@ class ChoiceQuestion(_Question):
         check_sample(self.tests, self.devices)
         if self.by != BY_COUNTY and self.within is None:
             raise RequestError(
-                f"--by {self.by} names a kind of area. Choose one such area with --in."
+                f"--by {self.by} names a kind of area. Choose an area of this kind with --in."
             )
         if self.candidates < 2 * self.tiles:
             raise RequestError(
@@ -115,13 +115,13 @@ class ChoiceQuestion(_Question):
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdQuestion(_Question):
-    """Thresholds with which to compare the level; each field has a description."""
+    """Settings for the comparison of the level with thresholds; each field has a description."""
 
     threshold: tuple[float, ...] | None = setting(
         "Threshold in Mbps or ms; repeatable. Default: the thresholds of the run's map."
     )
     by: str | None = setting(
-        "Also give shares by county, urban, or polygons as FILE or FILE:COLUMN."
+        "Also report shares of areas: county, urban, or polygons as FILE or FILE:COLUMN."
     )
     draws: int = setting(
         "Number of posterior draws, 200 or more.", default=500, least=MIN_DRAWS, most=MAX_DRAWS

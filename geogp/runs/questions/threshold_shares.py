@@ -1,4 +1,4 @@
-"""Comparison of the level with thresholds: shares of area with intervals, and joint regions."""
+"""Compares the level with thresholds: shares of areas with intervals, and joint regions."""
 
 from dataclasses import dataclass
 
@@ -25,12 +25,12 @@ _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 
 @dataclass(frozen=True)
 class Excursion:
-    """The result for one threshold.
+    """The comparison of the level with one threshold.
 
-    `shares` has one row per area (see `area_weights`), with the share of the area whose level
-    misses the threshold: ``mean``, ``lower``, ``upper``, ``error`` (standard error of the mean over
-    draws) and ``closed_form`` (mean without draws). `met` and `short` are the joint regions where
-    the level meets the threshold, and where it misses it.
+    `shares` has one row per area (see `area_weights`). ``mean``, ``lower`` and ``upper`` describe
+    the share of the area where the level does not reach the threshold. ``error`` is the standard
+    error of ``mean`` (a mean over draws), and ``closed_form`` is the mean without draws. `met` is
+    the joint region where the level reaches the threshold; `short` is the region where it does not.
     """
 
     threshold: Threshold
@@ -61,11 +61,11 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
 
 
 def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.csc_array]:
-    """Return k areas, and the share of each tile in each area's size, (n, k); columns sum to 1.
+    """Return a table of k areas, and the share of each tile in the size of each area, (n, k).
 
-    The table has the columns `layer`, `area`, `tiles` and `area_km2`. Its rows are the region, its
-    strata (urban and rural), then the polygons of ``--by`` that contain the centre of a tile.
-    Raises the errors of `Reopened.areas`.
+    The table has the columns `layer`, `area`, `tiles` and `area_km2`. The rows are the region, the
+    strata of the region (urban and rural), then the polygons of ``--by`` that contain the centre of
+    a tile. Raises the errors of `Reopened.areas`.
     """
     tiles = opened.tiles
     longitude, latitude = tiles.centres
@@ -109,10 +109,10 @@ def excursions(
     draws: int,
     seed: int = 0,
 ) -> tuple[Excursion, ...]:
-    """Compare draws of the level, in log10, with each threshold, in one pass over the draws.
+    """Compare posterior draws of the level with all thresholds, in one pass over the draws.
 
-    Only the shares and the first misses (`FirstMisses`) of a draw are stored. `areas` and `weights`
-    are as in `area_weights`.
+    To save memory, only the shares and the `FirstMisses` of a draw are stored. `areas` and
+    `weights` are as in `area_weights`.
     """
     sd = np.sqrt(level.single_variances())
     scores = [one.sign * (level.mean - one.log10) / sd for one in thresholds]
