@@ -9,10 +9,10 @@ log p(u | y) = log p(u) - n/2 u - e'A^(-1)e / 2 e^(-u) + constant.
 
 The posterior mean of a function h(u) is computed by self-normalised importance sampling: Σ w_i
 h(u_i) / Σ w_i with weights w_i = p(u_i, y) / q(u_i). The Scale paper draws the u_i from the prior.
-geogp differs in two ways. First, the proposal density q is constant where p(u | y) is not
-negligible, and 0 elsewhere. With many rows, nearly all draws from the prior would have negligible
-weights. Second, the u_i (nodes) are evenly spaced instead of random. The integrand is smooth and
-vanishes at both ends, so the error falls exponentially with the number of nodes.
+geogp differs from the paper in two ways. First, the proposal density q is constant where p(u | y)
+is not negligible, and 0 elsewhere. With many rows, nearly all draws from the prior would have
+negligible weights. Second, the u_i (nodes) are evenly spaced instead of random. The integrand is
+smooth and vanishes at both ends, so the error falls exponentially with the number of nodes.
 `tests/models/test_burr_process.py` compares these nodes with draws from other proposals.
 """
 
@@ -85,7 +85,7 @@ class BurrScale:
         n, distance, tail = self.n, self.distance, self.n / 2 + self.prior.c * self.prior.d
         if not 0 <= n < math.inf or not 0 <= distance < math.inf or (n > 0) != (distance > 0):
             raise RequestError(
-                "expected a finite number of rows and distance, both above 0 or both 0, found "
+                "expected finite n and distance e'A^(-1)e, both above 0 or both 0, found "
                 f"{n:g} and {distance:g}."
             )
         if not tail > 1:

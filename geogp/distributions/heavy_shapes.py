@@ -14,7 +14,7 @@ from geogp.errors import RequestError
 _LOG_2PI = math.log(2 * math.pi)
 
 VALUES_AT_ONCE = 1 << 21
-"""Largest number of values in memory at once, over rows and components or pairs of components."""
+"""Largest number of values in memory at once; each row has a value for each component."""
 
 _MIN_PROBABILITY = 1e-300
 _NEWTON_STEPS = 200
@@ -194,7 +194,7 @@ class Mixture(HeavyTails):
         return self._each(spread, np.zeros(n), more=len(self.weights))
 
     def _each(self, function: Callable[..., Floats], *values: Floats, more: int = 1) -> Floats:
-        """Return a function (n,) of weights, scales (c, q) and values (c,), computed in chunks.
+        """Return `function` of weights, scales (c, q) and values (c,), computed in chunks, (n,).
 
         For each component, the function computes `more` values.
         """
@@ -229,7 +229,7 @@ def check_df(df: float) -> None:
 
 
 def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = None) -> Floats:
-    """Return quantiles of mixtures of normals, by Newton's method on log F in the lower tail.
+    """Return quantiles of mixtures of normals, by Newton's method for the lower tail's log.
 
     `start` (c,) are initial values in the lower tail, by default the normal quantiles.
     """

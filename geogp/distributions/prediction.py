@@ -29,7 +29,7 @@ class Prediction:
     """Predictive distributions of the target at n points, Gaussian by default.
 
     The variance of a measurement is function_variance + noise_variance. The function variance is
-    the sum of the variance of the field, which more data would remove, and the tile variance.
+    the variance of the field, which more data would remove, plus the tile variance.
 
     Attributes
     ----------

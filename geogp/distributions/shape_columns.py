@@ -65,8 +65,8 @@ def _base_from(
         row = dict(zip(SHAPE_COLUMNS, distinct[0].tolist(), strict=True))
         if len(distinct) > 1 or _kinds(row) > 1:
             raise RequestError(
-                "expected all rows of a split with the same noise_df and without other shape "
-                f"parameters, found {len(distinct)} different sets of parameters."
+                "expected all rows of a split to have the same noise_df and no other shape "
+                f"parameter, found {len(distinct)} different sets of parameters."
             )
         return NormalPlusStudent(function_variance, noise_variance, row["noise_df"])
     return shape_of_rows(table, _one)

@@ -29,7 +29,7 @@ SHAPE_COLUMNS = {
     "noise_df": math.inf,
     **dict.fromkeys(BURR_COLUMNS, math.inf),
 }
-"""Columns that describe shapes, with the values of a normal shape, also used for absent columns."""
+"""Columns that describe shapes, with default values; these are the values of a normal shape."""
 
 
 class Shape(ABC):
@@ -71,7 +71,7 @@ class Shape(ABC):
 
     @abstractmethod
     def normal_score(self, x: Floats) -> Floats:
-        """Return Φ^(-1)(P(X <= x)), accurate in both tails, at least from -37 to 37."""
+        """Return Φ^(-1)(P(X <= x)), accurate at least from -37 to 37."""
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles at probabilities strictly between 0 and 1."""

@@ -117,7 +117,7 @@ class SinhArcsinh(Shape):
         return float((self.from_normal(nodes) * (2 * GAUSSIAN.cdf(nodes) - 1)) @ weights)
 
     def _partial(self, z: Floats) -> Floats:
-        """Return the integral I(z) of `crps`, by cubic Hermite interpolation between nodes."""
+        """Return the integral I(z), which `crps` defines, by cubic Hermite interpolation."""
         nodes, totals, slopes = self._partial_table
         inside = np.clip(z, -_REACH, _REACH)
         at = np.clip(((inside + _REACH) / _STEP).astype(np.intp), 0, len(nodes) - 2)
@@ -145,7 +145,7 @@ class SinhArcsinh(Shape):
 
 
 def shape_of(skewness: float | Floats, tailweight: float | Floats) -> Shape:
-    """Return the sinh-arcsinh shape with given parameters; 0 and 1 give the normal shape.
+    """Return the sinh-arcsinh shape; skewness 0 and tail weight 1 give the normal shape.
 
     The parameters are numbers, or arrays (n,) with one value per row.
     """

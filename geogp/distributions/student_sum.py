@@ -22,7 +22,7 @@ _SHARES = 129
 class NormalPlusStudent(Mixture):
     """The sum of independent normal and Student-t variables, standardised to variance 1.
 
-    The t variable is σ Z / sqrt(g), with Z standard normal and g ~ Gamma(df/2, rate df/2). So the
+    Given g, the t variable is normal with variance σ²/g, where g ~ Gamma(df/2, rate df/2). So the
     sum is a scale mixture of normals with variances s² + σ²/g. `student_scales` computes the
     components. Within 8 standard deviations, density and tail probabilities have a relative error
     of at most 1e-5.

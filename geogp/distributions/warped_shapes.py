@@ -11,8 +11,8 @@ does not change. Beyond the last knot (t, q), both tails are stretched away from
 
     Q*(Φ(u)) = m + r (Q(Φ(u)) - m),    r = (Q(Φ(±q)) - m) / (Q(Φ(±t)) - m),
 
-If F is normal, g continues on the straight line through (0, 0) and the last knot. The stretch keeps
-the power with which the tails of Student's t decrease, so mean and variance exist if F has them. A
+If F is normal, g continues on the straight line through (0, 0) and the last knot. Stretched tails
+of Student's t decrease with the same power as before, so mean and variance exist if F has them. A
 straight line for z would change this power.
 """
 
@@ -163,7 +163,7 @@ class WarpedShape(Shape):
 
     @cached_property
     def _tails(self) -> tuple[Floats, Floats, Floats]:
-        """For each pair of base shape and cell: the median m, and the stretches r of both tails."""
+        """The median m and the stretch factors r of both tails, for each pair of base and cell."""
         first, _ = self._pairs
         base, number = self.base[first], self.number[first]
         t, q = self.warp.last_t[number], self.warp.last_q[number]
@@ -235,7 +235,7 @@ class _Back:
     """Values mapped back to the base shape: x, its normal scores z and u, and the slope of g.
 
     Where `beyond` is true, the value lies beyond the last knot; there, `x` is the value before the
-    stretch, and `slope` is the stretch r.
+    stretch, and `slope` is the factor r.
     """
 
     x: Floats

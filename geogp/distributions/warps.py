@@ -25,7 +25,7 @@ MARGIN = 1e-9
 """Each knot is this share larger than the score it comes from; see `covering_knots`."""
 
 KNOTS: Floats = special.ndtri((1 + np.array(LADDER)) / 2)
-"""Normal scores at the upper ends of the intervals. A warp with these knots changes nothing."""
+"""Normal scores at the upper ends of the intervals of `LADDER`: knots that change nothing."""
 KNOTS.flags.writeable = False
 
 _STARTS = np.concatenate([[0.0], KNOTS[:-1]])
@@ -52,9 +52,9 @@ def covering_knots(scores: Floats) -> Floats:
 class Warp:
     """The increasing functions g of several cells (groups of rows), given by knots.
 
-    `knots` (c, K) are the values of g at `KNOTS`. They are NaN from the first level without a knot
-    on. If all knots of a cell are NaN, g(u) = u. Raises RequestError if the knots do not have this
-    shape, are infinite, do not increase, or follow a NaN.
+    `knots` (c, K) are the values of g at `KNOTS`. In each cell, values are NaN from the first level
+    without a knot on. If all knots of a cell are NaN, g(u) = u. Raises RequestError if the knots do
+    not have this shape, are infinite, do not increase, or follow a NaN.
     """
 
     def __init__(self, knots: Floats) -> None:

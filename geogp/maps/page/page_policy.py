@@ -13,8 +13,8 @@ def page_policy(
     """Return the policy of a page, for a ``meta`` element before all scripts and styles.
 
     `styles` and `scripts` are the contents of the page's ``style`` and ``script`` elements. They
-    must have no text from the data, because the browser runs and uses all of them, and no other
-    script. It loads images from the image hosts, and nothing else from other hosts. Links work.
+    must contain no text from the data, because the browser runs exactly these scripts. The browser
+    loads images from `image_hosts`, and nothing else from other hosts. Links work.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def page_policy(
         "script-src": [_hashed(one) for one in scripts],
         "style-src": [_hashed(one) for one in styles],
         "img-src": ["data:", *image_hosts],
-        # `default-src` covers the next three rules, but not the last two.
+        # `default-src` includes the next three rules, but not the last two.
         "connect-src": [],
         "object-src": [],
         "frame-src": [],
