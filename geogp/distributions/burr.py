@@ -62,7 +62,7 @@ class Burr:
 
 
 BURR_PRIOR = Burr(2.0, 2.0)
-"""The Burr prior that geogp uses for the scale s². Its median is 0.64, and its mean is 0.79.
+"""The Burr prior that geogp uses for the scale s². The median of s² is 0.64, and the mean is 0.79.
 Predictions have tails like Student's t with 8 degrees of freedom. The Scale paper searches c and d
 in {0.5, 1, 2, 3, 4} (appendix F).
 """

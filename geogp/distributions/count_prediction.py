@@ -3,8 +3,8 @@
 The log rate has the distribution N(m, s²). Given the rate, a count y has variance rate + dispersion
 · rate²; if the dispersion is 0, y is Poisson. Expectations over the rate use the trapezoidal rule:
 sums over evenly spaced nodes z = (log rate - m) / s from -9 to 9, weighted by the normal density.
-The rule converges exponentially (Trefethen and Weideman 2014). There are at least 37 nodes, and
-more if the distribution of y given the rate is narrow.
+The rule converges exponentially (Trefethen and Weideman 2014). The number of nodes is at least 37,
+and larger if the distribution of y given the rate is narrow.
 """
 
 from collections.abc import Iterator
@@ -137,8 +137,8 @@ class CountPrediction(Prediction):
     def pooled(self, pieces: int) -> "CountPrediction":
         """Return the distribution of the total count in `pieces` tiles with equal uncertain rates.
 
-        Given the rate, the counts are independent and negative binomial. Their sum is negative
-        binomial with the dispersion divided by `pieces`.
+        Given the rate, the counts are independent and negative binomial. The sum of the counts is
+        negative binomial with the dispersion divided by `pieces`.
         """
         return predict_counts(
             self.log_rate_mean + np.log(pieces),

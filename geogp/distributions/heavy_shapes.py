@@ -171,7 +171,7 @@ class Mixture(HeavyTails):
     def crps(self, x: Floats) -> Floats:
         """Return the CRPS, Σ_i w_i A(x, s_i²) - ½ Σ_ij w_i w_j A(0, s_i² + s_j²).
 
-        Here A(m, v) = 2 sqrt(v) φ(m / sqrt(v)) + m (2 Φ(m / sqrt(v)) - 1) (Grimit et al. 2006).
+        Let A(m, v) = 2 sqrt(v) φ(m / sqrt(v)) + m (2 Φ(m / sqrt(v)) - 1) (Grimit et al. 2006).
         """
 
         def near(w: Floats, s: Floats, v: Floats) -> Floats:

@@ -43,8 +43,7 @@ class Prediction:
         and the variance of the distribution, but not the median. `mean` and the variances remain
         the values before the repair.
     discrete
-        Whether measurements are whole numbers. The probability of an interval may then exceed its
-        level.
+        Whether measurements are whole numbers, so that intervals may contain more than their level.
 
     Raises
     ------
@@ -136,7 +135,8 @@ class Prediction:
         """Return the variables of a map, by name: values, long name and CF unit.
 
         The prediction is of log10 of the quantity. Bounds are the ends of the central interval of
-        `level`. A mean that does not exist is NaN. Other values that overflow are infinite.
+        `level`. A mean that does not exist is NaN. Values that are too large for floating point are
+        infinite.
         """
         lower, upper = self.interval(level)
         subject, unit, end = quantity.subject, quantity.cf_unit, quantity.suffix

@@ -12,8 +12,8 @@ does not change. Beyond the last knot (t, q), both tails are stretched away from
     Q*(Φ(u)) = m + r (Q(Φ(u)) - m),    r = (Q(Φ(±q)) - m) / (Q(Φ(±t)) - m),
 
 If F is normal, g continues on the straight line through (0, 0) and the last knot. Stretched tails
-of Student's t decrease with the same power as before, so mean and variance exist if F has them. A
-straight line for z would change this power.
+of Student's t decrease with the same power as before, so mean and variance exist if F has them.
+A straight line for g would change the power.
 """
 
 from collections.abc import Iterator
@@ -234,7 +234,7 @@ class WarpedShape(Shape):
 class _Back:
     """Values mapped back to the base shape: x, its normal scores z and u, and the slope of g.
 
-    Where `beyond` is true, the value lies beyond the last knot; there, `x` is the value before the
+    `beyond` is true for values beyond the last knot. For these values, `x` is the value before the
     stretch, and `slope` is the factor r.
     """
 

@@ -22,7 +22,7 @@ MIN_SLOPE = 0.01
 """Smallest slope of a warp between two knots; see `covering_knots`."""
 
 MARGIN = 1e-9
-"""Each knot is this share larger than the score it comes from; see `covering_knots`."""
+"""Relative difference between a knot and the score that determines it; see `covering_knots`."""
 
 KNOTS: Floats = special.ndtri((1 + np.array(LADDER)) / 2)
 """Normal scores at the upper ends of the intervals of `LADDER`: knots that change nothing."""
@@ -34,9 +34,10 @@ _STARTS = np.concatenate([[0.0], KNOTS[:-1]])
 def covering_knots(scores: Floats) -> Floats:
     """Return knots (c, K), one per level, whose intervals contain the rows with the given scores.
 
-    Each knot is raised by `MARGIN`. Otherwise, a row with the given score would lie exactly at the
-    end of its interval. The rounding of this end differs between processors, so the row could be
-    outside the interval by chance. Scores that are computed from such ends have errors up to 1e-11.
+    Each knot is raised by `MARGIN`. Without this margin, a row with the given score would lie
+    exactly at the end of its interval. The rounding of this end differs between processors, so the
+    row could be outside the interval by chance. Scores that are computed from such ends have errors
+    up to 1e-11.
 
     Where necessary, knots are raised further, so that the slope of the warp is at least
     `MIN_SLOPE`. Equal knots (from tied scores) would make the density infinite. No knot is lowered,

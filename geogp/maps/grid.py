@@ -72,10 +72,10 @@ def build_grid(
 
     Let m and v be the predictive mean and variance of log10 of the value. For a Gaussian
     prediction, median = 10^m, lower and upper = 10^(m ∓ 1.96 sqrt(v)), mean = 10^m exp((ln 10)² v /
-    2), and width_log10 = 2 · 1.96 sqrt(v). Other shapes have other quantiles and means. A mean is
-    NaN if it does not exist (heavy tails) or is too large for float32. Each threshold adds a
-    variable, such as p_at_least_7_mbps: the probability that the predicted value meets the
-    threshold. Numbers of tests have other variables; see `CountPrediction.variables`.
+    2), and width_log10 = 2 · 1.96 sqrt(v). Predictions of other shapes have other quantiles and
+    means. A mean is NaN if it does not exist (heavy tails) or is too large for float32. Each
+    threshold adds a variable, such as p_at_least_7_mbps: the probability that the predicted value
+    meets the threshold. Numbers of tests have other variables; see `CountPrediction.variables`.
 
     `prediction` is a prediction of log10(Mbps), log10(ms) or the number of tests, depending on
     `target`, for the n `tiles`. Arrays have shape (n,). `distance_km` is the distance to the

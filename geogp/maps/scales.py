@@ -130,7 +130,7 @@ def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> S
 def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
     """Return one scale for kernel slices, symmetric about 0 if some values are clearly negative.
 
-    Without negative values, the scale starts at 0. But if all values are above half the largest
+    If values are not negative, the scale starts at 0. But if all values are above half the largest
     value, the scale starts at a round number near the lowest value, because a scale from 0 would
     show nearly one colour. The scale includes the largest value, k(x_ref, x_ref), because readers
     compare other values with it. Raises DataError if no value is finite.

@@ -86,6 +86,6 @@ def excursion_figure(
         for colour, text, count in zip(COLOURS.values(), words, counts, strict=True)
     ]
     canvas.legend(keys, LEFT, 0.85, fontsize=8.5)
-    title = f"Where the level is certainly {threshold.met}, and where certainly not"
+    title = f"Where the level is certainly, or certainly not, {threshold.met}"
     canvas.heading(below + height + 0.17, title, subtitle)
     return canvas.png()

@@ -122,7 +122,7 @@ def kernel_figure(
     bar_width = 0.55 * (outer - left - 0.3)
     draw_bar(canvas.axes(left, 0.62, bar_width, 0.16), scale, "neither", vertical=False)
     canvas.legend(_outline_keys(region), left + 1.12 * bar_width, 0.85)
-    canvas.heading(canvas.height - 0.63, "How strongly one place informs other places", region.name)
+    canvas.heading(canvas.height - 0.63, "Influence of one place on all other places", region.name)
     return canvas.png()
 
 

@@ -47,7 +47,7 @@ _FINE_ENOUGH = 0.001
 _NEARLY = 1.1
 
 _ROOM = 1.1
-"""The stated error is this factor times the largest error found, as other errors may be larger."""
+"""Ratio of the stated error to the largest error found, because other errors may be larger."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def kernel_cells(tiles: Tiles, most: int = MAX_CELLS) -> Tiles:
     """Return cells that cover the tiles, and the neighbours of these cells.
 
     All cells are tiles of one zoom: the finest zoom for which the smallest frame around the cells
-    has at most `most` tiles. This zoom is at most one finer than the map's zoom.
+    has at most `most` tiles. The zoom of the cells is at most one finer than the zoom of the map.
     """
     finest = finer(tiles)
     zoom = finest.zoom

@@ -12,9 +12,9 @@ def page_policy(
 ) -> str:
     """Return the policy of a page, for a ``meta`` element before all scripts and styles.
 
-    `styles` and `scripts` are the contents of the page's ``style`` and ``script`` elements. They
-    must contain no text from the data, because the browser runs exactly these scripts. The browser
-    loads images from `image_hosts`, and nothing else from other hosts. Links work.
+    `styles` and `scripts` are the contents of the page's ``style`` and ``script`` elements. Styles
+    and scripts must contain no text from the data, because the browser uses exactly these. The
+    browser loads images from `image_hosts`, and nothing else from other hosts. Links work.
 
     Examples
     --------
