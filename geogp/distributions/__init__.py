@@ -1,1 +1,1 @@
-"""Predictive distributions and their shapes, scores and intervals; this package needs no torch."""
+"""Predictive distributions and their shapes, scores and intervals, computed without torch."""

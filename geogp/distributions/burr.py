@@ -1,20 +1,19 @@
-"""A Burr XII prior of the scale of a process, and the resulting predictive mixture of normals.
+"""The Burr XII prior for the scale of a Gaussian process, and the mixture of normals it predicts.
 
-"The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". The second
-prior of the scale s² in this paper is Burr XII(c, d) with density c d s²^(c-1) / (1 + s²^c)^(d+1)
-(appendices E and H). Given n rows, the posterior has no closed form, but it depends on the rows
-only through n and e'A^(-1)e: with u = log s²,
+"The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". In
+appendices E and H, the scale s² has the prior Burr XII(c, d). Let e be the residuals of n rows,
+with covariance s² A. The posterior of u = log s² has no closed form, but depends on the rows only
+through n and e'A^(-1)e:
 
 log p(u | y) = log p(u) - n/2 u - e'A^(-1)e / 2 e^(-u) + constant.
 
-Expectations use self-normalised importance sampling (appendix E of the Scale paper): sums Σ w_i
-h(u_i) / Σ w_i with w_i = p(u_i, y) / q(u_i). The paper draws from the prior; here, two things
-differ. First, the proposal q is uniform in u over the range where p(u | y) is not negligible. With
-many rows, or with a scale far from the prior, nearly all draws from the prior would have no weight.
-Second, the nodes are the midpoints of intervals of equal probability instead of random draws. As a
-function of u, the integrand is smooth and vanishes at both ends. So this is the trapezoidal rule,
-and the error falls exponentially with the number of nodes. `tests/models/test_burr_process.py`
-compares this rule with other proposals.
+The posterior mean of a function h(u) is computed by self-normalised importance sampling: Σ w_i
+h(u_i) / Σ w_i with weights w_i = p(u_i, y) / q(u_i). The Scale paper draws the u_i from the prior.
+geogp differs from the paper in two ways. First, the proposal density q is constant where p(u | y)
+is not negligible, and 0 elsewhere. With many rows, nearly all draws from the prior would have
+negligible weights. Second, the u_i (nodes) are evenly spaced instead of random. The integrand is
+smooth and vanishes at both ends, so the error falls exponentially with the number of nodes.
+`tests/models/test_burr_process.py` compares these nodes with draws from other proposals.
 """
 
 import math
@@ -30,10 +29,10 @@ from geogp.distributions.shapes import BURR_COLUMNS, Floats
 from geogp.errors import NumericalError, RequestError
 
 _STEP = 0.25
-"""Step between nodes, relative to the standard deviation of u in the likelihood; see `_step`."""
+"""Distance between nodes, relative to the width of the likelihood of u; see `_step`."""
 
 _REACH = 40.0
-"""Nodes end where log p(u | y) and log(s² p(u | y)) are this far below their maxima."""
+"""Beyond the nodes, log p(u | y) and log(s² p(u | y)) are at least this far below their maxima."""
 
 _MAX_NODES = 1 << 12
 _FARTHEST = 600.0
@@ -44,8 +43,8 @@ _LARGEST_EXPONENT = 700.0
 class Burr:
     """The prior Burr XII(c, d) of the scale s², with density c d s²^(c-1) / (1 + s²^c)^(d+1).
 
-    log s² has mode -log(d) / c, and two exponential tails with rates c and c d. Raises RequestError
-    if a parameter is not positive and finite.
+    The density of log s² has its mode at -log(d) / c, and exponential tails with rates c and c d.
+    Raises RequestError if c or d is not positive and finite.
     """
 
     c: float
@@ -63,19 +62,19 @@ class Burr:
 
 
 BURR_PRIOR = Burr(2.0, 2.0)
-"""The prior that geogp uses. It has median 0.64, mean 0.79, and tails like Student's t with 8
-degrees of freedom. (c, d) is a point of the grid {0.5, 1, 2, 3, 4}² that the Scale paper searches
-(appendix F).
+"""The Burr prior that geogp uses for the scale s². The median of s² is 0.64, and the mean is 0.79.
+Predictions have tails like Student's t with 8 degrees of freedom. The Scale paper searches c and d
+in {0.5, 1, 2, 3, 4} (appendix F).
 """
 
 
 @dataclass(frozen=True)
 class BurrScale:
-    """The distribution of s² given n rows: Burr prior times s^(-n) exp(-e'A^(-1)e / (2 s²)).
+    """The posterior of the scale s²: the Burr prior times s^(-n) exp(-e'A^(-1)e / (2 s²)).
 
-    `n` is the number of rows, and `distance` is e'A^(-1)e of these rows; both are 0 for the prior
-    itself. Raises RequestError if n is negative, only one of n and the distance is 0, or s² has no
-    mean because n / 2 + c d is at most 1.
+    `n` is the number of rows, and `distance` is e'A^(-1)e, with residuals e and their covariance s²
+    A. Without rows, both are 0. Raises RequestError if one of them is negative, only one is 0, or
+    s² has no mean because n / 2 + c d is at most 1.
     """
 
     prior: Burr
@@ -86,28 +85,27 @@ class BurrScale:
         n, distance, tail = self.n, self.distance, self.n / 2 + self.prior.c * self.prior.d
         if not 0 <= n < math.inf or not 0 <= distance < math.inf or (n > 0) != (distance > 0):
             raise RequestError(
-                "expected n and e'A^(-1)e finite, and both above 0 or both 0, found "
+                "expected finite n and distance e'A^(-1)e, both above 0 or both 0, found "
                 f"{n:g} and {distance:g}."
             )
         if not tail > 1:
             raise RequestError(
-                f"expected n / 2 + c d above 1, so that the scale has a mean, found {tail:g}; "
+                f"expected n / 2 + c d above 1, so that the scale s² has a mean, found {tail:g}; "
                 f"fit the process to rows first, or choose a more informative prior."
             )
 
     @cached_property
     def nodes(self) -> tuple[Floats, float]:
-        """Return nodes u_i of log s², (q,), and the step between them.
+        """Return the nodes u_i, which are q values of log s², and the distance between them.
 
-        Raises NumericalError if nodes exceed the range of floating point, or there are too many
-        nodes.
+        Raises NumericalError if a node is beyond ±600, or more than 4,096 nodes are necessary.
         """
         low, _ = self._ends(0.0)
         _, high = self._ends(1.0)
         count = (high - low) / self._step
         if not max(-low, high) < _FARTHEST or count > _MAX_NODES:
             raise NumericalError(
-                "the distribution of the scale is too wide for the quadrature nodes: log s² "
+                "the posterior of the scale s² is too wide for the quadrature nodes: log s² "
                 f"ranges from {low:.3g} to {high:.3g}. Choose a prior with larger c and c d, or "
                 "use more rows."
             )
@@ -117,7 +115,7 @@ class BurrScale:
 
     @cached_property
     def weights(self) -> Floats:
-        """Importance weights of the nodes, divided by their sum, (q,)."""
+        """The importance weights of the nodes, of shape (q,) and with sum 1."""
         logs = self.log_posterior(self.nodes[0])
         found: Floats = np.exp(logs - logs.max())
         found /= found.sum()
@@ -135,7 +133,7 @@ class BurrScale:
 
     @property
     def shape(self) -> "BurrMixture":
-        """Shape of the distribution of a predicted value, in standard form."""
+        """The predictive distribution, standardised to mean 0 and variance 1."""
         return BurrMixture(self)
 
     def log_posterior(self, u: Floats) -> Floats:
@@ -151,13 +149,13 @@ class BurrScale:
         return _STEP * min(1.0, 1 / math.sqrt(max(self.n / 2, 1.0)), 1 / self.prior.c)
 
     def _slope(self, u: float) -> float:
-        """Return the derivative of `log_posterior`, which is concave."""
+        """Return the derivative of `log_posterior` at u, which decreases with u."""
         c, d = self.prior.c, self.prior.d
         likelihood = self.distance / 2 * math.exp(min(-u, _LARGEST_EXPONENT)) - self.n / 2
         return c - (d + 1) * c * float(special.expit(c * u)) + likelihood
 
     def _ends(self, power: float) -> tuple[float, float]:
-        """Return both ends, where log(s²^power p(u | y)) is `_REACH` below its maximum."""
+        """Return both values of u where log(s²^power p(u | y)) is `_REACH` below its maximum."""
         start = (
             math.log(self.distance / self.n) if self.n else -math.log(self.prior.d) / self.prior.c
         )
@@ -172,10 +170,10 @@ class BurrScale:
 
 
 class BurrMixture(Mixture):
-    """The predictive distribution under a Burr scale, standardised to mean 0 and variance 1.
+    """The predictive distribution for a Burr prior, standardised to mean 0 and variance 1.
 
-    This is Σ w_i N(0, s_i² / E[s²]) over the nodes of the scale: a mixture of normals that is the
-    same at every point. Within 8 standard deviations, the log density has an error of at most 1e-8.
+    The distribution is the mixture of normals Σ w_i N(0, s_i² / E[s²]) over the nodes, the same at
+    every point. Within 8 standard deviations, the error of the log density is at most 1e-8.
     """
 
     def __init__(self, scale: BurrScale) -> None:
@@ -183,18 +181,18 @@ class BurrMixture(Mixture):
         self._scales = np.exp((scale.nodes[0] - math.log(scale.mean)) / 2)[None]
 
     def scales(self, _rows: slice) -> Floats:
-        """Return the scales of all rows, (1, q)."""
+        """Return the scales of the q components, (1, q); all rows have the same scales."""
         return self._scales
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Columns: skewness 0, tail weight 1, c, d, n, and e'A^(-1)e of the rows."""
+        """Columns of the shape in a table: skewness 0, tail weight 1, c, d, n, and e'A^(-1)e."""
         scale = self.scale
         values = (scale.prior.c, scale.prior.d, scale.n, scale.distance)
         return {**super().columns, **dict(zip(BURR_COLUMNS, values, strict=True))}
 
     def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles; each different probability is computed once."""
+        """Return the quantiles at `probability`; equal probabilities are computed once."""
         p, number = np.unique(np.asarray(probability, np.float64), return_inverse=True)
         return super().quantile(p)[number]
 
@@ -209,7 +207,7 @@ class BurrMixture(Mixture):
 
 
 def _root(falling: Callable[[float], float], start: float) -> float:
-    """Return the root of a decreasing function; infinity if the search finds none."""
+    """Return the root of a decreasing function, or infinity if the search finds no root."""
     low = high = start
     width = 0.1
     while falling(low) < 0:

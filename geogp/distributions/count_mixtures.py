@@ -1,6 +1,6 @@
-"""Distributions of counts with an uncertain rate, as sums over rates.
+"""Distributions of counts with uncertain rates, as weighted sums of distributions with known rates.
 
-`count_prediction.py` explains the distribution, and the nodes at which rates are computed.
+`count_prediction.py` explains the distributions and the known rates (nodes) of the sums.
 """
 
 from collections.abc import Iterator
@@ -14,29 +14,29 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 REACH = 9.0
-"""Nodes lie between minus and plus this number of standard deviations."""
+"""Number of standard deviations of the log rate that the nodes cover on each side of its mean."""
 
 PLACES = (1, 37, 73, 145, 289, 577, 1153, 2305, 4609)
-"""Possible numbers of nodes; one node is enough for a known rate. With s the standard deviation of
-the log rate, the largest number is enough for counts y with s sqrt(y) up to 256; beyond that,
-probabilities of single counts lose digits.
+"""Possible numbers of nodes; a known rate needs one node. With s the standard deviation of the log
+rate, the largest number is enough for counts y with s sqrt(y) up to 256. Probabilities of larger
+counts are less accurate.
 """
 
 _TAIL = 1e-6
 """Sums over counts end where the remaining probability is less than this."""
 
 _MAX_STEPS = 4096
-"""Sums over more counts than this number use only this many evenly spaced counts."""
+"""The largest number of terms in a sum over counts; longer sums use evenly spaced counts."""
 
 
 def places_of(number: int) -> Floats:
-    """Return evenly spaced nodes on the axis of a standard normal variable; a single node is 0."""
+    """Return `number` evenly spaced nodes from -9 to 9; a single node is 0."""
     return np.linspace(-REACH, REACH, number) if number > 1 else np.zeros(1)
 
 
 @dataclass(frozen=True)
 class RateMixture:
-    """Rates (k, q) of k rows at q nodes, weights (q,) of the nodes, and dispersions (k,)."""
+    """Distributions of k counts: rates (k, q) at q nodes, weights (q,), and dispersions (k,)."""
 
     rows: Rows
     rate: Floats
@@ -44,13 +44,13 @@ class RateMixture:
     dispersion: Floats
 
     def at(self, chosen: NDArray[np.bool_] | Rows) -> "RateMixture":
-        """Return some of the rows."""
+        """Return the distributions of some of the rows."""
         return RateMixture(
             self.rows[chosen], self.rate[chosen], self.share, self.dispersion[chosen]
         )
 
     def cdf(self, counts: Floats) -> Floats:
-        """Return P(Y <= count), (k,); it is 0 for counts below 0."""
+        """Return P(Y <= count) for each row, (k,); the result is 0 for counts below 0."""
         found = np.zeros(len(self.rows))
         chosen = np.flatnonzero(counts >= 0)
         walk, wanted = _Walk(self.at(chosen)), counts[chosen]
@@ -65,7 +65,7 @@ class RateMixture:
     def far_cdf(self, counts: Floats) -> Floats:
         """Return P(Y <= count), (k,), by incomplete beta and gamma functions; 0 for counts below 0.
 
-        Between whole numbers, these functions interpolate smoothly.
+        For counts between whole numbers, the functions interpolate smoothly.
         """
         k = np.maximum(counts, 0.0)[:, None]
         poisson = self.dispersion == 0
@@ -122,7 +122,7 @@ class RateMixture:
         for count in walk:
             at = walk.open
             score[at] += (walk.total - (y[at] <= count)) ** 2
-            # Up to a y beyond the tail, all further terms of the sum are 1.
+            # If y is beyond the tail, each further term of the sum up to y is 1.
             beyond = np.maximum(0.0, y - 1 - count)
             walk.close(found, walk.total >= 1 - _TAIL, (score + beyond)[at])
         for row in walk.late.tolist():
@@ -136,7 +136,7 @@ class RateMixture:
         return below + self._sum_squares(y, top + 1, above=True)
 
     def _sum_squares(self, start: float, stop: float, *, above: bool) -> float:
-        """Return the sum of F² or (1 - F)² over counts from `start` to `stop` - 1."""
+        """Return Σ P(Y <= k)² or Σ P(Y > k)² over counts k from `start` to `stop` - 1."""
         if stop <= start:
             return 0.0
         step = np.ceil((stop - start) / _MAX_STEPS)
@@ -153,11 +153,11 @@ class RateMixture:
 
 
 class _Walk:
-    """P(Y <= count) for the counts 0, 1, 2, ..., one after the other, for unfinished rows.
+    """An iterator over the counts 0, 1, 2, ... that computes P(Y <= count) for unfinished rows.
 
-    For each rate, p_0 = (1 + dispersion rate)^(-1/dispersion), or exp(-rate) if the dispersion is
-    0, and p_(k+1) = p_k · rate (1 + dispersion k) / ((1 + dispersion rate)(k + 1)). `late` contains
-    the rows whose p_0 underflows, and the rows that are unfinished after 4,096 counts.
+    Given a rate, p_k = P(Y = k). p_0 is (1 + dispersion rate)^(-1/dispersion), or exp(-rate) if the
+    dispersion is 0; p_(k+1) = p_k · rate (1 + dispersion k) / ((1 + dispersion rate)(k + 1)).
+    `late` are the rows whose p_0 underflows, or that need more than 4,096 counts.
     """
 
     def __init__(self, mixture: RateMixture) -> None:
@@ -176,7 +176,7 @@ class _Walk:
         self.total: Floats = self.mass @ self.share
 
     def close(self, found: Floats, done: NDArray[np.bool_], values: Floats) -> None:
-        """For open rows that are done, write the values to `found`, and close the rows."""
+        """Write the values of rows that are done to `found`, and remove these rows from `open`."""
         if not done.any():
             return
         found[self.open[done]] = values[done]
@@ -186,7 +186,7 @@ class _Walk:
         self.mass = self.mass[left]
 
     def __iter__(self) -> Iterator[int]:
-        """Yield each count, for which `total` is P(Y <= count) of the open rows."""
+        """Yield the counts; after each count, `total` is P(Y <= count) of the open rows."""
         for count in range(_MAX_STEPS + 1):
             if not len(self.open):
                 return

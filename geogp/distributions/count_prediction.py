@@ -1,10 +1,10 @@
 """Predictive distributions of counts: Poisson or negative binomial with an uncertain rate.
 
-log rate ~ N(m, s²); given the rate, Var(y) = rate + dispersion · rate², and y is Poisson if the
-dispersion is 0. Expectations over the rate use the trapezoidal rule: they are sums over evenly
-spaced nodes z = (log rate - m)/s from -9 to 9, weighted by the normal density. For such integrands,
-the rule converges exponentially (Trefethen and Weideman 2014). There are 37 nodes or more; the
-distance between nodes is at most the width of the distribution given the rate.
+The log rate has the distribution N(m, s²). Given the rate, a count y has variance rate + dispersion
+· rate²; if the dispersion is 0, y is Poisson. Expectations over the rate use the trapezoidal rule:
+sums over evenly spaced nodes z = (log rate - m) / s from -9 to 9, weighted by the normal density.
+The rule converges exponentially (Trefethen and Weideman 2014). The number of nodes is at least 37,
+and larger if the distribution of y given the rate is narrow.
 """
 
 from collections.abc import Iterator
@@ -22,21 +22,20 @@ from geogp.errors import DataError, NumericalError
 _CHUNK = 8192
 
 _SEED = 7_205_759
-"""Seed of the draws in `pit`; it is unusual, so that simulated data do not use the same draws."""
+"""Seed of the random draws in `pit`; it is unusual, so that no simulation has the same draws."""
 
 
 @dataclass(frozen=True)
 class CountPrediction(Prediction):
-    """Predictive distributions of counts, as described at the top of this module.
+    """Predictive distributions of counts: Poisson or negative binomial with an uncertain rate.
 
-    `mean` is E[rate]. `function_variance` is Var(rate) = mean² (exp(s²) - 1). `noise_variance` is E
-    Var(y | rate) = mean + dispersion (mean² + function_variance). A quantile is the smallest count
-    with P(y <= count) >= p, so the probability of a central interval is its level or more. The tile
-    variance is 0, and the shape is not used. `dispersion` (n,) is 0 or more. `known` is a cache of
-    quantiles and probabilities of intervals.
+    `mean` is E[rate]. `function_variance` is Var(rate) = mean² (exp(s²) - 1), where s² is the
+    variance of the log rate. `noise_variance` is E[Var(y | rate)] = mean + dispersion (mean² +
+    function_variance). A quantile is the smallest count with P(y <= count) >= p. `dispersion` (n,)
+    is 0 or more. `tile_variance` is 0, and `shape` is not used. `known` is a cache of results.
 
-    Raises NumericalError as `Prediction` does, and if a mean or dispersion is out of range, or the
-    noise variance does not follow from mean, function variance and dispersion.
+    Raises NumericalError like `Prediction`, or if a mean or dispersion is out of range, or if the
+    noise variance differs from the formula above.
     """
 
     discrete: ClassVar[bool] = True
@@ -66,10 +65,10 @@ class CountPrediction(Prediction):
 
     @classmethod
     def of_moments(cls, mean: Floats, variance: Floats) -> "CountPrediction":
-        """Return the distribution of counts with a known rate, from mean and variance, each (n,).
+        """Return distributions of counts with known rates, from means and variances, each (n,).
 
-        The distribution is negative binomial with dispersion (variance - mean) / mean², or Poisson
-        where the variance does not exceed the mean.
+        A distribution is negative binomial with dispersion (variance - mean) / mean², or Poisson if
+        the variance does not exceed the mean.
         """
         dispersion = np.maximum(variance - mean, 0.0) / mean**2
         return predict_counts(np.log(mean), np.zeros(len(mean)), dispersion)
@@ -87,7 +86,7 @@ class CountPrediction(Prediction):
         )
 
     def columns(self) -> dict[str, Floats]:
-        """Return the columns of a table that determine the distributions, by name, each (n,)."""
+        """Return the arrays (n,) that determine the distributions, by column name."""
         return {
             "mean": self.mean,
             "function_variance": self.function_variance,
@@ -96,10 +95,10 @@ class CountPrediction(Prediction):
         }
 
     def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
-        """Return the variables of a map of predicted counts.
+        """Return the variables of a map of counts, by name: values, long name and CF unit.
 
-        The bounds are whole numbers, so the probability of the interval is its level or more.
-        p_none is P(Y = 0), which is E exp(-rate) for Poisson counts.
+        The ends of an interval are whole numbers, so its probability is `level` or more. `p_none`
+        is P(Y = 0); for Poisson counts, this is E[exp(-rate)].
         """
         lower, upper = self.interval(level)
         counted = f"{quantity.subject} of the tile in the quarter"
@@ -120,7 +119,7 @@ class CountPrediction(Prediction):
             ),
             "dispersion": (
                 self.dispersion,
-                "variance of the number of tests above a Poisson variance, over the squared rate",
+                "(variance - Poisson variance) / squared rate, for the number of tests",
                 "1",
             ),
         }
@@ -136,10 +135,10 @@ class CountPrediction(Prediction):
         return np.log(self.mean) - 0.5 * self.log_rate_variance
 
     def pooled(self, pieces: int) -> "CountPrediction":
-        """Return the distribution of the sum over tiles with equal rates, independent given these.
+        """Return the distribution of the total count in `pieces` tiles with equal uncertain rates.
 
-        The sum of k independent negative binomial counts with equal means is negative binomial; the
-        dispersion is divided by k.
+        Given the rate, the counts are independent and negative binomial. The sum of the counts is
+        negative binomial with the dispersion divided by `pieces`.
         """
         return predict_counts(
             self.log_rate_mean + np.log(pieces),
@@ -148,7 +147,7 @@ class CountPrediction(Prediction):
         )
 
     def _drawn(self, size: int, random: np.random.Generator) -> Floats:
-        """Draw log rates and gamma effects of tiles, and Poisson counts given both, (size, n)."""
+        """Draw counts (size, n), Poisson given a random rate and a random gamma factor."""
         shape = (size, len(self))
         rate = np.exp(
             self.log_rate_mean + np.sqrt(self.log_rate_variance) * random.standard_normal(shape)
@@ -171,7 +170,7 @@ class CountPrediction(Prediction):
         return self.known[name]
 
     def interval_mass(self, level: float) -> Floats:
-        """Return the probability, bounds included, of the central interval of a level, (n,)."""
+        """Return the probability of the central interval of a level, both ends included, (n,)."""
         check_inside("a level", level)
         name = ("mass", level)
         if name not in self.known:
@@ -188,10 +187,10 @@ class CountPrediction(Prediction):
         return found
 
     def pit(self, y: ArrayLike) -> Floats:
-        """Return P(Y < y) + u P(Y = y), (n,), with uniform draws u from a fixed seed.
+        """Return P(Y < y) + u P(Y = y), (n,), with uniform random draws u from a fixed seed.
 
-        These values are uniform if the prediction is right (Czado, Gneiting and Held 2009). For
-        counts, the values P(Y <= y) are not uniform.
+        If the prediction is right, these values are uniform (Czado, Gneiting and Held 2009). The
+        values P(Y <= y) of counts are not uniform.
         """
         y = self._counts(y)
         below, upto = self.cdf(y - 1), self.cdf(y)
@@ -211,10 +210,10 @@ class CountPrediction(Prediction):
         return found
 
     def crps(self, y: ArrayLike) -> Floats:
-        """Return sum over k >= 0 of (P(Y <= k) - 1[y <= k])², shape (n,); lower is better.
+        """Return the CRPS, Σ_k (P(Y <= k) - 1[y <= k])² over k >= 0, shape (n,); lower is better.
 
-        The sum ends where less than 1e-6 of probability is left. Raises DataError if an observation
-        is not a count.
+        The sum ends where P(Y > k) is below 1e-6. Raises DataError if an observation is not a
+        count.
         """
         y = self._counts(y)
         found = np.empty(len(self))
@@ -225,7 +224,7 @@ class CountPrediction(Prediction):
     def power_mean(self, base: float) -> Floats:
         """Raise NumericalError, because counts are not logarithms."""
         raise NumericalError(
-            f"a mean of {base:g}^y does not exist for counts y, because counts are not transformed."
+            f"expected predictions of logarithms for the mean of {base:g}^y, found counts."
         )
 
     def _counts(self, y: ArrayLike) -> Floats:
@@ -238,7 +237,7 @@ class CountPrediction(Prediction):
         return counts
 
     def _mixtures(self, counts: Floats) -> Iterator[RateMixture]:
-        """Yield the rows in chunks; each row has as many rates as it needs at `counts`."""
+        """Yield the distributions in chunks of rows; rows with large counts need more nodes."""
         m, s = self.log_rate_mean, np.sqrt(self.log_rate_variance)
         ratio = s / np.sqrt(self.dispersion + 1 / np.maximum(counts, 1.0))
         spacing = 2 * REACH / (np.array(PLACES[1:]) - 1)
@@ -256,12 +255,12 @@ class CountPrediction(Prediction):
 
 
 def noise_of(mean: Floats, function_variance: Floats, dispersion: Floats) -> Floats:
-    """Return E Var(y | rate) = mean + dispersion (mean² + function_variance)."""
+    """Return the noise variance mean + dispersion (mean² + function_variance)."""
     return mean + dispersion * (mean**2 + function_variance)
 
 
 def predict_counts(log_rate: Floats, variance: Floats, dispersion: Floats) -> CountPrediction:
-    """Return the prediction for mean and variance of the log rate, and a dispersion, each (n,).
+    """Return predictions from the means and variances of log rates, and dispersions, each (n,).
 
     Raises NumericalError if a rate overflows.
     """

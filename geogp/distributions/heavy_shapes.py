@@ -14,7 +14,7 @@ from geogp.errors import RequestError
 _LOG_2PI = math.log(2 * math.pi)
 
 VALUES_AT_ONCE = 1 << 21
-"""Number of values (of components, or of pairs of components) in memory at once."""
+"""Largest number of values in memory at once; each row has a value for each component."""
 
 _MIN_PROBABILITY = 1e-300
 _NEWTON_STEPS = 200
@@ -29,18 +29,18 @@ class HeavyTails(Shape):
 
     @property
     def has_power_mean(self) -> bool:
-        """False: E[exp(t X)] does not exist."""
+        """False, because E[exp(t X)] does not exist unless t is 0."""
         return False
 
     def from_normal(self, z: Floats) -> Floats:
-        """Return the quantiles at Φ(z), from the lower tail."""
+        """Return the quantiles at the probabilities Φ(z), computed in the lower tail."""
         z = np.asarray(z, np.float64)
         lower = self.quantile(np.maximum(special.ndtr(-np.abs(z)), _MIN_PROBABILITY))
         found: Floats = np.where(z > 0, -lower, lower)
         return found
 
     def normal_score(self, x: Floats) -> Floats:
-        """Return Φ^(-1)(P(X <= x)), from the smaller tail."""
+        """Return Φ^(-1)(P(X <= x)), computed from the smaller tail probability."""
         x = np.asarray(x, np.float64)
         lower, upper = self.cdf(x), self.survival(x)
         tail = special.ndtri(np.maximum(np.minimum(lower, upper), _MIN_PROBABILITY))
@@ -60,9 +60,9 @@ class HeavyTails(Shape):
         return self.cdf(-np.asarray(x, np.float64))
 
     def exponential_mean(self, t: Floats) -> Floats:
-        """Return infinity; at t = 0, return 1.
+        """Return E[exp(t X)]: 1 if t = 0, else infinity.
 
-        For a finite mixture the mean is finite, but would depend mostly on the widest component.
+        For a finite mixture, the mean is finite, but depends mostly on the widest component.
         """
         return np.where(np.asarray(t) == 0, 1.0, np.inf)
 
@@ -71,10 +71,9 @@ class HeavyTails(Shape):
 class StudentT(HeavyTails):
     """Student's t with `df` degrees of freedom, standardised to mean 0 and variance 1.
 
-    X = T sqrt((df - 2) / df).
+    X = T sqrt((df - 2) / df), where T is a Student-t variable.
 
-    Beyond about 1e9 degrees of freedom, the distribution equals the normal distribution to all
-    digits, except in the tails. Raises the errors of `check_df`.
+    Raises RequestError unless `df` is finite and above 2.
     """
 
     df: float
@@ -84,11 +83,11 @@ class StudentT(HeavyTails):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Columns: skewness 0, tail weight 1, and `df`."""
+        """Columns of the shape in a table: skewness 0, tail weight 1, and `df`."""
         return {**super().columns, "df": self.df}
 
     def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles."""
+        """Return the quantiles at the given probabilities."""
         found = special.stdtrit(self.df, probability) * self._scale
         return np.asarray(found, np.float64)
 
@@ -98,19 +97,19 @@ class StudentT(HeavyTails):
         return np.asarray(found, np.float64)
 
     def log_density(self, x: Floats) -> Floats:
-        """Return the log density of t = x / c, minus log c, with c = sqrt((df - 2) / df).
+        """Return the log density of X, with c = sqrt((df - 2) / df) and t = x / c.
 
-        log Γ((df + 1) / 2) - log Γ(df / 2) - ½ log(df π) - (df + 1) / 2 log(1 + t² / df).
+        log Γ((df + 1) / 2) - log Γ(df / 2) - ½ log(df π c²) - (df + 1) / 2 log(1 + t² / df).
         """
         found: Floats = self._standard_log_density(x / self._scale) - math.log(self._scale)
         return found
 
     def crps(self, x: Floats) -> Floats:
-        """Return the score of Jordan, Krüger and Lerch (2019), appendix A, times c.
+        """Return the CRPS, from a formula by Jordan, Krüger and Lerch (2019, appendix A).
 
-        Let t = x / c, F and f the distribution function and density of t, and B the beta function.
-        Then the score is t (2 F(t) - 1) + 2 f(t) (df + t²) / (df - 1)
-        - 2 sqrt(df) / (df - 1) B(½, df - ½) / B(½, df / 2)².
+        Let c = sqrt((df - 2) / df) and t = x / c. Let F and f be the distribution function and the
+        density of T, and B the beta function. The CRPS is c times t (2 F(t) - 1) + 2 f(t) (df + t²)
+        / (df - 1) - 2 sqrt(df) / (df - 1) B(½, df - ½) / B(½, df / 2)².
         """
         df = self.df
         t = np.asarray(x, np.float64) / self._scale
@@ -138,20 +137,20 @@ class StudentT(HeavyTails):
 class Mixture(HeavyTails):
     """A scale mixture of normals, X = s_I Z with P(I = i) = w_i, with mean 0 and variance 1.
 
-    `weights` are w, (q,). Methods take an x for each row.
+    `weights` are the probabilities w_i, (q,). Methods take one x for each row.
     """
 
     weights: Floats
 
     @abstractmethod
     def scales(self, rows: slice) -> Floats:
-        """Return s for some rows, (c, q), or (1, q) if all rows have the same scales."""
+        """Return the scales s_i of some rows, (c, q), or (1, q) if all rows have equal scales."""
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles, by Newton's method on the log of the tail probability.
 
-        The quantile of a mixture lies between the quantiles of the narrowest and the widest
-        component. If a step leaves this bracket, the middle of the bracket replaces it.
+        The quantile lies between the quantiles of the narrowest and the widest component. If a
+        Newton step leaves this interval, the middle of the interval is used instead.
         """
         return self._each(mixture_quantile, probability)
 
@@ -170,9 +169,9 @@ class Mixture(HeavyTails):
         return self._each(density, x)
 
     def crps(self, x: Floats) -> Floats:
-        """Return Σ_i w_i A(x, s_i²) - ½ Σ_ij w_i w_j A(0, s_i² + s_j²).
+        """Return the CRPS, Σ_i w_i A(x, s_i²) - ½ Σ_ij w_i w_j A(0, s_i² + s_j²).
 
-        Here A(m, v) = 2 sqrt(v) φ(m / sqrt(v)) + m (2 Φ(m / sqrt(v)) - 1) (Grimit et al. 2006).
+        Let A(m, v) = 2 sqrt(v) φ(m / sqrt(v)) + m (2 Φ(m / sqrt(v)) - 1) (Grimit et al. 2006).
         """
 
         def near(w: Floats, s: Floats, v: Floats) -> Floats:
@@ -184,7 +183,7 @@ class Mixture(HeavyTails):
         return self._each(near, x) - self._half_spread(len(x))
 
     def _half_spread(self, n: int) -> Floats | float:
-        """Return ½ E|X - X'| = ½ Σ_ij w_i w_j A(0, s_i² + s_j²) of n rows; see `crps`."""
+        """Return ½ E|X - X'| of n rows, which is the second sum in `crps`."""
         i, j = np.triu_indices(len(self.weights))
 
         def spread(w: Floats, s: Floats, _: Floats) -> Floats:
@@ -195,9 +194,9 @@ class Mixture(HeavyTails):
         return self._each(spread, np.zeros(n), more=len(self.weights))
 
     def _each(self, function: Callable[..., Floats], *values: Floats, more: int = 1) -> Floats:
-        """Call a function of w, scales (c, q) and values (c,) for chunks of values (n,).
+        """Return `function` of weights, scales (c, q) and values (c,), computed in chunks, (n,).
 
-        The function makes `more` values per component.
+        For each component, the function computes `more` values.
         """
         n, q = len(values[0]), len(self.weights)
         found = np.empty(n)
@@ -230,10 +229,9 @@ def check_df(df: float) -> None:
 
 
 def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = None) -> Floats:
-    """Return the quantiles, by Newton's method with a bracket on log F in the lower tail.
+    """Return quantiles of mixtures of normals, by Newton's method in the lower tail.
 
-    `start` (c,) are first guesses of the quantiles in the lower tail, by default the normal
-    quantiles.
+    `start` (c,) are initial values in the lower tail, by default the normal quantiles.
     """
     tail = np.minimum(p, 1 - p)
     z = special.ndtri(tail)
@@ -255,7 +253,7 @@ def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = Non
             step = at - (np.log(cdf) - log_tail[rows]) * cdf / density
         newton = (step >= low[rows]) & (step <= high[rows])
         x[rows] = np.where(newton, step, 0.5 * (low[rows] + high[rows]))
-        # The error after a Newton step is of the order of the squared step.
+        # The error after a Newton step is about the square of the step.
         moved = np.abs(x[rows] - at)
         near = newton & (moved <= _NEWTON_TOLERANCE * np.abs(at))
         rows = rows[~near & (high[rows] > low[rows])]

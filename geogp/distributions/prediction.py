@@ -14,7 +14,7 @@ from geogp.errors import DataError, NumericalError, RequestError
 
 
 def check_inside(what: str, found: float) -> None:
-    """Raise RequestError if a level or a probability does not lie in (0, 1), or is not a number.
+    """Raise RequestError unless a level or probability is a number strictly between 0 and 1.
 
     `what` names the value in the message.
     """
@@ -26,11 +26,10 @@ def check_inside(what: str, found: float) -> None:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predictive distributions with given mean and variance, Gaussian unless a shape is given.
+    """Predictive distributions of the target at n points, Gaussian by default.
 
     The variance of a measurement is function_variance + noise_variance. The function variance is
-    the sum of two variances: that of the field, which more data would remove, and that of the tile
-    process.
+    the variance of the field, which more data would remove, plus the tile variance.
 
     Attributes
     ----------
@@ -38,21 +37,19 @@ class Prediction:
         float64 arrays of shape (n,). The mean is in the unit of the target, and the variances are
         in the squared unit.
     tile_variance
-        The part of the function variance from single tiles, (n,); 0 for models without a tile
-        process.
+        The variance of the process of single tiles, (n,); 0 for models without this process.
     shape
-        Distribution of (y - mean) / sd. A repair (`warped_shapes.py`) does not change the median,
-        but changes the mean and the variance of the distribution; `mean` and the variances here
-        remain those before the repair.
+        Distribution of (y - mean) / sd. A conformal repair (`warped_shapes.py`) changes the mean
+        and the variance of the distribution, but not the median. `mean` and the variances remain
+        the values before the repair.
     discrete
-        Whether measurements are whole numbers. If so, the probability of an interval may be larger
-        than its level.
+        Whether measurements are whole numbers, so that intervals may contain more than their level.
 
     Raises
     ------
     NumericalError
-        Shapes differ, a value is not finite, a variance is negative, the tile variance exceeds
-        the function variance, or a predictive variance is not positive.
+        The arrays have different shapes, a value is not finite, a variance is negative, a tile
+        variance exceeds the function variance, or a predictive variance is not positive.
     """
 
     discrete: ClassVar[bool] = False
@@ -87,7 +84,7 @@ class Prediction:
 
     @classmethod
     def of_moments(cls, mean: Floats, variance: Floats) -> "Prediction":
-        """Return predictions with given mean and noise variance, (n,), and function variance 0."""
+        """Return predictions from means and noise variances, (n,), with function variance 0."""
         return Prediction(mean, np.zeros(len(mean)), variance)
 
     def __len__(self) -> int:
@@ -116,15 +113,15 @@ class Prediction:
         )
 
     def pooled(self, pieces: int) -> "Prediction":  # noqa: ARG002
-        """Return the distribution for a place of several pieces, each with this distribution.
+        """Return predictions for larger tiles, each of `pieces` tiles with equal distributions.
 
-        An average over the place has the distribution of one piece; for counts, see
+        The average over a larger tile has the distribution of one tile. For counts, see
         `CountPrediction`.
         """
         return self
 
     def columns(self) -> dict[str, Floats]:
-        """Return the columns of a table that determine the distributions, by name, each (n,)."""
+        """Return the arrays (n,) that determine the distributions, by column name."""
         shape = {k: np.broadcast_to(v, self.mean.shape) for k, v in self.shape.columns.items()}
         return {
             "mean": self.mean,
@@ -135,10 +132,11 @@ class Prediction:
         }
 
     def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
-        """Return the variables of a map of a quantity whose log10 is predicted.
+        """Return the variables of a map, by name: values, long name and CF unit.
 
-        The bounds are the ends of the central interval of `level`. Where the tails are too heavy
-        for a mean, the mean is NaN. Other values that overflow are infinite.
+        The prediction is of log10 of the quantity. Bounds are the ends of the central interval of
+        `level`. A mean that does not exist is NaN. Values that are too large for floating point are
+        infinite.
         """
         lower, upper = self.interval(level)
         subject, unit, end = quantity.subject, quantity.cf_unit, quantity.suffix
@@ -162,7 +160,7 @@ class Prediction:
             }
 
     def _linear_mean(self, subject: str) -> tuple[Floats, str]:
-        """Return E[10^y] and a long name for it; if E[10^y] does not exist, all values are NaN."""
+        """Return the mean E[10^y] and its long name; a mean that does not exist is NaN."""
         label = f"mean of the predicted {subject}"
         if self.shape.has_power_mean:
             found = self.power_mean(10.0)
@@ -190,9 +188,9 @@ class Prediction:
         return self.quantile(0.5)
 
     def sample(self, size: int = 1, *, random_state: int = 0) -> Floats:
-        """Draw measurements, independent between points, shape (size, n).
+        """Draw measurements of shape (size, n), independent between points.
 
-        For draws with the covariance between points, use `joint(points).paths`.
+        For draws that are correlated between points, use `paths` of an estimator's `joint(points)`.
 
         Raises
         ------
@@ -204,7 +202,7 @@ class Prediction:
 
     def _drawn(self, size: int, random: np.random.Generator) -> Floats:
         """Draw measurements from the inverse distribution functions, (size, n)."""
-        # Multiples of 2^-53, plus 2^-54, so that all values are strictly inside (0, 1).
+        # The draws are multiples of 2^-53. With 2^-54 added, no value is exactly 0 or 1.
         uniform = random.random((size, len(self))) + 2.0**-54
         found: Floats = np.stack([self.mean + self.sd * self.shape.quantile(p) for p in uniform])
         return found
@@ -233,10 +231,10 @@ class Prediction:
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def interval_mass(self, level: float) -> Floats:
-        """Return the probability, bounds included, of the central interval of a level, (n,).
+        """Return the probability of the central interval of a level, with both ends included, (n,).
 
-        The probability equals the level. For counts it is the level or more, because the bounds are
-        whole numbers.
+        The probability equals the level. For counts, the probability is the level or more, because
+        the ends are whole numbers.
 
         Raises
         ------
@@ -247,7 +245,7 @@ class Prediction:
         return np.full(len(self), level)
 
     def pit(self, y: ArrayLike) -> Floats:
-        """Return P(Y <= y) at `y`, (n,); if the predictions are right, the values are uniform."""
+        """Return P(Y <= y) at the measurements `y`, (n,); right predictions give uniform values."""
         return self.cdf(self._checked_values(y))
 
     def cdf(self, value: ArrayLike) -> Floats:
@@ -267,22 +265,22 @@ class Prediction:
     def crps(self, y: ArrayLike) -> Floats:
         """Return the continuous ranked probability score at `y`, shape (n,); lower is better.
 
-        The score is sd times the score of the shape at (y - mean) / sd.
+        The score is sd times the score of the standardised distribution at (y - mean) / sd.
         """
         return self.sd * self.shape.crps(self._standard(self._checked_values(y)))
 
     def power_mean(self, base: float) -> Floats:
         """Return E[base^y] at each point, (n,).
 
-        If y is the log10 of a speed, base 10 gives the mean speed. Where the tails are too heavy
-        for this mean to exist, the result is infinity; see `Shape.has_power_mean`.
+        If y is the log10 of a speed, base 10 gives the mean speed. If this mean does not exist
+        because the tails are too heavy, the result is infinity; see `Shape.has_power_mean`.
         """
         rate = np.log(base)
         found: Floats = np.exp(rate * self.mean) * self.shape.exponential_mean(rate * self.sd)
         return found
 
     def _checked_values(self, y: ArrayLike) -> Floats:
-        """Return measurements (n,).
+        """Return the measurements as an array of float64.
 
         Raises DataError if the measurements do not have shape (n,) or are not finite.
         """

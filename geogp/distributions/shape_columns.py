@@ -1,4 +1,4 @@
-"""Makes shapes from columns of a table of predictions, as the inverse of `Shape.columns`."""
+"""Makes shapes from the columns of a table of predictions, which `Shape.columns` returns."""
 
 from collections.abc import Mapping
 
@@ -21,20 +21,20 @@ from geogp.distributions.warps import REPAIR_COLUMNS, Warp
 from geogp.errors import RequestError
 
 _KINDS = (("skewness", "tailweight"), ("df",), ("noise_df",), BURR_COLUMNS)
-"""Columns of sinh-arcsinh shapes, Student's t, Student-t noise around a normal, and Burr scales."""
+"""Columns of each kind of shape: sinh-arcsinh, Student's t, normal plus Student's t, and Burr."""
 
 
 def shape_from(
     columns: Mapping[str, Floats], function_variance: Floats, noise_variance: Floats
 ) -> Shape:
-    """Return the shapes of the rows of a table; they equal the shapes that were written.
+    """Return the shapes that a table describes, one shape for each of n rows.
 
-    `columns` are those of `SHAPE_COLUMNS` in the table, each (n,); an absent column has the value
-    of a normal shape. `REPAIR_COLUMNS` are the knots of a repair, all or none; rows with only NaN
-    are not repaired. Only `noise_df` needs the variances of the rows, (n,).
+    `columns` are arrays (n,), with names from `SHAPE_COLUMNS`; an absent column has the value of a
+    normal shape. The knots of a conformal repair are in `REPAIR_COLUMNS`; rows with only NaN there
+    are not repaired. The variances (n,) are used only with the column `noise_df`.
 
     Raises RequestError if a value is out of range, a row has parameters of two kinds of shape,
-    `noise_df` differs between rows, or some but not all columns of a repair are given.
+    `noise_df` differs between rows, or only some columns of a repair are given.
     """
     base = _base_from(columns, function_variance, noise_variance)
     missing = [name for name in REPAIR_COLUMNS if name not in columns]
@@ -45,7 +45,7 @@ def shape_from(
             f"expected all columns of a repair, or none of them; missing: {', '.join(missing)}."
         )
     knots = np.column_stack([columns[name] for name in REPAIR_COLUMNS])
-    # NaN is replaced, because NaN is not equal to NaN.
+    # NaN is replaced, because NaN does not equal itself.
     distinct, number = np.unique(np.nan_to_num(knots, nan=-1.0), axis=0, return_inverse=True)
     if (distinct == -1.0).all():
         return base
@@ -73,7 +73,7 @@ def _base_from(
 
 
 def _kinds(row: Mapping[str, float]) -> int:
-    """Return the number of kinds of shape, without the normal, in a row's parameters."""
+    """Return how many kinds of shape, apart from the normal, a row's parameters describe."""
     return sum(any(row[name] != SHAPE_COLUMNS[name] for name in names) for names in _KINDS)
 
 

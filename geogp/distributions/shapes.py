@@ -1,8 +1,8 @@
-"""Shapes of predictive distributions: location-scale families in standard form.
+"""Shapes of predictive distributions, standardised to mean 0 and variance 1.
 
-A shape is the distribution of a variable X with mean 0 and variance 1. A prediction with mean mu
-and variance v is the distribution of mu + sqrt(v) X. Only repaired shapes (`warped_shapes.py`) may
-have another mean and variance.
+A shape is the distribution of a variable X with mean 0 and variance 1. A prediction with mean m and
+variance v is the distribution of m + sqrt(v) X. Only repaired shapes (`warped_shapes.py`) may have
+another mean and variance.
 """
 
 import math
@@ -29,13 +29,13 @@ SHAPE_COLUMNS = {
     "noise_df": math.inf,
     **dict.fromkeys(BURR_COLUMNS, math.inf),
 }
-"""Columns that describe shapes. The values here are those of a normal shape and absent columns."""
+"""Columns that describe shapes, with default values; these are the values of a normal shape."""
 
 
 class Shape(ABC):
     """The interface of a shape; all methods work elementwise.
 
-    The defaults of quantiles and probabilities use the normal scores.
+    By default, quantiles and probabilities are computed from normal scores.
 
     `symmetric` is true if X and -X are known to have the same distribution. `linear_scores` is true
     if normal scores are known to be linear in x; then two quantiles determine all others.
@@ -46,7 +46,7 @@ class Shape(ABC):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Columns of the shape in a table, by names in `SHAPE_COLUMNS`, each a number or (n,).
+        """Columns of the shape in a table, by name: numbers, or arrays (n,).
 
         `shape_from` makes the same shape from these columns.
         """
@@ -67,11 +67,11 @@ class Shape(ABC):
 
     @abstractmethod
     def from_normal(self, z: Floats) -> Floats:
-        """Return the quantiles at Φ(z), accurate in both tails."""
+        """Return the quantiles at the probabilities Φ(z), accurate in both tails."""
 
     @abstractmethod
     def normal_score(self, x: Floats) -> Floats:
-        """Return Φ^(-1)(P(X <= x)), accurate in both tails, at least from -37 to 37."""
+        """Return Φ^(-1)(P(X <= x)), accurate at least from -37 to 37."""
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles at probabilities strictly between 0 and 1."""
@@ -83,7 +83,7 @@ class Shape(ABC):
         return found
 
     def survival(self, x: Floats) -> Floats:
-        """Return P(X > x), accurate where it is small."""
+        """Return P(X > x), accurate also for small probabilities."""
         found: Floats = special.ndtr(-self.normal_score(x))
         return found
 
@@ -102,7 +102,7 @@ class Shape(ABC):
 
 @dataclass(frozen=True)
 class Gaussian(Shape):
-    """The standard normal."""
+    """The standard normal distribution."""
 
     symmetric = True
     linear_scores = True
@@ -120,7 +120,7 @@ class Gaussian(Shape):
         return -0.5 * (_LOG_2PI + x**2)
 
     def crps(self, x: Floats) -> Floats:
-        """Return x (2 Φ(x) - 1) + 2 φ(x) - 1 / sqrt(π) (Gneiting and Raftery 2007, (21))."""
+        """Return x (2 Φ(x) - 1) + 2 φ(x) - 1 / sqrt(π) (Gneiting and Raftery 2007)."""
         density = np.exp(self.log_density(x))
         found: Floats = x * (2 * self.cdf(x) - 1) + 2 * density - 1 / math.sqrt(math.pi)
         return found
@@ -150,7 +150,7 @@ def _by_shape(name: str) -> Callable[..., Floats]:
 
 
 class RowShapes(Shape):
-    """A shape for each row, of which few are different; methods need one value for each row.
+    """The shapes of n rows, of which only few differ; methods take one value for each row.
 
     `shapes` are the different shapes, and `number` (n,) is the index of each row's shape.
     """
@@ -169,7 +169,7 @@ class RowShapes(Shape):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Columns of the shapes of the rows, each (n,)."""
+        """Columns of the shapes in a table, one value for each row."""
         held = [shape.columns for shape in self.shapes]
         names = [name for name in SHAPE_COLUMNS if any(name in each for each in held)]
         return {
@@ -192,7 +192,7 @@ class RowShapes(Shape):
 
 
 def shape_of_rows(parameters: Floats, make: Callable[..., Shape]) -> Shape:
-    """Return the shapes of n rows; `make` makes a shape from the k parameters of a row, (n, k)."""
+    """Return the shapes of n rows with parameters (n, k); `make` makes a shape of k parameters."""
     distinct, number = np.unique(parameters, axis=0, return_inverse=True)
     shapes = [make(*row) for row in distinct.tolist()]
     return shapes[0] if len(shapes) == 1 else RowShapes(shapes, number.reshape(-1))

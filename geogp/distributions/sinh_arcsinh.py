@@ -10,7 +10,7 @@ from geogp.distributions.shapes import GAUSSIAN, Floats, Shape, shape_of_rows
 from geogp.errors import RequestError
 
 MIN_TAILWEIGHT = 0.6
-"""Smallest fitted tail weight; at 0.5 and below, 10^X has no mean."""
+"""Smallest tail weight that a fit may choose; at 0.5 and below, the mean of 10^X is infinite."""
 
 MAX_TAILWEIGHT = 2.0
 MAX_SKEWNESS = 2.0
@@ -28,7 +28,7 @@ class SinhArcsinh(Shape):
     skewed to the right if ε > 0, and to the left if ε < 0. The tails are heavier than normal tails
     if δ < 1, and lighter if δ > 1. With ε = 0 and δ = 1, X is standard normal.
 
-    `skewness` and `tailweight` are ε and δ. Raises RequestError if one is out of range.
+    `skewness` is ε, and `tailweight` is δ. Raises RequestError if ε or δ is out of range.
     """
 
     skewness: float
@@ -47,7 +47,7 @@ class SinhArcsinh(Shape):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Columns: ε and δ."""
+        """Columns of the shape in a table: skewness ε and tail weight δ."""
         return {"skewness": self.skewness, "tailweight": self.tailweight}
 
     def from_normal(self, z: Floats) -> Floats:
@@ -72,7 +72,7 @@ class SinhArcsinh(Shape):
         return found
 
     def crps(self, x: Floats) -> Floats:
-        """Return E|X - x| - ½ E|X - X'|, with both expectations as integrals over Z.
+        """Return the CRPS, E|X - x| - ½ E|X - X'|, with both expectations as integrals over Z.
 
         Let q(z) be the value of X at Z = z, and I(z) the integral of q φ up to z. Then E|X - x| is
         x (2 F(x) - 1) - 2 I(z(x)), because E X = 0, and ½ E|X - X'| is E[q(Z) (2 Φ(Z) - 1)].
@@ -84,20 +84,19 @@ class SinhArcsinh(Shape):
     def exponential_mean(self, t: Floats) -> Floats:
         """Return E[exp(t X)], integrated over Z from -9 to 9.
 
-        If t is too large for the tails, the integrand is not negligible at these ends, and the
-        result is infinity.
+        For a large t, the integrand is not negligible at both ends; the result is then infinity.
         """
         nodes, weights = _grid()
         values = self.from_normal(nodes)
         flat = np.atleast_1d(np.asarray(t, np.float64)).ravel()
         distinct, inverse = np.unique(np.round(flat, 6), return_inverse=True)
         coarse = np.linspace(distinct[0], distinct[-1], 2001) if len(distinct) > 2001 else distinct
-        # The logarithm is smooth in t, so a grid of 2,001 values is enough for a whole map.
+        # log E[exp(t X)] is smooth in t, so 2,001 values of t are enough for a whole map.
         terms = coarse[:, None] * values + np.log(weights)
         top = terms.max(1)
         cut = (terms[:, [0, -1]] > top[:, None] + math.log(_NEGLIGIBLE)).any(1)
         logs = top + np.log(np.exp(terms - top[:, None]).sum(1))
-        # If one end of an interval is infinite, the whole interval is.
+        # If the mean is infinite at one end of an interval, the whole interval gets infinity.
         place = np.minimum(np.searchsorted(coarse, distinct), len(coarse) - 1)
         ends = cut[place] | ((coarse[place] > distinct) & cut[np.maximum(place - 1, 0)])
         with np.errstate(over="ignore"):
@@ -118,7 +117,7 @@ class SinhArcsinh(Shape):
         return float((self.from_normal(nodes) * (2 * GAUSSIAN.cdf(nodes) - 1)) @ weights)
 
     def _partial(self, z: Floats) -> Floats:
-        """Return I(z), by cubic Hermite interpolation between the nodes of the grid."""
+        """Return the integral I(z), which `crps` defines, by cubic Hermite interpolation."""
         nodes, totals, slopes = self._partial_table
         inside = np.clip(z, -_REACH, _REACH)
         at = np.clip(((inside + _REACH) / _STEP).astype(np.intp), 0, len(nodes) - 2)
@@ -146,7 +145,7 @@ class SinhArcsinh(Shape):
 
 
 def shape_of(skewness: float | Floats, tailweight: float | Floats) -> Shape:
-    """Return the shape with given parameters: normal for 0 and 1, else sinh-arcsinh.
+    """Return the sinh-arcsinh shape; skewness 0 and tail weight 1 give the normal shape.
 
     The parameters are numbers, or arrays (n,) with one value per row.
     """
@@ -163,7 +162,7 @@ def _transform(z: Floats, skewness: float, tailweight: float) -> Floats:
 
 
 def moments(skewness: float, tailweight: float) -> tuple[float, float]:
-    """Return mean and standard deviation of sinh((asinh(Z) + ε) / δ)."""
+    """Return mean and standard deviation of sinh((asinh(Z) + ε) / δ), with Z standard normal."""
     nodes, weights = _grid()
     w = _transform(nodes, skewness, tailweight)
     mean = float(w @ weights)

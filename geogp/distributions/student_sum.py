@@ -1,4 +1,4 @@
-"""The shape of a normal variable (the function) plus a Student-t variable (robust noise)."""
+"""The shape of the sum of a normal variable (the function) and a Student-t variable (the noise)."""
 
 import math
 from copy import copy
@@ -22,8 +22,8 @@ _SHARES = 129
 class NormalPlusStudent(Mixture):
     """The sum of independent normal and Student-t variables, standardised to variance 1.
 
-    The t variable is a normal variable divided by sqrt(g), with g ~ Gamma(df/2, rate df/2). So the
-    sum is a scale mixture of normals with variances s² + σ²/g; `student_scales` computes the
+    Given g, the t variable is normal with variance σ²/g, where g ~ Gamma(df/2, rate df/2). So the
+    sum is a scale mixture of normals with variances s² + σ²/g. `student_scales` computes the
     components. Within 8 standard deviations, density and tail probabilities have a relative error
     of at most 1e-5.
 
@@ -53,17 +53,17 @@ class NormalPlusStudent(Mixture):
         return part
 
     def scales(self, rows: slice) -> Floats:
-        """Return the scales of some rows, (c, q)."""
+        """Return the scales of the q components for some rows, (c, q)."""
         share = self.share[rows, None]
         found: Floats = np.sqrt(1 - share + share * self._spread)
         return found
 
     def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles; see `Mixture.quantile`.
+        """Return the quantiles, by the method of `Mixture.quantile`.
 
         At a given probability, the quantile is a smooth function of the t variable's share of the
-        variance. So for many rows and few probabilities, Newton's method starts from a spline
-        through the quantiles at 129 shares.
+        variance. For many rows and few probabilities, Newton's method starts from a spline through
+        the quantiles at 129 shares.
         """
         p = np.broadcast_to(np.asarray(probability, np.float64), (len(self),))
         distinct, of = np.unique(p, return_inverse=True)
@@ -75,7 +75,7 @@ class NormalPlusStudent(Mixture):
                 rows = np.flatnonzero(of == place)
                 found[rows] = self[rows].quantile(np.full(len(rows), value))
             return found
-        # The shape changes fastest at both ends, so the shares are closer together there.
+        # The shape changes fastest near the smallest and largest share, so the grid is finer there.
         grid = 0.5 - 0.5 * np.cos(np.linspace(0, np.pi, _SHARES))
         grid = self.share.min() + np.ptp(self.share) * grid
         if not (np.diff(grid) > 0).all():
@@ -92,7 +92,7 @@ class NormalPlusStudent(Mixture):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Columns: skewness 0, tail weight 1, and `noise_df`; the variances determine the rest."""
+        """Columns of the shape in a table: skewness 0, tail weight 1, and `noise_df`."""
         return {**super().columns, "noise_df": self.df}
 
 
@@ -104,9 +104,9 @@ def student_scales(df: float) -> tuple[Floats, Floats]:
     density of u = log g is proportional to exp(df/2 (u - e^u)), which is smooth, and small at both
     ends. So the trapezoidal rule in u converges faster than any power of the step. The components
     below the 1e-12 quantile of g are merged into one component with the same total weight and
-    variance. All variances are divided by a common factor, so that Σ w v = 1. Generalised
-    Gauss-Laguerre quadrature is not accurate, because 1/g is not a polynomial in g. w and v are
-    (q,), with q from 20 to about 65. Raises the errors of `check_df`.
+    variance. All variances are divided by a common factor, so that Σ w v = 1. Gauss-Laguerre
+    quadrature would be inaccurate, because 1/g is not a polynomial in g. w and v have shape (q,),
+    with q from 20 to about 65. Raises RequestError unless `df` is finite and above 2.
     """
     check_df(df)
     a = df / 2

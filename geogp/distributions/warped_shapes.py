@@ -1,20 +1,19 @@
-"""Repaired distributions: shapes whose central intervals are widened or narrowed level by level.
+"""Shapes of repaired predictions: the central interval of each level is widened or narrowed.
 
-The normal scores of a base distribution F are z = Φ^(-1)(F(x)). Let t_p = Φ^(-1)((1 + p) / 2). An
-odd increasing map g moves the central interval of level p from |z| <= t_p to |z| <= g(t_p):
+Before the repair, F is the distribution function, Q the quantile function, and z = Φ^(-1)(F(x)) the
+normal score. Let t_p = Φ^(-1)((1 + p) / 2). An odd increasing function g changes the central
+interval of level p from |z| <= t_p to |z| <= g(t_p). After the repair:
 
     Q*(Φ(u)) = Q(Φ(g(u))),    F*(x) = Φ(g^(-1)(z)).
 
-g is linear between the knots (0, 0) and (t_p, q_p), with p in `LADDER` (`warps.py`). The median
-does not change. Beyond the last knot (t, q), the tail of the base continues on each side, stretched
-away from the median m:
+g is linear between the knots (0, 0) and (t_p, q_p), with p in `LADDER` (`warps.py`). The median m
+does not change. Beyond the last knot (t, q), both tails are stretched away from the median:
 
     Q*(Φ(u)) = m + r (Q(Φ(u)) - m),    r = (Q(Φ(±q)) - m) / (Q(Φ(±t)) - m),
 
-For a normal base, this is the straight line through (0, 0) and the last knot. So the tails fall as
-fast as the tails of the base, and the repaired distribution has a mean or a variance if the base
-has one. A straight line in z would not ensure this: for Student's t, it would change the power with
-which the tails fall.
+If F is normal, g continues on the straight line through (0, 0) and the last knot. Stretched tails
+of Student's t decrease with the same power as before, so mean and variance exist if F has them.
+A straight line for g would change the power.
 """
 
 from collections.abc import Iterator
@@ -38,18 +37,18 @@ Rows = NDArray[np.intp]
 
 
 class WarpedShape(Shape):
-    """A base shape whose normal scores are warped, as described at the top of this module.
+    """A repaired shape: a base shape whose normal scores are changed by a `Warp`.
 
     Mean and variance of this shape need not be 0 and 1. Integrals are Gauss-Legendre sums over the
     parts between knots, because the integrand is smooth in each part. `base` is the shape before
-    the repair, `warp` contains the maps g of the cells, and `number` (n,) is the cell of each row.
-    Raises RequestError if the cell of a row does not exist, or the base is already repaired.
+    the repair. `warp` has a function g for each cell (group of rows), and `number` (n,) is the cell
+    of each row. Raises RequestError if a cell does not exist, or `base` is already repaired.
     """
 
     def __init__(self, base: Shape, warp: Warp, number: Rows) -> None:
         if isinstance(base, WarpedShape):
             raise RequestError(
-                "expected the shape of the model itself, found a shape that is already repaired."
+                "expected a shape before the repair, found a shape that is already repaired."
             )
         if len(number) and not (number.min() >= 0 and number.max() < len(warp.knots)):
             raise RequestError(
@@ -73,11 +72,11 @@ class WarpedShape(Shape):
 
     @property
     def has_power_mean(self) -> bool:
-        """Whether E[exp(t X)] exists; it exists if it does for the base."""
+        """Whether E[exp(t X)] exists for the base shape, and thus for this shape."""
         return self.base.has_power_mean
 
     def kinds(self, n: int) -> Rows:
-        """Return the number of each row's pair of base and cell, (n,)."""
+        """Return for each row the index of its pair of base shape and cell, (n,)."""
         found: Rows = self._pairs[1][:n]
         return found
 
@@ -90,10 +89,10 @@ class WarpedShape(Shape):
         return self._back(self._of_rows(x)).u
 
     def log_density(self, x: Floats) -> Floats:
-        """Return log f* by the chain rule.
+        """Return the log density log f* after the repair, by the chain rule.
 
         Between knots, the result is log f(x) + log φ(u) - log φ(z) - log g'(u). Beyond the last
-        knot, it is log f(x') - log r with x' = m + (x - m) / r.
+        knot, the result is log f(x') - log r with x' = m + (x - m) / r.
         """
         found = self._back(self._of_rows(x))
         normal = GAUSSIAN.log_density(found.u) - GAUSSIAN.log_density(found.z)
@@ -102,9 +101,9 @@ class WarpedShape(Shape):
         return density
 
     def crps(self, x: Floats) -> Floats:
-        """Return E|X - x| - ½ E|X - X'|, with both expectations as integrals over u.
+        """Return the CRPS, E|X - x| - ½ E|X - X'|, with both expectations as integrals over u.
 
-        Let q(u) be the value at Φ(u), and I(u) the integral of q φ up to u. Then E|X - x| is x (2
+        Let q(u) = Q*(Φ(u)), and let I(u) be the integral of q φ up to u. Then E|X - x| is x (2
         F*(x) - 1) + E X - 2 I(u(x)), and ½ E|X - X'| is E[q(U) (2 Φ(U) - 1)].
         """
         x = self._of_rows(x)
@@ -129,9 +128,8 @@ class WarpedShape(Shape):
     def exponential_mean(self, t: Floats) -> Floats:
         """Return E[exp(t X)], integrated over u from -21 to 21; infinity where it does not exist.
 
-        The result is also infinity where the integrand is not negligible at both ends. This can
-        follow from a large stretch; the mean would then depend on values far beyond all calibration
-        rows.
+        The result is also infinity if the integrand is not negligible at u = 21 or u = -21. With
+        strongly stretched tails, the mean would depend on values far beyond all calibration rows.
         """
         t = self._of_rows(t)
         if not self.has_power_mean:
@@ -158,14 +156,14 @@ class WarpedShape(Shape):
 
     @cached_property
     def _pairs(self) -> tuple[Rows, Rows]:
-        """One example row for each pair of base and cell, and the number of each row's pair."""
+        """One example row for each pair of base shape and cell, and the pair of each row."""
         codes = self.base.kinds(len(self)) * len(self.warp.knots) + self.number
         _, first, back = np.unique(codes, return_index=True, return_inverse=True)
         return first, back.reshape(-1)
 
     @cached_property
     def _tails(self) -> tuple[Floats, Floats, Floats]:
-        """For each pair: the median m, and the stretches r of the lower tail and the upper tail."""
+        """The median m and the stretch factors r of both tails, for each pair of base and cell."""
         first, _ = self._pairs
         base, number = self.base[first], self.number[first]
         t, q = self.warp.last_t[number], self.warp.last_q[number]
@@ -182,7 +180,7 @@ class WarpedShape(Shape):
         return m[pair], np.where(sign > 0, upper[pair], lower[pair])
 
     def _from_normal(self, u: Floats, rows: RowChoice) -> Floats:
-        """Return q(u) for some of the rows, with one u per row."""
+        """Return q(u) = Q*(Φ(u)) for some of the rows, with one u for each row."""
         g, beyond = self.warp.forward(u, self.number[rows])
         values = self.base[rows].from_normal(np.where(beyond, u, g))
         if not beyond.any():
@@ -192,7 +190,7 @@ class WarpedShape(Shape):
         return found
 
     def _back(self, x: Floats) -> "_Back":
-        """Map x (n,) back to the base."""
+        """Return the values x (n,) mapped back to the base shape."""
         z = self.base.normal_score(x)
         u, slope, beyond = self.warp.backward(z, self.number)
         if not beyond.any():
@@ -203,14 +201,14 @@ class WarpedShape(Shape):
         return _Back(inner, z, u, np.where(beyond, r, slope), beyond)
 
     def _at_nodes(self, reach: float) -> Iterator[tuple[slice, Floats]]:
-        """Yield slices of the pairs, each with q at the nodes, (pairs, nodes)."""
+        """Yield slices of the pairs, and q(u) of these pairs at the nodes, (pairs, nodes)."""
         nodes, _, _ = _nodes(reach)
         first, _ = self._pairs
         chunk = max(1, _VALUES_AT_ONCE // len(nodes))
         for start in range(0, len(first), chunk):
             rows = first[start : start + chunk]
             part = self[rows]
-            # One node for all rows: quantiles of mixtures are faster at a common probability.
+            # Nodes one by one: quantiles of mixtures are faster if all rows have one probability.
             mirrored = self.base.symmetric
             wanted = nodes[len(nodes) // 2 :] if mirrored else nodes
             values = np.column_stack([part.from_normal(np.full(len(rows), u)) for u in wanted])
@@ -220,7 +218,7 @@ class WarpedShape(Shape):
 
     @cached_property
     def _integrals(self) -> tuple[Floats, Floats]:
-        """I at the edges of parts, (pairs, parts + 1), and E[q(U) (2 Φ(U) - 1)], (pairs,)."""
+        """The integrals in `crps`: I(u) at edges, (pairs, parts + 1), and ½ E|X - X'|, (pairs,)."""
         nodes, weights, part = _nodes(_REACH)
         parts = part[-1] + 1
         totals, half = np.zeros((len(self._pairs[0]), parts + 1)), np.empty(len(self._pairs[0]))
@@ -234,10 +232,10 @@ class WarpedShape(Shape):
 
 @dataclass(frozen=True)
 class _Back:
-    """Values mapped back to the base: x, its normal scores z and u, and the slope of g.
+    """Values mapped back to the base shape: x, its normal scores z and u, and the slope of g.
 
-    `beyond` is true if a value lies beyond the last knot. Then `x` is the value before the stretch,
-    and `slope` is the stretch.
+    `beyond` is true for values beyond the last knot. For these values, `x` is the value before the
+    stretch, and `slope` is the factor r.
     """
 
     x: Floats
@@ -249,7 +247,7 @@ class _Back:
 
 @cache
 def _edges(reach: float) -> Floats:
-    """Return the edges of parts of the u axis: the knots, and beyond these steps of about 1.6."""
+    """Return the edges of parts of the u axis: the knots, and steps of about 1.6 beyond them."""
     outer = np.linspace(KNOTS[-1], reach, 1 + round((reach - KNOTS[-1]) / 1.6))
     upper = np.concatenate([KNOTS, outer[1:]])
     return np.concatenate([-upper[::-1], [0.0], upper])
@@ -257,7 +255,7 @@ def _edges(reach: float) -> Floats:
 
 @cache
 def _nodes(reach: float) -> tuple[Floats, Floats, Rows]:
-    """Return nodes u, weights of E[h(U)] with U standard normal, and the part of each node."""
+    """Return nodes u, weights for E[h(U)] with U standard normal, and the part of each node."""
     edges = _edges(reach)
     nodes, weights, part = [], [], []
     for number, (low, high) in enumerate(pairwise(edges.tolist())):

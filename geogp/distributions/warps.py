@@ -1,4 +1,4 @@
-"""Maps of normal scores, given by knots; a map moves central intervals level by level.
+"""Increasing functions of normal scores, which widen or narrow central intervals (warps).
 
 `warped_shapes.py` defines the resulting distributions.
 """
@@ -13,35 +13,35 @@ from geogp.errors import RequestError
 Rows = NDArray[np.intp]
 
 LADDER = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
-"""Levels of the central intervals that a warp moves."""
+"""Levels of the central intervals that a warp widens or narrows."""
 
 REPAIR_COLUMNS = tuple(f"repair_{round(100 * level)}" for level in LADDER)
-"""Names of the columns of the knots in a table, one for each level."""
+"""Names of the columns with the knots in a table, one for each level."""
 
 MIN_SLOPE = 0.01
-"""Smallest slope of g between two knots; see `covering_knots`."""
+"""Smallest slope of a warp between two knots; see `covering_knots`."""
 
 MARGIN = 1e-9
-"""A knot exceeds the score that gives it by this share of the score; see `covering_knots`."""
+"""Relative difference between a knot and the score that determines it; see `covering_knots`."""
 
 KNOTS: Floats = special.ndtri((1 + np.array(LADDER)) / 2)
-"""t_p at the levels of `LADDER`. With these knots, a warp changes nothing."""
+"""Normal scores at the upper ends of the intervals of `LADDER`: knots that change nothing."""
 KNOTS.flags.writeable = False
 
 _STARTS = np.concatenate([[0.0], KNOTS[:-1]])
 
 
 def covering_knots(scores: Floats) -> Floats:
-    """Return knots (c, K), one per level; the intervals contain the rows with the given scores.
+    """Return knots (c, K), one per level, whose intervals contain the rows with the given scores.
 
-    Each knot is raised by `MARGIN`. A row with the given score, or tied with it, would otherwise
-    lie exactly at the end of its interval. The end is computed from the score, with rounding that
-    differs between processors; so without the margin, such a row could fall outside by chance.
-    Scores that are computed back from ends have errors up to 1e-11.
+    Each knot is raised by `MARGIN`. Without this margin, a row with the given score would lie
+    exactly at the end of its interval. The rounding of this end differs between processors, so the
+    row could be outside the interval by chance. Scores that are computed from such ends have errors
+    up to 1e-11.
 
-    Where necessary, knots are raised further, so that the slope of g is at least `MIN_SLOPE`. Equal
-    knots (from tied scores) would make g flat and the density infinite. Knots are only raised, by
-    at most `MARGIN` and 0.01 t, so intervals are never narrowed. NaN values do not change.
+    Where necessary, knots are raised further, so that the slope of the warp is at least
+    `MIN_SLOPE`. Equal knots (from tied scores) would make the density infinite. No knot is lowered,
+    so no interval becomes narrower. Scores that are NaN give knots that are NaN.
     """
     found, before = np.array(scores, np.float64) * (1 + MARGIN), np.zeros(len(scores))
     for k, step in enumerate(KNOTS - _STARTS):
@@ -51,11 +51,11 @@ def covering_knots(scores: Floats) -> Floats:
 
 
 class Warp:
-    """The maps g of several cells, given by knots.
+    """The increasing functions g of several cells (groups of rows), given by knots.
 
-    `knots` are q_p at the levels of `LADDER`, (c, K). Values are NaN from the first level without a
-    knot. A cell with only NaN is not changed: g(u) = u. Raises RequestError if the knots do not
-    have this shape, are infinite, do not increase, or follow a NaN.
+    `knots` (c, K) are the values of g at `KNOTS`. In each cell, values are NaN from the first level
+    without a knot on. If all knots of a cell are NaN, g(u) = u. Raises RequestError if the knots do
+    not have this shape, are infinite, do not increase, or follow a NaN.
     """
 
     def __init__(self, knots: Floats) -> None:
@@ -72,7 +72,7 @@ class Warp:
         if gap.any() or (rises <= 0).any() or np.isinf(knots).any():
             raise RequestError(
                 "expected knots that are finite, above 0 and increasing with the level, then NaN "
-                "from the first unsupported level on; found other values."
+                "from the first level without a knot on; found other values."
             )
         self.knots = knots
         last = (~np.isnan(held)).sum(1)

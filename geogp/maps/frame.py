@@ -17,10 +17,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Frame:
-    """A rectangle of tiles of one zoom; pixel (0, 0) is the tile in the north-west corner.
+    """A rectangle of tiles of one zoom, in which each tile is one pixel.
 
-    `column` and `row` are those of this tile; columns may lie beyond the world's edge. `width` and
-    `height` are numbers of tiles; each tile is a pixel.
+    `column` and `row` are the numbers of the tile in the north-west corner, which is pixel (0, 0).
+    Columns may lie beyond the world's edge. `width` and `height` are numbers of tiles.
     """
 
     zoom: int
@@ -49,7 +49,7 @@ class Frame:
 
     @property
     def x(self) -> Floats:
-        """Eastings of the pixels' centres, EPSG:3857 metres, shape (width,), rising."""
+        """Eastings of the pixels' centres, in EPSG:3857 metres, ascending, shape (width,)."""
         size = quadkeys.tile_size_m(self.zoom)
         return (
             np.arange(self.width, dtype=np.float64) + (self.column + 0.5)
@@ -57,7 +57,7 @@ class Frame:
 
     @property
     def y(self) -> Floats:
-        """Northings of the pixels' centres, EPSG:3857 metres, shape (height,), falling."""
+        """Northings of the pixels' centres, in EPSG:3857 metres, descending, shape (height,)."""
         size = quadkeys.tile_size_m(self.zoom)
         return (
             quadkeys.HALF_WORLD_M
@@ -66,7 +66,7 @@ class Frame:
 
     @property
     def bounds_m(self) -> tuple[float, float, float, float]:
-        """West, south, east, north of the outer edges in EPSG:3857 metres."""
+        """The bounds of the frame: west, south, east, north in EPSG:3857 metres."""
         size, half = quadkeys.tile_size_m(self.zoom), quadkeys.HALF_WORLD_M
         return (
             self.column * size - half,
@@ -77,7 +77,7 @@ class Frame:
 
     @property
     def bounds(self) -> tuple[float, float, float, float]:
-        """West, south, east, north of the outer edges in degrees."""
+        """The bounds of the frame: west, south, east, north in degrees."""
         corners = quadkeys.tile_bounds(
             np.array([self.column, self.column + self.width - 1]),
             np.array([self.row, self.row + self.height - 1]),
@@ -115,7 +115,7 @@ class Frame:
         return down, across
 
     def place(self, tiles: Tiles, values: NDArray[Any], fill: float) -> NDArray[Any]:
-        """Put one value per tile into a raster of shape (height, width), with `fill` elsewhere.
+        """Return a raster (height, width) with one value for each tile, and with `fill` elsewhere.
 
         Raises DataError if the number of values differs from the number of tiles, a tile lies
         outside the frame, or a tile occurs twice.

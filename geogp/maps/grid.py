@@ -35,7 +35,7 @@ _MERCATOR: Settings = {
     "false_northing": 0.0,
     "earth_radius": EARTH_RADIUS_M,
 }
-"""EPSG:3857 for CF readers that do not read WKT: spherical Mercator of WGS 84 degrees."""
+"""Attributes that describe EPSG:3857 to readers of CF files that do not read WKT."""
 
 _NAMES = {
     "download": ("Mbit s-1", "download speed", "lower"),
@@ -70,25 +70,25 @@ def build_grid(
 ) -> xr.Dataset:
     """Return the predictions for tiles as a raster in EPSG:3857, where tiles are square.
 
-    Let mu be the mean of log10 of the value, and v = function variance + noise variance. A Gaussian
-    prediction has median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)), mean = 10^mu exp((ln
-    10)² v / 2), width_log10 = 2 · 1.96 sqrt(v). Other shapes have their own quantiles and their own
-    mean of 10^y; the mean is NaN if it does not exist (heavy tails) or is beyond float32. The
-    function variance includes the variance of single tiles, which is also a separate variable. Each
+    Let m and v be the predictive mean and variance of log10 of the value. For a Gaussian
+    prediction, median = 10^m, lower and upper = 10^(m ∓ 1.96 sqrt(v)), mean = 10^m exp((ln 10)² v /
+    2), and width_log10 = 2 · 1.96 sqrt(v). Predictions of other shapes have other quantiles and
+    means. A mean is NaN if it does not exist (heavy tails) or is too large for float32. Each
     threshold adds a variable, such as p_at_least_7_mbps: the probability that the predicted value
     meets the threshold. Numbers of tests have other variables; see `CountPrediction.variables`.
 
-    `prediction` is for log10(Mbps), log10(ms) or the number of tests, depending on `target`, in the
-    order of the n `tiles`. Arrays are (n,). `distance_km` is the distance to the nearest measured
-    tile; distances above `far_km` are flagged. `measured` is the number of tests in all quarters.
-    `stratum` is ``unknown`` outside both strata; if no stratum is known, the grid has no variable
-    for strata (see `strata_flag`). `settings` become attributes of the grid.
+    `prediction` is a prediction of log10(Mbps), log10(ms) or the number of tests, depending on
+    `target`, for the n `tiles`. Arrays have shape (n,). `distance_km` is the distance to the
+    nearest measured tile; a flag marks tiles farther than `far_km`. `measured` is the number of
+    tests in all quarters. `stratum` is ``unknown`` outside both strata; if all strata are unknown,
+    the grid has no variable with strata. `settings` become attributes of the grid.
 
-    Dimensions (y, x) are tile centres in metres, with y falling. Outside the region float32
-    variables are NaN, flags 255 and tests -1. Raises DataError if an input has another length, a
-    tile occurs twice, or there is no tile. Raises RequestError if the target is unknown or differs
-    from the target of the prediction or of a threshold, or a setting cannot be an attribute. Raises
-    NumericalError if a value other than the mean is beyond float32.
+    The coordinates y and x are centres of tiles in metres, with y descending. Outside the region,
+    float32 variables are NaN, flags are 255, and the number of tests is -1. Raises DataError if an
+    input does not have n values, a tile occurs twice, or there is no tile. Raises RequestError if
+    the target is unknown, if the prediction or a threshold has another target, or if a setting
+    cannot be an attribute. Raises NumericalError if a value other than the mean is too large for
+    float32.
     """
     quantity = quantity_of(target)
     _check_lengths(
@@ -100,7 +100,7 @@ def build_grid(
     )
     frame = Frame.of_tiles(tiles)
     if prediction.discrete != quantity.counted:
-        raise RequestError(f"the prediction is not a prediction of the target {target}.")
+        raise RequestError(f"expected a prediction of the target {target}, found another target.")
     variables = prediction.variables(quantity, LEVEL)
     variables |= _probabilities(prediction, target, thresholds)
     variables["distance_km"] = (
@@ -149,7 +149,7 @@ def _check_lengths(n: int, **parts: Sized | None) -> None:
 def _probabilities(
     prediction: Prediction, target: str, thresholds: tuple[Threshold, ...]
 ) -> dict[str, tuple[NDArray[np.float64], str, str]]:
-    """Return values, long name and unit of the probabilities of meeting the thresholds."""
+    """Return the probability of each threshold: the values, their long name and their unit."""
     found = {}
     for threshold in thresholds:
         if threshold.target != target:
@@ -160,7 +160,7 @@ def _probabilities(
 
 
 def _narrowed(values: NDArray[np.float64], name: str, *, absent: bool) -> NDArray[np.float32]:
-    """Return values as float32; those that are not finite become NaN if `absent`, else an error."""
+    """Return values as float32; if `absent`, a value may be missing or infinite and becomes NaN."""
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     if absent:
@@ -168,7 +168,7 @@ def _narrowed(values: NDArray[np.float64], name: str, *, absent: bool) -> NDArra
     elif not np.isfinite(narrow).all():
         raise NumericalError(
             f"{name} is not finite at {int((~np.isfinite(narrow)).sum())} of {len(values)} tiles; "
-            f"float32 holds values up to {np.finfo(np.float32).max:.3g}. Did the fit diverge?"
+            f"float32 allows values up to {np.finfo(np.float32).max:.3g}. Did the fit diverge?"
         )
     return narrow
 

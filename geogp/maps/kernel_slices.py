@@ -1,4 +1,4 @@
-"""Slices of a learned kernel: how much one location says about all others."""
+"""Kernel slices: the values of a learned kernel between one place and all tiles of a map."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class KernelSlice:
 
     `name` is the kind of place at the reference point: ``urban``, ``rural`` or ``wildland``. The
     coordinates of the reference point are in degrees. `values` are float64 of shape (n_tiles,), in
-    the squared unit of the target. `quarter` is None for a kernel over locations only.
+    the squared unit of the target. `quarter` is None if the kernel depends only on locations.
     `description` is one sentence about the reference point.
     """
 
@@ -33,7 +33,7 @@ class KernelSlice:
 
 
 def check_slices(tiles: Tiles, slices: list[KernelSlice]) -> NDArray[np.float64]:
-    """Return the values of all slices, shape (number of slices, n).
+    """Return the values of all slices as an array of shape (slices, tiles).
 
     Raises DataError if there is no slice, or the number of values differs from the number of tiles.
     """

@@ -1,4 +1,4 @@
-"""Rasters of predictions of any quantity, in the unit of the quantity."""
+"""Rasters of predictions for tiles or for a box, in the unit of the predicted quantity."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from geogp.maps.frame import Floats, Frame
 Bounds = tuple[float, float, float, float]
 
 LEVEL = 0.95
-"""Level of the interval between the bounds."""
+"""Level of the prediction intervals in a raster."""
 
 CELLS = 100
-"""Cells along the longer side of a box, unless a resolution is given."""
+"""Number of cells along the longer side of a box, if no resolution is given."""
 
 MAX_CELLS = 20_000_000
 """Largest number of cells of a raster."""
@@ -39,7 +39,7 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Box:
-    """A box of coordinates, with bounds west, south, east, north, cut into equal cells."""
+    """A rectangle of coordinates (west, south, east, north), divided into equal cells."""
 
     bounds: Bounds
     columns: int
@@ -59,7 +59,7 @@ class Box:
                 f"expected a region, or west, south, east, north, found {bounds!r:.80}."
             ) from None
         if not (np.isfinite(bounds).all() and west < east and south < north):
-            raise RequestError(f"expected a box of west, south, east, north, found {bounds}.")
+            raise RequestError(f"expected west < east and south < north, found bounds {bounds}.")
         side = max(east - west, north - south) / CELLS if resolution is None else resolution
         if not 0 < side < np.inf:
             raise RequestError(f"expected a resolution above 0, found {resolution}.")
@@ -79,13 +79,13 @@ class Box:
 
     @property
     def x(self) -> Floats:
-        """Centres of the columns, rising."""
+        """The x coordinates of the centres of the columns, in ascending order."""
         west, _, east, _ = self.bounds
         return west + (np.arange(self.columns) + 0.5) * (east - west) / self.columns
 
     @property
     def y(self) -> Floats:
-        """Centres of the rows, falling."""
+        """The y coordinates of the centres of the rows, in descending order."""
         _, south, _, north = self.bounds
         return north - (np.arange(self.rows) + 0.5) * (north - south) / self.rows
 
@@ -93,7 +93,7 @@ class Box:
 def tile_grid(tiles: Tiles, prediction: Prediction) -> xr.Dataset:
     """Return predictions for distinct tiles as a raster in EPSG:3857, where tiles are square.
 
-    The variables are those of `LABELS`, float32 with dimensions (y, x), and NaN outside the tiles.
+    The variables, named in `LABELS`, are float32 with dimensions (y, x), and NaN outside the tiles.
     """
     frame = Frame.of_tiles(tiles)
     data = {name: frame.place(tiles, v, np.nan) for name, v in _variables(prediction).items()}
@@ -103,7 +103,7 @@ def tile_grid(tiles: Tiles, prediction: Prediction) -> xr.Dataset:
 def box_grid(box: Box, prediction: Prediction, crs: Any) -> xr.Dataset:
     """Return predictions for the cells of a box, given row by row, as a raster.
 
-    `crs` is None for coordinates without a CRS. The variables are those of `LABELS`, float32 with
+    `crs` is None for coordinates without a CRS. The variables, named in `LABELS`, are float32 with
     dimensions (y, x).
     """
     shape = box.rows, box.columns

@@ -35,12 +35,12 @@ def write_netcdf(grid: xr.Dataset, path: Path) -> None:
 
 
 def has_zarr() -> bool:
-    """Return whether the package zarr is installed; it comes with the extra `zarr`."""
+    """Return whether zarr is installed, an optional dependency (``geogp[zarr]``)."""
     return find_spec("zarr") is not None
 
 
 def write_zarr(grid: xr.Dataset, path: Path) -> None:
-    """Write a grid as a Zarr store, a folder, in square chunks and with consolidated metadata.
+    """Write a grid as a Zarr store (a folder) with square chunks and consolidated metadata.
 
     The format is Zarr 2, which GDAL and older readers can open, too. Raises OutputError if the
     store cannot be written; no incomplete store remains.
@@ -58,10 +58,10 @@ def write_zarr(grid: xr.Dataset, path: Path) -> None:
 def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     """Write each variable of a grid as a cloud-optimised GeoTIFF of one band; return the paths.
 
-    A file has the name, the type and the no-data value of its variable, lossless compression, and
-    the attributes of the grid as tags. Its overviews (at least one) show means, or for flags the
-    most frequent value. The band has the variable's description and unit, the meanings of a flag,
-    and statistics of its values. Raises OutputError if a file cannot be written.
+    Each file has the name, the type and the no-data value of its variable, lossless compression,
+    and the attributes of the grid as tags. Overviews (at lower resolution) have means, or the most
+    frequent value of a flag. The band has the description and unit of the variable, and statistics.
+    Raises OutputError if a file cannot be written.
     """
     paths = {str(name): folder / f"{name}.tif" for name in grid.data_vars}
     for name, path in paths.items():
@@ -90,7 +90,7 @@ def _write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
             dataset.write(values, 1)
             dataset.set_band_description(1, str(band.attrs["long_name"]))
             dataset.set_band_unit(1, str(band.attrs.get("units", "")))
-            # GDAL does not write a scale of 1, so it is stored as a tag.
+            # GDAL does not write a scale of 1, so a tag states the scale.
             tags = _statistics(values, nodata) | _meanings(band)
             dataset.update_tags(1, scale="1", offset="0", **tags)
             dataset.update_tags(**{str(key): str(value) for key, value in grid.attrs.items()})
@@ -98,7 +98,7 @@ def _write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
 
 
 def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:
-    """Return the options for overviews; a single block gets one, although GDAL would make none."""
+    """Return the options for overviews; for a raster of one block, GDAL would make no overview."""
     chosen: dict[str, Any] = {"overview_resampling": "MODE" if flag else "AVERAGE"}
     if 1 < max(frame.width, frame.height) <= BLOCK:
         chosen["overview_count"] = 1
@@ -106,7 +106,7 @@ def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:
 
 
 def _statistics(values: NDArray[Any], nodata: float) -> dict[str, str]:
-    """Return statistics of all values of a band, computed in float64, under GDAL's names.
+    """Return statistics of the values of a band, computed in float64, by GDAL's names.
 
     GDAL 3.10 itself computes a wrong share of valid pixels.
     """

@@ -12,7 +12,7 @@ from PIL import Image
 from geogp.errors import DataError
 
 LEVELS = 96
-"""Number of colours of a scale; the eye cannot distinguish more, and files would be larger."""
+"""Number of colours of a scale. More colours would look the same, but make files larger."""
 
 SPEED_PALETTE = "viridis"
 BOUND_PALETTE = "YlGnBu_r"
@@ -38,12 +38,12 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Scale:
-    """A map from values to colours.
+    """A colour scale: a function from values to colours.
 
     `label` names the values and the unit; `palette` is a matplotlib colour map that is suitable for
     colour-blind readers and for print. `low`, `high` and `ticks` are round numbers; values beyond
-    an end have the colour of the end. If `logarithmic`, equal steps of colour are equal factors;
-    `shift` is added before the logarithm, because counts may be 0.
+    an end have the colour of the end. If `logarithmic`, equal distances on the scale are equal
+    factors; `shift` is added before the logarithm, because counts may be 0.
     """
 
     label: str
@@ -55,7 +55,7 @@ class Scale:
     shift: float = 0.0
 
     def fraction(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Return positions on the scale from 0 (`low`) to 1 (`high`), clipped; NaN for NaN."""
+        """Return positions on the scale, from 0 (at `low` or below) to 1; NaN gives NaN."""
         values = np.asarray(values, np.float64)
         if not self.logarithmic:
             return np.asarray(np.clip((values - self.low) / (self.high - self.low), 0, 1))
@@ -71,7 +71,7 @@ class Scale:
         return np.where(np.isnan(place), 0, level + 1).astype(np.uint8)
 
     def colours(self) -> Bytes:
-        """Return the palette of `indices` as RGBA, shape (LEVELS + 1, 4); 0 is transparent."""
+        """Return the RGBA colour of each index, (LEVELS + 1, 4); index 0 is transparent."""
         middles = (np.arange(LEVELS) + 0.5) / LEVELS
         shades = mpl.colormaps[self.palette](middles, bytes=True)
         return np.vstack([np.zeros((1, 4), np.uint8), shades]).astype(np.uint8)
@@ -101,7 +101,7 @@ def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 
 
 def count_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a scale for counts from 0, on which equal steps are equal factors of count + 1.
+    """Return a scale for counts, which starts at 0 and is logarithmic in count + 1.
 
     Raises DataError if no value is finite.
     """
@@ -130,10 +130,10 @@ def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> S
 def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
     """Return one scale for kernel slices, symmetric about 0 if some values are clearly negative.
 
-    Otherwise the scale starts at 0. If all values are above half the largest value, a scale from 0
-    would show nearly one colour; the scale then starts at a round number at or below the lowest
-    value. The ends are not percentiles, because readers compare values with the largest one,
-    k(x_ref, x_ref). Raises DataError if no value is finite.
+    If values are not negative, the scale starts at 0. But if all values are above half the largest
+    value, the scale starts at a round number near the lowest value, because a scale from 0 would
+    show nearly one colour. The scale includes the largest value, k(x_ref, x_ref), because readers
+    compare other values with it. Raises DataError if no value is finite.
     """
     _range_of(values, label)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -144,7 +144,7 @@ def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
 
 
 def round_ladder(ladder: tuple[float, ...], low: float, high: float) -> list[float]:
-    """Return the round numbers (an element of `ladder` times 10^k) that cover `low` to `high`.
+    """Return round numbers from `low` to `high`, each an element of `ladder` times a power of 10.
 
     Examples
     --------

@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 from geogp.geodata.places.region import STRATA, UNKNOWN, Strata
 
 URBAN_FLAG, OWN_FLAG = "urban", "stratum"
-"""Names of the variable for urban and rural tiles, and for strata that the user defines.
+"""Names of the variable with the strata: for urban and rural tiles, and for strata of the user.
 
-The value is 1 in the first stratum and 0 in the second.
+The variable is 1 in the first stratum and 0 in the second.
 """
 
 _FIRST, _SECOND = "first_stratum", "second_stratum"
 
 
 def strata_flag(strata: Strata) -> tuple[str, dict[str, str]]:
-    """Return the name and the attributes of the variable for strata."""
+    """Return the name and the attributes of the variable with the strata."""
     if strata.names == STRATA:
         year = "" if strata.vintage is None else f" of {strata.vintage}"
         attributes = {"long_name": f"in a Census urban area{year}", "flag_meanings": "rural urban"}
@@ -40,7 +40,7 @@ def strata_in(grid: xr.Dataset) -> tuple[NDArray[np.uint8], tuple[str, str]] | N
 
 
 def stratum_at(grid: xr.Dataset, pixels: tuple[NDArray[np.int64], ...]) -> NDArray[np.str_]:
-    """Return the stratum at pixels of a grid, (n,)."""
+    """Return the name of the stratum at each of n pixels, (n,)."""
     found = strata_in(grid)
     if found is None:
         return np.full(len(pixels[0]), UNKNOWN)

@@ -34,12 +34,11 @@ def tile_table(
 ) -> pa.Table:
     """Return the values of a grid as a table with a row for each of n tiles, ordered by quadkey.
 
-    Columns: ``quadkey``, ``longitude`` and ``latitude`` of the centre in degrees (longitudes from
-    -180 to 180), ``stratum`` (such as urban, rural or unknown), ``county`` if `county` is given,
-    each variable of the grid in its own type (flags as booleans; description and unit in the
-    metadata of the column), and ``geometry``, the tile as a polygon (GeoParquet 1.1, OGC:CRS84).
-    `county` (n,) is in the order of `tiles`, with None outside all counties.
-    Raises DataError if a tile lies outside the grid, or `county` does not have n values.
+    The columns are ``quadkey``, ``longitude`` and ``latitude`` of the centre in degrees (from -180
+    to 180), ``stratum`` (such as urban, rural or unknown), ``county`` if `county` is given, each
+    variable of the grid (flags as booleans), and ``geometry``, the tile as a polygon (GeoParquet
+    1.1, OGC:CRS84). `county` (n,) has the name of each tile's county, or None. Raises DataError if
+    a tile lies outside the grid, or `county` does not have n values.
     """
     if county is not None and len(county) != len(tiles):
         raise DataError(f"expected a county for each of {len(tiles)} tiles, found {len(county)}.")
@@ -89,7 +88,7 @@ def write_tile_table(
 ) -> None:
     """Write the table of tiles as GeoParquet, compressed by zstd; see `tile_table`.
 
-    Raises DataError as `tile_table` does, and OutputError if the file cannot be written.
+    Raises the errors of `tile_table`, and OutputError if the file cannot be written.
     """
     table, stream = tile_table(grid, tiles, county=county), io.BytesIO()
     types = {field.name: field.type for field in table.schema}
@@ -99,7 +98,8 @@ def write_tile_table(
         compression="zstd",
         row_group_size=_ROW_GROUP,
         use_dictionary=[name for name, one in types.items() if pa.types.is_string(one)],
-        # This encoding stores bytes of the same significance together and saves a third.
+        # This encoding stores bytes of the same significance together, which saves a third of the
+        # size.
         column_encoding={
             name: "BYTE_STREAM_SPLIT" for name, one in types.items() if pa.types.is_float32(one)
         },

@@ -27,11 +27,11 @@ MakeScale = Callable[..., Scale]
 
 @dataclass(frozen=True)
 class View:
-    """One picture of a grid.
+    """A description of one picture of a grid: its variable, texts and colours.
 
     `name` is also the name of the picture's file; `label` is the text of the legend, with the unit;
-    `make_scale` makes the colour scale from the values and the palette. `hint` is one sentence on
-    how to read the values, in which ``{predicted}`` stands for the predicted quantity.
+    `make_scale` makes the colour scale from the values and the palette. `hint` is a sentence that
+    explains the values, in which ``{predicted}`` stands for the predicted quantity.
     """
 
     name: str
@@ -75,7 +75,7 @@ def veiled(grid: xr.Dataset) -> NDArray[np.bool_]:
 
 
 def kernel_label(target: str) -> str:
-    """Return the legend of kernel slices, with the squared unit of the modelled function."""
+    """Return the text of the legend of kernel slices, with the unit of the kernel."""
     return f"kernel k(x, x*), {quantity_of(target).kernel_unit}"
 
 
@@ -126,7 +126,7 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             f"width of the 95 % interval, log10 {unit} (1 = tenfold)",
             WIDTH_PALETTE,
             linear_scale,
-            "From lower to upper bound; 1 means that the upper bound is 10 times the lower bound.",
+            "log10 of the ratio of upper to lower bound; 1 means a ratio of 10.",
             f"log10 {unit}",
         ),
     )
@@ -168,7 +168,7 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             f"probability of no test in a {tile} and quarter",
             WIDTH_PALETTE,
             share_scale,
-            "1 means that there is certainly no test, 0 that there is certainly a test.",
+            "1 means that there is certainly no test; 0 means that there is certainly a test.",
             "",
         ),
     )

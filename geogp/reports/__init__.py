@@ -1,1 +1,1 @@
-"""The content of a report: builders and templates."""
+"""Reports on runs and comparisons of runs: builders and templates."""

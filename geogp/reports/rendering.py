@@ -35,7 +35,7 @@ _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 @cache
 def environment() -> Environment:
-    """Return the template environment for pages, which escapes HTML and refuses unknown names."""
+    """Return the Jinja environment for pages, which escapes HTML and rejects unknown names."""
     found = _environment(escaped=True)
     found.filters |= {"md": markdown_text, "prose": _prose}
     found.globals["say"] = say
@@ -44,7 +44,7 @@ def environment() -> Environment:
 
 @cache
 def _environment(*, escaped: bool) -> Environment:
-    """Return the template environment for pages if `escaped`, else for plain sentences."""
+    """Return the Jinja environment for pages if `escaped`, else for plain sentences."""
     found = Environment(
         autoescape=escaped,  # noqa: S701 - pages escape the plain text of sentences
         loader=PackageLoader("geogp.reports", "templates"),
@@ -62,12 +62,12 @@ def _environment(*, escaped: bool) -> Environment:
 
 
 def _on_one_line(value: Any) -> Any:
-    """Return a value for a sentence; a text, such as a name in the data, becomes one line."""
+    """Return a value for a sentence; in a text, such as a name, line breaks become spaces."""
     return _joined(value) if isinstance(value, str) and _BREAK.search(value) else value
 
 
 def _joined(text: str) -> str:
-    """Return text on one line, keeping all spaces within a line, such as those in a name."""
+    """Return text with a space in place of each line break; other spaces do not change."""
     return _BREAK.sub(" ", text.strip())
 
 
@@ -99,8 +99,8 @@ def html_page(name: str, context: dict[str, Any]) -> str:
     """Return a page from the template ``<name>.html.j2``; the page needs no other file.
 
     The style of the page is ``<name>.css``, and its script, if any, is ``<name>.js``, next to the
-    template. Both files are used unchanged, so what the policy allows contains no text from the
-    data.
+    template. Both files are used unchanged, so the style and script that the policy allows contain
+    no text from the data.
     """
     style, script = _asset(f"{name}.css"), _asset(f"{name}.js")
     template = environment().get_template(f"{name}.html.j2")
@@ -124,18 +124,18 @@ def latex_text(value: Any) -> str:
 
 
 def _latex_number(value: float | None, digits: int = 3, times: int = 1) -> str:
-    """Return a number with fixed decimals and a minus for LaTeX, or a dash for None."""
+    """Return a number with fixed decimals and a LaTeX minus sign, or a dash for None."""
     if value is None:
         return "--"
     return f"{round(times * value, digits) + 0.0:.{digits}f}".replace("-", "$-$")
 
 
 def markdown_text(value: Any) -> Markup:
-    """Return text on one line for Markdown, with HTML escaped and backslashes before marks."""
+    """Return text on one line for Markdown, with marks of HTML and Markdown escaped."""
     text = " ".join(str(value).split())
     return Markup(str(escape(text)).translate(_MARKDOWN_MARKS).replace("&\\#", "&#"))  # noqa: S704
 
 
 def _prose(text: str) -> str:
-    """Replace spaces before percent signs, so that browsers do not break lines there."""
+    """Return text with no-break spaces before percent signs."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%")

@@ -47,9 +47,9 @@ Floats = NDArray[np.float64]
 
 
 def drawn(draw: Callable[[Figure], None], size: tuple[float, float], font: int = 10) -> str:
-    """Draw a figure of a size in inches by calling `draw`, and return its ``data:`` URL."""
+    """Return a figure as a ``data:`` URL; `draw` draws the figure, and `size` is in inches."""
     with mpl.rc_context(_STYLE | {"font.size": font}), warnings.catch_warnings():
-        # A reader's browser may have characters that the fonts here lack.
+        # A browser may have characters that are not in the fonts here.
         warnings.filterwarnings("ignore", message="Glyph")
         figure, stream = Figure(figsize=size, layout="constrained"), io.BytesIO()
         FigureCanvasSVG(figure)
@@ -59,7 +59,7 @@ def drawn(draw: Callable[[Figure], None], size: tuple[float, float], font: int =
 
 
 def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> dict[str, str]:
-    """Draw coverage, reliability, PIT histogram and widths of one split; the keys are names.
+    """Return figures of one split by name: coverage, reliability, PIT histogram and widths.
 
     `width` contains the widths of the 95 % intervals of all rows and of each stratum, in `unit`.
     """
@@ -209,7 +209,7 @@ def _pit(axes: Axes, split: SplitReport) -> None:
             label=name,
         )
     axes.set(xlim=(0, 1), ylim=(0, 1.25 * highest), xlabel="P(Y ≤ y) of the prediction")
-    axes.set_ylabel("share of rows / level share")
+    axes.set_ylabel("share of rows / expected share")
     axes.legend(frameon=False, loc="upper left", ncols=len(split.shown))
 
 

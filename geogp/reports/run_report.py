@@ -1,7 +1,7 @@
 """The report on one run, with its scores and the coverage of its intervals.
 
 `build_report` computes every number again from the test predictions, and refuses a run whose files
-contradict each other. The other functions only lay out the report.
+contradict each other. The other functions only format the report.
 """
 
 import json
@@ -44,26 +44,26 @@ LIMITS = {
     "points": round(100 * TOLERANCE),
     "effective": MIN_EFFECTIVE,
 }
-"""Limits for judging and marking strata and probabilities; the sentences quote these limits."""
+"""Limits for judging and marking strata and probabilities; the report states these limits."""
 
 
 @dataclass(frozen=True)
 class Report:
     """The content of a report, in values that can be written as JSON.
 
-    Most facts are as in run.json. `region` is the name of the region in words, and `geogp` is the
-    version that made the run. `unit` is the unit of all errors and widths (such as ``log10 Mbps``).
-    `plain_unit` is the unit without the logarithm (``Mbps``), or empty. Quarters are labels such as
-    ``2019Q1``. `rows_left_out` is the number of rows of the source with impossible values; the
-    warnings name the rows. Each input has `name`, `sha256` and `rows`. `attribution` names the
-    source of the data.
+    Most values are the same as in run.json. `region` is the name of the region in words, and
+    `geogp` is the version that made the run. `unit` is the unit of all errors and widths (such as
+    ``log10 Mbps``). `plain_unit` is the unit without the logarithm (``Mbps``), or empty. Quarters
+    are labels such as ``2019Q1``. `rows_left_out` is the number of rows of the source with
+    impossible values; the warnings name the rows. Each input has `name`, `sha256` and `rows`.
+    `attribution` names the source of the data.
 
-    The following fields hold sentences. `headline` states whether the 95 % intervals have the
+    The following fields have sentences. `headline` states whether the 95 % intervals have the
     stated coverage. `covariates` has one sentence for each covariate. `findings` has one sentence
     for each split. `marks` names the marked strata of each split. `rules` explains how strata are
     pooled and marked, `repairs` explains how the intervals were repaired, and `statements` explains
-    the limits of the numbers. The keys of `splits` are names: ``blocks`` comes first; splits with
-    training rows near test rows (`splits.Split.flatters`) come last.
+    the limits of the numbers. `splits` has the split reports by name: ``blocks`` comes first;
+    splits with training rows near test rows (`splits.Split.flatters`) come last.
     """
 
     geogp: str | None
@@ -165,7 +165,7 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
     """Return the report as one HTML page that needs no other file and no network.
 
     `predictions` are the test predictions from which the report was built, for the violins of
-    interval widths. Raises DataError if their number differs from the report's number of rows.
+    interval widths. Raises DataError if their number differs from the number of rows in the report.
     """
     drawn = {}
     predictions = with_strata(predictions, report.settings.get("strata"))
@@ -205,7 +205,7 @@ def _split_reports(run: RunRecord, predictions: pd.DataFrame) -> dict[str, Split
 
 
 def _place(name: str) -> tuple[bool, bool, int]:
-    """Return the sort key of a split: ``blocks`` first, splits with `flatters` last."""
+    """Return the sort key of a split: ``blocks`` first, splits with near training rows last."""
     return name != BLOCKS.name, SPLITS[name].flatters, list(SPLITS).index(name)
 
 
@@ -223,7 +223,7 @@ def _repairs(run: RunRecord) -> list[str]:
 
 
 def _variances(check: VarianceCheck | None) -> list[str]:
-    """Return variance_check of run.json as sentences; none if the two variances are equal.
+    """Return sentences about `variance_check` in run.json; none if the two variances are equal.
 
     Raises DataError if the stated variance is 0 for a model with a function variance, or above 0
     for a network without a function variance.

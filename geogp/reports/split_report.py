@@ -33,13 +33,12 @@ class SplitReport:
 
     `block_degrees` is the side of the blocks of a split by blocks, or None if it is not known.
     `rows` is the number of rows in each part (train, validation, test), empty if run.json does not
-    have the numbers; `folds` is 1 without folds. The keys of `groups` are ``all`` and both strata.
-    `width_ratio` is the median width of the 95 % intervals in the second stratum divided by the
-    median width in the first, or None. `strata` holds strata of all kinds. `spread` is the spread
-    over folds, by group and score; it is empty for one fold. `exceedances` judge the probabilities
-    of meeting the map's thresholds. `repair` is the entry of run.json about the conformal repair of
-    this split: `statement`, and `folds` with `n` and `cells`. `repair` is empty if there was no
-    repair.
+    have the numbers. `folds` is the number of folds, 1 without folds. `groups` has reports on
+    ``all`` rows and on both strata. `width_ratio` is the median width of the 95 % intervals in the
+    second stratum divided by the median width in the first, or None. `strata` has reports on strata
+    of all kinds. `spread` is mean and standard deviation over folds, by group and score, empty for
+    one fold. `exceedances` judge the probabilities of meeting the map's thresholds. `repair` is the
+    entry of run.json about the conformal repair of this split, empty without a repair.
     """
 
     name: str
@@ -57,7 +56,7 @@ class SplitReport:
 
     @property
     def places(self) -> dict[str, str]:
-        """Location of each stratum in words, such as ``in town``."""
+        """The location of each stratum in words, such as ``in town``."""
         return {name: phrase(name) for name in self.groups if name != ALL}
 
     @property
@@ -74,7 +73,7 @@ class SplitReport:
         return found
 
     def is_marked(self, group: str) -> bool:
-        """Return whether a group (all rows, or a stratum) is marked at 95 %."""
+        """Return whether the coverage at 95 % of a group (all rows, or a stratum) is marked."""
         name = "all rows" if group == ALL else group
         return any(
             one.coverage[-1].off
@@ -84,7 +83,7 @@ class SplitReport:
 
 
 def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
-    """Build the report on one split of `splits.SPLITS` from its rows of test_predictions.parquet.
+    """Return the report on one split, from the rows of the split in test_predictions.parquet.
 
     Raises DataError if rows contradict run.json or the bounds in the rows (see `split_rows`,
     `fold_spread` and `stratum_reports`), and NumericalError if a mean or variance is out of range.
@@ -118,7 +117,7 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
 def _exceedances(
     rows: pd.DataFrame, scored: pd.DataFrame, run: RunRecord
 ) -> list[ExceedanceReport]:
-    """Judge the probabilities of meeting the map's thresholds; each fold predicts its test rows."""
+    """Return the reports on the probabilities that test rows meet the thresholds of the map."""
     values = given(given(run.drawing, RunDrawing()).thresholds, [])
     thresholds = thresholds_of(run.target, values) if values else ()
     if not thresholds:

@@ -15,9 +15,9 @@ class Coverage:
     """Coverage of one stratum at one level.
 
     `observed` is the share of rows inside the central interval of the level, by their probability
-    integral transforms; `exact` holds the exact binomial 95 % bounds of this share. `band` is valid
-    for all coverages of the split together; it is None if the stratum is not judged. `off` is true
-    if the coverage is marked (see `simultaneous_coverage.Check`).
+    integral transforms (PIT). `exact` has the exact binomial 95 % bounds of this share. `band` has
+    bounds that hold for all coverages of the split together, or is None if the stratum is not
+    judged. `off` is true if the coverage is marked (see `simultaneous_coverage.Check`).
     """
 
     level: float
@@ -54,7 +54,7 @@ class StratumReport:
 
     @property
     def judged(self) -> bool:
-        """Whether the stratum has enough rows and blocks to be judged."""
+        """Whether the stratum has enough rows and blocks to judge its coverage."""
         return self.coverage[0].band is not None
 
     @property
@@ -64,7 +64,7 @@ class StratumReport:
 
     @property
     def bars(self) -> list[float]:
-        """Heights of the bars of the PIT histogram, at most 20; equal bars have height 10."""
+        """Heights of the bars of the PIT histogram, at most 20; the mean height is 10."""
         level = self.n / len(self.pit)
         return [min(10 * count / level, 20.0) for count in self.pit]
 

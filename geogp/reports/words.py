@@ -16,7 +16,7 @@ UNITS = {
     "latency": ("log10 ms", "ms"),
     "tests": ("tests per tile and quarter", ""),
 }
-"""Unit of each modelled target, and the unit without the logarithm if the target is one."""
+"""The unit of the modelled values for each target, and the unit without log10 (or empty)."""
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -50,7 +50,7 @@ def count(n: int | None) -> str:
 
 
 def plain(value: Any) -> str:
-    """Write a setting: text unchanged, another value as JSON, an empty value as a dash."""
+    """Write a setting: a text unchanged, another value as JSON, an empty value as a dash."""
     if value is None or value in ([], {}):
         return MISSING
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)

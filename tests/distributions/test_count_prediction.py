@@ -193,7 +193,7 @@ def test_parts_that_contradict_each_other_are_refused():
         CountPrediction(one, one, one, dispersion=-one)
     with pytest.raises(NumericalError, match="not finite"):
         predict_counts(800 * one, one, one)
-    with pytest.raises(NumericalError, match="a mean of 10"):
+    with pytest.raises(NumericalError, match="for the mean of 10"):
         known([2.0], 0.0).power_mean(10.0)
     with pytest.raises(RequestError, match="between 0 and 1, found 1"):
         known([2.0], 0.0).quantile(1.0)

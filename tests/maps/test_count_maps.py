@@ -115,10 +115,10 @@ def test_refusals():
         RequestError, match="unknown view 'median'; choose one of expected, lower, upper, none"
     ):
         find_view(grid, "median")
-    with pytest.raises(RequestError, match="not a prediction of the target download"):
+    with pytest.raises(RequestError, match="expected a prediction of the target download"):
         grid_of(target="download")
     ones = np.ones(len(tiles))
-    with pytest.raises(RequestError, match="not a prediction of the target tests"):
+    with pytest.raises(RequestError, match="expected a prediction of the target tests"):
         build_grid(
             irregular_region(),
             tiles,

@@ -315,7 +315,7 @@ def test_the_first_view_of_a_region_without_tests_and_of_corners_that_touch():
     tests = np.where(np.eye(5) > 0, 0.0, np.nan)
     south, west, north, east = main_bounds(tests, frame)
     assert (west, south, east, north) == pytest.approx(frame.bounds)
-    with pytest.raises(DataError, match="a tile of the region"):
+    with pytest.raises(DataError, match="at least one tile in the region"):
         main_bounds(np.full((2, 2), np.nan), frame)
 
 

@@ -73,17 +73,17 @@ def test_right_probabilities_are_found_right(right):
         assert one.difference.lower < one.difference.value < one.difference.upper
         assert 0 <= one.reliability < 0.01
     assert say("report", "thresholds", right, 10).startswith(
-        "For every threshold, the mean probability agrees"
+        "No mean probability differs significantly"
     )
     assert say("report", "thresholds", right, 10).endswith(
-        "none differ from the observed share beyond chance."
+        "none differ significantly from the observed share."
     )
 
 
 def test_a_bias_is_found_and_named(biased):
     assert all(one.difference.off and one.difference.upper < 0 for one in biased if one.n > 2000)
     assert sum(part.difference.off for one in biased for part in one.bins) > 20
-    assert "9 of 9 mean probabilities differ from the observed share" in say(
+    assert "9 of 9 mean probabilities differ significantly from the observed share" in say(
         "report", "thresholds", biased, 10
     )
 

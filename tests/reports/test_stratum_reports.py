@@ -149,7 +149,7 @@ def test_the_rules_stand_in_every_format(both, run_of):
     for text in (html, markdown):
         flat = text.replace("\N{NO-BREAK SPACE}", " ")
         assert "fewer than 100 rows is joined with the next class" in flat
-        assert "differs from its level by more than 3 points and by more than chance allows" in flat
+        assert "differs from its level by more than 3 points and its 95 % band" in flat
     assert len(report.rules) == 2
 
 

@@ -1,4 +1,4 @@
-"""Charts for papers: violins of interval widths, and reliability."""
+"""Charts for papers: violin plots of interval widths, and reliability diagrams."""
 
 from typing import Any
 
@@ -25,9 +25,9 @@ _LEVELS = (5, 25, 75, 95)
 def width_violins(widths: dict[str, dict[str, Floats]], *, unit: str) -> Canvas:
     """Draw violins of the widths of the 95 % intervals, as in figure 8 of Zhu, Yuchi and Xie.
 
-    A white line is the median, a thick bar the middle half, a thin bar the middle 90 %. The keys of
-    `widths` are models, then strata (``urban``, ``rural``, or ``all``); the widths are in `unit`.
-    Raises DataError if there are no widths.
+    A white line is the median, a thick bar the middle half, a thin bar the middle 90 %. `widths`
+    has the widths in `unit` for each model and stratum (``urban``, ``rural``, or ``all``). Raises
+    DataError if there are no widths.
     """
     if not widths or not all(
         strata and all(map(len, strata.values())) for strata in widths.values()
@@ -79,9 +79,9 @@ def reliability_panels(
 ) -> Canvas:
     """Draw observed against stated coverage of central intervals, by split and stratum.
 
-    Below each diagram is a diagram of observed minus stated coverage in percentage points, with
-    bounds. The keys of `curves` are titles of splits, then strata (``urban``, ``rural``, or
-    ``all``). Raises DataError if there is no curve.
+    A second diagram shows observed minus stated coverage in percentage points, with bounds.
+    `curves` has a curve for each title of a split and stratum (``urban``, ``rural``, or ``all``).
+    Raises DataError if there is no curve.
     """
     if not curves or not all(curves.values()):
         raise DataError("expected a curve of at least one split and stratum, found none.")
@@ -141,7 +141,7 @@ def _curve(
 
 
 def _points(curve: Reliability) -> list[Floats]:
-    """Return the level, the observed share, and the bounds of this share, in percent."""
+    """Return stated level, observed coverage, and bounds of the coverage, in percent."""
     parts = (curve.level, curve.observed, curve.lower, curve.upper)
     return [100 * np.asarray(part) for part in parts]
 

@@ -58,7 +58,7 @@ def choropleth(
                 label=f"width of the 95 % interval, log10 {unit} (1 = tenfold)",
                 palette=WIDTH_PALETTE,
             ),
-            "how sure",
+            "uncertainty",
         ),
     )
     for place, (shown, scale, words) in enumerate(panels):
@@ -78,7 +78,7 @@ def choropleth(
 
 
 def _drawn_shapes(region: Region, shapes: list[BaseGeometry], tolerance: float) -> gpd.GeoSeries:
-    """Return the areas in metres, simplified to `tolerance`."""
+    """Return the areas in EPSG:3857 metres, simplified to `tolerance` metres."""
 
     def project(points: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.column_stack(to_mercator(region.unwrap(points[:, 0]), points[:, 1]))

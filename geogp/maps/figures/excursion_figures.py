@@ -1,4 +1,4 @@
-"""Rasters and a figure of the joint regions of a threshold."""
+"""Rasters and a figure of joint regions, where all tiles together meet (or miss) a threshold."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from geogp.maps.rasters import write_geotiffs
 from geogp.models.joint.excursions import JointRegion
 
 COLOURS = {"met": "#0072B2", "undecided": "#bdbdbd", "short": "#D55E00"}
-"""Blue, grey and vermilion, which colour-blind readers can distinguish."""
+"""Colours that colour-blind readers can distinguish: blue, grey and vermilion."""
 
 
 def write_excursions(
@@ -30,10 +30,10 @@ def write_excursions(
 ) -> list[Path]:
     """Write the excursion functions as GeoTIFFs, and both joint regions as one PNG figure.
 
-    `found`: first the region where the threshold is met, then where it is not met. Examples
-    of the names in `folder`: ``excursion_7_mbps.tif`` (met), ``excursion_short_7_mbps.tif`` (not
-    met), ``excursion_7_mbps.png``. Raises DataError if the number of values differs from the number
-    of tiles, and OutputError if a file cannot be written.
+    `found` has the region where the threshold is met, then the region where it is not met. Examples
+    of file names are ``excursion_7_mbps.tif`` (met), ``excursion_short_7_mbps.tif`` (not met) and
+    ``excursion_7_mbps.png``. Raises DataError if the number of values differs from the number of
+    tiles, and OutputError if a file cannot be written.
     """
     frame, tag = Frame.of_tiles(tiles), threshold.tag
     variables = {}
@@ -42,7 +42,7 @@ def write_excursions(
         (f"excursion_short_{tag}", found[1], threshold.missed),
     ):
         raster = frame.place(tiles, one.excursion.astype(np.float32), np.nan)
-        label = f"largest probability of a joint region that is {words} and contains the tile"
+        label = f"largest probability that all tiles of a region with this tile are {words}"
         variables[name] = (("y", "x"), raster, {"long_name": label, "units": "1"})
     attributes = {"zoom": tiles.zoom, "region_code": region.code, "target": threshold.target}
     grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)
@@ -69,16 +69,16 @@ def excursion_figure(
     kinds = np.where(met.inside, 0, np.where(short.inside, 2, 1))
     frame = Frame.of_tiles(tiles)
     below = 1.25
-    # Outlines of towns would look like edges of regions.
+    # Outlines of towns would look like outlines of joint regions.
     plain = region.with_strata(None)
     canvas, axes, _, height, _ = map_sheet(plain, frame, below=below, least=5.2)
     colours = np.array([(*to_rgb(colour), 1.0) for colour in COLOURS.values()] + [(0, 0, 0, 0)])
     draw_image(axes, frame, colours[frame.place(tiles, kinds, len(COLOURS)).astype(int)])
     level = f"{100 * found[0].level:g} %"
     words = (
-        f"{threshold.met} everywhere here, {level} together",
+        f"{threshold.met} at all these tiles, with probability {level}",
         "undecided",
-        f"{threshold.missed} everywhere here, {level} together",
+        f"{threshold.missed} at all these tiles, with probability {level}",
     )
     counts = np.bincount(kinds, minlength=3)
     keys = [
@@ -86,6 +86,6 @@ def excursion_figure(
         for colour, text, count in zip(COLOURS.values(), words, counts, strict=True)
     ]
     canvas.legend(keys, LEFT, 0.85, fontsize=8.5)
-    title = f"Where the level is {threshold.met}, and where it is certainly not"
+    title = f"Where the level is certainly, or certainly not, {threshold.met}"
     canvas.heading(below + height + 0.17, title, subtitle)
     return canvas.png()

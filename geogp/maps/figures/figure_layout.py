@@ -27,20 +27,20 @@ from geogp.maps.scales import Scale, format_tick
 DPI = 150
 
 STRATUM_COLOUR = "#c1272d"
-"""Colour of the outlines of urban areas, or of another first stratum."""
+"""Colour of the outlines of the first stratum, for example urban areas."""
 
 WIDE = 1.15
-"""If the ratio of width to height is this or more, a map has the full width of its figure."""
+"""Smallest ratio of width to height for which a map has the full width of its figure."""
 
 LEFT = 0.75
-"""Inches for the labels of latitudes."""
+"""Width of the labels of latitudes, in inches."""
 
 _MARGIN = 0.03
 
 
 @dataclass(frozen=True)
 class Canvas:
-    """A matplotlib figure with positions in inches from its lower left corner, without pyplot."""
+    """A matplotlib figure in which positions are in inches from the lower left corner."""
 
     figure: Figure
     width: float
@@ -48,7 +48,7 @@ class Canvas:
 
     @classmethod
     def of_size(cls, width: float, height: float) -> "Canvas":
-        """Return an empty white figure of a size in inches."""
+        """Return an empty white figure with a size in inches."""
         figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
         FigureCanvasAgg(figure)
         return cls(figure, width, height)
@@ -59,7 +59,7 @@ class Canvas:
         return self.figure.add_axes((left / w, bottom / h, width / w, height / h))
 
     def text(self, left: float, bottom: float, text: str, **style: Any) -> None:
-        """Write text at a position in inches; show dollar signs as they are."""
+        """Write text at a position in inches; dollar signs do not start a formula."""
         self.figure.text(left / self.width, bottom / self.height, text, parse_math=False, **style)
 
     def heading(self, bottom: float, title: str, subtitle: str) -> None:
@@ -68,7 +68,7 @@ class Canvas:
         self.text(LEFT, bottom, subtitle, fontsize=9.5)
 
     def legend(self, keys: Sequence[Artist], left: float, top: float, **style: Any) -> None:
-        """Draw a legend with its upper left corner at a position in inches, or as `style` says."""
+        """Draw a legend with its upper left corner at a position in inches."""
         usual: dict[str, Any] = {"loc": "upper left", "frameon": False, "fontsize": 8}
         self.figure.legend(
             handles=keys,
@@ -94,7 +94,7 @@ class Canvas:
 
 
 class MapSheet(NamedTuple):
-    """A figure of one map: the axes, their size, and the width of the sheet without margins."""
+    """A figure of one map: its axes, their size, and the figure's width without margins."""
 
     canvas: Canvas
     axes: Axes
@@ -106,10 +106,10 @@ class MapSheet(NamedTuple):
 def map_sheet(
     region: Region, frame: Frame, *, below: float, right: float = 0.3, least: float = 5.0
 ) -> MapSheet:
-    """Lay out a figure of one map with its outlines, and room for a heading.
+    """Return a figure for one map, with outlines and with space for a heading.
 
-    `below` and `right` are margins in inches. `least` is the smallest width of the sheet without
-    margins, in inches; the map is centred on the sheet.
+    `below` and `right` are margins in inches. `least` is the smallest width of the figure without
+    margins, in inches; the map is centred.
     """
     aspect = aspect_of(frame)
     width, height = (8.6, 8.6 / aspect) if aspect >= WIDE else (7.4 * aspect, 7.4)
@@ -121,14 +121,14 @@ def map_sheet(
 
 
 def view_of(frame: Frame) -> tuple[float, float, float, float]:
-    """Return the bounds of the drawn view, a frame with a margin: west, south, east, north."""
+    """Return west, south, east and north of the drawn area, which is the frame with a margin."""
     west, south, east, north = frame.bounds_m
     pad = _MARGIN * max(east - west, north - south)
     return west - pad, south - pad, east + pad, north + pad
 
 
 def aspect_of(frame: Frame) -> float:
-    """Return the ratio of width to height of the drawn view."""
+    """Return the ratio of width to height of the drawn area."""
     west, south, east, north = view_of(frame)
     return (east - west) / (north - south)
 
@@ -183,14 +183,14 @@ def draw_bar(axes: Axes, scale: Scale, extend: str, *, vertical: bool) -> None:
 
 
 def extend_of(values: NDArray[np.floating], scale: Scale) -> str:
-    """Return which ends of a scale some values lie beyond: "neither", "min", "max" or "both"."""
+    """Return at which ends values exceed a scale: "neither", "min", "max" or "both"."""
     below = bool(np.nanmin(values) < scale.low * (1 - 1e-6) - 1e-12)
     above = bool(np.nanmax(values) > scale.high * (1 + 1e-6) + 1e-12)
     return {(0, 0): "neither", (1, 0): "min", (0, 1): "max"}.get((below, above), "both")
 
 
 def simple_rings(geometry: MultiPolygon, tolerance: float) -> list[Floats]:
-    """Return the rings of all islands and holes, simplified to `tolerance`, as (m, 2) arrays."""
+    """Return the outlines of all islands and holes, simplified to `tolerance`, as (m, 2) arrays."""
     rings = shapely.get_rings(shapely.get_parts(geometry))
     return [shapely.get_coordinates(ring) for ring in shapely.simplify(rings, tolerance)]
 
@@ -235,7 +235,7 @@ def _round_degrees(low: float, high: float, most: int) -> list[float]:
 
 
 def _outline(geometry: MultiPolygon, tolerance: float, **style: Any) -> LineCollection:
-    """Return all rings as lines, simplified to `tolerance` metres."""
+    """Return the outlines of a geometry as lines, simplified to `tolerance` metres."""
     projected = shapely.transform(geometry, lambda points: np.column_stack(to_mercator(*points.T)))
     lines = simple_rings(projected, tolerance)
     return LineCollection(lines, zorder=3, joinstyle="round", **style)

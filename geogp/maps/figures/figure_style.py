@@ -13,7 +13,7 @@ WIDTH = 7.2
 """Width of a figure in inches: the width of a page of text."""
 
 SIGNED_PALETTE = "cividis"
-"""Palette for positive and negative values. The two ends differ even in grey; a line marks 0."""
+"""Palette for positive and negative values, whose ends also differ in grey. A line marks 0."""
 
 TEXT, SMALL = 8, 7
 """Font sizes in points."""
@@ -40,10 +40,10 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Mark:
-    """The marks of a stratum; line, marker and hatch distinguish strata without colour.
+    """How figures draw a stratum; strata differ by line, marker and hatch, not only by colour.
 
-    `colour` and `dashes` are for lines, `fill` and `hatch` for areas, `marker` for points. In grey,
-    too, urban colours are darker than rural colours.
+    `colour` and `dashes` are for lines, `fill` and `hatch` for areas, `marker` for points. In grey
+    prints, urban areas are darker than rural areas.
     """
 
     colour: str
@@ -58,14 +58,14 @@ MARKS = (
     Mark("#d2691e", "#fbd9b5", "--", "s", "////"),
     Mark("#4d4d4d", "#bdbdbd", "-.", "^", ""),
 )
-"""Marks of the first stratum, the second stratum, and all rows.
+"""How figures draw the first stratum, the second stratum, and all rows.
 
 The first two colours are from the palette of Okabe and Ito; the first colour is made darker.
 """
 
 
 def marks_of(names: Iterable[str]) -> dict[str, Mark]:
-    """Return the mark of each stratum."""
+    """Return how figures draw each stratum, by its name."""
     return marked(list(names), *MARKS)
 
 

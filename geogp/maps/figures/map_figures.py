@@ -30,7 +30,7 @@ from geogp.maps.scales import kernel_scale
 from geogp.maps.views import find_view, kernel_label, veiled, views_of
 
 VEIL = (0.86, 0.86, 0.86, 0.72)
-"""Colour over tiles far from any measurement: red, green, blue, opacity."""
+"""Colour that covers tiles far from any measurement: red, green, blue, opacity."""
 
 _STACKED = 2.4
 
@@ -75,7 +75,7 @@ def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | No
 def write_map_figures(
     grid: xr.Dataset, region: Region, folder: Path, *, quarter: str | None = None
 ) -> list[Path]:
-    """Write a file for each view, such as ``median.png``; see `map_figure`.
+    """Write a PNG file for each view of a grid, such as ``median.png`` (see `map_figure`).
 
     There is no ``mean.png`` if the predictive distributions have no mean. Raises OutputError if a
     file cannot be written, and DataError if the grid has no finite value.
@@ -92,9 +92,9 @@ def kernel_figure(
 ) -> bytes:
     """Return a PNG file of kernel slices k(x, x_ref) on one colour scale; a star marks x_ref.
 
-    Panels are side by side, or stacked if the region is much wider than tall. Compare figure 7 of
-    the paper on deep basis kernels (Zhu, Yuchi and Xie). `target` determines the unit. Raises
-    DataError if there is no slice, or the number of values differs from the number of tiles.
+    Panels are side by side, or stacked if the region is much wider than tall. The figure is similar
+    to figure 7 of Zhu, Yuchi and Xie. `target` determines the unit. Raises DataError if there is no
+    slice, or the number of values differs from the number of tiles.
     """
     values = check_slices(tiles, slices)
     frame = Frame.of_tiles(tiles)
@@ -122,7 +122,7 @@ def kernel_figure(
     bar_width = 0.55 * (outer - left - 0.3)
     draw_bar(canvas.axes(left, 0.62, bar_width, 0.16), scale, "neither", vertical=False)
     canvas.legend(_outline_keys(region), left + 1.12 * bar_width, 0.85)
-    canvas.heading(canvas.height - 0.63, "How strongly one place informs other places", region.name)
+    canvas.heading(canvas.height - 0.63, "Influence of one place on all other places", region.name)
     return canvas.png()
 
 

@@ -20,7 +20,7 @@ def numbered_figure(
     title: str,
     subtitle: str,
 ) -> bytes:
-    """Return a PNG map of the values of tiles, with places numbered from 1 in their order.
+    """Return a PNG map of values of tiles, on which the numbers 1, 2, 3, ... mark places.
 
     `places` are longitudes and latitudes in degrees, (k, 2); `label` names the values and the unit.
     Raises DataError if the number of values differs from the number of tiles.

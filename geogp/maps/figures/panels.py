@@ -41,7 +41,7 @@ _EMPTY = "#aab4be"
 
 
 Paint = Callable[[Axes, int], object]
-"""Function that draws a panel on axes in EPSG:3857 metres; the number is the panel's index."""
+"""A function that draws the panel with a given index on axes in EPSG:3857 metres."""
 
 
 def slices_panels(
@@ -81,7 +81,7 @@ def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats
     frame = Frame.of_tiles(tiles)
     shown = values / np.sqrt(np.mean(values**2, axis=0))
     reach = float(np.percentile(np.abs(shown), 99.5))
-    label = "component over its root mean square; line: 0"
+    label = "component / its root mean square; the line is 0"
     scale = linear_scale(np.array([-reach, reach]), label=label, palette=SIGNED_PALETTE)
 
     def paint(axes: Axes, number: int) -> None:
@@ -108,9 +108,9 @@ def cell_panels(
     """Draw values of square cells on a common scale, as in figure 10 of Zhu, Yuchi and Xie.
 
     The scale runs from the 0.5 to the 99.5 percentile of all values. `west` and `south` (m,) are
-    the lower left corners of the cells, and `degrees` is the side of a cell, all in degrees. The
-    keys of `values` are titles of panels; each has m values in `unit`. Raises DataError if there is
-    no cell, or a panel does not have one value for each cell.
+    the lower left corners of the cells, and `degrees` is the side of a cell, all in degrees.
+    `values` has m values in `unit` for each title of a panel. Raises DataError if there is no cell,
+    or a panel does not have one value for each cell.
     """
     if not len(west) or any(len(one) != len(west) for one in values.values()):
         lengths = ", ".join(str(len(one)) for one in values.values())
@@ -132,7 +132,7 @@ def cell_panels(
         axes.patch.set(hatch="....", edgecolor=_EMPTY)
         shown = scale.fraction(list(values.values())[number])
         colours = mpl.colormaps[scale.palette](shown)
-        # Edges of the same colour close the seams that PDF viewers show.
+        # Edges of the same colour hide the gaps that PDF viewers show between cells.
         axes.add_collection(
             PolyCollection(list(squares), facecolors=colours, edgecolors=colours, lw=0.2, zorder=1)
         )
@@ -150,10 +150,10 @@ def map_panels(
     scale: Scale,
     extend: str,
 ) -> Canvas:
-    """Lay out maps of one region with letters, titles and one colour bar.
+    """Return a figure with several maps of one region, with letters, titles and one colour bar.
 
     Each of `panels` is a title and a note in smaller text; `paint` draws the map of a panel.
-    `extend` states beyond which ends of the scale values lie (see `extend_of`). Raises DataError if
+    `extend` states at which ends values exceed the scale (see `extend_of`). Raises DataError if
     there is no panel.
     """
     if not panels:

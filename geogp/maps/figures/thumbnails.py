@@ -15,7 +15,7 @@ from geogp.maps.scales import LEVELS, Bytes, Scale, format_tick, paletted_png
 from geogp.maps.views import View, veiled, views_of
 
 MAX_PIXELS = 320
-"""Limit of the longer side of a thumbnail, in pixels."""
+"""Largest length of the longer side of a thumbnail, in pixels."""
 
 
 _DAMAGE = (
@@ -45,10 +45,10 @@ class Picture:
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """Pictures of one kind on one scale.
+    """Pictures of the same view with one colour scale.
 
     `images` are PNG files in the order of the pictures; `label` names the values and the unit.
-    `bar` is the scale as a PNG one pixel high, with low values on the left. Each tick has a
+    `bar` is the scale as a PNG file one pixel high, with low values on the left. Each tick is a
     position on the bar, in percent of the bar's length from the left, and a text.
     """
 
@@ -89,7 +89,7 @@ def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = Non
 
 
 def draw_thumbnails(pictures: Sequence[Picture]) -> Thumbnails:
-    """Draw pictures of one view on one scale, which covers the values of all pictures.
+    """Draw pictures of the same view with one colour scale for the values of all pictures.
 
     Raises DataError if there is no picture, or the pictures have different views.
     """
@@ -117,7 +117,7 @@ def _draw(picture: Picture, scale: Scale, colours: Bytes) -> bytes:
 
 
 def _colours(scale: Scale) -> Bytes:
-    """Return the colours of a scale, then the same colours under the grey veil."""
+    """Return the colours of a scale, then the same colours covered with grey."""
     plain = scale.colours()
     shade, opacity = np.array(VEIL[:3]) * 255, VEIL[3]
     behind = plain[1:].copy()

@@ -1,4 +1,4 @@
-"""The interactive page, an HTML file that draws the packed arrays of a grid pixel by pixel."""
+"""The interactive page: an HTML file that draws packed arrays of a grid, one pixel per tile."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ TILE_HOSTS = tuple(_BASE_HOST.replace("{s}", one) for one in _BASE_SERVERS)
 
 _MAX_ZOOM = 20
 _MAX_OUTLINE = 250_000
-"""Largest number of bytes of all lines of one kind."""
+"""Largest number of bytes of all outlines of one kind, such as counties."""
 
 _DECIMALS = 4
 _FINEST = 1e-4  # degrees, the same as the rounding
@@ -53,9 +53,9 @@ def map_page(
 ) -> str:
     """Return the interactive map as one HTML page.
 
-    The page draws its packed arrays on a canvas with one pixel per tile, stretched between the
-    outer edges of the raster. Tiles are square both in EPSG:3857 and on screen, so nothing is
-    resampled. Only Leaflet, the script of the map by folium and scripts of geogp can run.
+    The page draws its packed arrays on a canvas with one pixel per tile. Tiles are square both in
+    EPSG:3857 and on screen, so nothing is resampled. Only the scripts of Leaflet, folium and geogp
+    can run.
 
     `data` comes from `page_data.py`; the page shows texts in `data` literally, never as HTML.
     `attribution` names the source of the data and the licence; `notes` are sentences. `base_map`
@@ -68,8 +68,7 @@ def map_page(
         words["urban"] = region.strata.words[:1].upper() + region.strata.words[1:]
     leaflet, own = page_scripts()
     styles, scripts = page_styles(), (leaflet, drawn, own)
-    # The policy allows these scripts, so they contain only geogp's files and numbers, no text from
-    # data.
+    # The browser may run these scripts, so they contain no text from data.
     return _template().render(
         policy=page_policy(styles, scripts, TILE_HOSTS if base_map else ()),
         title=data["title"],
@@ -102,7 +101,7 @@ def json_text(content: object) -> str:
 def _map_script(
     frame: Frame, outlines: dict[str, folium.PolyLine], *, base_map: bool
 ) -> tuple[str, dict[str, str]]:
-    """Return folium's script of the map, and the variable's name for the map and for each layer."""
+    """Return folium's script, and the names of its variables for the map and for each layer."""
     west, south, east, north = frame.bounds
     page = folium.Map(
         location=((south + north) / 2, (west + east) / 2),
@@ -134,7 +133,7 @@ def _map_script(
 
 
 def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, folium.PolyLine]:
-    """Return the outlines by their kind, in the order of drawing."""
+    """Return the outlines by kind (such as counties), in the order in which they are drawn."""
     kinds: list[tuple[str, Sequence[BaseGeometry], str, float]] = [
         ("counties", unwrapped(region, counties) if counties else [], "#4a5867", 0.8),
         ("urban", list(region.strata.area.geoms) if region.strata else [], STRATUM_COLOUR, 1.4),

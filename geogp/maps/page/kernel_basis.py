@@ -1,14 +1,14 @@
-"""A low-rank kernel as a few pictures, from which the page immediately draws any slice.
+"""A reduced kernel: a few rasters (components) from which the page draws any kernel slice.
 
-On a grid of G cells with features Phi (G, r), Phi Phi' = U S² U'. The m leading columns c_j of U S
+Let Phi (G, r) be the features at G cells, and Phi Phi' = U S² U'. The m leading columns c_j of U S
 give the best approximation k(x, x*) ~ sum_j c_j(x) c_j(x*) with m terms (Eckart and Young 1936).
-The columns are computed as Phi V, where V are the eigenvectors of the r x r Gram matrix Phi' Phi in
-float64; no G x G matrix is made. All components are rounded with the same step. So the rounding
-errors of all components are equally large in the kernel, and small components take few bytes.
+These components are computed as Phi V, where V are the eigenvectors of the r x r Gram matrix Phi'
+Phi in float64; no G x G matrix is computed. All components are rounded with the same step, so small
+components need few bytes.
 
-Between the centres of cells, the page interpolates the components bilinearly, and thus the kernel
-in each argument. The grid includes all neighbours of the map's cells. So each place of the map lies
-between four centres at which Phi is known, and edges and holes need no special rule.
+Between the centres of cells, the page interpolates the components bilinearly. The cells include all
+neighbours of the map's cells. So each place of the map lies between four centres at which Phi is
+known, also near edges and holes.
 """
 
 import math
@@ -32,10 +32,10 @@ from geogp.maps.page.packing import Packed, filled, pack, text_bytes, unpack
 
 MAX_COMPONENTS = 48
 MAX_CELLS = 160 * 160
-"""Largest number of cells of the grid."""
+"""Largest number of cells in the frame of a reduced kernel."""
 
 MAX_TEXT = 1_500_000
-"""Limit of the bytes of base64."""
+"""Largest number of base64 bytes of the components."""
 
 _FRACTIONS = (1 / 8000, 1 / 4000, 1 / 2000, 1 / 1000, 1 / 500, 1 / 250, 1 / 125)
 _COUNTS = (48, 40, 32, 24, 16, 12, 8, 6, 4, 2, 1)
@@ -47,22 +47,19 @@ _FINE_ENOUGH = 0.001
 _NEARLY = 1.1
 
 _ROOM = 1.1
-"""The stated error is the largest difference found times this, as other places may differ more."""
+"""Ratio of the stated error to the largest error found, because other errors may be larger."""
 
 
 @dataclass(frozen=True)
 class KernelBasis:
-    """A reduced kernel.
+    """A reduced kernel: its components, and its errors relative to the kernel's largest value.
 
     `components` are c_j at the centres of the cells of `frame`, packed with shape (m, height,
-    width); away from the map they are arbitrary.
+    width). Outside the map, their values are arbitrary.
 
-    `error` is 1.1 times the largest difference from the model's kernel found between random places
-    of the map, as a share of the kernel's largest value, rounded up to two digits.
-    `error_in_middles` is the largest difference found
-    between centres of cells, as a share of the same value; it shows the effect of dropped and
-    rounded components without interpolation. `sample` contains kernel values between centres, for a
-    colour scale.
+    `error` is 1.1 times the largest error found between random places of the map, rounded up to two
+    digits. `error_in_middles` is the largest error found between centres of cells, where
+    interpolation adds no error. `sample` contains kernel values between centres, for colour scales.
     """
 
     frame: Frame
@@ -76,7 +73,7 @@ def kernel_cells(tiles: Tiles, most: int = MAX_CELLS) -> Tiles:
     """Return cells that cover the tiles, and the neighbours of these cells.
 
     All cells are tiles of one zoom: the finest zoom for which the smallest frame around the cells
-    has at most `most` tiles. This zoom is at most one finer than the map's zoom.
+    has at most `most` tiles. The zoom of the cells is at most one finer than the zoom of the map.
     """
     finest = finer(tiles)
     zoom = finest.zoom
@@ -103,7 +100,7 @@ def coarser(tiles: Tiles, zoom: int) -> Tiles:
 
 
 def with_neighbours(cells: Tiles) -> Tiles:
-    """Return tiles and the eight neighbours of each, row by row, within the world's rows."""
+    """Return tiles and the eight neighbours of each tile, if they exist, row by row."""
     around = [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1)]
     row = np.concatenate([cells.row + a for a, _ in around])
     column = np.concatenate([cells.column + b for _, b in around])
@@ -120,11 +117,11 @@ def _once(column: NDArray[np.int64], row: NDArray[np.int64], zoom: int) -> Tiles
 
 
 def leading_components(features: Callable[[slice], Floats], n: int, most: int) -> Floats:
-    """Return the leading columns of U S of Phi, shape (n, m).
+    """Return the leading columns of U S, where Phi Phi' = U S² U', shape (n, m).
 
-    In each column the value with the largest absolute value is positive. `features` returns rows of
-    Phi and is called twice for each of the n rows. m is the smaller of `most` and the rank of Phi,
-    and 0 if Phi is 0. Raises NumericalError if Phi is not finite.
+    In each column, the value with the largest absolute value is positive. `features` returns rows
+    of Phi and is called twice for each of the n rows. m is the smaller of `most` and the rank of
+    Phi, and 0 if Phi is 0. Raises NumericalError if Phi is not finite.
     """
     slices = [slice(start, start + _ROWS) for start in range(0, n, _ROWS)]
     gram = sum((phi.T @ phi for phi in map(features, slices)), np.zeros(()))
@@ -142,10 +139,10 @@ def leading_components(features: Callable[[slice], Floats], n: int, most: int) -
 def kernel_basis(
     tiles: Tiles, model: KernelFeatures, *, most_text: int = MAX_TEXT
 ) -> KernelBasis | None:
-    """Reduce a kernel to at most 48 components on at most 160 x 160 cells; None for a kernel of 0.
+    """Return a kernel reduced to at most 48 components on 25,600 cells; None for a kernel of 0.
 
-    Several rounding steps and numbers of components are tried. The result is the smallest reduced
-    kernel that fits `most_text` bytes of base64 and has nearly the least error. Raises
+    Several rounding steps and numbers of components are tried. Of all results with at most
+    `most_text` bytes of base64 and nearly the least error, the smallest is returned. Raises
     NumericalError if features are not finite, and DataError if no result fits.
     """
     cells = kernel_cells(tiles)
@@ -205,9 +202,9 @@ def _in_order(
 ) -> list[tuple[float, int]]:
     """Return pairs of a rounding step and a number of components, in the order of preference.
 
-    Pairs that are expected to fit and have nearly the least error come first, ordered by size; then
-    all other pairs. The error is the largest difference from `exact`. `at_places` interpolates
-    components at some places; `exact` is the kernel between these places and a part of them.
+    First come pairs that probably fit and have nearly the least error, ordered by size; then all
+    other pairs. The error is the largest difference from `exact`. `at_places` interpolates
+    components at some places; `exact` is the kernel between all and some of these places.
     """
     tried = []
     for fraction in _FRACTIONS:
@@ -229,7 +226,7 @@ def _in_order(
 
 
 def _text_guess(numbers: Floats) -> float:
-    """Estimate the base64 bytes of packed whole numbers by the entropy of their differences."""
+    """Return about how many base64 bytes numbers need, from the entropy of their differences."""
     _, counts = np.unique(np.diff(numbers, prepend=0.0), return_counts=True)
     share = counts / counts.sum()
     return float(-(share * np.log2(share)).sum() * len(numbers) / 8 * 4 / 3)

@@ -1,9 +1,9 @@
 """The difference between a reduced kernel and the model's kernel, at random places of a map.
 
-The error e(x, x) of the kernel between a place and itself is cheap to compute. If e(x, x) is large,
-e(x, y) with other places may be large, too: if the reduction is a projection, |e(x, y)| is at most
-the larger of |e(x, x)| and |e(y, y)| by Cauchy and Schwarz. So e(x, x) is computed at many places,
-and e(x, y) between places with large e(x, x) and randomly drawn places.
+Let e(x, y) be the error of the reduced kernel between two places. e(x, x) is cheap to compute, and
+shows where e(x, y) may be large: if the reduction is a projection, |e(x, y)| is at most the larger
+of |e(x, x)| and |e(y, y)| (Cauchy-Schwarz). So e(x, x) is computed at many places, and e(x, y) only
+between places with large e(x, x) and random places.
 """
 
 from collections.abc import Callable
@@ -23,15 +23,15 @@ _KEPT = 4096
 _REFERENCES = 768
 _ROWS = 4096
 _DEEP = 6
-"""A random place is the centre of one of 4**6 parts of a tile."""
+"""A random place is the centre of one of 4^6 equal parts of a tile."""
 
 
 @dataclass(frozen=True)
 class KernelFeatures:
-    """A model's kernel at tiles.
+    """The features and the kernel of a model, as functions of tiles.
 
-    `features` returns Phi, (n, r), in the unit of the target; `kernel` returns k between n tiles
-    and n2 tiles, (n, n2), with which the reduced kernel is compared.
+    `features` returns Phi, (n, r), in the unit of the target. `kernel` returns the kernel between n
+    tiles and n2 tiles, (n, n2), for comparison with the reduced kernel.
     """
 
     features: Callable[[Tiles], Floats]
@@ -42,7 +42,7 @@ def interpolated(components: Floats, frame: Frame, places: Tiles) -> Floats:
     """Return components at places, (n, m), by bilinear interpolation between centres of cells.
 
     `components` (m, height, width) are at the centres of the cells of `frame`. `places` are the
-    centres of tiles of the frame's zoom or a finer zoom. Beyond the outermost centres the
+    centres of tiles of the frame's zoom or a finer zoom. Beyond the outermost centres, the
     components are constant.
     """
     size = 2.0 ** (frame.zoom - places.zoom)
@@ -56,9 +56,9 @@ def interpolated(components: Floats, frame: Frame, places: Tiles) -> Floats:
 
 
 def _beside(at: NDArray[Any], count: int) -> list[tuple[Rows, NDArray[Any]]]:
-    """Return the two cells with the nearest centres, and weights, for places along a line of cells.
+    """Return the two nearest cells and their weights, for places along a line of cells.
 
-    A place is between the two centres, or beyond the outermost centre.
+    A place lies between the centres of both cells, or beyond the outermost centre.
     """
     at = np.clip(np.asarray(at, np.float64) - 0.5, 0, count - 1)
     first = np.minimum(at.astype(np.intp), max(count - 2, 0))
@@ -84,13 +84,13 @@ def random_rows(n: int, most: int, random: np.random.Generator) -> Rows:
 def differences(
     found: Floats, places: Tiles, model: KernelFeatures, random: np.random.Generator
 ) -> tuple[float, float]:
-    """Compare components at n places, (n, m), with the model's kernel between the places.
+    """Return the largest difference of the kernels, and the largest value of the model's kernel.
 
-    Returns the largest difference found, and the largest value of the model's kernel between the
-    compared places.
+    `found` (n, m) are the components of the reduced kernel at n places.
 
-    First each place is compared with itself, then 4,096 places are compared with 768 of these. Half
-    of the 4,096 places, and half of the 768, have the largest errors; the other halves are random.
+    First the kernels between each place and itself are compared, then the kernels between 4,096
+    places and 768 of these places. In both sets, half of the places have the largest errors, and
+    half are random.
     """
     slices = [slice(start, start + _ROWS) for start in range(0, len(places), _ROWS)]
     parts = [(model.features(places[rows]) ** 2).sum(axis=1) for rows in slices]
@@ -107,7 +107,7 @@ def differences(
 
 
 def _worst_and_others(off: Floats, count: int, random: np.random.Generator) -> Rows:
-    """Return `count` rows, half with the largest values, half random; all rows if there are few."""
+    """Return at most `count` rows: half have the largest values, the others are random."""
     if len(off) <= count:
         return np.arange(len(off))
     order = np.argsort(-off, kind="stable")

@@ -1,13 +1,13 @@
-"""Arrays as short texts for a page, by rounding, differences, deflate and base64.
+"""Packs arrays into short texts for a page: by rounding, differences, deflate and base64.
 
 A packed array is a dictionary that can be written as JSON:
 
 - ``shape``: [h, w], or [m, h, w] for m planes;
-- ``bits``: 8, 16 or 32, of the unsigned whole numbers n;
-- ``step``, ``offset``, ``none``: value = offset + step n; if ``none`` is true, n = 0 means no data
-  and value = offset + step (n - 1);
-- ``data``: n of each plane. Each n is stored as its difference from the n of the cell to the left
-  (in the first column: of the cell above), modulo 2^bits. The lowest bytes of all numbers come
+- ``bits``: number of bits (8, 16 or 32) of each number n, which is whole and not negative;
+- ``step``, ``offset``, ``none``: value = offset + step · n. If ``none`` is true, n = 0 is no data,
+  and value = offset + step · (n - 1) for other n;
+- ``data``: for each n of each plane, the difference from the n of the cell to the left
+  (in the first column: of the cell above), modulo 2^bits. The lowest bytes of all differences come
   first, the highest bytes last. The bytes are deflated with the header of RFC 1950 and written in
   base64.
 """
@@ -45,11 +45,11 @@ def pack(
     none: bool | None = None,
     offset: float | None = None,
 ) -> Packed:
-    """Pack an array, each value rounded to the nearest offset + step n.
+    """Return a packed array, with each value rounded to the nearest offset + step · n.
 
     `values` have shape (h, w) or (m, h, w); NaN means no data. Unpacked values differ from `values`
-    by at most step/2. `none` is by default whether a value is NaN; `offset`, the least value that
-    can be packed, is by default the multiple of `step` at or below the least value. Raises
+    by at most step/2. `none` is true by default if a value is NaN. `offset` is the least value that
+    can be packed; by default, it is the multiple of `step` at or below the least value. Raises
     DataError if the shape does not fit, or a value is infinite, is NaN although `none` is false, is
     below the offset, or is too large for the bits.
     """
@@ -90,7 +90,7 @@ def pack(
 def unpack(packed: Packed) -> Floats:
     """Return the values of a packed array, float64, with NaN for no data.
 
-    Raises DataError if `packed` does not have the form of `pack`.
+    Raises DataError if `packed` does not have the form that `pack` returns.
     """
     _check_packed(packed)
     shape = tuple(packed["shape"])
@@ -111,7 +111,7 @@ def unpack(packed: Packed) -> Floats:
 
 
 def _check_packed(packed: Packed) -> None:
-    """Check that an array has the form of `pack`."""
+    """Raise DataError unless an array has the form that `pack` returns."""
     held = packed if isinstance(packed, dict) else {}
     shape, bits = held.get("shape"), held.get("bits")
     sides = (
@@ -140,7 +140,7 @@ def _inflated(text: str, size: int) -> bytes:
         inflater = zlib.decompressobj()
         found = inflater.decompress(base64.b64decode(text, validate=True), size + 1)
         if len(found) <= size and not inflater.eof:
-            raise DataError("expected a packed array, but its data end too early.")
+            raise DataError("expected a complete packed array, found data that end too early.")
     except (ValueError, zlib.error) as error:
         raise DataError(f"expected a packed array in base64, found none ({error}).") from error
     return found
@@ -153,11 +153,11 @@ def text_bytes(packed: Packed | Sequence[Packed]) -> int:
 
 
 def filled(values: Floats) -> Floats:
-    """Replace each NaN by a value that takes few bytes when packed.
+    """Return values in which each NaN is replaced by a value that needs few bytes when packed.
 
-    The value is that of the nearest cell to the left with a value, else the first value of the row.
-    A row without values gets the first value of the nearest filled row above, or 0. The result does
-    not show where the NaNs were; another array must store this.
+    The replacement is the nearest value to the left, else the first value of the row. A row without
+    values gets the first value of the nearest row above with values, or 0. The result does not show
+    where the NaNs were; another array must store this.
     """
     height, width = values.shape
     held = ~np.isnan(values)

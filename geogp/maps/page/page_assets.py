@@ -43,15 +43,14 @@ def page_scripts() -> tuple[str, str]:
 
 @cache
 def page_styles() -> tuple[str, str]:
-    """Return two style sheets of the page: Leaflet's and the page's own.
+    """Return two style sheets of the page: the sheet of Leaflet, and the page's own sheet.
 
-    Leaflet's sheet refers to images of controls that the page does not have. These references are
-    removed.
+    References to images of controls that the page does not have are removed from Leaflet's sheet.
     """
     return _IMAGE.sub("none", _text(f"{_LEAFLET}/leaflet.css")), asset("page.css")
 
 
 def _text(name: str) -> str:
-    """Return the text of a file with a browser's line ends, because hashes depend on line ends."""
+    """Return the text of a file, with the line ends of which a browser computes a hash."""
     text = resources.files("geogp.maps.page").joinpath(name).read_bytes().decode("utf-8")
     return text.replace("\r\n", "\n")

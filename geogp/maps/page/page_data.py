@@ -1,18 +1,18 @@
 """The data of the interactive page, as plain JSON with packed arrays.
 
-The page decodes and draws the data in the browser; it contains no pictures. The keys are:
+The browser decodes and draws the data; the page contains no pictures. The keys are:
 
 - ``format``, ``title``, ``target``, ``subject``, ``unit``, ``bound``, ``predicted``;
 - ``frame``: the raster of the shown quarter, tiles of one zoom of Web Mercator; ``view``: the first
   view of the page, [south, west, north, east];
 - ``levels``: the levels of the quantiles of log10 of the value; null for numbers of tests;
-- ``quarters``: in time order, each with ``label``, ``frame`` and packed ``quantiles`` (or, for
-  numbers of tests, ``arrays``); ``shown`` is the number of the quarter at full resolution;
-- ``arrays``: numbers of tests, indices into ``names``, and marks, on the full frame;
+- ``quarters``: in time order, each with ``label``, ``frame`` and packed ``quantiles`` or, for
+  numbers of tests, ``arrays``; ``shown`` is the index of the quarter at full resolution;
+- ``arrays``: rasters of numbers of tests, of the flag for far tiles, and of indices in ``names``;
 - ``places``: counties and urban areas with their bounds;
 - ``layers``, ``slices``, ``threshold``, ``kernel``: see the other modules of this folder;
 - ``steps``: the packing steps (decoded values differ from the map by at most half a step), and the
-  largest error found of a probability, with the number of compared tiles.
+  largest error of a probability found on some tiles, with the number of these tiles.
 """
 
 from collections.abc import Sequence
@@ -57,10 +57,10 @@ from geogp.maps.views import kernel_label, veiled
 FORMAT = 1
 
 SHOWN_TEXT = 2_800_000
-"""Limit of the base64 bytes of the shown quarter's quantiles; larger steps save bytes."""
+"""Largest number of base64 bytes for the quantiles of the shown quarter."""
 
 PAST_TEXT = 1_500_000
-"""Limit of the base64 bytes of all other quarters together."""
+"""Largest number of base64 bytes for the quantiles of all other quarters together."""
 
 _SLICE_STEPS = 250
 _MAX_OF_16, _MAX_OF_32 = 65_000, 4_200_000_000
@@ -107,7 +107,7 @@ class PageContent:
 
 
 def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
-    """Return the data of a page from a grid of `build_grid` and other content; see this module.
+    """Return the data of a page, as described at the top of this module.
 
     Raises DataError if a slice or a prediction does not fit the tiles, or the grid has no finite
     value.
@@ -195,7 +195,7 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
 def _scaled_values(
     quarters: Sequence[Floats], levels: Sequence[float], bound: str
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the percentiles of median, width and cautious bound over the tiles of each quarter."""
+    """Return percentiles of median, width and cautious bound over the tiles of each quarter."""
     places = [list(levels).index(one) for one in (0.5, 0.025, 0.975, cautious_level(bound))]
 
     def percentiles(values: Floats) -> Floats:
@@ -247,9 +247,9 @@ def _count_arrays(one: QuarterMap) -> dict[str, Packed]:
 
 
 def _within(values: Floats, step: float) -> Packed:
-    """Pack values of at least 0 in 16 bits, or in 32 bits if they are large.
+    """Return values of 0 or more, packed in 16 bits, or in 32 bits if a value is large.
 
-    If 32 bits are not enough, the step becomes larger; then no value above 0 is rounded to 0.
+    If 32 bits are not enough, the step is increased, but values above 0 stay above 0.
     """
     highest = float(np.nanmax(values)) / step
     if highest > _MAX_OF_32:
@@ -261,7 +261,7 @@ def _within(values: Floats, step: float) -> Packed:
 def _arrays(
     grid: xr.Dataset, content: PageContent, frame: Frame
 ) -> tuple[dict[str, Packed], dict[str, list[str]]]:
-    """Return the packed arrays that all targets have, and the names that indices stand for."""
+    """Return the packed arrays that all targets have, and the names to which indices refer."""
     tests = _tests(grid)
     far = np.where(np.isnan(tests), np.nan, veiled(grid))
     arrays = {
@@ -290,7 +290,7 @@ def _tests(grid: xr.Dataset) -> Floats:
 
 
 def _kernel_scale(content: PageContent, target: str) -> Scale | None:
-    """Return one colour scale for the stored slices and the slices at a chosen place."""
+    """Return one colour scale for all kernel slices, or None if there are no slices."""
     held = [check_slices(content.tiles, content.slices)] if content.slices else []
     if content.kernel is not None:
         held.append(content.kernel.sample)

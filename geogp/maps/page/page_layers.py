@@ -42,9 +42,9 @@ def speed_layers(
 ) -> list[Layer]:
     """Return the layers of median, width, cautious bound and probability.
 
-    Each layer has one scale for all quarters, so that colours are comparable. `predicted` names the
-    predicted quantity in the plural. The scales are made from the values of all quarters: `median`,
-    `width` (of the 95 % interval of log10) and `bound` (at the level of `cautious_level`).
+    Each layer has the same colour scale for all quarters. `median`, `width` (of the 95 % interval,
+    in log10) and `bound` (see `cautious_level`) are values of all quarters, for the scales.
+    `predicted` names the predicted quantity in the plural.
     """
     views = {view.name: view for view in views_of(grid)}
     quantity = quantity_of(str(grid.attrs["target"]))
@@ -97,7 +97,7 @@ def tests_layer(grid: xr.Dataset) -> Layer:
         "tests in the data, all quarters together",
         TESTS_PALETTE,
         count_scale,
-        "The number of tests in the data for each tile, including the test rows; 0 where nothing "
+        "The number of tests in each tile, in training and test rows; 0 where nothing "
         "was measured.",
         "tests",
     )
@@ -113,8 +113,8 @@ def slice_layers(slices: list[KernelSlice], scale: Scale, unit: str) -> list[Lay
             "id": f"slice-{place}",
             "title": f"Kernel: {one.title}",
             "label": scale.label,
-            "hint": "How strongly the marked point x* informs each place in the smooth field of "
-            "the model.",
+            "hint": "How strongly the marked point x* influences the smooth field of the model at "
+            "each place.",
             "unit": unit,
             "source": {"slice": place},
             "scale": scale_json(scale),

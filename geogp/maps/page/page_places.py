@@ -1,4 +1,4 @@
-"""Places on a page, namely the county of each tile and the bounds of counties and towns."""
+"""Places on a page: the county of each tile, and the bounds of counties and urban areas."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,9 +18,9 @@ _MAIN_SHARE = 0.99
 
 
 def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
-    """Return the polygons of a layer with the longitudes of the region.
+    """Return the polygons of a layer, with longitudes in the same range as in the region.
 
-    If a file cut a polygon in two at 180 degrees, the parts are joined again.
+    The parts of a polygon that a file cuts at 180 degrees are joined.
     """
 
     def shift(points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -38,8 +38,8 @@ def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
 def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[dict[str, Any]]:
     """Return name, kind and bounds [south, west, north, east] of the polygons in a region.
 
-    If a polygon extends beyond the region, as an urban area across a border does, the bounds are
-    those of the part within the region's bounds.
+    If a polygon extends beyond the region, such as an urban area across a border, the bounds are
+    for the part within the region's bounds.
     """
     shapely.prepare(region.boundary)
     found = []
@@ -59,15 +59,15 @@ def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[
 def main_bounds(tests: NDArray[np.float64], frame: Frame) -> list[float]:
     """Return the bounds [south, west, north, east] of the main parts of a region.
 
-    A part consists of tiles that touch each other, also at corners. The largest parts are shown
-    until their shares sum to 99 %; the share of a part is the mean of its share of all tiles and
-    its share of measured tiles. So the first view need not include a small, far island without
-    tests. `tests` (height, width) has the number of tests on each tile of the frame, and NaN
-    outside the region. Raises DataError if no tile is in the region.
+    A part consists of tiles that touch each other, also at corners. The size of a part is the mean
+    of its share of all tiles and its share of measured tiles. The main parts are the largest parts,
+    whose sizes sum to 99 %. A small, distant island without tests is thus outside the first view.
+    `tests` (height, width) is the number of tests on each tile, or NaN outside the region. Raises
+    DataError if no tile is in the region.
     """
     inside = ~np.isnan(tests)
     if not inside.any():
-        raise DataError("expected a tile of the region, found none.")
+        raise DataError("expected at least one tile in the region, found none.")
     parts, count = ndimage.label(inside, np.ones((3, 3)))
     weights = inside / inside.sum()
     measured = tests > 0
@@ -93,7 +93,7 @@ def labelled_tiles(
 ) -> tuple[NDArray[np.float64], list[str]]:
     """Return the index of each tile's polygon (NaN if none), and the names of these polygons.
 
-    Only polygons that contain a tile are counted and named.
+    Polygons without tiles have no index and no name.
     """
     longitude, latitude = tiles.centres
     index = layer.index(region.unwrap(longitude), latitude)

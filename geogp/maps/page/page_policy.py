@@ -12,9 +12,9 @@ def page_policy(
 ) -> str:
     """Return the policy of a page, for a ``meta`` element before all scripts and styles.
 
-    `styles` and `scripts` are the contents of the page's ``style`` and ``script`` elements. They
-    must have no text from the data, because the browser runs and uses all of them, and no other
-    script. It loads images from the image hosts, and nothing else from other hosts. Links work.
+    `styles` and `scripts` are the contents of the page's ``style`` and ``script`` elements. Styles
+    and scripts must contain no text from the data, because the browser uses exactly these. The
+    browser loads images from `image_hosts`, and nothing else from other hosts. Links work.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def page_policy(
         "script-src": [_hashed(one) for one in scripts],
         "style-src": [_hashed(one) for one in styles],
         "img-src": ["data:", *image_hosts],
-        # `default-src` covers the next three rules, but not the last two.
+        # `default-src` includes the next three rules, but not the last two.
         "connect-src": [],
         "object-src": [],
         "frame-src": [],

@@ -1,9 +1,9 @@
-"""Predictions in a page as rounded quantiles, and probabilities computed from the quantiles.
+"""The predictions in a page: rounded quantiles, and probabilities computed from the quantiles.
 
 Between the quantiles of a tile, the normal score z = Phi^-1(level) is interpolated linearly in
-log10 of the value; beyond them it is extrapolated. The interpolation is exact for a normal
-distribution. For other distributions the page contains all levels that it shows, and more levels
-until the probabilities of thresholds are accurate enough.
+log10 of the value; beyond the quantiles, z is extrapolated. The interpolation is exact for a normal
+distribution. For other distributions, the page contains all quantiles that it shows, and more
+quantiles until probabilities are accurate enough.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ from geogp.maps.page.packing import Packed, filled, pack, text_bytes, unpack
 from geogp.maps.scales import round_ladder
 
 SAMPLE = 20_000
-"""Number of tiles, evenly spaced among all tiles, on which errors are computed."""
+"""Largest number of tiles for which errors are computed, evenly spaced among all tiles."""
 
 STEPS = (0.002, 0.003, 0.004, 0.005, 0.0075, 0.01)
-"""Steps of log10, tried from the smallest; 0.002 is half a percent."""
+"""Rounding steps of log10 of the value, tried from the smallest; 0.002 is half a percent."""
 
 SHOWN_LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
-"""Levels of the quantiles that the page shows, the median and the ends of three intervals.
+"""Levels of the quantiles that the page shows: the median, and the ends of three intervals.
 
-The intervals are those of 50, 80 and 95 %.
+The levels of the intervals are 50, 80 and 95 %.
 """
 
 _NORMAL_LEVELS = (0.025, 0.5, 0.975)
@@ -57,13 +57,13 @@ def cautious_level(bound: str) -> float:
 
 
 def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
-    """Return the rising levels, eleven at most, of the quantiles that a page contains.
+    """Return the levels of the quantiles that a page contains, at most eleven, in ascending order.
 
-    For normal distributions, the levels are 0.025, 0.5, 0.975 and the cautious level; all other
-    quantiles follow exactly. For other distributions, the first levels are `SHOWN_LEVELS` and the
-    cautious level, because the page shows their quantiles. More levels are then added, one at a
-    time, until the largest error of probabilities is at most half a percent; the added level is the
-    one that reduces this error most. The error is computed at the percentiles of a sample of tiles.
+    For normal distributions, the levels are 0.025, 0.5, 0.975 and `cautious_level`, which determine
+    all other quantiles. For other distributions, the first levels are `SHOWN_LEVELS` and
+    `cautious_level`, because the page shows these quantiles. More levels are added until the
+    largest error of probabilities is at most half a percent; each added level reduces this error
+    most. The error is computed at the percentiles of a sample of tiles.
     """
     linear = prediction.shape.linear_scores
     first = tuple(sorted({*(_NORMAL_LEVELS if linear else SHOWN_LEVELS), cautious_level(bound)}))
@@ -99,7 +99,7 @@ def quantiles_of(prediction: Prediction, levels: Sequence[float] | Floats) -> Fl
 def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Floats:
     """Return the interpolated normal scores of values, float64 (t, n); P(y <= value) = Phi(score).
 
-    `quantiles` (m, n) are the quantiles at m rising `levels`. `at` contains t values for each tile,
+    `quantiles` (m, n) are the quantiles at m ascending `levels`. `at` has t values for each tile,
     (t, n), or the same t values for all tiles, (t, 1).
     """
     z = ndtri(np.asarray(levels))
@@ -117,13 +117,13 @@ def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Flo
 def probabilities(
     quantiles: Floats, levels: Sequence[float], thresholds: Sequence[float], *, at_most: bool
 ) -> Floats:
-    """Return the probabilities, (t, n), of being at least (or at most) each of t thresholds."""
+    """Return the probabilities (t, n) that values are at least (or at most) t thresholds."""
     scores = normal_scores(quantiles, levels, np.log10(np.asarray(thresholds))[:, None])
     return np.asarray(ndtr(scores if at_most else -scores))
 
 
 def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> list[float]:
-    """Return, in order, round numbers that cover `low` to `high`, and the run's thresholds."""
+    """Return round numbers from `low` to `high`, and the thresholds of the run, sorted."""
     ladders: tuple[tuple[float, ...], ...] = (
         (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8),
         (1, 1.5, 2, 3, 4, 5, 7),
@@ -150,7 +150,7 @@ class PackedQuarter:
 def pack_quantiles(
     tiles: Tiles, quantiles: Floats, levels: Sequence[float], step: float
 ) -> PackedQuarter:
-    """Pack the median, and each other quantile as the distance from its inner neighbour.
+    """Return the packed median, and packed distances from each quantile to the next one outward.
 
     `quantiles` (m, n) are rounded to whole steps before the distances are computed, so each error
     is at most half a step.
@@ -186,7 +186,7 @@ def unpack_quantiles(planes: Sequence[Packed], levels: Sequence[float]) -> Float
 def pack_within(
     quarters: Sequence[tuple[Tiles, Floats]], levels: Sequence[float], most: int
 ) -> list[PackedQuarter]:
-    """Pack quarters with the finest of `STEPS` that fits `most` bytes, else with the last step."""
+    """Return quarters packed with the smallest step that needs at most `most` bytes."""
     found: list[PackedQuarter] = []
     for step in STEPS:
         found = [pack_quantiles(*one, levels, step) for one in quarters]
@@ -203,10 +203,10 @@ def probability_error(
     *,
     at_most: bool,
 ) -> tuple[float, int]:
-    """Return the largest error of probabilities from decoded quantiles, and the tile count.
+    """Return the largest error of probabilities from decoded quantiles, and the number of tiles.
 
     The probabilities from `decoded` (m, n) are compared with `Prediction.cdf` or `exceedance` at
-    every threshold, on all tiles or an evenly spaced sample.
+    each threshold, on all tiles or on evenly spaced tiles.
     """
     rows = _sample(len(prediction), SAMPLE)
     few = prediction[rows]

@@ -51,7 +51,7 @@ def _context(comparison: Comparison) -> dict[str, Any]:
 def difference_figure(comparison: Comparison) -> str:
     """Draw each run's differences in log score and CRPS from the reference, by split and stratum.
 
-    A filled point marks a difference beyond chance.
+    A filled point marks a significant difference.
     """
     splits = list(comparison.splits.values())
     others = [one.name for one in comparison.runs[1:]]

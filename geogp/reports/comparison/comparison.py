@@ -80,11 +80,11 @@ class RunFigures:
 
 @dataclass(frozen=True)
 class StratumComparison:
-    """One stratum of one split.
+    """The comparison of runs in one stratum of one split.
 
     `n` is the number of common rows, and `blocks` the number of blocks of 0.1 degrees with such
-    rows. The keys of `figures` are runs. The keys of `differences` are runs other than the
-    reference, then scores and coverages; a difference is run minus reference.
+    rows. `figures` has the figures of each run. `differences` has the differences (run minus
+    reference) by run, then by score or coverage.
     """
 
     n: int
@@ -95,7 +95,7 @@ class StratumComparison:
 
 @dataclass(frozen=True)
 class SplitComparison:
-    """One split; `name`, `title` and `question` are as in `splits.Split`.
+    """The comparison of runs in one split; `name`, `title` and `question` are as in `splits.Split`.
 
     `n` is the number of test rows that all runs share; `beyond` is the number of other test rows of
     each run. `strata` are ``all``, ``urban`` and ``rural``, if they have rows.
@@ -115,8 +115,8 @@ class Comparison:
 
     `unit` is the unit of errors and widths. `runs` starts with the reference. `settings` contains
     the settings that differ, each with the value of every run as text. `findings`, `notes` and
-    `method` are sentences. `attribution` names the source of the data. The keys of `splits` are
-    names; splits with training rows near test rows (`splits.Split.flatters`) come last.
+    `method` are sentences. `attribution` names the source of the data. `splits` has comparisons by
+    split; splits with training rows near test rows come last.
     """
 
     region: str
@@ -134,10 +134,10 @@ class Comparison:
 
 
 def compare(runs: Sequence[RunContent], *, reference: str | None = None) -> Comparison:
-    """Compare runs on their common test rows.
+    """Return the comparison of runs on their common test rows.
 
-    `runs` are two or more runs with different names; `reference` is the name of one of them, by
-    default of the first.
+    `runs` are two or more runs with different names; `reference` is the name of a run, by default
+    the first run.
 
     Raises RequestError if there are fewer than two runs or no common row, the reference is unknown,
     or runs differ in target, service or region. Raises DataError if keys, columns or values are
@@ -295,7 +295,7 @@ def _figures(scores: pd.DataFrame, baseline: float | None) -> RunFigures:
 
 
 def _marked(strata: dict[str, StratumComparison]) -> dict[str, StratumComparison]:
-    """Mark differences in scores beyond chance; all strata of a split are one family of tests."""
+    """Return strata with marked significant differences; the strata are one family of tests."""
     places = [
         (stratum, run, score)
         for stratum, found in strata.items()

@@ -1,4 +1,4 @@
-"""Test rows of several runs, joined by their keys, with their scores."""
+"""Joins test rows of several runs by their keys, and computes their scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from geogp.geodata.places.stratum_column import ALL
 from geogp.records.run_record import RunRecord
 
 SCORES = ("log_score", "crps", "absolute_error")
-"""Scores for which lower is better; their differences are marked if they are beyond chance."""
+"""Scores for which lower is better; significant differences of these scores are marked."""
 
 LEVELS = (50, 80, 90, 95)
 COVERAGES = tuple(f"coverage_{level}" for level in LEVELS)
@@ -38,7 +38,7 @@ class RunContent:
 
 
 def check_comparable(runs: Sequence[RunContent]) -> None:
-    """Refuse runs whose differences would have no meaning.
+    """Raise an error if runs cannot be compared.
 
     Raises RequestError if targets, services or regions differ, or only some runs predict counts.
     Raises DataError if columns are missing.
@@ -65,7 +65,7 @@ def check_comparable(runs: Sequence[RunContent]) -> None:
 
 
 def table_of(one: RunContent) -> pd.DataFrame:
-    """Return the predictions, indexed by their keys; the fold is 0 in older runs without folds."""
+    """Return test predictions, indexed by quadkey, quarter and fold (0 in runs without folds)."""
     table = one.predictions.copy()
     table["fold"] = table["fold"].astype(np.int64) if "fold" in table else 0
     table["quadkey"], table["quarter"] = table["quadkey"].astype(str), table["quarter"].astype(str)
@@ -96,7 +96,7 @@ def shared_splits(runs: Sequence[RunContent]) -> tuple[list[str], dict[str, list
 
 
 def check_same_rows(title: str, joined: dict[str, pd.DataFrame]) -> None:
-    """Refuse runs that have different measurements of the same rows."""
+    """Raise DataError if runs have different measurements of the same rows."""
     (first, base), *others = joined.items()
     for name, table in others:
         off = np.abs(table["y"].to_numpy(np.float64) - base["y"].to_numpy(np.float64))
@@ -123,7 +123,7 @@ def _scores_of_fold(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_stored(one: RunContent, split: str, scores: pd.DataFrame) -> None:
-    """Refuse scores that differ from run.json; `scores` must be for all test rows of the run."""
+    """Raise DataError if the scores of all test rows of a run differ from run.json."""
     stored = one.run.metrics.get(split, {}).get(ALL)
     for name, key in _STORED.items():
         on_file, found = getattr(stored, key, None), float(scores[name].mean())

@@ -1,6 +1,6 @@
 const THUMB_PIXELS = 44;
 
-/** The divider between two layers, a slider over the map that works with keys and touch. */
+/** The divider between two layers: a slider over the map, for keys, mouse and touch. */
 class Divider {
   constructor(map, page) {
     this.map = map;

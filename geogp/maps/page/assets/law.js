@@ -36,8 +36,8 @@ function normalScore(share) {
 /**
  * The predictive distribution of every cell in one quarter, by quantiles of log10 of the value.
  *
- * The median is stored as it is, and each other quantile as its distance from the next quantile
- * inward. Between the quantiles, and beyond them, the normal score is linear in log10.
+ * The median is stored as a value, and each other quantile as its distance from the next quantile
+ * inward. Between and beyond the quantiles, the normal score is linear in log10 of the value.
  */
 class Law {
   constructor(levels, arrays) {
@@ -122,14 +122,14 @@ class Law {
     }
   }
 
-  /** Return the score of a value, linear between the quantiles of a level and the next level. */
+  /** Return the score of a value, linear between the quantiles of two levels. */
   between(level, low, high, log10) {
     const {scores} = this;
     const along = (log10 - low) / Math.max(high - low, NARROWEST);
     return scores[level] + along * (scores[level + 1] - scores[level]);
   }
 
-  /** Return the probability of at least (or at most) a value. */
+  /** Return the probability that a measurement is at least (or at most) a value. */
   probability(cell, value, atMost) {
     const score = this.score(cell, Math.log10(value));
     return normalShare(atMost ? score : -score);

@@ -14,7 +14,7 @@ class MapPage {
         id: 'live',
         title: 'Kernel: from a place you choose',
         label: `kernel k(x, x*), ${data.kernel.unit}`,
-        hint: `How strongly the clicked place x* informs each place in the smooth field. ${
+        hint: `How strongly the clicked place x* influences the smooth field at each place. ${
           kernelErrorWords(data.kernel)}`,
         source: {live: true},
         scale: data.kernel.scale,

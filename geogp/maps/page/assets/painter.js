@@ -109,7 +109,7 @@ class Painter {
       (cell) => (law.holds(cell) ? law.quantile(cell, share) : NaN));
   }
 
-  /** Colour by probability, by comparing normal scores with those at the edges of colours. */
+  /** Colour by probability: compare normal scores with the scores at the edges of colours. */
   probabilities(law, frame, scale, threshold) {
     const atMost = this.data.threshold.at_most;
     const count = scale.colours.length;

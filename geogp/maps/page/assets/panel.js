@@ -43,8 +43,8 @@ class Panel {
         if (group === box) {
           group = element('div', 'geogp-group');
           group.setAttribute('role', 'group');
-          group.setAttribute('aria-label', 'How strongly one place informs other places');
-          group.append(element('p', 'geogp-group-name', 'How strongly one place informs other places'));
+          group.setAttribute('aria-label', 'Influence of one place on all other places');
+          group.append(element('p', 'geogp-group-name', 'Influence of one place on all other places'));
           box.append(group);
         }
       }

@@ -71,7 +71,7 @@ class Picture {
   }
 }
 
-/** The pictures of the map, namely the chosen layer, the compared layer, and the marks. */
+/** The pictures of the map: the chosen layer, the compared layer, and the marks. */
 class Pictures {
   constructor(map, data, layers) {
     this.map = map;

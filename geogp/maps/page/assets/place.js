@@ -160,7 +160,7 @@ class PlaceCard {
     }
     if (found.far) {
       body.append(element('p', 'geogp-hint',
-        `Farther than ${formatNumber(data.far_km)} km from any measurement: the model guesses here.`));
+        `Farther than ${formatNumber(data.far_km)} km from any measurement: this prediction is uncertain.`));
     }
     const said = words.slice(0, 6).map(({name, value}) => `${name}: ${value}`).join('; ');
     this.announce([found.county, found.stratum, said].filter(Boolean).join(', '));

@@ -26,8 +26,8 @@ class Search {
   }
 
   /**
-   * Return the first place whose full label or name is a text, or whose label begins with the
-   * text, or whose label contains it.
+   * Return the first place whose label or name is a text; else whose label begins with the text;
+   * else whose label contains the text.
    */
   find(text) {
     const plain = (words) => words.normalize('NFD').replace(/\p{M}/gu, '').trim().toLowerCase();

@@ -1,4 +1,4 @@
-/** Return names and values at a place, as texts. */
+/** Return the names and values that the card of a place shows, as texts. */
 function placeWords(found, data, state) {
   const {unit} = data;
   const amount = (value) => formatNumber(value, 3);
@@ -53,8 +53,8 @@ function thresholdWords(data, value) {
   return `${side} ${formatNumber(value)} ${data.unit}`;
 }
 
-/** Return a sentence on the largest error of the drawn kernel. */
+/** Return a sentence on the largest error of the reduced kernel. */
 function kernelErrorWords({error}) {
-  return `Drawn from a reduced basis, with errors of up to ${formatNumber(100 * error, 2)} % of the `
+  return `Computed from a reduced kernel, with errors of up to ${formatNumber(100 * error, 2)} % of the `
     + 'largest value.';
 }
