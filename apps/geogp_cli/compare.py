@@ -33,7 +33,7 @@ def compare(
         found = compare_runs(runs, out=out, reference=reference, latex=latex)
     legend = (
         "A difference is the score minus the score of run 1, with the standard error in "
-        "parentheses; below 0 is better. * marks significant differences, corrected for all in the split."
+        "parentheses; below 0 is better. * marks significant differences (Holm's method)."
     )
     told = (
         _runs(found),

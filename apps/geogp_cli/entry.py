@@ -107,7 +107,7 @@ def _check_words(words: list[str]) -> None:
         option, equals, value = word.partition("=")
         if not word or (option.startswith("--") and equals and not value):
             raise RequestError(
-                f"expected a value, found an empty one ({word or repr('')}). Give a value, or "
+                f"expected a value, found no value ({word or repr('')}). Give a value, or "
                 f"leave the option out."
             )
 

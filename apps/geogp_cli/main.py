@@ -110,9 +110,7 @@ app.command()(questions.figures)
 def doctor(
     source: Source = None,
     boundaries: Boundaries = None,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Do not contact the sources of data.")
-    ] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not contact any server.")] = False,
 ) -> Answer:
     """Print facts for a bug report: versions, devices, cache, and whether sources answer."""
     from geogp.commands.doctor import examine
@@ -190,7 +188,7 @@ def _scores(result: "RunResult") -> Answer:
     metrics, baseline = result.record.metrics, result.record.baseline
     told: list[Table | str] = []
     if result.already_there:
-        told.append("This run is complete already. To make it again, add --fresh.")
+        told.append("This run is complete already. To make this run again, add --fresh.")
     for split, own in metrics.items():
         told.append(_table(split, own, {} if baseline is UNSET else baseline.get(split, {})))
     told.append(f"map:    {result.path / 'map.html'}")

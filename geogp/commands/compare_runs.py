@@ -21,11 +21,11 @@ def compare_runs(
     reference: str | None = None,
     latex: bool = False,
 ) -> Comparison:
-    """Compare finished runs; write compare.html, compare.md, compare.json and perhaps compare.tex.
+    """Compare finished runs, and write compare.html, compare.md and compare.json.
 
     The name of a run is the name of its folder, or its path if several folders have this name.
-    `reference` is the name or path of a run; the default is the first run. If `latex` is false,
-    compare.tex is not written, and an earlier compare.tex is removed. Raises the errors of
+    `reference` is the name or path of a run; the default is the first run. If `latex` is true,
+    compare.tex is also written; if false, an earlier compare.tex is removed. Raises the errors of
     `open_run` and `compare`, RequestError if `out` is in a run folder, and OutputError if a file
     cannot be written.
     """

@@ -118,7 +118,7 @@ def _version(name: str) -> str:
 
 
 def _devices(problems: list[str]) -> dict[str, str]:
-    """Return a description of each device, and add a problem if it computes wrong results."""
+    """Test each device, and return a description of each device."""
     found = {"cpu": f"threads: {torch.get_num_threads()}"}
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         about = torch.cuda.get_device_properties(index)
@@ -173,7 +173,7 @@ def _cache(problems: list[str]) -> dict[str, str]:
 
 
 def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str]:
-    """Request one file of each source, in parallel; return a text for each source."""
+    """Request one file of each source, in parallel; return the answer of each source in words."""
     tiles = (tile_file(SERVICES[0], FIRST_QUARTER),)
     questions: dict[str, Callable[[], str]] = {
         f"tiles {source}": lambda: _answer(source, tiles, by_parts=True),
@@ -191,7 +191,7 @@ def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str
 
 
 def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
-    """Return a text that states which of several files a source has; raise errors of the source."""
+    """Return in words which of several files a source has; raise the errors of the source."""
     place = open_source(where)
     if isinstance(place, Folder):
         here = next((name for name in names if place.has(name)), None)

@@ -14,7 +14,7 @@ _FROM_NOTE = (
     *("rows", "rows_in_source", "groups_read", "groups_in_source", "bytes_read", "bytes_stored"),
     *("source", "etag", "date"),
 )
-"""Facts that the cache stores about the source file of a quarter, and about the part read."""
+"""Facts about the source file of a quarter, and about the part of the file that was read."""
 
 
 def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def make_gallery(
 
 
 def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[Path, str]]]:
-    """Return each run once (true if `places` contains its own folder), and the skipped runs."""
+    """Return the runs (true if `places` contains the run folder itself), and the skipped runs."""
     found: dict[Path, tuple[Path, bool]] = {}
     skipped: list[tuple[Path, str]] = []
     for place in places:

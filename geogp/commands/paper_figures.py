@@ -62,9 +62,8 @@ def make_figures(
     """Draw the figures of a run, each as PNG and PDF, and write their captions.
 
     ``kernel_slices``, ``interval_widths`` and ``spread_cells`` correspond to figures 7, 8 and 10 of
-    Zhu, Yuchi and Xie. ``basis`` shows the leading components of the basis, and ``reliability`` the
-    observed against the stated coverage. If the target is the number of tests, ``interval_widths``
-    and ``spread_cells`` are omitted.
+    Zhu, Yuchi and Xie. ``basis`` shows components of the basis, and ``reliability`` the observed
+    and stated coverage. For numbers of tests, ``interval_widths`` and ``spread_cells`` are omitted.
 
     Raises the errors of `open_run`. Raises RequestError if a run in `beside` has another region,
     service or target, `out` is in another run's folder, or another process is using the run. Raises

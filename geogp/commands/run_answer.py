@@ -31,7 +31,7 @@ def open_requested(request: RunRequest, listener: ProgressListener | None) -> Ru
 def reopened(
     request: RunRequest, listener: ProgressListener | None, **given: Any
 ) -> Iterator[Reopened]:
-    """Lock the run of a request, and yield the run reopened by `Run.reopen` with settings `given`.
+    """Lock and open the run of a request; `given` contains the arguments of `Run.reopen`.
 
     Raises RequestError if there is no finished run, the model predicts numbers of tests, there is
     too little memory, or another process is using the run. Raises DataError if a file is damaged or

@@ -115,9 +115,8 @@ def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
     """Return predictions of the download speed by two oracles, for the test rows of two splits.
 
     The oracle ``known`` uses the true field, tile effects and noise variance. The oracle
-    ``predictive`` uses the true field, noise variance and covariance of tile effects, and predicts
-    tile effects from the training rows. Columns: split, quadkey, quarter, y, and mean and sd of
-    each oracle.
+    ``predictive`` uses the true field, noise variance and covariance of tile effects, and learns
+    tile effects from training rows. Columns: split, quadkey, quarter, y, each oracle's mean and sd.
     """
     truth, tiles = simulation.truth, simulation.tiles
     splits = {

@@ -50,10 +50,9 @@ def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of each row of one split, in the order of the rows.
 
     The table has the columns of `row_scores`, and ``pit``, ``median`` and ``fold``. For each level,
-    a column such as ``mass_95`` contains the predicted probability of the interval, bounds
-    included. Raises DataError if a measurement is not finite, a fold number is not valid, or stored
-    bounds differ from computed bounds. Raises NumericalError if a mean or a variance is out of
-    range.
+    a column such as ``mass_95`` contains the predicted probability of the interval. Raises
+    DataError if a measurement is not finite, a fold number is not valid, or stored bounds differ
+    from computed bounds. Raises NumericalError if a mean or a variance is out of range.
     """
     fold = folds_of(rows)
     parts = []

@@ -18,8 +18,8 @@ _MIN_SD = 1e-9
 class Baseline:
     """Predictions of the baseline; all their variance is measurement noise.
 
-    Quarters in `quarters_pooled` have too few training rows, so their predictions use all training
-    rows. `rows_pooled` is the number of predicted rows in these quarters.
+    In `quarters_pooled`, predictions use the mean and variance of all training rows. `rows_pooled`
+    is the number of predicted rows in these quarters.
     """
 
     prediction: Prediction
@@ -37,8 +37,8 @@ def quarter_baseline(
 
     The variance is s² = Σ (y - mean)² / (n - 1). If a quarter has fewer than 2 training rows, or
     only equal training values, the mean and variance of all training rows are used. `train_quarter`
-    (n,) and `test_quarter` (m,) are numbers of quarters. `law.of_moments` makes distributions from
-    means and variances. Raises DataError if there are fewer than two different training values.
+    (n,) and `test_quarter` (m,) are integers that identify quarters. `law.of_moments` makes the
+    distributions. Raises DataError if there are fewer than two different training values.
     """
     quarter = np.asarray(train_quarter, np.int64)
     y = np.asarray(train_y, np.float64)

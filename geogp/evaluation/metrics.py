@@ -45,7 +45,7 @@ def row_scores(
         )
     if not np.isfinite(y).all():
         wrong = int(np.count_nonzero(~np.isfinite(y)))
-        raise DataError(f"expected finite measurements, found {wrong} that are not.")
+        raise DataError(f"expected finite measurements, found {wrong} that are not finite.")
     low, high = prediction.interval(0.95)
     found = {
         "error": y - prediction.mean,
@@ -132,9 +132,9 @@ def pooled(parts: Sequence[Scores]) -> Scores:
 
 
 def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
-    """Return the number of probability integral transforms in each of some equal bins, (bins,).
+    """Return the number of probability integral transforms in each bin, (bins,).
 
-    The bins divide [0, 1]. If the predictions are right, all counts are about equal (Dawid 1984).
+    The bins divide [0, 1]. If predictions are right, counts are about equal (Dawid 1984).
     """
     place = pit * bins
     # The last bin includes 1, because the transform can round to 1.

@@ -76,9 +76,9 @@ def paired_estimates(
 def mark(family: Sequence[Estimate]) -> list[Estimate]:
     """Return the estimates of a family, and mark the significant ones by Holm's (1979) procedure.
 
-    Let p_(1) <= ... <= p_(m) be the ordered p-values. Let i be the largest number for which p_(j)
-    <= 0.05 / (m - j + 1) for every j <= i. Then the estimates 1 to i are marked. The probability
-    that any estimate without a true difference is marked is at most 5 %.
+    Let p_(j) be the j-th smallest of m p-values. Let i be the largest number for which p_(j) <=
+    0.05 / (m - j + 1) for every j <= i. Then the estimates 1 to i are marked. The probability that
+    any estimate without a true difference is marked is at most 5 %.
     """
     members = [place for place, one in enumerate(family) if one.p is not None]
     found = list(family)

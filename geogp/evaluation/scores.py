@@ -22,10 +22,10 @@ class Scores:
     """Mean scores over n rows, on the scale of the modelled target; None if n is 0.
 
     `mae` is the mean absolute error of the predictive median, and `rmse` the root mean squared
-    error of the predictive mean. `nll` is the negative natural logarithm of the predictive density,
-    and `crps` the continuous ranked probability score. A coverage is the share of rows inside the
-    central interval. For counts, `nll` uses the probability of the measured count, and the
-    probability of an interval may exceed its level.
+    error of the predictive mean. `nll` is the negative log predictive density (natural), and `crps`
+    the continuous ranked probability score. A coverage is the share of rows inside the central
+    interval. For counts, `nll` uses the probability of the count, and an interval may exceed its
+    level.
     """
 
     n: Count

@@ -4,7 +4,7 @@ Among many strata, the coverage of some strata misses the level by chance. So ea
 band, and all bands of a split contain the true coverage with a probability of 95 %. Blocks of
 tiles, not rows, count as independent. B is the effective number of blocks (see `paired.py`); the B
 of a stratum is at most the B of the split. The error probability of 5 % is divided between strata
-in many blocks and strata in few blocks, in proportion to the numbers of strata.
+in many and in few blocks, in proportion to their numbers.
 
 A stratum in `FEW_BLOCKS` effective blocks or more has a bootstrap band. Let p_k be the observed
 coverage of check k (a stratum and a level), p*_k the coverage in a sample of blocks, s_k =

@@ -69,10 +69,10 @@ class Stratum:
 def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list[Stratum]]:
     """Return the strata of rows of test_predictions.parquet, by kind; small strata are pooled.
 
-    A kind of strata is left out if its column is absent, or if some numbers of devices are missing.
-    Classes of speeds and counts use predictions, such as the `median` (n,). In classes of measured
-    values, even correct predictions would have a wrong coverage. Raises DataError if a distance is
-    negative or not finite, or a row has fewer than 1 test or device.
+    A kind of strata is left out if its column is absent. Strata by devices are also left out if
+    some numbers of devices are missing. Classes of speeds and counts use predictions, such as the
+    `median` (n,). In classes of measured values, even correct predictions have a wrong coverage.
+    Raises DataError if a distance or a number of tests or devices is not possible.
     """
     stratum = rows["stratum"].to_numpy(str)
     found = {
@@ -176,8 +176,7 @@ def joined(groups: dict[str, Rows], least: int = MIN_ROWS) -> list[Stratum]:
 def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = MIN_ROWS) -> list[Stratum]:
     """Return a stratum for each place; places with fewer than `least` rows form the last stratum.
 
-    The last stratum is called, for example, ``others (12 areas)``. A single small place keeps its
-    name.
+    The last stratum is called, for example, ``others (12 areas)``.
     """
     found, number = np.unique(values, return_inverse=True)
     number = number.reshape(-1)

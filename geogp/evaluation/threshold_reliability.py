@@ -2,13 +2,11 @@
 
 Let p_i be the stated probability that row i meets the threshold. Let o_i be 1 if row i did meet it,
 else 0. The Brier score is mean (p_i - o_i)². Let c_i be the isotonic regression of o on p, and r
-the share of rows that met the threshold. By the CORP decomposition (Dimitriadis, Gneiting and
-Jordan 2021),
+the share of rows that met the threshold. By the CORP decomposition (Dimitriadis et al. 2021),
 
     Brier = [B(p) - B(c)] - [B(r) - B(c)] + B(r) = reliability - resolution + uncertainty,
 
-where B is the Brier score of a forecast. Good probabilities have a small reliability and a large
-resolution.
+where B is the Brier score of a forecast. The reliability should be small, and the resolution large.
 
 This module judges the difference mean o - mean p, for all rows and for each bin of rows with
 similar p. Each difference has a bootstrap band as in `simultaneous_coverage.py`. The bands hold for
@@ -62,7 +60,7 @@ class ProbabilityBin:
     """A bin of rows with similar stated probabilities.
 
     `stated` is the mean stated probability, and `observed` the share of rows that met the
-    threshold. `lower` and `upper` are the exact binomial 95 % interval of `observed`, which assumes
+    threshold. `lower` and `upper` are the exact binomial 95 % interval of `observed`, for
     independent rows.
     """
 
@@ -122,10 +120,9 @@ def exceedance_reports(
 ) -> list[ExceedanceReport]:
     """Return reports on the probabilities of thresholds, for the test rows of one split.
 
-    `probability` returns the probability that each row meets a threshold, (n,); see
-    `Threshold.probability`. Each probability is for an average of the row's number of tests. For
-    each threshold, there is a report on all rows, then a report on each stratum with `MIN_ROWS`
-    rows or more.
+    `probability` returns the probability that each row, an average of its tests, meets a threshold,
+    (n,); see `Threshold.probability`. For each threshold, there is a report on all rows, then a
+    report on each stratum with `MIN_ROWS` rows or more.
     """
     parts = [part for one in thresholds for part in _parts(rows, probability(one), one)]
     if not parts:
@@ -210,7 +207,7 @@ def _bin(p: Floats, met: Floats, difference: Difference) -> ProbabilityBin:
 
 
 def _quarter_share(met: Floats, quarter: NDArray[np.str_]) -> Floats:
-    """Return, for each row, the share of rows that met the threshold in the row's quarter."""
+    """Return the share that met the threshold in each row's quarter, or in all rows."""
     _, where = np.unique(quarter, return_inverse=True)
     size = np.bincount(where)
     share = np.where(size >= MIN_ROWS, np.bincount(where, met) / size, met.mean())
@@ -222,7 +219,7 @@ def _brier(p: Floats, met: Floats) -> float:
 
 
 def _differences(parts: list[_Part], blocks: NDArray[np.int64], draws: int) -> list[Difference]:
-    """Return, for each part, the differences of all rows and of each bin, with bands."""
+    """Return the differences with bands: for each part, of all rows and then of each bin."""
     number = int(blocks.max()) + 1
     sizes, sums, spread = [], [], []
     for part in parts:

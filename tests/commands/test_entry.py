@@ -182,7 +182,7 @@ def test_an_interrupt_of_an_import_is_told(monkeypatch, geogp):
 def test_empty_values_are_refused(geogp, words):
     code, out, told = geogp("map", "DEMO", *words)
     assert (code, out) == (2, "")
-    assert "expected a value, found an empty one" in told
+    assert "expected a value, found no value" in told
 
 
 @pytest.mark.parametrize("source", ["https://h.example/tiles?sig=QUJD=", "="])

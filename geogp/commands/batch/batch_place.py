@@ -60,7 +60,7 @@ class Place:
 
     @contextmanager
     def opened(self, *parts: str) -> Iterator[BinaryIO]:
-        """Open a file for reading in parts, from any position."""
+        """Open a file from which any part can be read."""
         with self._reaching("read", *parts) as path, self.files.open(path, "rb") as stream:
             yield stream
 
@@ -189,7 +189,7 @@ def open_place(address: str) -> Place:
 
 
 def run_in(content: bytes | None) -> RunRecord | None:
-    """Return the content of a run.json; None if the content is damaged or lists outside files."""
+    """Return the content of run.json; None if damaged or with files in other folders."""
     try:
         held = None if content is None else record_of(json.loads(content))
         _files(held)

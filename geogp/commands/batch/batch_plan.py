@@ -89,11 +89,11 @@ class Execution:
     """
 
     workers: int | None = setting(
-        "Number of workers on this machine. Default: one, or one for each GPU.",
+        "Number of workers on this machine. Default: one for each GPU, or one without GPUs.",
         least=1,
         most=1_000,
     )
-    scheduler: str | None = setting("Dask scheduler with the workers, for example tcp://HOST:8786.")
+    scheduler: str | None = setting("Address of the Dask scheduler, for example tcp://HOST:8786.")
     memory_gb: float | None = setting(
         "Memory limit of a worker in GB. Default: an equal share of the memory.",
         noun="a memory limit",
@@ -160,14 +160,14 @@ def run_of(request: MapRequest) -> PlannedRun:
 
 
 def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
-    """Return the settings that are the same in all runs of a batch, as in JSON."""
+    """Return the settings that are the same in all runs of a batch, as types of JSON."""
     plain = msgspec.json.decode(msgspec.json.encode(run.request, enc_hook=str))
     settings = {**plain, "model": batch.maps.get("model", AUTO)}
     return {name: settings[name] for name in MAP_SETTINGS}
 
 
 def check_apart(runs: Sequence[PlannedRun]) -> None:
-    """Raise RequestError if two runs have the same folder, apart from upper and lower case."""
+    """Raise RequestError if two runs have the same folder name, ignoring upper and lower case."""
     names: dict[str, PlannedRun] = {}
     for run in runs:
         other = names.setdefault(run.name.casefold(), run)

@@ -34,7 +34,7 @@ class WorkOrder:
     """A task for a worker: a run, the address of the batch folder, and the scratch folder.
 
     `fresh` is the id of a call of ``geogp batch --fresh``, which makes all runs of earlier calls
-    again. Run folders contain this id.
+    again. Each run folder stores the id of its call.
     """
 
     run: PlannedRun

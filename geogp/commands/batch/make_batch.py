@@ -173,8 +173,8 @@ class _Batch:
     def _run(self, pool: WorkerPool) -> None:
         """Assign the runs, one at a time to each worker, until no run is left.
 
-        Dask's own queue is not used: it would repeat permanent failures. If a worker died, it would
-        also count a failure for each run that waits for this worker.
+        Dask's own queue is not used: it would repeat permanent failures. If a worker died, Dask
+        would also count a failure for each run that waits for this worker.
         """
         queue, flying = deque(self._rows), dict[Future[WorkOutcome], str]()
         try:

@@ -36,7 +36,7 @@ ROWS = 65_536
 """Number of rows in a row group of the table, and largest number of rows in memory."""
 
 _SHOWN = ("map.html", "report.html", PREDICTIONS_FILE)
-"""Files of a run for which the page needs only to know whether they exist."""
+"""Files of a run that the page does not read; the page only checks whether they exist."""
 
 _ODD = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors from reading metadata that do not have the form that geogp writes."""
@@ -145,7 +145,7 @@ def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
 
     The first column is ``region``; the other columns are as in `tile_table.py`. A column that only
     some runs have (``county``) is null for the other runs. At most `ROWS` rows are in memory.
-    Raises DataError if a table is damaged or a column has different types.
+    Raises DataError if a table is damaged or the type of a column differs between runs.
     """
     parts = [_Part.of(base / name / TABLE_FILE) for name in found]
     try:

@@ -12,8 +12,7 @@ MIN_ROWS = 100
 """Smallest number of calibration rows in a cell.
 
 With 99 rows or more, a cell has a conformal quantile at every level of `LADDER`. With 100 rows, the
-coverage of the 95 % interval has the distribution Beta(96, 5), whose standard deviation is 2.2
-percentage points.
+coverage of the 95 % interval has the distribution Beta(96, 5), with standard deviation 0.022.
 """
 
 EVERYWHERE = "all"
@@ -78,9 +77,9 @@ class Cell:
 def partition(places: RepairPlaces) -> dict[tuple[str, int, int | None], Rows]:
     """Return a mask of the calibration rows in each cell; a key is (stratum, `least`, `most`).
 
-    In each stratum, a class of numbers of tests with fewer than `MIN_ROWS` rows is pooled with the
-    next class. If the last class is too small, it is pooled with the class before. If a stratum has
-    fewer than `MIN_ROWS` rows, each cell contains rows of both strata.
+    The rows of a stratum are divided into classes by number of tests. A class with fewer than
+    `MIN_ROWS` rows is pooled with the next class, or the last class with the class before. If a
+    stratum has fewer than `MIN_ROWS` rows, each cell contains rows of both strata.
     """
     names = [name for name in places.strata if (places.stratum == name).sum() >= MIN_ROWS]
     apart = len(names) == len(places.strata) and not (places.stratum == UNKNOWN).any()

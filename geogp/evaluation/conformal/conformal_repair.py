@@ -44,7 +44,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Repair:
-    """A conformal repair from `n` calibration rows: by `cells`, or for local by `nearby`."""
+    """A conformal repair from `n` calibration rows, with `cells`, or with scores `nearby`."""
 
     method: str
     n: int = 0

@@ -27,7 +27,7 @@ class Split:
 RANDOM = Split(
     "random",
     "Random split",
-    "How well are unmeasured tiles and quarters predicted among measured neighbours?",
+    "How well are tiles and quarters without measurements predicted among measured neighbours?",
     flatters=True,
 )
 

@@ -47,7 +47,7 @@ from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import ELSEWHERE
 
 HALVINGS = 3
-"""Largest number of times that the side of cells, 0.1 degrees, is halved in small regions."""
+"""Largest number of times that the side of cells is halved in small regions."""
 
 MIN_CELLS, MIN_EFFECTIVE_CELLS = 30, 20.0
 """Smallest number, and smallest effective number, of cells with rows in a split by blocks."""
@@ -55,7 +55,7 @@ MIN_CELLS, MIN_EFFECTIVE_CELLS = 30, 20.0
 
 @dataclass(frozen=True)
 class SplitRows:
-    """The columns (n,) that splits use: integers, degrees, and names of counties."""
+    """The columns (n,) that splits use: quadkeys, quarters, coordinates in degrees, counties."""
 
     quadkey: Codes
     quarter: Numbers
@@ -279,7 +279,7 @@ def cell_indices(
     wrong = ~(np.isfinite(longitude) & np.isfinite(latitude))
     if wrong.any():
         raise DataError(
-            f"expected finite coordinates, found {int(wrong.sum())} rows without them; drop "
+            f"expected finite coordinates, found {int(wrong.sum())} rows with other values; drop "
             f"these rows first."
         )
     column = np.floor(longitude / side).astype(np.int64) % round(360 / side)
