@@ -134,7 +134,7 @@ def pooled(parts: Sequence[Scores]) -> Scores:
 def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
     """Return the number of probability integral transforms in each bin, (bins,).
 
-    The bins divide [0, 1]. If predictions are right, counts are about equal (Dawid 1984).
+    The bins divide [0, 1]. If predictions are right, all bins have about equal counts (Dawid 1984).
     """
     place = pit * bins
     # The last bin includes 1, because the transform can round to 1.

@@ -45,8 +45,8 @@ class GroupReport:
     `scores`, `baseline` and `difference` (model minus baseline) contain coverage_90 and the scores
     in `Scores` except n. `coverage_expected` is the coverage that correct predictions would have;
     for counts, it is above the level. `coverage_bounds` are exact binomial 95 % bounds of the
-    coverage. `median_factor_95` is 10 to the power of the median width, which is the ratio of the
-    upper to the lower bound, or None for counts. `pit` is the result of `pit_counts`.
+    coverage. `median_factor_95` is the ratio of the upper to the lower bound at the median width,
+    or None for counts. `pit` is the result of `pit_counts`.
     """
 
     n: int

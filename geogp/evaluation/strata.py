@@ -1,8 +1,8 @@
 """Strata of the rows of a split; small strata are pooled.
 
-A class of tests, distances, speeds or quarters with fewer than `MIN_ROWS` rows joins the next
-class. All places with fewer than `MIN_ROWS` rows form one stratum, ``others``. If a stratum is
-still too small, its coverage is shown, but has no band.
+Rows form classes by number of tests, distance, speed or quarter. A class with fewer than `MIN_ROWS`
+rows joins the next class. All places with fewer than `MIN_ROWS` rows form one stratum, ``others``.
+If a stratum is still too small, its coverage is shown, but has no band.
 """
 
 from collections.abc import Sequence
@@ -70,9 +70,9 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
     """Return the strata of rows of test_predictions.parquet, by kind; small strata are pooled.
 
     A kind of strata is left out if its column is absent. Strata by devices are also left out if
-    some numbers of devices are missing. Classes of speeds and counts use predictions, such as the
-    `median` (n,). In classes of measured values, even correct predictions have a wrong coverage.
-    Raises DataError if a distance or a number of tests or devices is not possible.
+    some numbers of devices are missing. Classes by speed or by count depend on predictions, such as
+    the `median` (n,). In classes of measured values, even correct predictions have a wrong
+    coverage. Raises DataError if a distance or a number of tests or devices is not possible.
     """
     stratum = rows["stratum"].to_numpy(str)
     found = {

@@ -235,8 +235,7 @@ def _differences(parts: list[_Part], blocks: NDArray[np.int64], draws: int) -> l
     half = np.full(len(value), np.nan)
     if judged.any():
         floor = np.sqrt(np.array(spread)[judged])
-        # The lower limit of the standard deviation is that of independent rows with right
-        # probabilities.
+        # The standard deviation is at least that of independent rows with right probabilities.
         most, sd = simultaneous(n[:, judged], total[:, judged], floor, risk=0.05, draws=draws)
         half[judged] = student_quantile(most, effective_blocks(n[:, judged])) * sd
     return [_difference(*pair) for pair in zip(value.tolist(), half.tolist(), strict=True)]

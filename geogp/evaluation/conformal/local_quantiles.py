@@ -82,7 +82,7 @@ class NearbyScores:
         total = below[:, -1] + 1
         found = np.full((len(points), len(LADDER)), np.nan)
         for column, level in enumerate(LADDER):
-            # As in `rank`: a sum that equals the level up to rounding reaches the level.
+            # As in `rank`, a sum that is too small only by rounding errors reaches the level.
             short = below < (level * total * (1 - 1e-12))[:, None]
             place = np.count_nonzero(short, axis=1)
             held = np.flatnonzero(place < rows.shape[1])

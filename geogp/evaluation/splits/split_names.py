@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Split:
     """A way to split rows, and the question that the scores of this split answer.
 
-    `flatters` is true if test rows have training rows nearby. The scores are then better than
-    scores far from measurements.
+    `flatters` is true if test rows have training rows nearby. Such scores are better than the
+    scores of places far from measurements.
     """
 
     name: str
