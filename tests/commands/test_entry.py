@@ -216,7 +216,7 @@ def test_rows_too_few_for_the_oracles_leave_nothing(tmp_path, geogp):
     few = ("simulate", "--quarters", "2023Q4", "--rows", 1, "--out", tmp_path / "out")
     code, out, told = geogp(*few)
     assert (code, out) == (2, "")
-    assert "1 rows are too few" in told
+    assert "to score the oracles, found 1 rows" in told
     assert "Choose more --rows" in told
     assert not (tmp_path / "out").exists()
 

@@ -139,7 +139,7 @@ def test_empty_parts_are_refused():
 
 
 def test_wrong_input_is_refused():
-    with pytest.raises(DataError, match="found 1 rows without"):
+    with pytest.raises(DataError, match="found 1 rows with other values"):
         block_split([0.0, np.nan], [0.0, 1.0], 0)
 
 
