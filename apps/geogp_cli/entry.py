@@ -60,7 +60,7 @@ def _code() -> int | str | None:
 
 
 def _command() -> None:
-    """Run the command; with torchrun, the other processes only help the leading process."""
+    """Run the command; with torchrun, one process runs the command, and the others help."""
     from geogp.runs.machine import tune_process
     from geogp_cli.main import app
 

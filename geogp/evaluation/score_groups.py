@@ -125,7 +125,7 @@ def _group_report(
 
 
 def _shares(scored: pd.DataFrame, of: str) -> dict[str, float | None]:
-    """Return the mean of hits or probabilities at each level; None if there are no rows."""
+    """Return the coverage, or the mean predicted probability, of intervals at each level."""
     columns = {level: scored[f"{of}_{level}"].to_numpy() for level in TABLE_LEVELS}
     return {
         f"coverage_{level}": float(values.mean()) if len(values) else None

@@ -95,8 +95,8 @@ class ClassReport:
 class _Counts:
     """Numbers of rows (blocks, strata), and of rows in their intervals (blocks, strata, levels).
 
-    For `correlation` (levels,), see `_correlation`. `split_blocks` is the effective number of
-    blocks of the whole split.
+    `correlation` (levels,) is the result of `_correlation`. `split_blocks` is the effective number
+    of blocks of the whole split.
     """
 
     sizes: Floats

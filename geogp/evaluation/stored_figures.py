@@ -83,8 +83,8 @@ def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequenc
         empty = [key for key in _NAMES if figures[key] is None]
         if len(empty) != (0 if figures["n"] else len(_NAMES) - 1):
             raise DataError(
-                f"expected scores under {where}, {name}: a number where there are rows, and null "
-                f"where there are none. Found {len(empty)} nulls for {figures['n']} rows."
+                f"expected scores under {where}, {name}: numbers if there are rows, else null. "
+                f"Found {len(empty)} nulls for {figures['n']} rows."
             )
         if folds:
             parts = [_scores(fold[name]) for fold in folds]

@@ -145,7 +145,7 @@ class Place:
     def _reaching(self, what: str, *parts: str) -> Iterator[str]:
         """Yield a path in the batch folder; turn errors of the file system into errors of geogp."""
         if any(part in {"", ".", ".."} or set(part) & set("/\\\0") for part in parts):
-            raise DataError(f"expected plain file names in {self.address}, found {parts}.")
+            raise DataError(f"expected names without folders in {self.address}, found {parts}.")
         try:
             yield str(PurePosixPath(self.root, *parts))
         except GeogpError:

@@ -118,7 +118,7 @@ def _runs_here(
 ) -> Iterator[Path]:
     """Yield a local folder with the runs: the batch folder, or a copy of the needed files.
 
-    In the copy, the files in `_SHOWN` are empty.
+    The files in `_SHOWN` are copied as empty files.
     """
     if place.local:
         yield Path(place.root)

@@ -49,7 +49,7 @@ BUFFER = Split(
 COUNTY = Split(
     "county",
     "Split by counties",
-    "How well is a county predicted when nothing was measured in the whole county?",
+    "How well is a county predicted when nothing was measured in this county?",
     flatters=False,
 )
 
