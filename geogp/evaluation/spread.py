@@ -16,11 +16,11 @@ def spread_by_cell(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the spread of measurements, errors and predictions of test rows in each cell.
 
     The columns ``west`` and ``south`` are the lower left corner of a cell in degrees; ``n`` is the
-    number of test rows. The other columns have the scale of the modelled target. ``measured`` is
-    the standard deviation of the measurements (divisor n - 1). ``error`` is the root mean squared
-    difference between measurement and predicted mean. ``predicted`` is the root of the mean
-    predictive variance; if predictions are right, ``error`` is about as large as ``predicted``.
-    Raises DataError if no cell has enough rows.
+    number of test rows. ``measured``, ``error`` and ``predicted`` have the scale of the modelled
+    target. ``measured`` is the standard deviation of the measurements (divisor n - 1). ``error`` is
+    the root mean squared difference between measurement and predicted mean. ``predicted`` is the
+    root of the mean predictive variance; if predictions are right, ``error`` is about as large as
+    ``predicted``. Raises DataError if no cell has enough rows.
     """
     table = pd.DataFrame(
         {

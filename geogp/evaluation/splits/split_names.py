@@ -56,7 +56,8 @@ COUNTY = Split(
 LATEST = Split(
     "latest",
     "Split by the latest quarter",
-    "How well is the next quarter predicted from earlier quarters, mostly at measured places?",
+    "How well is the next quarter predicted from earlier quarters, mostly at places that were "
+    "measured earlier?",
     flatters=True,
 )
 
