@@ -4,12 +4,11 @@ Rows close together have similar errors, so the bootstrap draws blocks, not rows
 of the differences in block b, and n_b the number of rows in block b. The mean difference is the
 ratio d = sum s_b / sum n_b. Each bootstrap sample has as many blocks as the data, drawn with
 replacement, and its own ratio. The standard error s of d is the standard deviation of these ratios
-(Davison and Hinkley 1997, sections 2.4 and 3.8) times sqrt(B / (B - 1)). The factor corrects a
-bias: for B blocks of equal size, the variance of the ratios is too small by the factor (B - 1) / B.
-The interval is from d - t s to d + t s, with t the 97.5 % quantile of Student's t with B - 1
-degrees of freedom. B is the effective number of blocks, (sum n_b)^2 / sum n_b^2 (Kish 1965),
-because a few large blocks among many small blocks contain less information than the number of
-blocks suggests.
+(Davison and Hinkley 1997, sections 2.4 and 3.8) times sqrt(B / (B - 1)). The factor corrects the
+bias for B blocks of equal size. The interval is from d - t s to d + t s, with t the 97.5 % quantile
+of Student's t with B - 1 degrees of freedom. B is the effective number of blocks, (sum n_b)^2 / sum
+n_b^2 (Kish 1965), because a few large blocks among many small blocks contain less information than
+the number of blocks suggests.
 """
 
 from collections.abc import Sequence
