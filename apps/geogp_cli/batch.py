@@ -1,4 +1,4 @@
-"""The command `geogp batch`: parse, call, print."""
+"""The command `geogp batch`: options and printed output."""
 
 import inspect
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from geogp.commands.batch.make_batch import BatchResult
 
 _KEPT_BY_RESUME = {"resume", "as_json", *settings_of(Execution)} - {"fresh"}
-"""Options that `--resume` allows."""
+"""Options that may be used together with `--resume`."""
 
 
 def _batch(
@@ -33,7 +33,7 @@ def _batch(
     resume: Annotated[
         str | None,
         typer.Option(
-            help="Continue the batch in this folder or at this address; give no other options."
+            help="Continue the batch in this folder or at this address, with the same settings."
         ),
     ] = None,
 ) -> Answer:
@@ -73,7 +73,7 @@ def batch_command() -> Command:
 
 
 def _check_resume(context: typer.Context) -> None:
-    """Refuse options that would have no effect, because a resumed batch keeps its settings."""
+    """Raise RequestError for options that have no effect with `--resume`."""
     named = sorted(
         name
         for name in context.params
@@ -88,7 +88,7 @@ def _check_resume(context: typer.Context) -> None:
 
 
 def _told(result: "BatchResult") -> list[Table | str]:
-    """Return a table of the runs, then the failures, then the joined products."""
+    """Return the printed output: a table of the runs, the failures, and the joined files."""
     headings = "run, state, log score, 95 % coverage, seconds, attempts"
     rows = ((name, *_cells(row)) for name, row in result.rows.items())
     told: list[Table | str] = [
@@ -111,7 +111,7 @@ def _told(result: "BatchResult") -> list[Table | str]:
 
 
 def _cells(row: "BatchRow") -> tuple[str, ...]:
-    """Return a row of the table; the scores of several splits share one cell."""
+    """Return the cells of a run in the table; the scores of all splits are in one cell."""
     return (
         row.state if row.how is None else f"{row.state}, {row.how}",
         ", ".join("-" if one is None else f"{one:.3f}" for one in row.log_score.values()),

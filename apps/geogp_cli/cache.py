@@ -1,4 +1,4 @@
-"""The commands `geogp cache list`, `verify` and `clear`: parse, call, print."""
+"""The commands `geogp cache list`, `geogp cache verify` and `geogp cache clear`."""
 
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ def list_command() -> Answer:
 @app.command()
 @answering
 def verify() -> Answer:
-    """Compare all bytes of every file with its note. If a file is damaged, the exit code is 3."""
+    """Check the content of every file in the cache. If a file is damaged, the exit code is 3."""
     from geogp.geodata.store.cache_contents import DAMAGED, cache_items
 
     items = cache_items(check=True)

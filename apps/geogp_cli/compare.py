@@ -1,4 +1,4 @@
-"""The command `geogp compare`: parse, call, print."""
+"""The command `geogp compare`: options and printed output."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -25,15 +25,15 @@ def compare(
         bool, typer.Option("--latex", help="Also write compare.tex, a table for a paper.")
     ] = False,
 ) -> Answer:
-    """Compare the scores of finished runs row by row, with standard errors of the differences."""
+    """Compare the scores of finished runs on the same test rows, with standard errors."""
     from geogp.commands.compare_runs import compare_runs
 
     with console.working() as listener:
         listener.stage(f"comparing {len(runs)} runs")
         found = compare_runs(runs, out=out, reference=reference, latex=latex)
     legend = (
-        "Each difference is from run 1, with the standard error in parentheses; below 0 is "
-        "better. * means more than chance explains, given all differences of the split."
+        "A difference is the score minus the score of run 1, with the standard error in "
+        "parentheses; below 0 is better. * marks significant differences (Holm's method)."
     )
     told = (
         _runs(found),
@@ -46,7 +46,7 @@ def compare(
 
 
 def _runs(found: "Comparison") -> Table:
-    """Return a table that numbers the runs; the next tables use these numbers instead of names."""
+    """Return a table of the runs and their numbers; other tables show only these numbers."""
     from geogp.reports.words import number, plain
 
     headings = "no., run, model, preset, seed, seconds to fit"

@@ -14,11 +14,11 @@ from geogp.runs.progress import ProgressListener
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _LINE_SHARE = 0.1
-"""Without a terminal, a new line is printed whenever progress has grown by this share."""
+"""Without a terminal, a line is printed each time progress has grown by this share."""
 
 
 class _Lines(ProgressListener):
-    """Plain lines of progress, for use without a terminal."""
+    """Prints progress as plain lines if there is no terminal."""
 
     def __init__(self) -> None:
         self._shown: dict[str, float] = {}
@@ -37,7 +37,7 @@ class _Lines(ProgressListener):
 
 
 class _Bars(_Lines):
-    """Progress bars on a terminal."""
+    """Shows progress as bars on a terminal."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -51,7 +51,7 @@ class _Bars(_Lines):
 
 @contextmanager
 def working() -> Iterator[ProgressListener]:
-    """Show the progress of a job; if the user interrupts it, print how to continue."""
+    """Show the progress of a job; if the user interrupts the job, print how to continue."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -84,8 +84,8 @@ def table(
 ) -> Table:
     """Return a table that shows all cells as plain text; an empty row is drawn as a line.
 
-    Commas separate the headings. The first column and the columns in `left` are left-aligned; all
-    other columns are right-aligned.
+    `headings` contains the headings, separated by commas. The first column and the columns in
+    `left` are left-aligned; all other columns are right-aligned.
     """
     found = Table(title=escape(title), title_justify="left")
     names = headings.split(", ")

@@ -14,7 +14,7 @@ from typing import NoReturn
 from geogp.errors import GeogpError, OutputError, RequestError, word_without_secrets
 
 BROKEN_PIPE = 1
-"""Exit code if the reader of the output, such as ``head``, ended early; Python uses it, too."""
+"""Exit code if the program that reads the output, such as ``head``, ends early."""
 
 FAULT = 70
 INTERRUPTED = 130
@@ -32,7 +32,7 @@ _MEMORY = (
     *("not enough memory", "out of memory", "bad_alloc", "can't allocate memory"),
     "failed to map segment",  # from loading a library
 )
-"""Texts that mean too little memory, in messages of errors that are not MemoryError."""
+"""Texts in error messages that mean that there is too little memory."""
 
 
 def run() -> NoReturn:
@@ -60,7 +60,7 @@ def _code() -> int | str | None:
 
 
 def _command() -> None:
-    """Run the command; with torchrun, the other processes only help the leading process."""
+    """Run the command; with torchrun, one process runs the command, and the others help."""
     from geogp.runs.machine import tune_process
     from geogp_cli.main import app
 
@@ -76,7 +76,7 @@ def _command() -> None:
 
 
 def _configure_streams() -> None:
-    """Make the streams accept any text, because file names can have unencodable characters."""
+    """Make standard output and standard error accept characters that cannot be encoded."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller
@@ -86,17 +86,17 @@ def _configure_streams() -> None:
 
 
 def _check_folder() -> None:
-    """Refuse a deleted working directory, because relative paths need one."""
+    """Raise RequestError if the working directory was deleted."""
     try:
         os.getcwd()  # noqa: PTH109 - Path.cwd() is the same
     except FileNotFoundError as error:
         raise RequestError(
-            "the working directory no longer exists. Change to another one (cd)."
+            "the working directory no longer exists. Change to another directory (cd)."
         ) from error
 
 
 def _check_words(words: list[str]) -> None:
-    """Refuse empty values, for example from unset shell variables, and text that is not UTF-8."""
+    """Raise RequestError if a word of the command is empty or is not valid UTF-8."""
     for word in words:
         shown = word.encode(errors="backslashreplace").decode()
         if shown != word:
@@ -107,7 +107,7 @@ def _check_words(words: list[str]) -> None:
         option, equals, value = word.partition("=")
         if not word or (option.startswith("--") and equals and not value):
             raise RequestError(
-                f"expected a value, found an empty one ({word or repr('')}). Give a value, or "
+                f"expected a value, found no value ({word or repr('')}). Give a value, or "
                 f"leave the option out."
             )
 

@@ -1,4 +1,4 @@
-"""The `geogp` command: parse, call, print."""
+"""The command `geogp` and its subcommands."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -78,7 +78,7 @@ app.command()(answering(compare))
 @app.command()
 @takes(SimulationRequest)
 def simulate(request: SimulationRequest, listener: ProgressListener) -> Answer:
-    """Simulate tiles in Ookla's schema, with a known truth."""
+    """Simulate tiles in the format of Ookla's files, with known true values."""
     from geogp.commands.simulate import make_simulation
 
     described = make_simulation(request, listener)
@@ -110,9 +110,9 @@ app.command()(questions.figures)
 def doctor(
     source: Source = None,
     boundaries: Boundaries = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Do not contact any source.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not contact any server.")] = False,
 ) -> Answer:
-    """Print versions, devices, the cache, and whether the sources answer, for a bug report."""
+    """Print facts for a bug report: versions, devices, cache, and whether sources answer."""
     from geogp.commands.doctor import examine
     from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE
 
@@ -184,11 +184,11 @@ def gallery(
 
 
 def _scores(result: "RunResult") -> Answer:
-    """Return the folder of a run and its scores."""
+    """Return the output of a finished map: the folder of the run and its scores."""
     metrics, baseline = result.record.metrics, result.record.baseline
     told: list[Table | str] = []
     if result.already_there:
-        told.append("This run is complete already. To make it again, add --fresh.")
+        told.append("This run is complete already. To make this run again, add --fresh.")
     for split, own in metrics.items():
         told.append(_table(split, own, {} if baseline is UNSET else baseline.get(split, {})))
     told.append(f"map:    {result.path / 'map.html'}")

@@ -53,7 +53,7 @@ def _interval(row: dict[str, float], name: str, end: str) -> tuple[str, str]:
 
 @takes(ExceedanceRequest)
 def exceedance(request: ExceedanceRequest, listener: ProgressListener) -> Answer:
-    """Compute the share of area below each threshold, and where the level meets the threshold."""
+    """Compute the share of the area below each threshold, and regions that meet the threshold."""
     from geogp.commands.exceedance import make_exceedance
 
     result = make_exceedance(request, listener)
@@ -82,7 +82,7 @@ def _shares(described: dict[str, Any]) -> list[Any]:
 
 
 def _words(region: dict[str, Any], described: dict[str, Any]) -> str:
-    """Return the size and the certainty of a joint region, in words."""
+    """Return a sentence about the size and the probability of a joint region."""
     low, high = region["tiles_interval"]
     if not region["tiles"]:
         return (
@@ -136,8 +136,8 @@ def next_command(request: NextRequest, listener: ProgressListener) -> Answer:
     )
     text = (
         f"Measuring all {len(chosen)} tiles removes {described['removed']:.2%} of the variance of "
-        f"the level, summed over {described['counted']} ({described['counted_tiles']:,}). Choosing "
-        "the tile with the widest remaining interval each time would remove "
+        f"the level, summed over {described['counted']} ({described['counted_tiles']:,}). If each "
+        "choice were the tile with the widest interval left, the tiles would remove "
         f"{described['removed_by_widest']:.2%}."
     )
     return Answer(result.described_with("chosen"), (table, text, *result.files))

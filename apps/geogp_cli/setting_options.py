@@ -1,4 +1,4 @@
-"""Commands of typer, made from the fields of a request and the description of each field."""
+"""Makes commands of typer from the fields of a request and their descriptions."""
 
 import inspect
 import json
@@ -19,7 +19,7 @@ Command = Callable[..., None]
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a command: the object for ``--json``, or else the things to print."""
+    """The result of a command: `described` is printed with ``--json``, else `told` is printed."""
 
     described: dict[str, Any]
     told: Iterable[Table | Path | str]
@@ -67,7 +67,7 @@ def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Pa
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that have a value, which the user gave or which is the default."""
+    """Return the options that have a value; lists become tuples."""
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in options.items()
@@ -80,7 +80,7 @@ def answering(
 ) -> Command:
     """Return a command that prints the answer of a function, and has the option ``--json``.
 
-    typer makes the other options from `parameters`, by default those of the function.
+    The other options come from `parameters`, or else from the parameters of the function.
     """
     own = inspect.signature(function).parameters.values() if parameters is None else parameters
 
@@ -101,7 +101,7 @@ def answering(
 
 
 def takes(request: type) -> Callable[[Callable[[Any, ProgressListener], Answer]], Command]:
-    """Return a decorator: the command makes a request, and the function answers the request."""
+    """Return a decorator that makes a command from a function of a request and a listener."""
 
     def decorate(function: Callable[[Any, ProgressListener], Answer]) -> Command:
         def answer(**options: Any) -> Answer:

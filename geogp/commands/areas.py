@@ -1,4 +1,4 @@
-"""Levels of areas (counties, urban areas, or polygons of the user) from a finished run."""
+"""The level in areas (counties, urban areas, or polygons of the user) from a finished run."""
 
 import io
 from pathlib import Path
@@ -16,7 +16,7 @@ from geogp.runs.reopen import Reopened
 
 
 def make_areas(request: AreasRequest, listener: ProgressListener | None = None) -> RunAnswer:
-    """Compute the levels of areas with a run's model, and write them into the run folder.
+    """Compute the level in areas from the model of a run, and write the result into the run folder.
 
     Raises the errors of `reopened` and `area_levels`, and OutputError if a file cannot be written.
     """

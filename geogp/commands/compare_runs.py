@@ -1,4 +1,4 @@
-"""Compare finished runs: read, compare, write."""
+"""Comparison of finished runs, written as HTML, Markdown, JSON and LaTeX."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,13 +21,13 @@ def compare_runs(
     reference: str | None = None,
     latex: bool = False,
 ) -> Comparison:
-    """Compare finished runs and write compare.html, .md and .json, and compare.tex on request.
+    """Compare finished runs, and write compare.html, compare.md and compare.json.
 
     The name of a run is the name of its folder, or its path if several folders have this name.
-    `reference` is such a name, or one of the paths in `runs`; the default is the first run. If
-    `latex` is false, an earlier compare.tex is removed. Raises the errors of `open_run` and
-    `compare`, RequestError if `out` is in a run folder, and OutputError if a file cannot be
-    written.
+    `reference` is the name or path of a run; the default is the first run. If `latex` is true,
+    compare.tex is also written; if false, an earlier compare.tex is removed. Raises the errors of
+    `open_run` and `compare`, RequestError if `out` is in a run folder, and OutputError if a file
+    cannot be written.
     """
     check_apart(out, runs, "a comparison")
     names = run_names(runs)

@@ -1,7 +1,7 @@
-"""CSV tables with names that a spreadsheet program shows, but does not run as formulas.
+"""CSV tables in which a spreadsheet program does not run names as formulas.
 
 A spreadsheet program runs a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, even
-in quotes. So an apostrophe is written before such a name; `named` removes this apostrophe.
+in quotes. So `shown` puts an apostrophe before such a text; `named` removes this apostrophe.
 """
 
 import csv
@@ -13,17 +13,17 @@ import pandas as pd
 from geogp.files import write_bytes
 
 _RUN = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
-"""Texts that a spreadsheet program may run as formulas, or move to the start of a cell and run.
+"""Texts that a spreadsheet program may run as formulas.
 
-The signs may be full-width. Texts with leading apostrophes are included, so that `named` removes
-only the apostrophe that `shown` adds.
+The signs ``=``, ``+``, ``-`` and ``@`` may be full-width characters. Texts with leading apostrophes
+are included, so that `named` removes only the apostrophe that `shown` adds.
 """
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
-    """Write a table, without its index, as CSV in which a spreadsheet program runs nothing.
+    """Write a table, without its index, as CSV that is safe in a spreadsheet program.
 
-    Texts are quoted, because a spreadsheet program may split lines at a sign other than the comma.
+    Texts are quoted, because a spreadsheet program may split lines at other signs than commas.
     Raises OutputError if the file cannot be written.
     """
     texts = table.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]]
@@ -33,7 +33,7 @@ def write_csv(path: Path, table: pd.DataFrame) -> None:
 
 
 def shown(value: object) -> object:
-    """Return the value for a cell; put an apostrophe before a text that a spreadsheet may run.
+    """Return the value of a cell, with an apostrophe before a text that could run as a formula.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def shown(value: object) -> object:
 
 
 def named(text: str) -> str:
-    """Undo `shown` for a text from a cell, as in ``pandas.read_csv(path, converters=...)``.
+    """Return a text without the apostrophe of `shown`; usable in ``converters`` of pandas.
 
     Examples
     --------

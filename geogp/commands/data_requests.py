@@ -11,16 +11,16 @@ from geogp.geodata.tiles.targets import SERVICES
 from geogp.runs.settings import MapRequest
 
 MAX_ROWS = 100_000_000
-"""Largest number of rows; when the region is read, the limit may become smaller."""
+"""Largest number of rows to simulate; a small region may have a smaller limit."""
 
 
 _MAP = {name: {"setting": one} for name, one in settings_of(MapRequest).items()}
-"""Settings that mean the same as in `MapRequest`."""
+"""The settings of `MapRequest`, by name, for use in other requests."""
 
 
 @dataclass(frozen=True)
 class FetchRequest:
-    """The data to bring into the cache. Raises RequestError if a value is not allowed."""
+    """A request for data to download. Raises RequestError if a value is not allowed."""
 
     region: str | None = field(default=None, metadata=_MAP["region"])
     quarters: str | None = field(default=None, metadata=_MAP["quarters"])
@@ -48,24 +48,24 @@ class FetchRequest:
 
 @dataclass(frozen=True)
 class SimulationRequest:
-    """The data to simulate. Raises RequestError if a value is not allowed."""
+    """A request for simulated data. Raises RequestError if a value is not allowed."""
 
-    out: Path = setting("Folder for tiles, boundaries and the truth.", default=REQUIRED)
+    out: Path = setting("Folder for tiles, boundaries and the true values.", default=REQUIRED)
     like: str | None = setting("State whose boundaries are used. Default: an invented region.")
     boundaries: str | None = field(default=None, metadata=_MAP["boundaries"])
     region_file: str | None = field(default=None, metadata=_MAP["region_file"])
     region_name: str | None = field(default=None, metadata=_MAP["region_name"])
     rows: int = setting(
-        "Number of rows, over all quarters.", default=36_000, least=1, most=MAX_ROWS
+        "Number of rows in all quarters together.", default=36_000, least=1, most=MAX_ROWS
     )
     quarters: str = setting("Quarters.", default="2022Q1..2023Q4")
     service: str = field(default=SERVICES[0], metadata=_MAP["service"])
     made_up_towns: bool = setting("Simulate urban areas if the region has none.", default=False)
     no_oracles: bool = setting(
-        "Do not compute the best possible scores: much faster.", default=False
+        "Do not compute the best possible scores, to save time.", default=False
     )
     seed: int = setting(
-        "Random seed of the data and of the oracles' splits.",
+        "Random seed of the data and of the splits.",
         default=0,
         noun="a seed",
         least=0,

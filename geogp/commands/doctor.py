@@ -37,7 +37,7 @@ VARIABLES = (
 """Environment variables that change the behaviour of geogp."""
 
 OPTIONAL = ("dask", "distributed")
-"""Packages that some commands need."""
+"""Optional packages, which only some commands need."""
 
 _CREDENTIALS = re.compile(r"//[^/@\s]+@")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -45,7 +45,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True)
 class DoctorResult:
-    """The facts of an installation, by group and name, and its problems, with advice.
+    """Facts about an installation, by group and name, and its problems, with advice.
 
     The texts contain no credentials, and ``~`` stands for the home folder.
     """
@@ -67,9 +67,9 @@ class DoctorResult:
 
 
 def examine(source: str, boundaries: str, *, ask: bool = True) -> DoctorResult:
-    """Examine this installation; a fault raises no error, but is listed in the result.
+    """Return facts about this installation, and its problems; a problem raises no error.
 
-    `source` and `boundaries` are places as for a map; if `ask` is true, geogp contacts them.
+    `source` and `boundaries` are folders or addresses; geogp contacts them if `ask` is true.
     """
     problems: list[str] = []
     facts = {
@@ -118,7 +118,7 @@ def _version(name: str) -> str:
 
 
 def _devices(problems: list[str]) -> dict[str, str]:
-    """Return a description of each device, after a test by a factorisation with a known result."""
+    """Test each device, and return a description of each device."""
     found = {"cpu": f"threads: {torch.get_num_threads()}"}
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         about = torch.cuda.get_device_properties(index)
@@ -142,7 +142,7 @@ def _devices(problems: list[str]) -> dict[str, str]:
 
 
 def _arithmetic_error(device: str) -> float:
-    """Factorise L L' by Cholesky, with L the lower triangle of ones; return the largest error."""
+    """Return the largest error of a Cholesky factorisation with a known result."""
     factor = torch.ones(64, 64, dtype=torch.float64, device=device).tril()
     return float((torch.linalg.cholesky(factor @ factor.T) - factor).abs().max())
 
@@ -173,7 +173,7 @@ def _cache(problems: list[str]) -> dict[str, str]:
 
 
 def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str]:
-    """Request one file of each source, in parallel; return a text for each source."""
+    """Request one file of each source, in parallel; return the answer of each source in words."""
     tiles = (tile_file(SERVICES[0], FIRST_QUARTER),)
     questions: dict[str, Callable[[], str]] = {
         f"tiles {source}": lambda: _answer(source, tiles, by_parts=True),
@@ -191,7 +191,7 @@ def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str
 
 
 def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
-    """Return a text that states which of several files a source has; raise errors as sources do."""
+    """Return in words which of several files a source has; raise the errors of the source."""
     place = open_source(where)
     if isinstance(place, Folder):
         here = next((name for name in names if place.has(name)), None)

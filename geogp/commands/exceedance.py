@@ -1,4 +1,4 @@
-"""Where the level of a run meets thresholds: shares of area with intervals, and joint regions."""
+"""Where the level meets thresholds: shares of the area with intervals, and joint regions."""
 
 import json
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ from geogp.runs.reopen import WHOLE, Reopened
 NOTES = (
     (
         "The level is the value around which measurements scatter; it contains no measurement "
-        "noise. Each share is a share of the area. The interval of a share comes from quantiles "
-        "over joint draws of all tiles."
+        "noise. Each share is a share of the area. The interval of a share comes from draws "
+        "from the joint distribution of all tiles."
     ),
     (
         "With a probability of 95 %, the level is on the stated side of the threshold in all "
-        "tiles of a joint region at once. This holds for each of the two regions by itself. For "
-        "both regions together, the probability is 90 % or more."
+        "tiles of a joint region at once. This probability holds for each joint region "
+        "alone. For both joint regions together, the probability is 90 % or more."
     ),
-    "The intervals treat the basis as known, without the uncertainty of learning it.",
+    "The intervals do not include the uncertainty of the learned basis.",
 )
 
 
 @dataclass(frozen=True)
 class ExceedanceResult:
-    """The files, and for each threshold an excursion and an object for JSON."""
+    """The written files, and the result for each threshold, also as an object for JSON."""
 
     files: tuple[Path, ...]
     excursions: tuple[Excursion, ...]
@@ -42,7 +42,7 @@ class ExceedanceResult:
 def make_exceedance(
     request: ExceedanceRequest, listener: ProgressListener | None = None
 ) -> ExceedanceResult:
-    """Compare the level of a run with thresholds, and write the result into its folder.
+    """Compare the level of a run with thresholds, and write the result into the run folder.
 
     Raises the errors of `reopened` and `threshold_shares`, and OutputError if a file cannot be
     written.

@@ -1,7 +1,7 @@
-"""Logs of unforeseen faults: the traceback, and the facts that a bug report needs.
+"""Logs of unexpected errors, with the traceback and the facts that a bug report needs.
 
 The newest logs are in the folder ``logs`` of the cache, or in the system's folder for temporary
-files. `geogp cache` lists and clears only downloads.
+files. The command `geogp cache` does not list or delete logs.
 """
 
 import datetime as dt
@@ -23,16 +23,16 @@ MOST = 50
 """Number of logs that geogp keeps; it deletes older logs."""
 
 _SHORTEST = 4
-"""Least length of a secret that is searched by itself; shorter texts occur in other words."""
+"""Smallest length of a secret that is removed; shorter texts may occur in other words."""
 
 _LONGEST = 300
-"""Largest length of the text of an error in a message."""
+"""Largest length of an error's text in a message."""
 
 
 def log_fault(error: BaseException) -> tuple[str, str]:
-    """Write the log of an error; return the error on one line, and where the log is.
+    """Write the log of an error; return the error on one line, and a sentence with the log's path.
 
-    Both and the log contain no secrets of the command's addresses.
+    Passwords and other secrets in the addresses of the command are removed.
     """
     text = " ".join(_cleared(str(error)).split())
     cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
@@ -62,7 +62,7 @@ def _content(error: BaseException) -> str:
 
 
 def _cleared(text: str) -> str:
-    """Remove the secrets in a text's addresses, and the command's secrets in any form."""
+    """Return a text without the secrets in its addresses and in the command's addresses."""
     instead: dict[str, str] = {}
     for word in sys.argv:
         for part in (word, word.partition("=")[2]):  # option and value, or the value
@@ -76,7 +76,7 @@ def _cleared(text: str) -> str:
 
 
 def _secrets_in(address: str) -> Iterator[str]:
-    """Yield the parts of an address that an error may show separately: password, name, query."""
+    """Yield the secrets in an address: user name with password, password, and query."""
     _, _, rest = address.partition("//")
     names, _, _ = rest.rpartition("@")
     query = re.split("[?#]", address, maxsplit=1)[1:]
@@ -86,7 +86,7 @@ def _secrets_in(address: str) -> Iterator[str]:
 
 
 def _folders() -> Iterator[Path]:
-    """Yield the folders in which to try to write a log, the best first."""
+    """Yield the possible folders for a log, the best folder first."""
     # The cache's module imports others, and the fault may be that such an import fails.
     with suppress(Exception):
         from geogp.geodata.store.cache import cache_folder  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Bring tiles and boundaries into the cache before they are needed."""
+"""Downloads the tiles and boundaries of a region into the cache."""
 
 from typing import Any
 
@@ -14,21 +14,21 @@ _FROM_NOTE = (
     *("rows", "rows_in_source", "groups_read", "groups_in_source", "bytes_read", "bytes_stored"),
     *("source", "etag", "date"),
 )
-"""What a quarter's note says about the file at the source, and about the part that was read."""
+"""Facts about the source file of a quarter, and about the part of the file that was read."""
 
 
 def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> dict[str, Any]:
-    """Bring a region's tiles and boundaries into the cache; the same call continues after a stop.
+    """Download the tiles and boundaries of a region; the same call continues a stopped download.
 
     Returns `region`, `service`, `warnings` and three lists: `quarters` in the cache, `missing`
-    quarters that the source lacks, and `unreached` quarters for which the source did not answer. In
-    a quarter, `fresh` tells whether this call read the quarter, and `whole` whether the rows of all
-    regions were read, because the row groups do not separate regions.
+    quarters that the source lacks, and `unreached` quarters for which the source did not answer.
+    For a quarter, `fresh` tells whether this call downloaded rows. `whole` tells whether rows of
+    all regions were read, because the file does not separate regions.
 
     Raises RequestError if the region or service is unknown, or the source is a local folder, which
-    needs no cache. Raises DataError if a quarter that is listed alone is missing, a range has no
-    data, or a file is damaged. Raises NetworkError if a remote source fails; complete quarters stay
-    in the cache. Raises OutputError if the cache cannot be written.
+    needs no cache. Raises DataError if a quarter that is requested by name is missing, a range of
+    quarters has no data, or a file is damaged. Raises NetworkError if a remote source fails;
+    complete quarters stay in the cache. Raises OutputError if the cache cannot be written.
     """
     listener = listener or ProgressListener()
     source = open_source(request.source)

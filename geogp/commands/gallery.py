@@ -30,7 +30,7 @@ _UNFINISHED = "the run is not finished; to finish the run, repeat the command th
 
 @dataclass(frozen=True)
 class Gallery:
-    """The page, the run folders in the order of the page, and skipped folders with reasons."""
+    """The page of a gallery, its run folders in order, and skipped folders with reasons."""
 
     page: Path
     runs: tuple[Path, ...]
@@ -39,7 +39,7 @@ class Gallery:
 
 @dataclass(frozen=True)
 class _ShownRun:
-    """The facts of a run that the template of the page uses, with words and numbers of run.json."""
+    """The facts about a run that the page shows."""
 
     path: Path
     run: RunRecord
@@ -57,7 +57,7 @@ class _ShownRun:
 
     @property
     def kind(self) -> tuple[str, str, str]:
-        """Return the key of the run's group; the pictures of one group share a colour scale."""
+        """Return the key of the run's group; the pictures of a group have the same colour scale."""
         return self.run.target, self.run.service, self.picture.view.label
 
     @property
@@ -81,9 +81,9 @@ def make_gallery(
 ) -> Gallery:
     """Write index.html, one page with a thumbnail and the key numbers of each run.
 
-    `places` are run folders, and folders that contain run folders. Unfinished or unreadable runs in
-    a folder that contains run folders are skipped, and named on the page with the reason. Links to
-    maps and reports are relative. `out` must not be a run folder.
+    `places` are run folders, and folders that contain run folders. In a folder that contains run
+    folders, unfinished or unreadable runs are skipped, and the page states the reason. Links to
+    maps and reports are relative.
 
     Raises RequestError if a folder has no run, or `out` is in a run folder. Raises DataError if a
     file of a run folder in `places` is damaged, and OutputError if the page cannot be written.
@@ -118,7 +118,7 @@ def make_gallery(
 
 
 def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[Path, str]]]:
-    """Return each run once, with whether `places` names its folder, and the skipped runs."""
+    """Return the runs (true if `places` contains the run folder itself), and the skipped runs."""
     found: dict[Path, tuple[Path, bool]] = {}
     skipped: list[tuple[Path, str]] = []
     for place in places:
@@ -178,7 +178,7 @@ def _links(path: Path, out: Path) -> dict[str, str]:
 
 
 def _groups(read: Sequence[_ShownRun]) -> list[dict[str, Any]]:
-    """Return the runs of each kind, with their pictures and the scale of these pictures."""
+    """Return the runs of each group, with their pictures and the colour scale of the pictures."""
     kinds = dict.fromkeys(one.kind for one in read)
     times = Counter(kind[:2] for kind in kinds)
     groups = []

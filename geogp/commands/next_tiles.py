@@ -1,4 +1,4 @@
-"""Where to measure next: tiles of a run's map, written as GeoJSON, JSON and a figure."""
+"""The tiles to measure next, written as GeoJSON, JSON and a figure."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Figures about a finished run, for papers: kernel, basis, widths, spread and reliability."""
+"""Figures of a run for papers: kernel, basis, interval widths, spread and reliability."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ Figures = dict[str, tuple[Canvas, str]]
 """The drawing and the caption of each figure, by name."""
 
 FOLDER = "figures"
-"""Folder of the figures in the run folder, unless the request names another folder."""
+"""Default folder of the figures, in the run folder."""
 
 COMPONENTS = 6
 """Number of components of the basis that a figure shows."""
@@ -49,7 +49,7 @@ _SPLITS_SHOWN = 3
 
 @dataclass(frozen=True)
 class FiguresResult:
-    """The files; and for each figure, by name, the caption or the reason for omitting it."""
+    """The written files, and by figure name, the captions and the reasons for omitted figures."""
 
     files: tuple[Path, ...]
     captions: dict[str, str]
@@ -62,12 +62,12 @@ def make_figures(
     """Draw the figures of a run, each as PNG and PDF, and write their captions.
 
     ``kernel_slices``, ``interval_widths`` and ``spread_cells`` correspond to figures 7, 8 and 10 of
-    Zhu, Yuchi and Xie; ``basis`` shows the leading components of the basis; ``reliability`` shows
-    observed against stated coverage. Numbers of tests have no `interval_widths` and `spread_cells`.
+    Zhu, Yuchi and Xie. ``basis`` shows components of the basis, and ``reliability`` the observed
+    and stated coverage. For numbers of tests, ``interval_widths`` and ``spread_cells`` are omitted.
 
-    Raises the errors of `open_run`; RequestError if a second run does not fit the first, the
-    figures would be written into another run's folder, or another process is using the run;
-    DataError if no cell has enough test rows; and OutputError if a file cannot be written.
+    Raises the errors of `open_run`. Raises RequestError if a run in `beside` has another region,
+    service or target, `out` is in another run's folder, or another process is using the run. Raises
+    DataError if no cell has enough test rows, and OutputError if a file cannot be written.
     """
     own, out = request.run / FOLDER, request.out or request.run / FOLDER
     apart = out.resolve() != own.resolve()
@@ -205,7 +205,7 @@ def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
 
 
 def _curves(run: Run, *, counts: bool) -> dict[str, dict[str, Reliability]]:
-    """Return the reliability curves of the first splits, by title and stratum."""
+    """Return the reliability curves of the first three splits, by title and stratum."""
     found = {}
     for name in list(run.record.metrics)[:_SPLITS_SHOWN]:
         rows = run.predictions[run.predictions["split"] == name]

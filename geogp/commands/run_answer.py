@@ -18,7 +18,7 @@ from geogp.runs.run_places import RunPlaces
 
 
 def open_requested(request: RunRequest, listener: ProgressListener | None) -> Run:
-    """Return the run that a request names; see `open_run`."""
+    """Open the run of a request; see `open_run`."""
     return open_run(
         request.run,
         device=request.device,
@@ -31,7 +31,7 @@ def open_requested(request: RunRequest, listener: ProgressListener | None) -> Ru
 def reopened(
     request: RunRequest, listener: ProgressListener | None, **given: Any
 ) -> Iterator[Reopened]:
-    """Lock and open the run that a request names; `given` are the settings of `Run.reopen`.
+    """Lock and open the run of a request; `given` contains the arguments of `Run.reopen`.
 
     Raises RequestError if there is no finished run, the model predicts numbers of tests, there is
     too little memory, or another process is using the run. Raises DataError if a file is damaged or
@@ -43,14 +43,14 @@ def reopened(
 
 @dataclass(frozen=True)
 class RunAnswer:
-    """The answer: files in the run folder, a table with a row for each item, and facts in JSON."""
+    """The result of a command: files in the run folder, a table, and facts for JSON."""
 
     files: tuple[Path, ...]
     table: pd.DataFrame
     described: dict[str, Any]
 
     def described_with(self, rows: str) -> dict[str, Any]:
-        """Return the whole answer for JSON; `rows` becomes the key of the table's rows."""
+        """Return the whole result for JSON, with the rows of the table under the key `rows`."""
         return {
             **self.described,
             "files": [str(path) for path in self.files],

@@ -1,4 +1,4 @@
-"""The requests of commands on a finished run, importable without the code that answers them."""
+"""Requests of the commands that need a finished run."""
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from geogp.errors import RequestError
 from geogp.runs.questions.question_types import AreaQuestion, ChoiceQuestion, ThresholdQuestion
 from geogp.runs.settings import DEVICE_CHOICES
 
-_BY_REGION = "A finished run folder, or a region with exactly one run in runs/: PR."
+_BY_REGION = "A finished run folder, or a region with exactly one run in runs/, such as PR."
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class RunRequest:
     _: KW_ONLY
     device: str = setting("auto, cpu or cuda.", default=DEVICE_CHOICES[0], choices=DEVICE_CHOICES)
     source: str | None = setting(
-        "Folder or address of the run's tiles. Default: the one in run.json."
+        "Folder or address of the run's tiles. Default: as stored in run.json."
     )
     boundaries: str | None = setting(
-        "Folder or address of the run's boundaries. Default: the one in run.json."
+        "Folder or address of the run's boundaries. Default: as stored in run.json."
     )
 
     def __post_init__(self) -> None:
@@ -31,7 +31,7 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class AreasRequest(RunRequest, AreaQuestion):
-    """Which areas to report on, from which run, and what to show."""
+    """A request for the level, or the mean of tests, in areas."""
 
     question: str = setting(
         "level (without noise), or tile-mean (averages of --tests tests, with noise).",
@@ -44,7 +44,7 @@ class AreasRequest(RunRequest, AreaQuestion):
 
 @dataclass(frozen=True)
 class NextRequest(RunRequest, ChoiceQuestion):
-    """Which tiles of which run to choose."""
+    """A request for the tiles to measure next."""
 
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
 
@@ -54,7 +54,7 @@ class NextRequest(RunRequest, ChoiceQuestion):
 
 @dataclass(frozen=True)
 class ExceedanceRequest(RunRequest, ThresholdQuestion):
-    """Which thresholds to compare with the level of which run."""
+    """A request to compare the level of a run with thresholds."""
 
     question: str = setting(
         "level: the value around which measurements scatter.", default="level", option="--for"
@@ -72,7 +72,7 @@ class ExceedanceRequest(RunRequest, ThresholdQuestion):
 
 @dataclass(frozen=True)
 class FiguresRequest(RunRequest):
-    """The run for which to draw figures."""
+    """A request for the figures of a run."""
 
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
     beside: tuple[Path, ...] = setting(

@@ -1,4 +1,4 @@
-"""Simulated sources for the pipeline, with the best scores that any model can reach."""
+"""Simulated tiles and boundaries, with the best scores that any model can reach."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ ORACLE_TARGET = "download"
 """Target that the oracles predict."""
 
 MADE_UP_VINTAGE = 2020
-"""Census year of the columns in the file of made-up towns."""
+"""Census year in the column names of the file of simulated towns."""
 
 
 def make_simulation(
@@ -30,8 +30,8 @@ def make_simulation(
 ) -> dict[str, Any]:
     """Simulate tiles with a known truth, and score two oracles on the test rows of each split.
 
-    Returns the rows, the region, the quarters, whether towns were simulated, and unless they are
-    left out, the mean log scores of the oracles by split (see `oracle_table`).
+    Returns the number of rows, the region, the quarters, whether towns were simulated, and if
+    requested, the mean log scores of the oracles by split (see `oracle_table`).
 
     Raises RequestError if the output path is a file or a folder with other contents, or if the
     request is not possible. Raises DataError or NetworkError if boundaries cannot be read, and
@@ -68,7 +68,7 @@ def _oracles(
         return oracle_table(made, request.seed)
     except DataError as error:
         raise RequestError(
-            f"scoring the oracles needs test rows, and {request.rows:,} rows are too few for them: "
+            f"expected enough test rows to score the oracles, found {request.rows:,} rows: "
             f"{error} Choose more --rows, or leave the oracles out with --no-oracles."
         ) from error
 
@@ -89,7 +89,7 @@ def _write_oracles(oracles: pd.DataFrame, out: Path) -> dict[str, dict[str, floa
 def _check_folder(
     request: SimulationRequest, quarters: tuple[int, ...], region: Region, *, drawn: bool
 ) -> None:
-    """Raise RequestError if the folder contains anything other than this simulation."""
+    """Raise RequestError if the output folder contains anything except the same simulation."""
     out = request.out
     if not out.is_dir() or not any(path.name != "README.md" for path in out.iterdir()):
         return
@@ -112,11 +112,11 @@ def _check_folder(
 
 
 def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
-    """Return two oracles' predictions of the download speed for the test rows of both splits.
+    """Return predictions of the download speed by two oracles, for the test rows of two splits.
 
-    ``known`` uses the true field, tile effects and noise variance. ``predictive`` uses the true
-    field, noise variance and tile covariance, and predicts tile effects from the training rows.
-    Columns: split, quadkey, quarter, y, and mean and sd of each oracle.
+    The oracle ``known`` uses the true field, tile effects and noise variance. The oracle
+    ``predictive`` uses the true field, noise variance and covariance of tile effects, and learns
+    tile effects from training rows. Columns: split, quadkey, quarter, y, each oracle's mean and sd.
     """
     truth, tiles = simulation.truth, simulation.tiles
     splits = {
@@ -141,7 +141,7 @@ def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
 
 
 def _region(request: SimulationRequest, listener: ProgressListener) -> tuple[Region, bool]:
-    """Return the region, and whether its towns were made up."""
+    """Return the region, and whether its towns were simulated."""
     if request.place is None:
         region = simple_region()
     else:

@@ -1,1 +1,1 @@
-"""How good predictions are: splits, scores, strata and conformal repair."""
+"""Evaluation of predictions: splits, scores, strata and conformal repair."""

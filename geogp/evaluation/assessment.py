@@ -1,4 +1,4 @@
-"""Checks stored test predictions, and scores each row once."""
+"""Checks of the predictions in test_predictions.parquet, and scores of each row."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ TABLE_LEVELS = (50, 80, 90, 95)
 """Levels, in percent, at which the tables show the coverage."""
 
 TOLERANCE = 1e-6
-"""Largest allowed difference between a stored score and the same score computed again."""
+"""Largest allowed difference between a stored score and the recomputed score."""
 
 COLUMNS = (
     *("split", "quadkey", "quarter", "longitude", "latitude", "y", "tests", "stratum"),
@@ -29,10 +29,10 @@ COLUMNS = (
 """Columns of test_predictions.parquet that a report needs."""
 
 OPTIONAL = ("tile_variance", *SHAPE_COLUMNS, *REPAIR_COLUMNS)
-"""Columns of a tile process, of a shape and of a repair, which may be absent."""
+"""Columns that may be absent: tile variance, shape of the distribution, and conformal repair."""
 
 DISPERSION = "dispersion"
-"""Column that only predictions of counts have."""
+"""Column that exists only in predictions of counts."""
 
 NUMBERS = ({*COLUMNS} - {"split", "quadkey", "quarter", "stratum"}) | {
     *("devices", "distance_km", DISPERSION),
@@ -41,18 +41,18 @@ NUMBERS = ({*COLUMNS} - {"split", "quadkey", "quarter", "stratum"}) | {
 """Columns of numbers."""
 
 FOLD = "fold"
-"""Column with the fold whose fit predicted a row; absent if there is only one fit."""
+"""Column with the number of each row's fold; absent if there is only one fold."""
 
 Floats = NDArray[np.float64]
 
 
 def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Score the rows of one split, in their order; the predictions of a row are those of its fold.
+    """Return the scores of each row of one split, in the order of the rows.
 
-    The columns are those of `row_scores` at `TABLE_LEVELS`; ``pit``; ``median``; ``mass_95`` and so
-    on, the probability of each interval, bounds included; and ``fold``. Raises DataError if a
-    measurement is not finite, a fold is not a number, or bounds do not follow from the prediction.
-    Raises NumericalError if a mean or a variance is out of range.
+    The table has the columns of `row_scores`, and ``pit``, ``median`` and ``fold``. For each level,
+    a column such as ``mass_95`` contains the predicted probability of the interval. Raises
+    DataError if a measurement is not finite, a fold number is not valid, or stored bounds differ
+    from computed bounds. Raises NumericalError if a mean or a variance is out of range.
     """
     fold = folds_of(rows)
     parts = []
@@ -70,7 +70,7 @@ def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
-    """Return the fold of each row, (n,), or 0; raise DataError if a fold is out of range."""
+    """Return the fold number of each row, (n,); raise DataError if a number is out of range."""
     if FOLD not in rows:
         return np.zeros(len(rows), np.int64)
     fold = pd.to_numeric(rows[FOLD], errors="coerce").to_numpy(np.float64)
@@ -83,7 +83,7 @@ def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
 
 
 def prediction_of(rows: pd.DataFrame) -> Prediction:
-    """Return the predictive distributions of rows of test_predictions.parquet.
+    """Return the predictive distribution of each row of test_predictions.parquet.
 
     Raises NumericalError if a mean or a variance is missing or out of range, and RequestError if a
     shape parameter is out of range.
@@ -99,12 +99,12 @@ def prediction_of(rows: pd.DataFrame) -> Prediction:
 
 
 def counted(rows: pd.DataFrame) -> bool:
-    """Return whether rows of test_predictions.parquet are predictions of counts."""
+    """Return whether the rows are predictions of counts, that is, of numbers of tests."""
     return DISPERSION in rows.columns
 
 
 def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:
-    """Return the widths of the 95 % intervals of the rows of one split, overall and by stratum."""
+    """Return the widths of the 95 % intervals in one split: of all rows, and by stratum."""
     width = (rows["upper_95"] - rows["lower_95"]).to_numpy(np.float64)
     return {
         name: width[chosen] for name, chosen in rows_by_group(rows["stratum"], len(rows)).items()
@@ -112,7 +112,7 @@ def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:
 
 
 def check_columns(predictions: pd.DataFrame) -> None:
-    """Raise DataError if the table has no rows, or a column is missing or not of numbers."""
+    """Raise DataError if the table is empty, a column is missing, or a column is not numeric."""
     missing = [name for name in COLUMNS if name not in predictions.columns]
     if missing:
         raise DataError(
@@ -131,7 +131,7 @@ def check_columns(predictions: pd.DataFrame) -> None:
 
 
 def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
-    """Raise DataError if stored bounds do not follow from the predictions."""
+    """Raise DataError if stored bounds of 95 % intervals differ from computed bounds."""
     lower, upper = prediction.interval(0.95)
     off = np.maximum(
         np.abs(rows["lower_95"].to_numpy(np.float64) - lower),
@@ -140,8 +140,8 @@ def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
     wrong = ~(off <= TOLERANCE)
     if wrong.any():
         raise DataError(
-            "expected lower_95 and upper_95 to follow from mean and variances, found other values "
-            f"in {int(wrong.sum())} rows of the split {name!r}. Was test_predictions.parquet "
+            "expected lower_95 and upper_95 as computed from mean and variances, found others in "
+            f"{int(wrong.sum())} rows of the split {name!r}. Was test_predictions.parquet "
             "edited? Run `geogp map` again with --fresh."
         )
 
@@ -153,10 +153,10 @@ def check_scores(
     *,
     mae_of_mean: bool = False,
 ) -> None:
-    """Raise DataError if scores in run.json do not follow from the predictions.
+    """Raise DataError if scores in run.json differ from the scores of the predictions.
 
-    `parts` are the rows of `row_scores` for each stratum. If `mae_of_mean` is true, the mean
-    absolute error of the predictive mean, which geogp 0.1 stored, is also accepted.
+    `parts` contains the rows of `row_scores` by stratum. If `mae_of_mean` is true, the stored
+    ``mae`` may also be the mean absolute error of the predictive mean, as in geogp 0.1.
     """
     wrong: list[str] = []
     for group, rows in parts.items():
@@ -172,7 +172,7 @@ def check_scores(
             )
     if wrong:
         raise DataError(
-            "expected the numbers in run.json to follow from test_predictions.parquet, found "
+            "expected scores in run.json that agree with test_predictions.parquet, found "
             f"{len(wrong)} that differ: {wrong[0]}. Was one of the files edited? Run `geogp map` "
             "again with --fresh."
         )

@@ -1,4 +1,4 @@
-"""The baseline: it predicts the mean and variance of each quarter, and ignores the location."""
+"""The baseline, which predicts the mean and variance of each quarter for all places."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from geogp.errors import DataError
 Floats = NDArray[np.float64]
 
 _MIN_SD = 1e-9
-"""Values are taken as equal if their standard deviation is at most this value."""
+"""Largest standard deviation of values that count as equal."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Predictions of the baseline: the function variance is 0, all variance is noise.
+    """Predictions of the baseline; all their variance is measurement noise.
 
-    `quarters_pooled` are predicted with the mean and variance of all training rows; `rows_pooled`
+    In `quarters_pooled`, predictions use the mean and variance of all training rows. `rows_pooled`
     is the number of predicted rows in these quarters.
     """
 
@@ -36,9 +36,9 @@ def quarter_baseline(
     """Predict each row with the mean and variance of the training rows in the same quarter.
 
     The variance is s² = Σ (y - mean)² / (n - 1). If a quarter has fewer than 2 training rows, or
-    only equal training values, the mean and variance of all training rows are used. Quarters are
-    indices, (n,) for training and (m,) for prediction; `law.of_moments` makes the distributions.
-    Raises DataError if there are fewer than two different training values.
+    only equal training values, the mean and variance of all training rows are used. `train_quarter`
+    (n,) and `test_quarter` (m,) are integers that identify quarters. `law.of_moments` makes the
+    distributions. Raises DataError if there are fewer than two different training values.
     """
     quarter = np.asarray(train_quarter, np.int64)
     y = np.asarray(train_y, np.float64)

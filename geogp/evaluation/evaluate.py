@@ -15,7 +15,7 @@ from geogp.geodata.places.stratum_column import ALL
 
 
 def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.DataFrame:
-    """Score a prediction against measurements.
+    """Compare a prediction with measurements, and return a table of scores.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
     RequestError
         The prediction is not a distribution.
     DataError
-        Lengths differ, a measurement is not finite, or a group is called ``all``.
+        The arguments differ in length, a measurement is not finite, or a group is called ``all``.
     """
     if not isinstance(prediction, Prediction):
         raise RequestError(

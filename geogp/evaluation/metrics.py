@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """Two bounds."""
+    """Lower and upper bound of an interval."""
 
     lower: float
     upper: float
@@ -31,7 +31,7 @@ class Interval(NamedTuple):
 def row_scores(
     prediction: Prediction, y: ArrayLike, levels: Sequence[int] = STORED_LEVELS
 ) -> pd.DataFrame:
-    """Score each row of a prediction of n rows against the measurements `y`, shape (n,).
+    """Return the scores of each row of a prediction, from the measurements `y`, shape (n,).
 
     Columns: ``error``, y - mean; ``absolute``, the absolute error of the predictive median;
     ``nll``, ``crps`` and ``width`` as in `Scores`; and for each level (in percent) a column such as
@@ -45,7 +45,7 @@ def row_scores(
         )
     if not np.isfinite(y).all():
         wrong = int(np.count_nonzero(~np.isfinite(y)))
-        raise DataError(f"expected finite measurements, found {wrong} that are not.")
+        raise DataError(f"expected finite measurements, found {wrong} that are not finite.")
     low, high = prediction.interval(0.95)
     found = {
         "error": y - prediction.mean,
@@ -87,7 +87,7 @@ def score(prediction: Prediction, y: ArrayLike) -> Scores:
 
 
 def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -> dict[str, Scores]:
-    """Score all rows, and the rows of each stratum; ``unknown`` rows count only under ``all``.
+    """Return the mean scores of all rows, and of each stratum except ``unknown``.
 
     Raises the errors of `row_scores` and `rows_by_group`.
     """
@@ -97,9 +97,9 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
 
 
 def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
-    """Return which of n rows belong to ``all`` and to each stratum, each with shape (n,).
+    """Return a mask (n,) of the rows of each stratum; the key ``all`` stands for all rows.
 
-    The column determines the names of the strata (see `stratum_column.py`). Raises DataError if
+    `stratum` determines the names of the two strata (see `stratum_column.py`). Raises DataError if
     `stratum` does not have n rows, or contains a name that is neither a stratum nor ``unknown``.
     """
     names = np.asarray(stratum, dtype=np.str_)
@@ -115,7 +115,7 @@ def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
 
 
 def pooled(parts: Sequence[Scores]) -> Scores:
-    """Return the scores of several sets of rows together, weighted by the numbers of rows."""
+    """Return the combined scores of several sets of rows, weighted by the numbers of rows."""
     held = [part for part in parts if part.n]
     if len(held) <= 1:
         return held[0] if held else no_scores()
@@ -132,9 +132,9 @@ def pooled(parts: Sequence[Scores]) -> Scores:
 
 
 def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
-    """Count probability integral transforms (n,) in equal bins of [0, 1]; return (bins,).
+    """Return the number of probability integral transforms in each bin, (bins,).
 
-    If the predictions are right, all counts are about equal (Dawid 1984).
+    The bins divide [0, 1]. If predictions are right, all bins have about equal counts (Dawid 1984).
     """
     place = pit * bins
     # The last bin includes 1, because the transform can round to 1.
@@ -142,11 +142,11 @@ def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
 
 
 def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
-    """Return the exact interval of a share (Clopper and Pearson 1934).
+    """Return the exact binomial interval of the share hits / n (Clopper and Pearson 1934).
 
     With a = 1 - level, the interval is from the a/2 quantile of Beta(hits, n - hits + 1) to the 1 -
-    a/2 quantile of Beta(hits + 1, n - hits). It assumes independent rows. Rows of neighbouring
-    tiles are not independent, so the true uncertainty is larger.
+    a/2 quantile of Beta(hits + 1, n - hits). The interval assumes independent rows. Rows of
+    neighbouring tiles are not independent, so the true uncertainty is larger.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
 
 
 def difference_from_baseline(scores: Scores, baseline: Scores) -> dict[str, float | None]:
-    """Return model minus baseline for every score except n; None if one of the two is missing.
+    """Return each score of the model minus the same score of the baseline; None if one is missing.
 
     Raises DataError if the numbers of rows differ.
     """

@@ -4,11 +4,11 @@ Rows close together have similar errors, so the bootstrap draws blocks, not rows
 of the differences in block b, and n_b the number of rows in block b. The mean difference is the
 ratio d = sum s_b / sum n_b. Each bootstrap sample has as many blocks as the data, drawn with
 replacement, and its own ratio. The standard error s of d is the standard deviation of these ratios
-(Davison and Hinkley 1997, sections 2.4 and 3.8) times sqrt(B / (B - 1)). Without this factor, s
-would be too small for B blocks of equal size. The interval is from d - t s to d + t s, with t the
-97.5 % quantile of Student's t with B - 1 degrees of freedom. B is the effective number of blocks,
-(sum n_b)^2 / sum n_b^2 (Kish 1965), because a few large blocks among many small blocks contain less
-information than the number of blocks suggests.
+(Davison and Hinkley 1997, sections 2.4 and 3.8) times sqrt(B / (B - 1)). The factor corrects the
+bias for B blocks of equal size. The interval is from d - t s to d + t s, with t the 97.5 % quantile
+of Student's t with B - 1 degrees of freedom. B is the effective number of blocks, (sum n_b)^2 / sum
+n_b^2 (Kish 1965), because a few large blocks among many small blocks contain less information than
+the number of blocks suggests.
 """
 
 from collections.abc import Sequence
@@ -25,22 +25,20 @@ DRAWS = 1000
 """Number of bootstrap samples."""
 
 FEW_BLOCKS = 5
-"""With fewer effective blocks, there is no standard error, because the correlation in blocks is
-unknown.
-"""
+"""Smallest effective number of blocks for which a standard error is computed."""
 
 SHARE = 0.05
-"""Largest probability that chance alone marks an estimate of a family."""
+"""Largest probability that `mark` marks an estimate without a true difference."""
 
 _TWO_SIDED = 1.96
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean paired difference, with its standard error and its own 95 % interval.
+    """A mean difference between two predictions, with its standard error and 95 % interval.
 
-    `value` is None if a difference is not finite; the other numbers are None without a value or
-    with too few blocks. `p` is the two-sided p-value for no difference. `marked` is as in `mark`.
+    `value` is None if a difference is not finite. The other numbers are None if `value` is None or
+    there are too few blocks. `p` is the two-sided p-value. The function `mark` sets `marked`.
     """
 
     value: float | None
@@ -54,7 +52,7 @@ class Estimate:
 def paired_estimates(
     differences: Floats, blocks: Numbers, *, draws: int = DRAWS, seed: int = 0
 ) -> list[Estimate]:
-    """Return unmarked estimates of k mean differences, from the differences of n rows, (n, k).
+    """Return estimates of k mean differences, from the differences of n rows, (n, k).
 
     `blocks` (n,) contains the block of each row. All k estimates use the same bootstrap samples.
     """
@@ -76,11 +74,11 @@ def paired_estimates(
 
 
 def mark(family: Sequence[Estimate]) -> list[Estimate]:
-    """Return a family of estimates, with marks on those that are larger than chance explains.
+    """Return the estimates of a family, and mark the significant ones by Holm's (1979) procedure.
 
-    This is Holm's (1979) procedure. Let p_(1) <= ... <= p_(m), and i the largest number for which
-    p_(j) <= 0.05 / (m - j + 1) holds for every j <= i. Then the estimates 1 to i are marked. With a
-    probability of 95 % or more, no estimate without a true difference is marked.
+    Let p_(j) be the j-th smallest of m p-values. Let i be the largest number for which p_(j) <=
+    0.05 / (m - j + 1) for every j <= i. Then the estimates 1 to i are marked. The probability that
+    any estimate without a true difference is marked is at most 5 %.
     """
     members = [place for place, one in enumerate(family) if one.p is not None]
     found = list(family)
@@ -102,7 +100,7 @@ def effective_blocks(sizes: Floats) -> Floats:
 
 
 def sums_by_block(values: Floats, blocks: NDArray[np.intp], number: int) -> Floats:
-    """Return the sums of values (n, k) in each of a number of blocks, (number, k)."""
+    """Return the sums of values (n, k) in each block, (number, k)."""
     return np.stack([np.bincount(blocks, one, minlength=number) for one in values.T], 1)
 
 
@@ -114,10 +112,10 @@ def widening(blocks: ArrayLike) -> Floats:
 
 
 def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
-    """Widen a normal quantile, for a standard deviation estimated from B > 1 effective blocks.
+    """Return a normal quantile, widened for a standard deviation from B > 1 effective blocks.
 
-    Returns sqrt(B / (B - 1)) times the quantile, at the same probability, of Student's t with B - 1
-    degrees of freedom.
+    The result is sqrt(B / (B - 1)) times the quantile of Student's t with B - 1 degrees of freedom,
+    at the same probability.
     """
     freedom = np.asarray(blocks, np.float64) - 1
     tail = special.ndtr(-np.asarray(normal, np.float64))
@@ -128,13 +126,14 @@ def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
 def simultaneous(
     sizes: Floats, sums: Floats, floor: Floats, *, risk: float, draws: int
 ) -> tuple[float, Floats]:
-    """Return the half-width of simultaneous bands for k ratios, and the deviations s_k, (k,).
+    """Return the half-width of simultaneous bands for k ratios, and standard deviations s_k, (k,).
 
     The half-width is in units of s_k. Let d_k be the ratio of sums to sizes, and d*_k this ratio in
-    a sample of blocks. Then s_k is sd(d*_k) over the samples that have a row of k, and at least
-    `floor` (k,). The half-width is the 1 - risk quantile of max_k |d*_k - d_k| / s_k, and at least
-    1.96, the normal value (Davison and Hinkley 1997). `sizes` and `sums` (blocks, k) are numbers of
-    rows and sums by block; `risk` is the probability that any band misses.
+    a sample of blocks. Then s_k is the standard deviation of d*_k over the samples with rows of k,
+    and at least `floor` (k,). The half-width is the 1 - risk quantile of max_k |d*_k - d_k| / s_k,
+    and at least 1.96, the normal value (Davison and Hinkley 1997). `sizes` and `sums` (blocks, k)
+    are numbers of rows and sums by block; `risk` is the probability that any band misses its true
+    ratio.
     """
     drawing = _samples(len(sizes), draws, 0)
     drawn, value = drawing @ sizes, sums.sum(0) / sizes.sum(0)

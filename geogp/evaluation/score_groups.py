@@ -1,4 +1,4 @@
-"""The scores of model and baseline in one split, by stratum, and their spread over folds."""
+"""Scores of model and baseline in one split, by stratum, and the spread of scores over folds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
 """Nominal levels of the reliability curve."""
 
 GAIN = "gain"
-"""The log score of the baseline minus that of the model; above 0 if the model is better."""
+"""The log score of the baseline minus the log score of the model; above 0 is better."""
 
 Floats = NDArray[np.float64]
 
@@ -40,13 +40,13 @@ class Reliability:
 
 @dataclass(frozen=True)
 class GroupReport:
-    """Scores of one stratum (or of all rows) of one split; values are None if there are no rows.
+    """Scores of one stratum, or of all rows, in one split; None if there are no rows.
 
-    `scores`, `baseline` and `difference` (model minus baseline) are the scores in `Scores` except
-    n, and coverage_90, by name. `coverage_expected` is the coverage that right predictions would
-    have, which for counts is above the stated level. `coverage_bounds` are exact binomial 95 %
-    bounds. `median_factor_95` is 10 to the power of the median width: the ratio of upper to lower
-    bound; None for counts. `pit` are the counts of `pit_counts`.
+    `scores`, `baseline` and `difference` (model minus baseline) contain coverage_90 and the scores
+    in `Scores` except n. `coverage_expected` is the coverage that correct predictions would have;
+    for counts, it is above the level. `coverage_bounds` are exact binomial 95 % bounds of the
+    coverage. `median_factor_95` is the ratio of the upper to the lower bound at the median width,
+    or None for counts. `pit` is the result of `pit_counts`.
     """
 
     n: int
@@ -63,14 +63,14 @@ class GroupReport:
 
     @property
     def gain(self) -> float | None:
-        """The log score of the baseline minus that of the model; None if one is missing."""
+        """Log score of the baseline minus log score of the model; None if one is missing."""
         difference = self.difference["nll"]
         return None if difference is None else -difference
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A score over folds; the standard deviation (divisor `folds` - 1) of one fold is None."""
+    """Mean and sample standard deviation of a score over folds; `sd` is None for one fold."""
 
     folds: int
     mean: float
@@ -87,8 +87,8 @@ def group_reports(
 ) -> dict[str, GroupReport]:
     """Return the scores of the rows of one split, overall and by stratum.
 
-    `scored` contains the scores of `rows`. Raises DataError if a stratum has another name, or a
-    baseline has another number of rows.
+    `scored` is the result of `split_rows` for `rows`. Raises DataError if a stratum is unknown, or
+    if the baseline has another number of rows.
     """
     quadkey = rows["quadkey"].to_numpy()
     return {
@@ -125,7 +125,7 @@ def _group_report(
 
 
 def _shares(scored: pd.DataFrame, of: str) -> dict[str, float | None]:
-    """Return the mean hits or probabilities of intervals by name; None if there are no rows."""
+    """Return the coverage, or the mean predicted probability, of intervals at each level."""
     columns = {level: scored[f"{of}_{level}"].to_numpy() for level in TABLE_LEVELS}
     return {
         f"coverage_{level}": float(values.mean()) if len(values) else None
@@ -155,7 +155,7 @@ def fold_spread(
 ) -> dict[str, dict[str, Spread]]:
     """Return the spread of each score over folds, by stratum; empty if there is only one fold.
 
-    `entries` are the `FoldRecord` of the folds, in order, or empty. `mae_of_mean` is as in
+    `entries` contains the `FoldRecord` of each fold, or is empty. For `mae_of_mean`, see
     `check_scores`. Raises DataError if the entries do not match the rows.
     """
     numbers = np.unique(scored["fold"])

@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 LARGEST = 1e100
-"""Largest score; the squares of such scores, and sums of such squares, are finite."""
+"""Largest allowed score; sums of squares of such scores are finite."""
 
 LARGEST_WHOLE = 2**53
 """Largest whole number that every program can read from JSON exactly."""
@@ -21,10 +21,11 @@ Count = Annotated[int, Meta(ge=0, le=LARGEST_WHOLE)]
 class Scores:
     """Mean scores over n rows, on the scale of the modelled target; None if n is 0.
 
-    `mae` is of the predictive median, and `rmse` of the predictive mean; `nll` is the negative log
-    predictive density (natural logarithm), and `crps` the continuous ranked probability score. A
-    coverage is the share of rows inside the central interval. For counts, `nll` uses the
-    probability of the measured count, and an interval has its level or more.
+    `mae` is the mean absolute error of the predictive median, and `rmse` the root mean squared
+    error of the predictive mean. `nll` is the negative log predictive density (natural), and `crps`
+    the continuous ranked probability score. A coverage is the share of rows inside the central
+    interval. For counts, `nll` uses the probability of the count, and an interval may exceed its
+    level.
     """
 
     n: Count
@@ -39,11 +40,11 @@ class Scores:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """All scores, without n, by name."""
+        """All scores except n, by name."""
         return {name: value for name, value in vars(self).items() if name != "n"}
 
     def gain(self, baseline: "Scores | None") -> float | None:
-        """Return the log score of a baseline minus this log score; None if one is missing."""
+        """Return the log score of a baseline minus the log score `nll`; None if one is missing."""
         if baseline is None or self.nll is None or baseline.nll is None:
             return None
         return baseline.nll - self.nll

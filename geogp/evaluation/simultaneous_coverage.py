@@ -1,28 +1,29 @@
-"""Coverage by stratum, judged for all strata and levels of a split at once.
+"""Coverage by stratum, with bands that hold for all strata and levels of a split together.
 
-If there are many strata, some miss their level by chance. So each coverage has a band, and the
-probability that all bands of a split hold is 95 %. Blocks of tiles, not rows, count as independent;
-B is their effective number (see `paired.py`), for a stratum at most the B of the split. The error
-probability of 5 % is divided between the two kinds of strata below, in proportion to their numbers.
+Among many strata, the coverage of some strata misses the level by chance. So each coverage has a
+band, and all bands of a split contain the true coverage with a probability of 95 %. Blocks of
+tiles, not rows, count as independent. B is the effective number of blocks (see `paired.py`); the B
+of a stratum is at most the B of the split. The error probability of 5 % is divided between strata
+in many and in few blocks, in proportion to their numbers.
 
-Strata in `FEW_BLOCKS` effective blocks or more have a bootstrap band. Let p_k be the observed
-coverage of check k, p*_k the coverage in a sample of blocks, s_k = sd(p*_k), and q a quantile of
-max_k |p*_k - p_k| / s_k. The band is
+A stratum in `FEW_BLOCKS` effective blocks or more has a bootstrap band. Let p_k be the observed
+coverage of check k (a stratum and a level), p*_k the coverage in a sample of blocks, s_k =
+sd(p*_k), and q a quantile of max_k |p*_k - p_k| / s_k. The band is
 
     p_k - q s_k  to  p_k + q s_k    for all k (the studentised maximum; Davison and Hinkley 1997).
 
 Then q is replaced by sqrt(B / (B - 1)) times the quantile of Student's t with the same probability
 and B - 1 degrees of freedom, where B belongs to the stratum. s_k uses the samples that contain rows
-of the stratum. It is at least the standard deviation that the design effect (below) gives, so that
-a stratum without a miss has a band too.
+of the stratum. s_k is at least the standard deviation from the design effect (below), so that a
+stratum with a coverage of 100 % has a band, too.
 
-For strata in fewer blocks, the correlation r within blocks is estimated from the hits in all blocks
-of the split. A stratum with n rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n -
-1)) independent rows (the design effect; Kish 1965). The band of such a stratum is the exact
-binomial interval for this number of rows (Korn and Graubard 1998), with the B of the split. The
-checks of all such strata share the error probability (Bonferroni). A stratum is not judged if it
-has fewer than `MIN_BLOCKS` blocks or `MIN_ROWS` rows, or if its split has fewer than
-`MIN_SPLIT_BLOCKS` effective blocks.
+For strata in fewer blocks, the correlation r within blocks is estimated from all blocks of the
+split. A stratum with n rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n - 1))
+independent rows (the design effect; Kish 1965). The band of such a stratum is the exact binomial
+interval for this number of rows (Korn and Graubard 1998), with the B of the split. The checks of
+all such strata share the error probability (Bonferroni). A stratum is not judged if it has fewer
+than `MIN_BLOCKS` blocks or `MIN_ROWS` rows, or if its split has fewer than `MIN_SPLIT_BLOCKS`
+effective blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,30 +46,30 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
 
 CLASS_LEVELS = (0.5, 0.8, 0.9, 0.95)
-"""Levels that are checked."""
+"""Levels at which the coverage is checked."""
 
 FEW_BLOCKS = 20
-"""For strata in fewer effective blocks, the whole split gives the correlation in blocks."""
+"""Smallest effective number of blocks of a stratum with a bootstrap band."""
 
 MIN_BLOCKS = 3
-"""Strata in fewer blocks (counted, not effective) are not judged."""
+"""Smallest number of blocks (counted, not effective) of a stratum with a band."""
 
 MIN_SPLIT_BLOCKS = 5
-"""Splits in fewer effective blocks are not judged: the correlation within blocks is unknown."""
+"""Smallest effective number of blocks of a split with bands."""
 
 DRAWS = 1000
 TOLERANCE = 0.03
-"""If a coverage misses the level by at most this, it is not marked, however narrow the band."""
+"""Largest difference between coverage and level that is never marked, however narrow the band."""
 
 _RISK = 0.05
 
 
 @dataclass(frozen=True)
 class Check:
-    """One coverage (`observed`), its band, and its standard error s_k (`error`).
+    """Coverage of one stratum at one level (`observed`), with a band and a standard error.
 
     The band and the error are None if the stratum is not judged. `off` is true if the level lies
-    outside the band and differs from the coverage by more than 3 points.
+    outside the band and differs from the coverage by more than 3 percentage points.
     """
 
     level: float
@@ -81,7 +82,7 @@ class Check:
 
 @dataclass(frozen=True)
 class ClassReport:
-    """Coverage of one stratum in n rows and some blocks, with a check for each level."""
+    """Coverage of one stratum with `n` rows in `blocks` blocks, with a check for each level."""
 
     kind: str
     name: str
@@ -92,10 +93,10 @@ class ClassReport:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Numbers of rows (blocks, strata), and of rows inside intervals (blocks, strata, levels).
+    """Numbers of rows (blocks, strata), and of rows in their intervals (blocks, strata, levels).
 
-    `correlation` (levels,) is the correlation of hits within blocks; `split_blocks` is the
-    effective number of blocks of the whole split.
+    `correlation` (levels,) is the result of `_correlation`. `split_blocks` is the effective number
+    of blocks of the whole split.
     """
 
     sizes: Floats
@@ -106,7 +107,7 @@ class _Counts:
 
     @property
     def effective(self) -> Floats:
-        """Effective number of blocks of each stratum, at most that of the split, (strata,)."""
+        """Effective number of blocks of each stratum, at most `split_blocks`, (strata,)."""
         return np.minimum(effective_blocks(self.sizes), self.split_blocks)
 
     @property
@@ -116,14 +117,14 @@ class _Counts:
 
     @property
     def design_effect(self) -> Floats:
-        """1 + r (sum m_b² / n - 1), (strata, levels)."""
+        """Design effect 1 + r (sum m_b² / n - 1), (strata, levels)."""
         alike = np.square(self.sizes).sum(0) / self.sizes.sum(0) - 1
         found: Floats = 1 + np.maximum(alike, 0)[:, None] * self.correlation
         return found
 
     @property
     def binomial_sd(self) -> Floats:
-        """Standard deviation of a share at the level, with the design effect, (strata, levels)."""
+        """Standard deviation of the coverage, from level and design effect, (strata, levels)."""
         variance = self.level * (1 - self.level) * self.design_effect
         found: Floats = np.sqrt(variance / self.sizes.sum(0)[:, None])
         return found
@@ -149,8 +150,8 @@ def class_reports(
 ) -> list[ClassReport]:
     """Return the coverage of strata, with bands that hold for all strata at once.
 
-    `pit` (n,) is P(Y <= y) at the measurement. `groups` contains, by kind and name, the rows (n,)
-    of each stratum, at least one; `blocks` (n,) contains the block of each row.
+    `pit` (n,) is P(Y <= y) for the measurement y. `groups` contains a mask (n,) of the rows of each
+    stratum, by kind and name; no stratum is empty. `blocks` (n,) contains the block of each row.
     """
     classes = [(kind, name, rows) for kind, of in groups.items() for name, rows in of.items()]
     counts = _counts(pit, [rows for _, _, rows in classes], blocks, np.array(levels))
@@ -183,7 +184,7 @@ def _counts(
 
 
 def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Floats:
-    """Return the mean correlation of hits between two rows of a block, (levels,), 0 or more."""
+    """Return the correlation of `hits` between two rows of a block, (levels,), at least 0."""
     away = hits - hits.mean(0)
     total = sums_by_block(away, blocks, len(size))
     squares = np.square(away).sum(0)
@@ -194,7 +195,7 @@ def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Float
 
 
 def _bands(counts: _Counts, least: int, draws: int) -> tuple[Floats, Floats, Floats]:
-    """Return lower ends, upper ends and standard errors, (strata, levels); NaN if not judged."""
+    """Return the lower and upper ends of bands, and standard errors, (strata, levels)."""
     lower, upper, error = (np.full(counts.observed.shape, np.nan) for _ in range(3))
     within = np.count_nonzero(counts.sizes, axis=0)
     judged = (within >= MIN_BLOCKS) & (counts.sizes.sum(0) >= least)
@@ -213,7 +214,7 @@ def _bands(counts: _Counts, least: int, draws: int) -> tuple[Floats, Floats, Flo
 
 
 def _bootstrap(counts: _Counts, risk: float, draws: int) -> tuple[Floats, Floats]:
-    """Return the half-widths of the bands, and s_k, each (strata, levels)."""
+    """Return the half-widths of bootstrap bands, and s_k, each (strata, levels)."""
     blocks, _, levels = counts.inside.shape
     # If no sample differs from the whole data, the binomial standard deviation is used.
     q, sd = simultaneous(

@@ -6,21 +6,21 @@ import pandas as pd
 from geogp.errors import DataError
 
 CELL_DEGREES = 0.05
-"""Side of a cell, as in figure 10 of Zhu, Yuchi and Xie."""
+"""Side of a cell in degrees, as in figure 10 of Zhu, Yuchi and Xie."""
 
 MIN_ROWS = 5
-"""Cells with fewer test rows are left out, because the spread there is mostly chance."""
+"""Smallest number of test rows in a cell; with fewer rows, the spread would be mostly chance."""
 
 
 def spread_by_cell(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the spread of the test rows of one split, by cell.
+    """Return the spread of measurements, errors and predictions of test rows in each cell.
 
-    The columns are ``west`` and ``south``, the lower left corner in degrees; ``n``, the number of
-    test rows; and three columns on the scale of the modelled target. ``measured`` is the standard
-    deviation of the measurements (divisor n - 1). ``error`` is the root mean squared difference
-    between measurement and predicted mean. ``predicted`` is the root of the mean predictive
-    variance; if the predictions are right, it is about as large as ``error``. Raises DataError if
-    no cell has enough rows.
+    The columns ``west`` and ``south`` are the lower left corner of a cell in degrees; ``n`` is the
+    number of test rows. ``measured``, ``error`` and ``predicted`` have the scale of the modelled
+    target. ``measured`` is the standard deviation of the measurements (divisor n - 1). ``error`` is
+    the root mean squared difference between measurement and predicted mean. ``predicted`` is the
+    root of the mean predictive variance; if predictions are right, ``error`` is about as large as
+    ``predicted``. Raises DataError if no cell has enough rows.
     """
     table = pd.DataFrame(
         {

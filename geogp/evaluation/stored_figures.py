@@ -1,8 +1,9 @@
 """Checks that the scores in a run.json agree with each other.
 
-The report computes the scores of the model again. The scores of the baseline depend on the training
-rows, which a run folder does not contain. So this module checks that the scores of strata and folds
-combine to the scores of all rows, and that the numbers of rows equal those of the model.
+A report recomputes the scores of the model. The scores of the baseline depend on the training rows,
+which a run folder does not contain. So this module checks that the scores of strata and folds
+combine to the scores of all rows. It also checks that baseline and model have the same numbers of
+rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,16 +18,16 @@ from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import ALL
 
 TOLERANCE = 1e-6
-"""Largest allowed difference of a score; it is relative if the score is above 1."""
+"""Largest allowed difference between two scores; relative if the score is above 1."""
 
 _NAMES = tuple(field.name for field in fields(Scores))
 
 Table = Mapping[str, Mapping[str, Any]]
-"""Scores by stratum and name."""
+"""Scores, by stratum and name of the score."""
 
 
 def check_figures(run: Mapping[str, Any]) -> None:
-    """Raise DataError if scores in a run.json, as builtin types, contradict each other."""
+    """Raise DataError if the scores in the content of a run.json contradict each other."""
     settings = run.get("settings", {})
     splits, metrics = settings.get("splits"), run["metrics"]
     if not metrics:
@@ -56,15 +57,14 @@ def check_figures(run: Mapping[str, Any]) -> None:
     totals = {sum(n.get(name, 0) for name in parts) for n in run.get("n", {}).values()}
     if len(totals) > 1:
         raise DataError(
-            f"the parts of n add up to {sorted(totals)} rows, but all splits must have the same "
-            "number."
+            f"expected the same total number of rows under n in all splits, found {sorted(totals)}."
         )
 
 
 def _check_pair(
     place: str, held: Mapping[str, Any], folds: Sequence[Mapping[str, Any]], strata: Sequence[str]
 ) -> None:
-    """Check the scores of the model and of the baseline; both cover the same rows."""
+    """Raise DataError if the scores of model and baseline contradict each other."""
     rows: list[str] = []
     for key in ("metrics", "baseline"):
         if key not in held:
@@ -78,13 +78,13 @@ def _check_pair(
 
 
 def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequence[Table]) -> None:
-    """Check that there are scores if there are rows, and that parts combine to the whole."""
+    """Raise DataError if scores are missing or do not combine to the scores of all rows."""
     for name, figures in table.items():
         empty = [key for key in _NAMES if figures[key] is None]
         if len(empty) != (0 if figures["n"] else len(_NAMES) - 1):
             raise DataError(
-                f"expected scores under {where}, {name}: a number where there are rows, and null "
-                f"where there are none. Found {len(empty)} null for {figures['n']} rows."
+                f"expected scores under {where}, {name}: numbers if there are rows, else null. "
+                f"Found {len(empty)} nulls for {figures['n']} rows."
             )
         if folds:
             parts = [_scores(fold[name]) for fold in folds]
@@ -112,7 +112,7 @@ def _scores(figures: Mapping[str, Any]) -> Scores:
 
 
 def _same(where: str, of: str, expected: Scores, found: Mapping[str, Any]) -> None:
-    """Raise DataError if scores differ from the combined scores of the parts."""
+    """Raise DataError if found scores differ from expected scores."""
     for key, value in vars(expected).items():
         other = found[key]
         if value is None or other is None:

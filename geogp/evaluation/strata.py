@@ -1,8 +1,8 @@
-"""Which rows of a split belong to which stratum, and how small strata are pooled.
+"""Strata of the rows of a split; small strata are pooled.
 
-An ordered class (tests, distance, speed, quarter) with fewer than `MIN_ROWS` rows joins the next
-class. All places with fewer than `MIN_ROWS` rows form one stratum, ``others``. A stratum that is
-still too small is shown, but not judged.
+Rows form classes by number of tests, distance, speed or quarter. A class with fewer than `MIN_ROWS`
+rows joins the next class. All places with fewer than `MIN_ROWS` rows form one stratum, ``others``.
+If a stratum is still too small, its coverage is shown, but has no band.
 """
 
 from collections.abc import Sequence
@@ -21,17 +21,17 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
 
 MIN_ROWS = 100
-"""Smallest number of rows in a judged stratum.
+"""Smallest number of rows of a stratum whose coverage has a band.
 
-If 95 of 100 rows lie inside, both bounds of the exact 95 % interval are less than 7 points from 95
-%.
+If 95 of 100 rows lie inside their intervals, the exact 95 % bounds of the coverage are less than 7
+percentage points from 95 %.
 """
 
 LAYER = "layer_"
-"""Prefix of columns of areas; such a column names, for one layer, the area of each row."""
+"""Prefix of the columns that name the area of each row; there is a column for each layer."""
 
 COUNT_STARTS = (1, 2, 3, 5, 10, 20)
-"""Lowest number of tests or devices, per tile and quarter, in each class."""
+"""Lowest number of tests or devices of a row in each class."""
 
 SHARING_CLASSES = (1.5, 2.5, 5.0)
 """Limits between classes of tests per device."""
@@ -59,7 +59,7 @@ _NOUNS = {"county": "counties"}
 
 @dataclass(frozen=True)
 class Stratum:
-    """Some of the rows (n,) of a split; `members` are the names of its classes or places."""
+    """A stratum of a split, with a mask `rows` (n,); `members` names its classes or places."""
 
     name: str
     members: list[str]
@@ -69,10 +69,10 @@ class Stratum:
 def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list[Stratum]]:
     """Return the strata of rows of test_predictions.parquet, by kind; small strata are pooled.
 
-    Kinds whose column is absent are left out, and kinds by devices if some of these numbers are
-    missing. Classes depend on the expected count or on the predicted `median` (n,), not on measured
-    values: within classes of measured values, even right predictions miss their levels. Raises
-    DataError if a distance is negative or not finite, or a row has fewer than 1 test or device.
+    A kind of strata is left out if its column is absent. Strata by devices are also left out if
+    some numbers of devices are missing. Classes by speed or by count depend on predictions, such as
+    the `median` (n,). In classes of measured values, even correct predictions have a wrong
+    coverage. Raises DataError if a distance or a number of tests or devices is not possible.
     """
     stratum = rows["stratum"].to_numpy(str)
     found = {
@@ -105,14 +105,14 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
 
 
 def some_devices_missing(rows: pd.DataFrame) -> bool:
-    """Return whether predictions have a column of devices with gaps, as other programs write it."""
+    """Return whether some numbers of devices are missing, as in files of other programs."""
     return "devices" in rows and "dispersion" not in rows and bool(rows["devices"].isna().any())
 
 
 def count_groups(counts: Floats, noun: str) -> dict[str, Rows]:
-    """Return the rows of each class of tests or devices (n,), by name.
+    """Return a mask (n,) of the rows in each class of tests or devices, by class.
 
-    Raises DataError if a count is below 1; the message uses `noun`.
+    `noun` names the counts in the message. Raises DataError if a count is below 1.
     """
     _check(counts >= 1, f"1 {noun} or more in each row")
     pairs = ((start, after - 1) for start, after in pairwise(COUNT_STARTS))
@@ -122,7 +122,7 @@ def count_groups(counts: Floats, noun: str) -> dict[str, Rows]:
 
 
 def ranges(values: Floats, ends: Sequence[float], unit: str = "") -> dict[str, Rows]:
-    """Return the rows (n,) with values below, between and above some limits, by name."""
+    """Return a mask (n,) of the rows in each range of values; `ends` are the limits."""
     named = [f"{end:g}" for end in ends]
     between = [f"{low} to {high}{unit}" for low, high in pairwise(named)]
     names = [f"below {named[0]}{unit}", *between, f"{named[-1]}{unit} or more"]
@@ -130,7 +130,7 @@ def ranges(values: Floats, ends: Sequence[float], unit: str = "") -> dict[str, R
 
 
 def distance_groups(distance_km: Floats) -> dict[str, Rows]:
-    """Return the rows of each class of distance in km (n,), by name; 0 means the same tile.
+    """Return a mask (n,) of the rows in each class of distances in km, by class.
 
     Raises DataError if a distance is negative or not finite.
     """
@@ -144,15 +144,15 @@ def distance_groups(distance_km: Floats) -> dict[str, Rows]:
 
 
 def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
-    """Return the rows (n,) of each value, in the order of the values."""
+    """Return a mask (n,) of the rows with each value, in the order of the values."""
     names, number = np.unique(values, return_inverse=True)
     return _classes(list(map(str, names)), number)
 
 
 def joined(groups: dict[str, Rows], least: int = MIN_ROWS) -> list[Stratum]:
-    """Join each group with fewer than `least` rows to the next group; leave out empty groups.
+    """Return strata; each group with fewer than `least` rows is joined to the next group.
 
-    If the last group is too small, it joins the group before.
+    Empty groups are left out. If the last group is too small, it is joined to the group before.
     """
     found: list[Stratum] = []
     open_names: list[str] = []
@@ -174,10 +174,9 @@ def joined(groups: dict[str, Rows], least: int = MIN_ROWS) -> list[Stratum]:
 
 
 def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = MIN_ROWS) -> list[Stratum]:
-    """Return the rows of each place (n,); places with fewer than `least` form the last stratum.
+    """Return a stratum for each place; places with fewer than `least` rows form the last stratum.
 
-    The last stratum is called, for example, ``others (12 areas)``; a single small place keeps its
-    name. There may be thousands of places, so only strata get a mask of rows.
+    The last stratum is called, for example, ``others (12 areas)``.
     """
     found, number = np.unique(values, return_inverse=True)
     number = number.reshape(-1)

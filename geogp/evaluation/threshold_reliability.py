@@ -2,15 +2,15 @@
 
 Let p_i be the stated probability that row i meets the threshold. Let o_i be 1 if row i did meet it,
 else 0. The Brier score is mean (p_i - o_i)². Let c_i be the isotonic regression of o on p, and r
-the share of rows that met the threshold. Then exactly (CORP; Dimitriadis, Gneiting and Jordan 2021)
+the share of rows that met the threshold. By the CORP decomposition (Dimitriadis et al. 2021),
 
     Brier = [B(p) - B(c)] - [B(r) - B(c)] + B(r) = reliability - resolution + uncertainty,
 
-where B is the Brier score of a forecast. A small reliability and a large resolution are good.
+where B is the Brier score of a forecast. The reliability should be small, and the resolution large.
 
-This module judges the differences mean o - mean p over all rows and within bins of p. The bands
-hold for all differences of a split together; they are the bootstrap bands of
-`simultaneous_coverage.py`, with the effective number of blocks of each difference.
+This module judges the difference mean o - mean p, for all rows and for each bin of rows with
+similar p. Each difference has a bootstrap band as in `simultaneous_coverage.py`. The bands hold for
+all differences of a split together.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,17 +31,17 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 BINS = 10
-"""Number of bins, each with equally many rows; fewer if many rows have the same probability."""
+"""Number of bins with equal numbers of rows; fewer if many rows have the same probability."""
 
 MIN_EFFECTIVE = 10
-"""A difference is not judged if its rows are in fewer effective blocks."""
+"""Smallest effective number of blocks of a difference with a band."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Observed share minus mean stated probability, and a band, or None if it is not judged.
+    """Observed share minus mean stated probability; the band is None if there are too few blocks.
 
-    `off` is true if 0 lies outside the band and the difference is more than 3 points.
+    `off` is true if 0 lies outside the band and the difference is more than 3 percentage points.
     """
 
     value: float
@@ -57,10 +57,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class ProbabilityBin:
-    """Rows with similar stated probabilities.
+    """A bin of rows with similar stated probabilities.
 
-    `stated` is the mean probability, and `observed` the share that met the threshold. `lower` and
-    `upper` are the exact binomial 95 % interval of `observed`, which assumes independent rows.
+    `stated` is the mean stated probability, and `observed` the share of rows that met the
+    threshold. `lower` and `upper` are the exact binomial 95 % interval of `observed`, for
+    independent rows.
     """
 
     n: int
@@ -73,13 +74,13 @@ class ProbabilityBin:
 
 @dataclass(frozen=True)
 class ExceedanceReport:
-    """How reliable the probabilities of one threshold are, for all rows or the rows of a stratum.
+    """Reliability of the probabilities of one threshold, for all rows or for one stratum.
 
     `meets` describes the values that meet the threshold (``at least 7 Mbps``). `stated` is the mean
-    probability, and `observed` the share that met the threshold. `brier` is the Brier score;
-    `reliability`, `resolution` and `uncertainty` are its parts. `reference` is the Brier score of
-    the observed share of the test rows in the same quarter. `skill` is 1 - brier / reference, or
-    None if the reference is 0. `bins` are in increasing order of probability.
+    stated probability, and `observed` the share of rows that met the threshold. `brier` is the
+    Brier score; `reliability`, `resolution` and `uncertainty` are its parts. `reference` is the
+    Brier score of a simple forecast: the observed share in the same quarter. `skill` is 1 - brier /
+    reference, or None if the reference is 0. `bins` are in increasing order of probability.
     """
 
     threshold: float
@@ -119,9 +120,9 @@ def exceedance_reports(
 ) -> list[ExceedanceReport]:
     """Return reports on the probabilities of thresholds, for the test rows of one split.
 
-    `probability` returns the probability that each row meets a threshold, (n,), where the row is an
-    average of as many tests as were measured; see `Threshold.probability`. For each threshold,
-    there is a report on all rows, then a report on each stratum with `MIN_ROWS` rows or more.
+    `probability` returns the probability that each row, an average of its tests, meets a threshold,
+    (n,); see `Threshold.probability`. For each threshold, there is a report on all rows, then a
+    report on each stratum with `MIN_ROWS` rows or more.
     """
     parts = [part for one in thresholds for part in _parts(rows, probability(one), one)]
     if not parts:
@@ -136,7 +137,7 @@ def exceedance_reports(
 
 
 def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
-    """Return reliability, resolution and uncertainty, as defined at the top of this module.
+    """Return reliability, resolution and uncertainty, the three parts of the Brier score.
 
     `p` (n,) are stated probabilities; `met` (n,) is 1 where the threshold was met, else 0.
     """
@@ -151,7 +152,7 @@ def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
 
 
 def bins_of(p: Floats) -> NDArray[np.int64]:
-    """Return the bin of each probability (n,): bins with about equal numbers of rows.
+    """Return the number of each probability's bin, (n,); bins have about equal numbers of rows.
 
     Equal probabilities share a bin, so there may be fewer bins than `BINS`.
     """
@@ -206,7 +207,7 @@ def _bin(p: Floats, met: Floats, difference: Difference) -> ProbabilityBin:
 
 
 def _quarter_share(met: Floats, quarter: NDArray[np.str_]) -> Floats:
-    """Return the share met in each row's quarter, or in all rows if the quarter has few rows."""
+    """Return the share that met the threshold in each row's quarter, or in all rows."""
     _, where = np.unique(quarter, return_inverse=True)
     size = np.bincount(where)
     share = np.where(size >= MIN_ROWS, np.bincount(where, met) / size, met.mean())
@@ -218,7 +219,7 @@ def _brier(p: Floats, met: Floats) -> float:
 
 
 def _differences(parts: list[_Part], blocks: NDArray[np.int64], draws: int) -> list[Difference]:
-    """Return, for each part, the differences of all rows and of each bin, with bands."""
+    """Return the differences with bands: for each part, of all rows and then of each bin."""
     number = int(blocks.max()) + 1
     sizes, sums, spread = [], [], []
     for part in parts:
@@ -234,8 +235,7 @@ def _differences(parts: list[_Part], blocks: NDArray[np.int64], draws: int) -> l
     half = np.full(len(value), np.nan)
     if judged.any():
         floor = np.sqrt(np.array(spread)[judged])
-        # The lower limit of the standard deviation is that of independent rows with right
-        # probabilities.
+        # The standard deviation is at least that of independent rows with right probabilities.
         most, sd = simultaneous(n[:, judged], total[:, judged], floor, risk=0.05, draws=draws)
         half[judged] = student_quantile(most, effective_blocks(n[:, judged])) * sd
     return [_difference(*pair) for pair in zip(value.tolist(), half.tolist(), strict=True)]

@@ -182,7 +182,7 @@ def test_an_interrupt_of_an_import_is_told(monkeypatch, geogp):
 def test_empty_values_are_refused(geogp, words):
     code, out, told = geogp("map", "DEMO", *words)
     assert (code, out) == (2, "")
-    assert "expected a value, found an empty one" in told
+    assert "expected a value, found no value" in told
 
 
 @pytest.mark.parametrize("source", ["https://h.example/tiles?sig=QUJD=", "="])
@@ -216,7 +216,7 @@ def test_rows_too_few_for_the_oracles_leave_nothing(tmp_path, geogp):
     few = ("simulate", "--quarters", "2023Q4", "--rows", 1, "--out", tmp_path / "out")
     code, out, told = geogp(*few)
     assert (code, out) == (2, "")
-    assert "1 rows are too few" in told
+    assert "to score the oracles, found 1 rows" in told
     assert "Choose more --rows" in told
     assert not (tmp_path / "out").exists()
 

@@ -84,7 +84,7 @@ REFUSED = {
     (*MAP, "--threshold", "-5"): "expected a threshold from 0.001 to 1e+06 Mbps, found -5",
     (*MAP, "--target", "tests", "--for", "level"): "--target tests predicts the number of tests",
     (*MAP, "--colour", "red"): "No such option",
-    (*MAP, "--region-name="): "expected a value, found an empty one (--region-name=)",
+    (*MAP, "--region-name="): "expected a value, found no value (--region-name=)",
     ("map",): "expected a region, such as PR, or --region-file",
     ("demo", "--device", "gpu"): "unknown device 'gpu'",
     ("demo", "--seed", "-1"): "expected a seed from 0 to",

@@ -139,7 +139,7 @@ def test_empty_parts_are_refused():
 
 
 def test_wrong_input_is_refused():
-    with pytest.raises(DataError, match="found 1 rows without"):
+    with pytest.raises(DataError, match="found 1 rows with other values"):
         block_split([0.0, np.nan], [0.0, 1.0], 0)
 
 
@@ -179,7 +179,7 @@ def test_few_cells_with_most_rows_are_no_cells():
     place = np.append(np.arange(35) * 0.1 + 0.05, np.full(100, 0.05))
     assert cell_side(place[:35], place[:35]) == 0.1
     told = (
-        r"need an effective number of 20 cells, found 1\.78 because few cells have most rows "
+        r"need an effective number of 20 cells, found 1\.78 because few cells contain most rows "
         r"\(35 cells of 0\.0125 degrees with 135 rows\)"
     )
     with pytest.raises(RequestError, match=told):

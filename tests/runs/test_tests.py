@@ -115,9 +115,9 @@ def test_the_report_says_how_counts_are_judged_and_is_rebuilt(counted):
 @pytest.mark.parametrize(
     ("column", "error", "message"),
     [
-        ("y", DataError, r"expected the numbers in run\.json to follow"),
+        ("y", DataError, r"expected scores in run\.json that agree"),
         ("dispersion", NumericalError, "expected noise variances equal to mean"),
-        ("upper_95", DataError, "expected lower_95 and upper_95 to follow"),
+        ("upper_95", DataError, "expected lower_95 and upper_95 as computed"),
     ],
 )
 def test_an_edited_table_is_noticed(*, counted, tmp_path, column, error, message):

@@ -1,1 +1,1 @@
-"""A batch on a Dask cluster: many maps, by region, service, target and quarters."""
+"""Batches: maps of many regions, services, targets and quarters, made on a Dask cluster."""

@@ -1,4 +1,4 @@
-"""The place where the runs of a batch are stored: a folder, or an address that fsspec supports.
+"""The batch folder, which contains the runs of a batch: a local folder or a remote address.
 
 Buckets (``s3://``) are written with pyarrow's client, because geogp needs pyarrow anyway. s3fs is
 not used, because it pins a version of botocore that conflicts with other packages.
@@ -30,14 +30,14 @@ from geogp.runs.run_identity import same_map
 from geogp.runs.run_names import RUN_FILE
 
 COPYING_FILE = ".copying.json"
-"""Name of run.json while a run is being copied; after a stop, this file lists the run's files."""
+"""Name of run.json at a remote address, until all other files of the run are copied."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A folder, local or remote, that holds the runs of a batch.
+    """The batch folder, local or remote, which contains the runs of a batch.
 
-    `root` is the path in the file system `files`. If the place is local, its runs are made in it.
+    `root` is the path in the file system `files`. Runs are made directly in a local batch folder.
     """
 
     address: str
@@ -46,11 +46,11 @@ class Place:
     local: bool
 
     def show(self, *parts: str) -> str:
-        """Return the address of a path in the place."""
+        """Return the address of a file or folder in the batch folder."""
         return "/".join([self.address.rstrip("/"), *parts])
 
     def read(self, *parts: str) -> bytes | None:
-        """Return a file's content; None if there is no file."""
+        """Return the content of a file; None if the file does not exist."""
         with self._reaching("read", *parts) as path:
             try:
                 found: bytes = self.files.cat_file(path)
@@ -60,7 +60,7 @@ class Place:
 
     @contextmanager
     def opened(self, *parts: str) -> Iterator[BinaryIO]:
-        """Open a file for reading in parts, from any position."""
+        """Open a file from which any part can be read."""
         with self._reaching("read", *parts) as path, self.files.open(path, "rb") as stream:
             yield stream
 
@@ -73,28 +73,28 @@ class Place:
                 self.files.pipe_file(path, content)
 
     def put(self, file: Path, *parts: str) -> None:
-        """Copy a local file to the place."""
+        """Copy a local file to the batch folder."""
         with self._reaching("write", *parts) as path:
             self.files.put_file(str(file), path)
 
     def fetch(self, into: Path, *parts: str) -> None:
-        """Copy a file, with its modification time, from the place to this machine."""
+        """Copy a file, with its modification time, from the batch folder to this machine."""
         with self._reaching("read", *parts) as path:
             self.files.get_file(path, str(into))
             written = self.files.modified(path).timestamp()
             os.utime(into, (written, written))
 
     def sizes(self, *parts: str) -> dict[str, int]:
-        """Return the size in bytes of each file in a folder of the place, by path in the folder."""
+        """Return the size in bytes of each file in a subfolder, by path in the subfolder."""
         with self._reaching("read", *parts) as root:
             found = self.files.find(root, detail=True) if self.files.isdir(root) else {}
         return {str(path)[len(root) :].strip("/"): one["size"] for path, one in found.items()}
 
     def put_run(self, folder: Path, name: str) -> None:
-        """Copy a finished run to the place; run.json is last, because it marks the run as finished.
+        """Copy a finished run; run.json is copied last, because it marks the run as finished.
 
-        Files of an earlier run are removed if this run lacks them or makes them obsolete. Other
-        files stay. Raises NetworkError if the place cannot be written; run.json is then absent.
+        Outdated files of an earlier run are removed; other files stay. Raises NetworkError if the
+        batch folder cannot be written; run.json is then absent.
         """
         own = {
             path.relative_to(folder).as_posix(): path
@@ -119,7 +119,7 @@ class Place:
         self._remove(name, COPYING_FILE)
 
     def _stale(self, name: str, run: RunRecord, there: set[str]) -> set[str]:
-        """Return the files of an earlier run that this run lacks or makes obsolete."""
+        """Return the files of an earlier run that are outdated."""
         patterns: set[str] = set()
         for file in {RUN_FILE, COPYING_FILE} & there:  # without these two, all files are the user's
             held = self.record(name, file)
@@ -134,7 +134,7 @@ class Place:
         return run_in(self.read(name, file))
 
     def lacks(self, name: str, run: RunRecord) -> list[str]:
-        """Return the files of a run that are missing at the place, or have another size."""
+        """Return the files of a run that are missing in the batch folder, or have another size."""
         return files_of_wrong_size(self.sizes(name), run)
 
     def _remove(self, *parts: str) -> None:
@@ -143,9 +143,9 @@ class Place:
 
     @contextmanager
     def _reaching(self, what: str, *parts: str) -> Iterator[str]:
-        """Yield a path in the place; turn errors of the store into errors of geogp."""
+        """Yield a path in the batch folder; turn errors of the file system into errors of geogp."""
         if any(part in {"", ".", ".."} or set(part) & set("/\\\0") for part in parts):
-            raise DataError(f"expected names of files in {self.address}, found {parts}.")
+            raise DataError(f"expected names without folders in {self.address}, found {parts}.")
         try:
             yield str(PurePosixPath(self.root, *parts))
         except GeogpError:
@@ -160,11 +160,11 @@ class Place:
 
 
 def open_place(address: str) -> Place:
-    """Return the place at an address: a folder, or an address such as ``s3://bucket``.
+    """Return the batch folder at a local path, or at an address such as ``s3://bucket``.
 
-    A bucket uses the usual settings of AWS; ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``, if
-    set, gives the server. Raises RequestError if the address contains a password, is of an unknown
-    kind, or needs a package that is not installed.
+    For a bucket, the usual settings of AWS apply. The variable ``AWS_ENDPOINT_URL_S3`` or
+    ``AWS_ENDPOINT_URL``, if set, gives the server. Raises RequestError if the address contains a
+    password, is of an unknown kind, or needs a package that is not installed.
     """
     if "://" not in address:
         return _folder(address)
@@ -172,7 +172,7 @@ def open_place(address: str) -> Place:
     if "@" in parts.netloc:
         raise RequestError(
             "the address contains a user name or password, which messages and files would show. "
-            "Remove them from the address, and put them into the settings of the storage client."
+            "Put user name and password into the settings of the storage client instead."
         )
     if parts.scheme in {"file", "local"}:
         return _folder(parts.path)
@@ -189,7 +189,7 @@ def open_place(address: str) -> Place:
 
 
 def run_in(content: bytes | None) -> RunRecord | None:
-    """Return the record in a run.json; None if it is damaged or names files in other folders."""
+    """Return the content of run.json; None if damaged or with files in other folders."""
     try:
         held = None if content is None else record_of(json.loads(content))
         _files(held)

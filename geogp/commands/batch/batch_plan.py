@@ -24,7 +24,7 @@ MAP_SETTINGS = tuple(
     for name in settings_of(MapRequest)
     if name not in {*VARIED, "region_file", "region_name", "out", "fresh"}
 )
-"""Fields that are the same in all runs; a batch sets the other fields itself or not at all."""
+"""Fields of a request that are the same in all runs of a batch."""
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -36,14 +36,14 @@ class BatchRequest:
     Raises RequestError if there is nothing to map, or a setting is not allowed in a batch.
     """
 
-    states: str = setting("Postal codes, names or FIPS numbers, such as GA,NM; or all.")
-    services: str = setting("mobile, fixed, or both: mobile,fixed.", default="mobile")
+    states: str = setting("States by postal code, name or FIPS number, such as GA,NM; or all.")
+    services: str = setting("mobile, fixed, or both as mobile,fixed.", default="mobile")
     targets: str = setting(
-        "download, upload, latency or tests; several with commas.", default="download"
+        "download, upload, latency or tests; separate several with commas.", default="download"
     )
     quarters: str | None = setting(settings_of(MapRequest)["quarters"].told)
     each_quarter: bool = setting(
-        "Make one run for each of --quarters, not one run for all.", default=False
+        "Make one run for each quarter, instead of one run for all quarters.", default=False
     )
     maps: Mapping[str, Any] = field(default_factory=dict)
 
@@ -54,7 +54,7 @@ class BatchRequest:
         self.runs_in(self.listed("states")[:1])  # raises errors before boundaries are read
 
     def listed(self, name: str) -> tuple[str, ...]:
-        """Return the states, services or targets, each once."""
+        """Return the states, services or targets of the request, without repetitions."""
         text = str(getattr(self, name) or "")
         found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
         if not found:
@@ -63,7 +63,7 @@ class BatchRequest:
 
     @property
     def quarter_sets(self) -> tuple[str | None, ...]:
-        """The sets of quarters for which each region, service and target has one run."""
+        """The sets of quarters; each region, service and target has one run for each set."""
         if not self.each_quarter:
             return (self.quarters,)
         if self.quarters is None:
@@ -73,7 +73,7 @@ class BatchRequest:
         return tuple(quarter_label(quarter) for quarter in parse_quarters(self.quarters).all)
 
     def runs_in(self, regions: Sequence[str]) -> list["PlannedRun"]:
-        """Return the runs for some regions, region by region."""
+        """Return the runs for some regions."""
         many = product(regions, self.listed("services"), self.listed("targets"), self.quarter_sets)
         return [
             run_of(MapRequest(**{**self.maps, **dict(zip(VARIED, one, strict=True))}))
@@ -89,13 +89,13 @@ class Execution:
     """
 
     workers: int | None = setting(
-        "Number of processes on this machine. Default: one, or one for each GPU.",
+        "Number of workers on this machine. Default: one for each GPU, or one without GPUs.",
         least=1,
         most=1_000,
     )
-    scheduler: str | None = setting("Dask scheduler whose workers make the runs: tcp://HOST:8786.")
+    scheduler: str | None = setting("Address of the Dask scheduler, for example tcp://HOST:8786.")
     memory_gb: float | None = setting(
-        "Memory limit of a worker in GB. Default: an equal share.",
+        "Memory limit of a worker in GB. Default: an equal share of the memory.",
         noun="a memory limit",
         positive=True,
         most=1_000_000,
@@ -108,8 +108,8 @@ class Execution:
         least=0,
         most=1_000,
     )
-    scratch: Path | None = setting("Folder of the workers for temporary files. Default: the cache.")
-    fresh: bool = setting("Start over, even if the place already has a batch.", default=False)
+    scratch: Path | None = setting("Folder for temporary files of workers. Default: in the cache.")
+    fresh: bool = setting("Start over, even if the folder already contains a batch.", default=False)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -124,7 +124,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a batch: folder name, request; runs that differ only in region share a `group`."""
+    """One run of a batch; runs that differ only in their region have the same `group`."""
 
     name: str
     group: str
@@ -135,8 +135,8 @@ class PlannedRun:
 def runs_of(batch: BatchRequest) -> list[PlannedRun]:
     """Return the runs of a batch.
 
-    Raises RequestError if a region is unknown, a value is not allowed, or two runs would share a
-    folder. Raises DataError or NetworkError if boundaries cannot be read.
+    Raises RequestError if a region is unknown, a value is not allowed, or two runs would have the
+    same folder. Raises DataError or NetworkError if boundaries cannot be read.
     """
     from geogp.geodata.places.census import state_codes  # noqa: PLC0415 - slow
     from geogp.geodata.store.sources import open_source  # noqa: PLC0415 - slow
@@ -150,7 +150,7 @@ def runs_of(batch: BatchRequest) -> list[PlannedRun]:
 
 
 def run_of(request: MapRequest) -> PlannedRun:
-    """Return the run that a request describes."""
+    """Return the run of a batch for one request, with folder name and group."""
     group = [request.service, request.target]
     if request.quarters is not None:
         group.append(re.sub(r"[^A-Za-z0-9]+", "-", request.quarters).strip("-"))
@@ -160,14 +160,14 @@ def run_of(request: MapRequest) -> PlannedRun:
 
 
 def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
-    """Return the settings that the runs share, as in JSON; ``auto`` differs between targets."""
+    """Return the settings that are the same in all runs of a batch, as types of JSON."""
     plain = msgspec.json.decode(msgspec.json.encode(run.request, enc_hook=str))
     settings = {**plain, "model": batch.maps.get("model", AUTO)}
     return {name: settings[name] for name in MAP_SETTINGS}
 
 
 def check_apart(runs: Sequence[PlannedRun]) -> None:
-    """Raise RequestError if two runs have the same folder, or folders that differ only in case."""
+    """Raise RequestError if two runs have the same folder name, ignoring upper and lower case."""
     names: dict[str, PlannedRun] = {}
     for run in runs:
         other = names.setdefault(run.name.casefold(), run)
@@ -179,7 +179,7 @@ def check_apart(runs: Sequence[PlannedRun]) -> None:
 
 
 def safe_name(text: str) -> str:
-    """Return a name that cannot lead into another folder; a digest makes a changed name unique."""
+    """Return a safe folder name for a text; a hash keeps changed names unique."""
     if _SAFE.fullmatch(text):
         return text
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._-")[:60]

@@ -1,6 +1,6 @@
-"""batch.json at the place of a batch: the requested runs, their settings, and their results.
+"""The file batch.json in the batch folder: the requested runs, their settings and results.
 
-The run.json files, not this table, decide which runs are done.
+Whether a run is done depends on its run.json, not on this file.
 """
 
 from typing import Any, Literal
@@ -18,14 +18,14 @@ from geogp.runs.settings import MapRequest
 BATCH_FILE = "batch.json"
 
 _FORMER = ("assets", "region_file", "region_name")
-"""Settings that tables of earlier versions have, but that no run of a batch has."""
+"""Settings in the batch.json of earlier versions of geogp, which are ignored."""
 
 
 class BatchRow(Struct, kw_only=True):
-    """One run of a batch: the map, and the result of the last call that requested the run.
+    """One run of a batch: what the run maps, and the latest result.
 
     `how` is ``made``, or ``kept`` if the run was already complete. Scores are for all test rows, by
-    split. For a failed run, `error` is the message and `kind` is the result of `kind_of`.
+    split. For a failed run, `error` is the message and `kind` the kind of failure (see `kind_of`).
     """
 
     region: str
@@ -46,7 +46,7 @@ class BatchRow(Struct, kw_only=True):
     warnings: list[str] = []
 
     def take(self, run: RunRecord) -> None:
-        """Copy the facts from the finished run's run.json."""
+        """Copy scores, seconds and warnings from the run.json of a finished run."""
         scores = {split: strata["all"] for split, strata in run.metrics.items()}
         self.log_score = {split: one.nll for split, one in scores.items()}
         self.coverage_95 = {split: one.coverage_95 for split, one in scores.items()}
@@ -55,7 +55,7 @@ class BatchRow(Struct, kw_only=True):
 
 
 class NationalRow(Struct, kw_only=True):
-    """The joined products of the runs of one service, target and set of quarters.
+    """The joined files (table, raster, page) for one service, target and set of quarters.
 
     `missing` names the runs that are not done; `tiles` is the number of rows of the joined table.
     """
@@ -70,7 +70,7 @@ class NationalRow(Struct, kw_only=True):
 
 
 class BatchTable(Struct, kw_only=True):
-    """The settings of all runs, the runs by name, and the joined products by group of runs."""
+    """The content of batch.json: the settings, the runs by name, and the joined files by group."""
 
     format: Literal["geogp-batch-1"] = "geogp-batch-1"
     geogp: str = __version__
@@ -79,14 +79,14 @@ class BatchTable(Struct, kw_only=True):
     national: dict[str, NationalRow] = {}
 
     def add(self, run: PlannedRun) -> None:
-        """Add a run, or reset its row."""
+        """Add a run as waiting; replace an earlier entry of the same run."""
         values = {name: getattr(run.request, name) for name in VARIED}
         self.runs[run.name] = BatchRow(**values)
 
     def planned(self) -> dict[str, PlannedRun]:
-        """Return the runs by folder name, which follows from the run's map.
+        """Return the runs by folder name.
 
-        Raises GeogpError or msgspec.ValidationError if a run is not possible.
+        Raises GeogpError or msgspec.ValidationError if an entry of a run is not valid.
         """
         if set(self.settings) != set(MAP_SETTINGS) or not self.runs:
             raise DataError("expected runs and settings of this version of geogp.")
@@ -101,7 +101,7 @@ class BatchTable(Struct, kw_only=True):
 
 
 def read_table(place: Place) -> BatchTable | None:
-    """Return the table in the batch.json of a place, or None; raise DataError if it is damaged."""
+    """Return the content of batch.json, or None without this file; raise DataError if damaged."""
     content = place.read(BATCH_FILE)
     if content is None:
         return None

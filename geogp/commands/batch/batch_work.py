@@ -1,4 +1,4 @@
-"""How a worker makes one run: directly at the place, or in a local folder that is then copied."""
+"""How a worker makes one run: in the batch folder, or in a local folder that is then copied."""
 
 import os
 import socket
@@ -24,17 +24,17 @@ from geogp.runs.run_identity import same_map
 from geogp.runs.run_names import RUN_FILE
 
 TOPIC = "geogp-batch"
-"""Topic under which workers publish their progress."""
+"""Topic of Dask under which workers publish their progress."""
 
 _CURE = "name another --scratch"
 
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """A task for a worker: a run, the address of the place, and the worker's scratch folder.
+    """A task for a worker: a run, the address of the batch folder, and the scratch folder.
 
-    `fresh` is the id of a call of ``geogp batch --fresh``, which ignores runs that other calls made
-    or began. Run folders store this id.
+    `fresh` is the id of a call of ``geogp batch --fresh``, which makes all runs of earlier calls
+    again. Each run folder stores the id of its call.
     """
 
     run: PlannedRun
@@ -45,7 +45,7 @@ class WorkOrder:
 
 @dataclass(frozen=True)
 class WorkOutcome:
-    """The result of a worker: ``made``, or ``kept`` if the place already had the same run.
+    """The result of a task: ``made``, or ``kept`` if the run was already complete.
 
     `mark` is the digest of the run's run.json (see `digest_of`).
     """
@@ -58,12 +58,12 @@ class WorkOutcome:
 
 
 def scratch_folder(place: str, scratch: Path | None) -> Path:
-    """Return the folder in which a machine keeps the unfinished runs of a place."""
+    """Return the local folder for unfinished runs of a batch with a remote address."""
     return (scratch or cache_folder() / "batch") / sha256(place.encode()).hexdigest()[:16]
 
 
 def check_scratch(scratch: Path | None, place: Place) -> None:
-    """Raise RequestError if a scratch folder is, contains, or lies in the place of a batch."""
+    """Raise RequestError if the scratch folder and the batch folder overlap."""
     own, root = scratch and scratch.resolve(), Path(place.root)
     if own and place.local and (own.is_relative_to(root) or root.is_relative_to(own)):
         raise RequestError(
@@ -73,11 +73,11 @@ def check_scratch(scratch: Path | None, place: Place) -> None:
 
 
 def make_run(order: WorkOrder) -> WorkOutcome:
-    """Make one run of a batch, or find it at the place.
+    """Make one run of a batch, unless the run is already complete.
 
-    The folder of an unfinished run stays, and the next attempt continues from the checkpoints in
-    it. If the first worker seemed lost and a second worker gets the same run, the second worker
-    waits for the first. Raises the GeogpErrors of `make_map` and of the place.
+    If a run fails, its folder stays, and the next attempt continues from its checkpoints. If two
+    workers get the same run, the second worker waits for the first. Raises the errors of `make_map`
+    and of `Place`.
     """
     start, name, place = time.process_time(), order.run.name, open_place(order.place)
     base = Path(place.root) if place.local else scratch_folder(order.place, order.scratch)
@@ -102,14 +102,14 @@ def digest_of(content: bytes) -> str:
 
 
 def _make(job: Job) -> str:
-    """Make a run in the locked folder of its job."""
+    """Make a run in the folder of its job; return ``made`` or ``kept``."""
     dask = sys.modules.get("dask")  # in a task of Dask, xarray would use the cluster's locks
     with dask.config.set(scheduler="synchronous") if dask else nullcontext():
         return "kept" if run_job(job).already_there else "made"
 
 
 def _make_and_copy(job: Job, place: Place, name: str) -> str:
-    """Make a run for a remote address, unless it is there already."""
+    """Make a run and copy it to the remote batch folder, unless the run is already there."""
     held = place.record(name)
     if (
         held is not None
@@ -133,7 +133,7 @@ def _process() -> str:
 
 
 def peak_bytes() -> int | None:
-    """Return the largest resident memory of this process so far; None on Windows."""
+    """Return the largest resident memory of this process so far, in bytes; None on Windows."""
     try:
         import resource  # noqa: PLC0415 - not available on Windows
     except ImportError:
@@ -143,7 +143,7 @@ def peak_bytes() -> int | None:
 
 
 class _WorkerProgress(ProgressListener):
-    """Publishes stages and progress if this process is a worker of Dask."""
+    """Publishes the progress of a run if this process is a worker of Dask."""
 
     def __init__(self, name: str) -> None:
         self._name, self._at = name, 0.0
@@ -162,7 +162,7 @@ class _WorkerProgress(ProgressListener):
 
 
 def _can_continue(job: Job) -> bool:
-    """Return whether the folder of a job can continue the job; its inputs may have changed."""
+    """Return whether a job can continue from the files in its folder."""
     try:
         job.folder.prepare()
         job.folder.finished(identity_of(job))
@@ -173,7 +173,7 @@ def _can_continue(job: Job) -> bool:
 
 
 def _clean_up(folder: Path) -> None:
-    """Empty a scratch folder that has no valid record because its run was interrupted."""
+    """Empty the scratch folder of an interrupted run if it contains no valid run.json."""
     try:
         RunFolder(folder).check()
     except (RequestError, DataError):
@@ -181,7 +181,7 @@ def _clean_up(folder: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Remove all files in a folder except the lock; run.json is last, because it names the run."""
+    """Remove all files in a run folder except the lock; run.json is removed last."""
     RunFolder(folder).clear()
     try:
         for path in sorted(folder.iterdir(), key=lambda path: path.name == RUN_FILE):

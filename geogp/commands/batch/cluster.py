@@ -1,6 +1,6 @@
-"""The workers: local processes (one per GPU, if GPUs are used), or workers of a remote scheduler.
+"""The workers of a batch: local processes, or the workers of a remote Dask scheduler.
 
-Only this module knows Dask, and imports it only when needed, because Dask is optional.
+Only this module imports Dask, and only when Dask is needed, because Dask is optional.
 """
 
 import logging
@@ -22,19 +22,19 @@ from geogp.errors import GeogpError, NetworkError, OutputError, RequestError
 from geogp.runs.machine import LARGEST_INT, LARGEST_MMAP_THRESHOLD, cores_here
 
 PATIENCE_S = 60
-"""Longest wait for a scheduler and its first worker."""
+"""Longest wait, in seconds, for a scheduler and for its first worker."""
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Variables that set the number of threads of a process."""
+"""Environment variables that set the number of threads of a process."""
 
 MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(LARGEST_MMAP_THRESHOLD),
     "MALLOC_TRIM_THRESHOLD_": str(LARGEST_INT),
 }
-"""Variables that give a worker the glibc settings of `tune_process`."""
+"""Environment variables that give a worker the memory settings of `tune_process`."""
 
 TRANSIENT = frozenset({"worker", "network"})
-"""Kinds of failures that may be temporary; the others are request, output, data and other."""
+"""Kinds of failures that may be temporary (see `kind_of`)."""
 
 _ENDED = {"KilledWorker", "CommClosedError", "FutureCancelledError", "CancelledError"}
 """Names of Dask's errors for a lost worker or a cancelled run."""
@@ -49,7 +49,7 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """The workers: their number, and the last message of each run, by the name of the run."""
+    """The workers of a batch, their number, and the last message of each run, by run name."""
 
     executor: Executor
     size: Callable[[], int]
@@ -65,7 +65,7 @@ def gpus(visible: str | None, count: int) -> list[str]:
 def worker_environments(
     workers: int | None, devices: Sequence[str], cores: int
 ) -> list[dict[str, str]]:
-    """Return the environment of each worker: its share of the cores, and one of the GPUs.
+    """Return the environment variables of each worker: its number of threads, and its GPU.
 
     Raises RequestError if there are fewer GPUs than workers.
     """
@@ -83,9 +83,9 @@ def worker_environments(
 
 @contextmanager
 def workers(execution: Execution, device: str, scratch: Path) -> Iterator[WorkerPool]:
-    """Start local workers, which may write to `scratch`, or connect to the workers of a scheduler.
+    """Start local workers, or connect to the workers of a scheduler; yield the workers.
 
-    Raises RequestError if Dask is not installed, or there are fewer GPUs than workers, and
+    Raises RequestError if Dask is not installed, or there are fewer GPUs than workers. Raises
     NetworkError if a scheduler does not answer or has no worker.
     """
     try:
@@ -118,7 +118,7 @@ def workers(execution: Execution, device: str, scratch: Path) -> Iterator[Worker
 
 
 def _pool(client: Any) -> WorkerPool:
-    """Return the workers of a client of Dask; each thread makes one run."""
+    """Return the workers of a Dask client; each thread of a worker makes one run at a time."""
 
     def size() -> int:
         try:
@@ -135,7 +135,7 @@ def _pool(client: Any) -> WorkerPool:
 
 @contextmanager
 def _own_environment() -> Iterator[None]:
-    """Undo Dask's changes of the environment, so that later processes start without the changes."""
+    """Restore the environment variables at the end, because Dask changes some of them."""
     before = dict(os.environ)
     try:
         yield
@@ -151,7 +151,7 @@ def _cluster(
     """Return a local cluster with one single-threaded process for each environment.
 
     `distributed.LocalCluster` would give all workers the same environment. If a worker dies, its
-    run fails at once, because the batch itself counts attempts.
+    run fails at once, because `make_batch` itself repeats failed runs.
     """
     dask = import_module("dask")
     shared = distributed.system.MEMORY_LIMIT / len(environments)
@@ -181,14 +181,14 @@ def _cluster(
 
 
 def kind_of(error: BaseException) -> str:
-    """Return the kind of a failure."""
+    """Return the kind of a failure: worker, network, request, output, data or other."""
     if _worker_lost(error):
         return "worker"
     return next((name for kind, name in _KINDS if isinstance(error, kind)), "other")
 
 
 def failure_message(error: BaseException) -> str:
-    """Return the message of a failure; log an unforeseen failure."""
+    """Return the message of a failure; write a log of an unexpected error."""
     if isinstance(error, GeogpError):
         return str(error)
     if _worker_lost(error):

@@ -1,4 +1,4 @@
-"""A batch, from the request to the joined products: assign, retry and record runs, then join."""
+"""Makes the runs of a batch on workers, records the results, and joins the finished runs."""
 
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
@@ -51,7 +51,7 @@ LOOK_S = 0.5
 
 @dataclass(frozen=True)
 class BatchResult:
-    """The result of a batch: the place, the requested runs, and the joined products."""
+    """The result of a batch: the address of its folder, its runs, and the joined files."""
 
     place: str
     rows: dict[str, BatchRow]
@@ -84,16 +84,16 @@ def make_batch(
     *,
     listener: ProgressListener | None = None,
 ) -> BatchResult:
-    """Make all runs of a batch, and join them.
+    """Make all runs of a batch, and join the finished runs.
 
-    A run at the place with the same inputs stays as it is. If a run fails, the other runs continue.
-    ``batch.json`` at the place records the result of each run. If `request` is None, all runs in
-    batch.json are continued. `place` is a folder, or an address that fsspec supports.
+    `place` is the batch folder: a local path, or an address that fsspec supports. A finished run
+    with the same inputs is kept. If a run fails, the other runs continue. The file ``batch.json``
+    records the result of each run. If `request` is None, all runs in batch.json are continued.
 
-    Raises RequestError if runs cannot be made as requested, there is no batch to continue, the
-    place has runs with other settings, or another process is making a batch there. Raises
-    DataError, NetworkError or OutputError if boundaries, batch.json, the place or the scheduler
-    cannot be used. After KeyboardInterrupt, the same call continues the batch.
+    Raises RequestError if the request is not possible, there is no batch to continue, the batch in
+    the folder has other settings, or another process is using the folder. Raises DataError,
+    NetworkError or OutputError if boundaries, batch.json, `place` or the scheduler cannot be used.
+    After KeyboardInterrupt, the same call continues the batch.
     """
     execution, listener = execution or Execution(), listener or ProgressListener()
     where = open_place(place)
@@ -122,7 +122,7 @@ def make_batch(
 
 
 def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchTable:
-    """Return the table of a place, or a new table; refuse a table whose settings differ."""
+    """Return the table in batch.json, or a new table; raise RequestError if settings differ."""
     table = None if fresh else read_table(where)
     if table is None:
         return BatchTable(settings=settings)
@@ -173,8 +173,8 @@ class _Batch:
     def _run(self, pool: WorkerPool) -> None:
         """Assign the runs, one at a time to each worker, until no run is left.
 
-        Dask's own scheduler would retry permanent failures, and would count the death of a worker
-        as a failure of the runs that wait for it.
+        Dask's own queue is not used: it would repeat permanent failures. If a worker died, Dask
+        would also count a failure for each run that waits for this worker.
         """
         queue, flying = deque(self._rows), dict[Future[WorkOutcome], str]()
         try:
@@ -207,7 +207,7 @@ class _Batch:
         return WorkOrder(self._planned[name], self._place.address, execution.scratch, self._fresh)
 
     def _ended(self, name: str, future: Future[WorkOutcome]) -> bool:
-        """Record the result of a run; return whether to try it again."""
+        """Record the result of a run; return whether to repeat the run."""
         row = self._rows[name]
         try:
             self._take(name, row, _result(future))
@@ -222,7 +222,7 @@ class _Batch:
         return False
 
     def _take(self, name: str, row: BatchRow, outcome: WorkOutcome) -> None:
-        """Record a finished run, using its run.json at the place."""
+        """Record a finished run, using its run.json in the batch folder."""
         content = self._place.read(name, RUN_FILE)
         run = run_in(content)
         if content is None or run is None or digest_of(content) != outcome.mark:
@@ -237,7 +237,7 @@ class _Batch:
         row.state, row.error, row.kind = "done", None, None
 
     def _tell(self, name: str, text: str) -> None:
-        """Report and record a change; if the store fails now, a later call can record it."""
+        """Report a change, and write batch.json; a network failure is only reported."""
         self._listener.stage(f"[{self._done}/{len(self._rows)}] {name}: {text}")
         try:
             self._table.write(self._place)
@@ -245,7 +245,7 @@ class _Batch:
             self._listener.stage(str(error))
 
     def _join(self, pool: WorkerPool, group: str) -> None:
-        """Join the finished runs of a group, if they changed."""
+        """Join the finished runs of a group, unless they are already joined."""
         members = [run for run in self._planned.values() if run.group == group]
         found = {}
         for run in sorted(members, key=lambda run: run.region):

@@ -19,10 +19,10 @@ BLOCK = 512
 """Width and height of the blocks of the raster, in pixels."""
 
 CACHE_BYTES = 256 * 2**20
-"""Bytes that GDAL may keep in memory."""
+"""Largest size of GDAL's cache in memory, in bytes."""
 
 _OFF = 1e-6
-"""Largest difference between a whole number and a number that counts as whole."""
+"""Largest rounding error of a number that should be whole."""
 
 _COG = {
     "driver": "COG",
@@ -46,16 +46,16 @@ _SOURCE = """<ComplexSource><SourceFilename>{path}</SourceFilename><SourceBand>1
 <SrcRect xOff="{own}" yOff="0" xSize="{many}" ySize="{high}"/>
 <DstRect xOff="{left}" yOff="{top}" xSize="{wide}" ySize="{deep}"/>{nodata}</ComplexSource>
 """
-"""Template of the virtual raster from which GDAL reads, in GDAL's format VRT."""
+"""Templates of a virtual raster, in GDAL's format VRT."""
 
 
 def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
     """Write the rasters of run folders as one cloud-optimised GeoTIFF, float32, EPSG:3857.
 
-    The raster covers the smallest frame around all runs; columns beyond the edge of the world
-    continue on its other side. Pixels of a coarser zoom are repeated to fill the finest zoom. If
-    boundaries overlap and several runs have a value, the raster has the value of the first. GDAL
-    reads only the data that a block needs, and keeps at most `CACHE_BYTES` in memory.
+    The raster covers the smallest rectangle around all runs. Columns beyond longitude 180 are
+    placed in the far west. Rasters with a lower zoom are enlarged to the highest zoom. Where
+    several runs have a value, the raster has the value of the first run. GDAL reads only the data
+    that a block needs, and keeps at most `CACHE_BYTES` in memory.
 
     Raises DataError if a raster is damaged or is not a raster of tiles, and OutputError if a file
     cannot be written.
@@ -109,7 +109,7 @@ def damaged(path: Path, error: Exception) -> DataError:
 
 
 def _tiles_of(raster: Any) -> Frame:
-    """Return the frame of a raster whose pixels are tiles of Web Mercator."""
+    """Return zoom, position and size of a raster whose pixels are tiles of Web Mercator."""
     step, world = raster.transform, quadkeys.HALF_WORLD_M
     if raster.crs is not None and raster.crs.to_epsg() == 3857 and step.a > 0:
         zoom_of = math.log2(2 * world / step.a)
@@ -124,7 +124,7 @@ def _tiles_of(raster: Any) -> Frame:
 
 
 def _around(sources: Sequence[_Source]) -> Frame:
-    """Return the smallest frame around all sources, at the finest zoom, inside the world."""
+    """Return the smallest rectangle of tiles that contains all rasters, at the highest zoom."""
     zoom = max(one.frame.zoom for one in sources)
     spans, rows = [], []
     for one in sources:
@@ -136,10 +136,10 @@ def _around(sources: Sequence[_Source]) -> Frame:
 
 
 def _spans(part: Frame, fine: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return spans: first column and number of columns in a part, then the same two in the world.
+    """Return ranges of columns (first, number): the range in a raster, then the range in the world.
 
-    One column of the part is `fine` columns of the world. A part across the world's edge has two
-    spans.
+    One column of the raster is `fine` columns of the world. A raster that crosses longitude 180 has
+    two ranges.
     """
     world = 1 << part.zoom
     inside = min(part.width, world - part.column % world)
@@ -151,7 +151,7 @@ def _spans(part: Frame, fine: int) -> list[tuple[tuple[int, int], tuple[int, int
 
 
 def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, metadata: dict[str, str]) -> str:
-    """Return the virtual raster; in each band, GDAL uses the last source that has a value."""
+    """Return the virtual raster; where rasters overlap, GDAL uses the last raster with a value."""
     bands = (
         _BAND.format(
             number=number,
@@ -172,7 +172,7 @@ def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, metadata: dict[
 
 
 def _drawn(source: _Source, frame: Frame) -> str:
-    """Return the entries for one raster in the virtual raster, with the positions of the pixels."""
+    """Return the entries of one raster in the virtual raster, with its position."""
     part, fine = source.frame, 1 << (frame.zoom - source.frame.zoom)
     return "".join(
         _SOURCE.format(

@@ -25,7 +25,7 @@ from geogp.runs.run_folder import GRID_FILE, PREDICTIONS_FILE
 from geogp.runs.run_names import RUN_FILE
 
 FOLDER = "national"
-"""Folder of the joined products."""
+"""Folder of the joined files: table, raster and page."""
 
 TABLE_FILE, RASTER_FILE, PAGE_FILE = "tiles.parquet", "map.tif", "index.html"
 
@@ -33,13 +33,13 @@ NATIONAL_FILES = (RASTER_FILE, PAGE_FILE, TABLE_FILE)
 """Files in the order of writing; the table is last, because it records which runs were joined."""
 
 ROWS = 65_536
-"""Number of rows in a row group of the table, and in memory at once."""
+"""Number of rows in a row group of the table, and largest number of rows in memory."""
 
 _SHOWN = ("map.html", "report.html", PREDICTIONS_FILE)
-"""Files of a run. If a file exists, the page has a link to it."""
+"""Files of a run that the page does not read; the page only checks whether they exist."""
 
 _ODD = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that reading raises if metadata do not have the form that geogp writes."""
+"""Errors from reading metadata that do not have the form that geogp writes."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Joined:
 
 
 def bands_of(target: str) -> tuple[str, ...]:
-    """Return the rasters of a run that become bands of the mosaic."""
+    """Return the names of a run's rasters that become bands of the joined raster."""
     suffix = quantity_of(target).suffix
     middle = "expected" if TARGETS[target].counted else "median"
     return tuple(f"{name}_{suffix}" for name in (middle, "lower", "upper"))
@@ -73,7 +73,7 @@ def join_runs(
     bands: Sequence[str],
     scratch: Path | None,
 ) -> Joined:
-    """Join finished runs (`found`) of one service, target and set of quarters, at a place.
+    """Join finished runs (`found`) of one service, target and set of quarters.
 
     ``tiles.parquet`` holds all tiles of all runs (see `join_tables`); ``map.tif`` is one raster of
     `bands` (see `mosaic.py`); ``index.html`` is the page of `gallery.py`. Raises DataError if a
@@ -100,7 +100,7 @@ def join_runs(
 
 
 def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int | None:
-    """Return the number of tiles of the products; None unless they come from exactly these runs."""
+    """Return the number of tiles of the joined table; None if it contains other runs."""
     if not set(NATIONAL_FILES) <= set(place.sizes(FOLDER, group)):
         return None
     with place.opened(FOLDER, group, TABLE_FILE) as stream:
@@ -116,9 +116,9 @@ def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int |
 def _runs_here(
     place: Place, names: Sequence[str], bands: Sequence[str], scratch: Path | None
 ) -> Iterator[Path]:
-    """Yield a local folder with the runs: the place itself, or a copy of the files that are needed.
+    """Yield a local folder with the runs: the batch folder, or a copy of the needed files.
 
-    In the copy, files that the page only links to are empty.
+    The files in `_SHOWN` are copied as empty files.
     """
     if place.local:
         yield Path(place.root)
@@ -145,7 +145,7 @@ def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
 
     The first column is ``region``; the other columns are as in `tile_table.py`. A column that only
     some runs have (``county``) is null for the other runs. At most `ROWS` rows are in memory.
-    Raises DataError if a table is damaged or types differ between runs.
+    Raises DataError if a table is damaged or the type of a column differs between runs.
     """
     parts = [_Part.of(base / name / TABLE_FILE) for name in found]
     try:
@@ -186,7 +186,7 @@ def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """The table of a run: the columns, the GeoParquet metadata, and the attribution of the data."""
+    """Facts about the table of a run: columns, GeoParquet metadata, and attribution of the data."""
 
     schema: pa.Schema
     geo: dict[str, Any]

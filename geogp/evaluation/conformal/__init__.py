@@ -1,1 +1,1 @@
-"""Conformal repair of predictive distributions, and checks of the promised coverage."""
+"""Conformal repair of predictive distributions, and checks of the coverage after the repair."""

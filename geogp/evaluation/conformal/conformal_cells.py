@@ -1,4 +1,4 @@
-"""Cells of rows with a common repair: strata and classes of tests; small cells are pooled."""
+"""Cells: groups of rows with a common conformal repair, by stratum and number of tests."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from geogp.geodata.places.region import STRATA, UNKNOWN
 MIN_ROWS = 100
 """Smallest number of calibration rows in a cell.
 
-With 99 rows or more, a cell has a knot at every level of `LADDER`. With 100 rows, the coverage of
-the 95 % interval has the distribution Beta(96, 5), whose standard deviation is 2.2 points.
+With 99 rows or more, a cell has a conformal quantile at every level of `LADDER`. With 100 rows, the
+coverage of the 95 % interval has the distribution Beta(96, 5), with standard deviation 0.022.
 """
 
 EVERYWHERE = "all"
-"""Stratum of a cell that contains all strata."""
+"""Name that replaces the stratum if a cell contains rows of all strata."""
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -24,10 +24,10 @@ Rows = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class RepairPlaces:
-    """Stratum, number of tests and location of each row; a repair may depend on these.
+    """Stratum, number of tests and location of each row, on which a conformal repair may depend.
 
-    `stratum` (n,) contains the two names in `strata`, or ``unknown``; `tests` (n,) are numbers of
-    tests, 1 or more; `longitude` and `latitude` (n,) are coordinates of tiles in degrees.
+    `stratum` (n,) contains the two names in `strata`, or ``unknown``. `tests` (n,) are numbers of
+    tests, 1 or more. `longitude` and `latitude` (n,) are coordinates of tiles in degrees.
     """
 
     stratum: NDArray[np.str_]
@@ -42,10 +42,10 @@ class RepairPlaces:
 
 @dataclass(frozen=True)
 class Cell:
-    """Rows with a common repair: a stratum (or ``all``), with `least` to `most` tests (or None).
+    """Rows with a common repair: rows of one stratum (or ``all``) with `least` to `most` tests.
 
-    `knots` are the conformal quantiles q_p at the levels of `LADDER`; a knot is NaN if n
-    calibration rows are too few for the level.
+    `most` is None if there is no upper limit. `knots` are the conformal quantiles at the levels of
+    `LADDER`; a quantile is NaN if the `n` calibration rows are too few for its level.
     """
 
     stratum: str
@@ -66,7 +66,7 @@ class Cell:
         return f"{self.stratum}, {tests}"
 
     def holds(self, places: RepairPlaces) -> Rows:
-        """Return which rows belong to the cell, (n,)."""
+        """Return whether each row belongs to the cell, (n,)."""
         most = np.inf if self.most is None else self.most
         # A map may be for 2.5 tests; these belong to the class of 2 tests.
         counted = np.floor(places.tests)
@@ -75,11 +75,11 @@ class Cell:
 
 
 def partition(places: RepairPlaces) -> dict[tuple[str, int, int | None], Rows]:
-    """Return the calibration rows of each cell, by stratum, lowest and highest number of tests.
+    """Return a mask of the calibration rows in each cell; a key is (stratum, `least`, `most`).
 
-    A class of tests with fewer than `MIN_ROWS` rows in a stratum is pooled with the next class; the
-    last class is pooled with the class before it. If a stratum has fewer than `MIN_ROWS` rows, the
-    cells contain both strata. The cells cover every number of tests of 1 or more.
+    The rows of a stratum are divided into classes by number of tests. A class with fewer than
+    `MIN_ROWS` rows is pooled with the next class, or the last class with the class before. If a
+    stratum has fewer than `MIN_ROWS` rows, each cell contains rows of both strata.
     """
     names = [name for name in places.strata if (places.stratum == name).sum() >= MIN_ROWS]
     apart = len(names) == len(places.strata) and not (places.stratum == UNKNOWN).any()

@@ -4,16 +4,16 @@ The score of a calibration row is ``|z|`` with z = Φ^(-1)(F(y)), where F is the
 distribution function. For a normal prediction, the score is ``|y - mean| / sd``. The conformal
 quantile q_p of m scores at level p is the k-th smallest score with k = ceil((m + 1) p), and k must
 not exceed m (Vovk, Gammerman and Shafer 2005; Lei et al. 2018). Let the score of a new row be
-exchangeable with these scores. Then the new score is at most q_p with probability k / (m + 1),
+exchangeable with the m scores. Then the new score is at most q_p with probability k / (m + 1),
 which lies between p and p + 1 / (m + 1). With ties, the probability is at least k / (m + 1). For
 each level p in `LADDER`, the repair changes the central interval from ``|z|`` <= t_p to ``|z|`` <=
-q_p, where t_p is the normal quantile. `warped_shapes.py` describes the intervals between and beyond
-these levels.
+q_p, where t_p is the normal quantile. `warped_shapes.py` describes the repair of intervals at other
+levels.
 
 Let n test rows be exchangeable with the m calibration rows. Given the calibration rows, the
 coverage of intervals with level p has the distribution Beta(k, m + 1 - k). So the number of test
-rows inside is beta-binomial with parameters n, k, m + 1 - k (Vovk 2012, proposition 2a;
-Angelopoulos and Bates 2021, section 3.2 and appendix C).
+rows inside their intervals is beta-binomial with parameters n, k, m + 1 - k (Vovk 2012, proposition
+2a; Angelopoulos and Bates 2021, section 3.2 and appendix C).
 """
 
 import math
@@ -34,17 +34,17 @@ from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, MARGINAL
 from geogp.evaluation.metrics import Interval
 
 MIN_IN_ALL = 19
-"""Smallest number m of rows that gives a 95 % interval: ceil(0.95 (m + 1)) <= m."""
+"""Smallest number m of calibration rows for a 95 % interval: ceil(0.95 (m + 1)) <= m."""
 
 CHECKED = (0.5, 0.8, 0.9, 0.95)
-"""The levels that are checked."""
+"""Levels at which the coverage is checked."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Repair:
-    """A repair from `n` calibration rows: by `cells`, or (method local) by the scores `nearby`."""
+    """A conformal repair from `n` calibration rows, with `cells`, or with scores `nearby`."""
 
     method: str
     n: int = 0
@@ -52,10 +52,10 @@ class Repair:
     nearby: NearbyScores | None = None
 
     def apply(self, prediction: Prediction, places: RepairPlaces) -> Prediction:
-        """Return predictions of measurements with the repaired distributions.
+        """Return the predictions of measurements with repaired distributions.
 
-        Mean, variances and median remain those of the model. Raises RequestError if predictions are
-        already repaired, and DataError if the stratum of a row is unknown and has no cell.
+        The repair does not change mean, variances and median. Raises RequestError if predictions
+        are already repaired, and DataError if a row has no cell because its stratum is unknown.
         """
         if self.method == NONE or not len(places):
             return prediction
@@ -82,7 +82,7 @@ class Repair:
 
     @property
     def ladder(self) -> list[float]:
-        """The levels at which every cell has a knot; all levels for a repair without cells."""
+        """Levels at which every cell has a conformal quantile; all levels for the method local."""
         if self.method == NONE:
             return []
         knots = zip(*(cell.knots for cell in self.cells), strict=True)
@@ -100,7 +100,7 @@ NO_REPAIR = Repair(NONE)
 
 
 def check_rows(method: str, m: int) -> None:
-    """Raise DataError if there are too few calibration rows."""
+    """Raise DataError if m calibration rows are too few for a method of repair."""
     least = MIN_NEAREST if method == LOCAL else MIN_IN_ALL
     if m < least:
         raise DataError(
@@ -113,11 +113,11 @@ def check_rows(method: str, m: int) -> None:
 def fit_repair(
     method: str, prediction: Prediction, y: NDArray[np.float64], places: RepairPlaces
 ) -> Repair:
-    """Fit a repair to m calibration rows that were used for nothing else.
+    """Fit a repair to m calibration rows, which must not be used for anything else.
 
     `prediction` is the model's prediction of the measurements `y` (m,). Raises RequestError if the
-    method is unknown, and DataError if there are too few rows, or no interval of the predicted
-    shape reaches the measurements.
+    method is unknown. Raises DataError if there are too few rows, or too many normal scores are
+    `MAX_SCORE` or more.
     """
     one_of("conformal repair", method, METHODS)
     if method == NONE:
@@ -134,19 +134,19 @@ def fit_repair(
 
 
 def normal_scores(prediction: Prediction, y: NDArray[np.float64]) -> Floats:
-    """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37."""
+    """Return ``|Φ^(-1)(F(y))|`` for each predictive distribution function F, (n,); at most 37."""
     return np.abs(prediction.shape.normal_score((y - prediction.mean) / prediction.sd))
 
 
 def rank(m: int, level: float) -> int:
-    """Return k = ceil((m + 1) p), where rounding errors of the product have no effect."""
+    """Return k = ceil((m + 1) p) for the level p, corrected for rounding errors of the product."""
     return math.ceil((m + 1) * level - 1e-9)
 
 
 def scatter(m: int) -> tuple[float, float]:
-    """Return bounds of the coverage of 95 % intervals for 95 of 100 samples of m calibration rows.
+    """Return the 2.5 % and 97.5 % quantiles of the coverage of 95 % intervals.
 
-    Given the calibration rows, the coverage has the distribution Beta(k, m + 1 - k).
+    Given m calibration rows, the coverage has the distribution Beta(k, m + 1 - k).
     """
     k = rank(m, 0.95)
     low, high = (float(stats.beta.ppf(end, k, m + 1 - k)) for end in (0.025, 0.975))
@@ -154,10 +154,10 @@ def scatter(m: int) -> tuple[float, float]:
 
 
 def ladder_knots(scores: ArrayLike) -> Floats:
-    """Return the knots at the levels of `LADDER`, (K,): the conformal quantiles of scores (m,).
+    """Return the conformal quantiles of scores (m,) at the levels of `LADDER`, (K,).
 
-    `covering_knots` raises the knots slightly, so that rows at the ends of intervals lie inside. A
-    knot is NaN if k exceeds m, or if the interval would be infinite (`MAX_SCORE`).
+    `covering_knots` raises the quantiles slightly, so that rows exactly at the end of an interval
+    count as inside. A quantile is NaN if k exceeds m, or if the quantile is `MAX_SCORE` or more.
     """
     ordered = np.sort(np.asarray(scores, np.float64))
     m = len(ordered)
@@ -173,17 +173,17 @@ def _cell(name: tuple[str, int, int | None], scores: Floats) -> Cell:
         raise DataError(
             f"expected normal scores below {MAX_SCORE:g}, found {int((scores >= MAX_SCORE).sum())} "
             f"of {len(scores)} calibration rows with larger scores. No 95 % interval of the "
-            "predicted shape reaches these rows. Fit the model again."
+            "predicted distribution can contain these rows. Fit the model again."
         )
     return Cell(*name, len(scores), tuple(knots.tolist()))
 
 
 @dataclass(frozen=True)
 class CellCheck:
-    """Coverage (`observed`) of the test rows of one cell at one level.
+    """Check of the coverage of test rows in one cell at one level.
 
-    `calibration` and `test` are the numbers m and n of rows in the cell. `band` is the range that
-    chance explains, for all checks together; `inside` tells whether the coverage lies in it.
+    `calibration` and `test` are numbers of rows in the cell. `observed` is the coverage. For
+    `band`, see `coverage_band`; `inside` tells whether the coverage lies in the band.
     """
 
     cell: str
@@ -196,12 +196,12 @@ class CellCheck:
 
 
 def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1) -> Interval:
-    """Return the range that chance explains for the share of n test rows in intervals of level p.
+    """Return the range in which the coverage of n test rows by intervals of level p should lie.
 
     `m` is the number of calibration rows, with ceil((m + 1) p) <= m. `level` is the probability
-    that the shares of all `checks` lie in their bands. By the correction of Šidák (1967), each band
-    has probability ``level ** (1 / checks)``. This is exact for independent cells; for several
-    levels of one cell, the bands are too wide.
+    that all coverages lie in their bands, if there are `checks` bands. By the correction of Šidák
+    (1967), each band has the probability ``level ** (1 / checks)``. This correction is exact for
+    independent cells; for several levels of one cell, the bands are too wide.
     """
     k = rank(m, p)
     tail = (1 - level ** (1 / checks)) / 2
@@ -217,10 +217,10 @@ def check_coverage(
     y: Floats,
     places: RepairPlaces,
 ) -> list[CellCheck]:
-    """Compare the coverage of test rows with a band, cell by cell, for a repair with cells.
+    """Return a check of the coverage of test rows for each cell and each level in `CHECKED`.
 
-    All shares lie in their bands with a probability of 99 %, if the rows are exchangeable. Raises
-    DataError if a row has no cell.
+    If the rows are exchangeable, all coverages lie in their bands with a probability of 99 %.
+    Raises DataError if a row belongs to no cell.
     """
     number, size = repair.cell_of(places), normal_scores(prediction, y)
     held = [

@@ -5,10 +5,10 @@ x. The quantile of level p is the smallest score s with
 
     Σ_(i: s_i <= s) w_i >= p (Σ_i w_i + w_x)    (Tibshirani et al. 2019, (7); Guan 2023).
 
-If all weights are 1, this is the k-th smallest score with k = ceil((m + 1) p). The calibration rows
-are the 200 rows nearest to x. A row at distance d from x has the weight 1 - ¾ (d / h)², where h is
-the largest of these distances. As weights lie between ¼ and 1, the effective number of rows (Σ w)²
-/ Σ w² is at least 0.64 times 200, which is 128 (Kantorovich's inequality).
+If all weights are 1, this quantile is the k-th smallest score with k = ceil((m + 1) p). The
+calibration rows are the 200 rows nearest to x. A row at distance d from x has the weight 1 - ¾ (d /
+h)², where h is the largest distance of the 200 rows. As weights lie between ¼ and 1, the effective
+number of rows (Σ w)² / Σ w² is at least 0.64 times 200, which is 128 (Kantorovich's inequality).
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ NEAREST = 200
 """Number of calibration rows nearest to a location that determine the quantiles there."""
 
 MIN_NEAREST = 157
-"""Smallest number of rows. With fewer than 100 / 0.64, the effective number may be below 100."""
+"""Smallest number of calibration rows: 100 / 0.64, so that the effective number is 100 or more."""
 
 MAX_SCORE = 37.0
 """Largest normal score; larger scores would have probabilities below 1e-300."""
@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NearbyScores:
-    """Calibration rows, which are sorted by their scores (m,); coordinates (m,) are in degrees."""
+    """Scores and locations (in degrees) of calibration rows, each (m,), sorted by score."""
 
     longitude: Floats
     latitude: Floats
@@ -50,7 +50,7 @@ class NearbyScores:
             object.__setattr__(self, name, values)
 
     def knots(self, longitude: Floats, latitude: Floats) -> Floats:
-        """Return the knots at the levels of `LADDER` for n locations, (n, K); see `ladder_knots`.
+        """Return the conformal quantiles at n locations for the K levels of `LADDER`, (n, K).
 
         Raises DataError if nearly all scores around a location are 37 or more.
         """
@@ -82,7 +82,7 @@ class NearbyScores:
         total = below[:, -1] + 1
         found = np.full((len(points), len(LADDER)), np.nan)
         for column, level in enumerate(LADDER):
-            # As in `rank`: a sum that equals the level up to rounding reaches the level.
+            # As in `rank`, a sum that is too small only by rounding errors reaches the level.
             short = below < (level * total * (1 - 1e-12))[:, None]
             place = np.count_nonzero(short, axis=1)
             held = np.flatnonzero(place < rows.shape[1])

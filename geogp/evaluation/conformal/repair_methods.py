@@ -1,6 +1,6 @@
-"""The names of the methods of repair."""
+"""Names of the methods of conformal repair."""
 
 NONE, MARGINAL, BY_STRATA, LOCAL = METHODS = ("none", "marginal", "strata", "local")
-"""No repair; one repair for all rows; one for each stratum and class of tests; one for each
-place.
+"""The methods: no repair; one repair for all rows; one repair for each stratum and class of tests;
+one repair for each place.
 """

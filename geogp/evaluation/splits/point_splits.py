@@ -1,4 +1,4 @@
-"""Splits of points at any locations: by hashes of rounded coordinates, and by cells.
+"""Splits of points at any locations: by hashes of rounded coordinates, or by cells.
 
 Rows with the same location and time belong to the same part.
 """
@@ -15,10 +15,10 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 CELL_KM = 11.0
-"""The first side of cells that is tried, about a tenth of a degree of latitude."""
+"""Side of cells to try first, in km; about a tenth of a degree of latitude."""
 
 MIN_CELLS, MIN_PLACES = 20, 4
-"""Smallest number of cells with rows, and of places per cell on average; see `point_cells`."""
+"""Smallest number of cells with rows, and smallest mean number of places in a cell."""
 
 _DIGITS = 7
 """Number of decimals of rounded coordinates; in degrees, this is about a centimetre."""
@@ -37,8 +37,8 @@ def time_codes(time: Floats | None, n: int) -> Numbers:
 def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.int64]:
     """Return column and row of each point's cell, (n, 2).
 
-    `side` is the first width and height of a cell, in the unit of the coordinates. Both are halved
-    until `MIN_CELLS` cells have rows, or doubled until cells contain `MIN_PLACES` places on
+    `side` is the width and height of cells to try first, in the unit of the coordinates. Both are
+    halved until `MIN_CELLS` cells have rows, or doubled until cells contain `MIN_PLACES` places on
     average. Raises DataError if all points are at the same place.
     """
     places = np.unique(np.column_stack([x, y]), axis=0)
@@ -59,7 +59,7 @@ def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.i
 
 
 class ValidationPart(NamedTuple):
-    """Which rows are for validation, (n,); for whole cells, also the cell of each row, (n,)."""
+    """Mask of the validation rows, (n,), and the cell of each row, (n,), or None without cells."""
 
     rows: Mask
     cells: Numbers | None
@@ -68,9 +68,9 @@ class ValidationPart(NamedTuple):
 def validation_part(
     x: Floats, y: Floats, time: Floats | None, *, how: str, seed: int, side: tuple[float, float]
 ) -> ValidationPart:
-    """Choose about a tenth of the rows for validation.
+    """Choose about a tenth of the rows as validation rows.
 
-    `how` is ``random``, or ``blocks`` for whole cells; `side` is as in `point_cells`. Raises
+    `how` is ``random``, or ``blocks`` for whole cells. For `side`, see `point_cells`. Raises
     DataError if there are too few places.
     """
     cell = None

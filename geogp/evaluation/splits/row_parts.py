@@ -1,4 +1,4 @@
-"""The parts of a split, and how single rows and whole groups of rows are assigned to parts."""
+"""Assignment of single rows, or of groups of rows, to the parts of a split."""
 
 import hashlib
 import heapq
@@ -13,13 +13,13 @@ PARTS = (TRAIN, VALIDATION, TEST)
 """The parts that every split has."""
 
 CALIBRATION = "calibration"
-"""Part of the rows that are used only to repair intervals, not to train, validate or test."""
+"""Name of the part whose rows are used only for conformal repair."""
 
 LEFT_OUT = "left out"
-"""Part of the rows that a split does not use."""
+"""Name of the part whose rows a split does not use."""
 
 TENTHS = 10
-"""Number of parts into which rows or groups are divided, if there are enough rows or groups."""
+"""Number of parts into which a split divides rows or groups, if there are enough."""
 
 Codes = NDArray[np.uint64]
 Parts = NDArray[np.str_]
@@ -27,16 +27,16 @@ Numbers = NDArray[np.int64]
 
 
 def tenths(seed: int, quadkey: Codes, quarter: Numbers) -> Numbers:
-    """Hash each row to [0, 1), and return the number of the tenth, 0 to 9, (n,)."""
+    """Return a number from 0 to 9 for each row, (n,), from a hash of seed, quadkey and quarter."""
     bounds = np.arange(1, TENTHS) / TENTHS
     uniform = (hashed(seed, quadkey, quarter) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(bounds, uniform, side="right").astype(np.int64)
 
 
 def assign_parts(codes: Codes, group_of_row: NDArray[np.intp], parts: int) -> Numbers:
-    """Return the part of each row, (n,), where rows of a group are in the same part.
+    """Return the number of each row's part, (n,); all rows of a group are in the same part.
 
-    In the order of the groups' `codes` (g,), each group joins the part with the fewest rows so far.
+    Groups are assigned in the order of their `codes` (g,), each to the part with the fewest rows.
     So the sizes of two parts differ by at most the number of rows in the largest group.
     """
     rows = np.bincount(group_of_row)
@@ -50,10 +50,10 @@ def assign_parts(codes: Codes, group_of_row: NDArray[np.intp], parts: int) -> Nu
 
 
 def part_names(name: str, parts: int, fold: int, *, calibrated: bool) -> Parts:
-    """Return the name of each part.
+    """Return the name of each part in a fold, such as ``train``.
 
-    A fifth of the parts, at least one, are test parts. The next part is for validation, and if
-    `calibrated`, the part after that is for calibration.
+    A fifth of the parts, at least one, are test parts. The next part is for validation. If
+    `calibrated`, one more part is for calibration.
     """
     tested = max(1, round(parts / 5))
     check_fold(name, fold, parts // tested)
@@ -67,7 +67,7 @@ def part_names(name: str, parts: int, fold: int, *, calibrated: bool) -> Parts:
 
 
 def check_fold(name: str, fold: int, most: int) -> None:
-    """Raise RequestError, with the number of folds, if a split does not have a fold."""
+    """Raise RequestError if the number of a fold is not from 0 to `most` - 1."""
     if not 0 <= fold < most:
         raise RequestError(
             f"the split {name} has at most {most} folds for these data, found fold number "
@@ -76,7 +76,7 @@ def check_fold(name: str, fold: int, most: int) -> None:
 
 
 def without_empty(part: Parts, what: str, *, calibrated: bool = False) -> Parts:
-    """Return the parts; if a needed part is empty, raise DataError with the rows of each part."""
+    """Return the parts unchanged; raise DataError if a needed part is empty."""
     needed = (*PARTS, CALIBRATION) if calibrated else PARTS
     counts = {name: int(np.count_nonzero(part == name)) for name in needed}
     if min(counts.values()) == 0:
@@ -95,10 +95,10 @@ def text_codes(texts: NDArray[np.str_]) -> Codes:
 
 
 def hashed(seed: int, *keys: NDArray[np.uint64] | NDArray[np.int64]) -> Codes:
-    """Mix a seed and integer keys, each (n,), to uniform 64-bit words.
+    """Return a 64-bit hash for each row, (n,), from a seed and integer keys, each (n,).
 
-    The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014, figure 13), applied to seed
-    and keys, one after the other.
+    The hash applies the finaliser of SplitMix64 (Steele, Lea and Flood 2014, figure 13) to the seed
+    and to each key in turn.
     """
     # An array with one element, not a scalar: NumPy warns if a scalar overflows.
     state = _mix(np.array([int(seed) % 2**64], np.uint64))

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Split:
-    """A way to split rows, and the question that its figures answer, for blocks of any size.
+    """A way to split rows, and the question that the scores of this split answer.
 
-    `flatters` tells whether test rows have training rows nearby, which makes figures better than
-    they would be for locations without measurements.
+    `flatters` is true if test rows have training rows nearby. Such scores are better than the
+    scores of places far from measurements.
     """
 
     name: str
@@ -17,7 +17,7 @@ class Split:
     flatters: bool
 
     def asked(self, block_degrees: float | None) -> str:
-        """Return the question with the side of the blocks, if it is known."""
+        """Return the question, with the side of the blocks if this side is given."""
         if block_degrees is None:
             return self.question
         size = f"own block of {block_degrees:g} by {block_degrees:g} degrees"
@@ -27,7 +27,7 @@ class Split:
 RANDOM = Split(
     "random",
     "Random split",
-    "How well are unmeasured tiles and quarters predicted among measured neighbours?",
+    "How well are tiles and quarters without measurements predicted among measured neighbours?",
     flatters=True,
 )
 
@@ -41,36 +41,36 @@ BLOCKS = Split(
 BUFFER = Split(
     "buffer",
     "Split by blocks with a buffer",
-    "How well is a place predicted when nothing was measured in its own block, nor within some "
-    "kilometres of it in the blocks around?",
+    "How well is a place predicted when nothing was measured in its own block, and nothing near "
+    "the place in the blocks around?",
     flatters=False,
 )
 
 COUNTY = Split(
     "county",
     "Split by counties",
-    "How well is a whole county predicted in which nothing was measured?",
+    "How well is a county predicted when nothing was measured in this county?",
     flatters=False,
 )
 
 LATEST = Split(
     "latest",
     "Split by the latest quarter",
-    "How well is the next quarter predicted from earlier quarters alone, mostly at places that "
-    "were measured in those quarters?",
+    "How well is the next quarter predicted from earlier quarters, mostly at places that were "
+    "measured earlier?",
     flatters=True,
 )
 
 SPLITS = {split.name: split for split in (RANDOM, BLOCKS, BUFFER, COUNTY, LATEST)}
 
 CELL_DEGREES = 0.1
-"""Side of a block of dependent rows, in degrees of longitude and of latitude."""
+"""Side of a block, in degrees of longitude and of latitude."""
 
 BUFFER_KM = 5.0
 """Default smallest distance between training and test rows in the split with a buffer.
 
-The fit of the tile process starts at a range of 3 km (`tile_process.py`); the correlation at 5 km
-is then less than a fifth. At 5 km, a test row is predicted mostly from the smooth field.
+The fit of the tile process starts with a range of 3 km, for which the correlation at 5 km is less
+than a fifth. So at 5 km, predictions come mostly from the smooth field.
 """
 
 MAX_FOLDS = 5

@@ -1,11 +1,11 @@
 """Chooses the training, validation and test rows of each split.
 
-A split depends on the seed, the quadkey (or its location) and the quarter, but not on the order of
-rows or on the target. Each row is a test row in at most one fold; folds are counted from 0. A
-calibrated split takes one more tenth, from the training rows, only to repair intervals.
+The part of a row depends on the seed, the tile and the quarter, but not on the order of rows or on
+the target. Each row is a test row in at most one fold; folds are counted from 0. A calibrated split
+uses one more tenth of the rows for conformal repair, and so has fewer training rows.
 
-Every split raises RequestError if it does not have the fold or is not possible with the rows, and
-DataError if rows are invalid or a part is empty.
+Every split raises RequestError if the fold does not exist or the rows do not allow the split. It
+raises DataError if rows are invalid or a part is empty.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import ELSEWHERE
 
 HALVINGS = 3
-"""For small regions, how often cells of 0.1 degrees in the split by blocks are halved at most."""
+"""Largest number of times that the side of cells is halved in small regions."""
 
 MIN_CELLS, MIN_EFFECTIVE_CELLS = 30, 20.0
 """Smallest number, and smallest effective number, of cells with rows in a split by blocks."""
@@ -55,7 +55,7 @@ MIN_CELLS, MIN_EFFECTIVE_CELLS = 30, 20.0
 
 @dataclass(frozen=True)
 class SplitRows:
-    """The columns (n,) that a split may use; codes, indices, degrees, and names of counties."""
+    """The columns (n,) that splits use: quadkeys, quarters, coordinates in degrees, counties."""
 
     quadkey: Codes
     quarter: Numbers
@@ -73,7 +73,7 @@ def split_parts(
     calibrated: bool = False,
     buffer_km: float = BUFFER_KM,
 ) -> Parts:
-    """Return the part of each row, (n,), in the split `name`, one of `SPLITS`.
+    """Return the name of each row's part, (n,), in the split `name` (see `SPLITS`).
 
     The parts are ``train``, ``validation`` and ``test``, and in some splits ``calibration`` and
     ``left out``.
@@ -90,7 +90,7 @@ def split_parts(
 
 
 def split_groups(name: str, rows: SplitRows) -> Numbers | None:
-    """Return the group of each row, (n,); a split leaves out whole groups. None for single rows."""
+    """Return the group of each row, such as its block, (n,); None for splits without groups."""
     if name in {BLOCKS.name, BUFFER.name}:
         side = cell_side(rows.longitude, rows.latitude)
         groups = np.unique(
@@ -107,10 +107,10 @@ def random_split(
 ) -> Parts:
     """Split rows 8:1:1 at random, each row independently.
 
-    Each row is hashed with the seed to u in [0, 1) (see `tenths`). Rows with u below 0.8 are for
-    training, rows with u from 0.8 to 0.9 for validation, and the other rows for tests. In fold j of
-    10, all parts are shifted down by j tenths, cyclically. If `calibrated`, the tenth before the
-    validation tenth is for calibration.
+    A hash of seed and row gives a number u in [0, 1) (see `tenths`). In fold 0, rows with u below
+    0.8 are for training, rows with u from 0.8 to 0.9 for validation, and the other rows for tests.
+    In fold j, the limits 0.8 and 0.9 move down by j tenths, modulo 1. If `calibrated`, the tenth
+    before the validation tenth is for calibration.
     """
     check_fold(RANDOM.name, fold, TENTHS)
     tenth = (tenths(seed, quadkey, quarter) + fold) % TENTHS
@@ -123,12 +123,12 @@ def random_split(
 def block_split(
     longitude: ArrayLike, latitude: ArrayLike, seed: int, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
-    """Split rows by whole cells of 0.1 by 0.1 degrees; in small regions, smaller (`cell_side`).
+    """Split rows by whole cells of 0.1 by 0.1 degrees; in small regions, by smaller cells.
 
-    Cells, floor(longitude / side) and floor(latitude / side), are assigned to ten parts by
-    `assign_parts`. In fold j of 5, parts 2j and 2j + 1 are for tests, the next part is for
-    validation, and if `calibrated`, the part after that is for calibration. Longitudes that differ
-    by 360 degrees are in the same cell. A test cell may touch a training cell.
+    `cell_side` gives the side of the cells, and `assign_parts` assigns cells to ten parts. In fold
+    j of 5, parts 2j and 2j + 1 are for tests, and the next part is for validation. If `calibrated`,
+    one more part is for calibration. Longitudes that differ by 360 degrees are in the same cell. A
+    test cell may touch a training cell.
     """
     side = cell_side(longitude, latitude)
     cells = cell_indices(longitude, latitude, side)
@@ -139,9 +139,9 @@ def block_split(
 def assign_cells(
     cells: NDArray[np.int64], seed: int, what: str, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
-    """Split rows by whole cells; `cells` (n, 2) are column and row of each cell; see `block_split`.
+    """Split rows by whole cells, in the same way as `block_split`.
 
-    `what` names the cells in messages.
+    `cells` (n, 2) contains column and row of each row's cell. `what` names the cells in messages.
     """
     distinct, cell = np.unique(cells, axis=0, return_inverse=True)
     names = part_names(BLOCKS.name, TENTHS, fold, calibrated=calibrated)
@@ -163,7 +163,7 @@ def buffer_split(
 
     Rows are split as in `block_split`, but training and validation rows less than `buffer_km`
     (great-circle distance) from a test row are left out. Calibration rows near test rows are not
-    left out, because no prediction depends on these rows.
+    left out, because the fit does not use them.
     """
     longitude, latitude = np.asarray(longitude, np.float64), np.asarray(latitude, np.float64)
     part = block_split(longitude, latitude, seed, fold=fold, calibrated=calibrated)
@@ -187,8 +187,8 @@ def county_split(
 ) -> Parts:
     """Split rows by whole counties.
 
-    Counties with rows are assigned to ten parts, in the same way as the cells of `block_split`;
-    with fewer than ten counties, each county is a part. A fifth of the parts, at least one, are
+    Counties with rows are assigned to ten parts, in the same way as the cells of `block_split`.
+    With fewer than ten counties, each county is a part. A fifth of the parts, at least one, are
     test parts. Rows outside all counties (``elsewhere``) are left out.
     """
     if county is None:
@@ -220,8 +220,8 @@ def latest_split(
     """Use the latest quarter for tests, and the earlier quarters for training.
 
     In fold j, the test quarter is j quarters before the latest quarter, counting only quarters with
-    data; later quarters are left out. Of the rows before the test quarter, the validation tenth of
-    `random_split` is for validation, and if `calibrated`, the tenth before that is for calibration.
+    data; later quarters are left out. Validation and calibration rows are chosen from the earlier
+    rows as in `random_split`.
     """
     tenth = tenths(seed, quadkey, quarter)
     found = np.unique(quarter)
@@ -243,9 +243,9 @@ def latest_split(
 def cell_side(longitude: ArrayLike, latitude: ArrayLike) -> float:
     """Return the side, in degrees, of the cells of `block_split`.
 
-    The side is the largest of 0.1, 0.05, 0.025 and 0.0125 for which at least `MIN_CELLS` cells have
-    rows, and the effective number of cells, (Σ n)² / Σ n² (Kish 1965) with n the number of rows in
-    a cell, is at least `MIN_EFFECTIVE_CELLS`. Raises RequestError if no side gives enough cells.
+    The side is the largest of 0.1, 0.05, 0.025 and 0.0125 that gives `MIN_CELLS` cells with rows
+    and `MIN_EFFECTIVE_CELLS` effective cells, or more. The effective number of cells is (Σ n)² / Σ
+    n² (Kish 1965), where a cell has n rows. Raises RequestError if no side gives enough cells.
     """
     for halvings in range(HALVINGS + 1):
         side: float = CELL_DEGREES / 2**halvings
@@ -260,7 +260,7 @@ def cell_side(longitude: ArrayLike, latitude: ArrayLike) -> float:
         effective = rows.sum() ** 2 / (rows @ rows)
         what = (
             f"an effective number of {MIN_EFFECTIVE_CELLS:g} cells, found {effective:.3g} because "
-            f"few cells have most rows ({found})"
+            f"few cells contain most rows ({found})"
         )
     raise RequestError(
         f"the splits blocks and buffer need {what}. Choose more quarters, a larger region, or the "
@@ -279,7 +279,7 @@ def cell_indices(
     wrong = ~(np.isfinite(longitude) & np.isfinite(latitude))
     if wrong.any():
         raise DataError(
-            f"expected finite coordinates, found {int(wrong.sum())} rows without them; drop "
+            f"expected finite coordinates, found {int(wrong.sum())} rows with other values; drop "
             f"these rows first."
         )
     column = np.floor(longitude / side).astype(np.int64) % round(360 / side)

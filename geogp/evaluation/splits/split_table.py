@@ -33,9 +33,9 @@ def split(
     """Split a table into training and test rows.
 
     Whether a row is for training or for tests depends on `random_state` and on the row's location
-    and time, never on the order of rows or on a target. Tables from `read_tiles` have quadkeys;
-    they are split as by the command ``geogp map``, but the validation rows of the command are
-    training rows here. For other tables, rounded coordinates and times are hashed.
+    and time, never on the order of rows or on a target. A table with quadkeys, such as a table from
+    `read_tiles`, is split as by the command ``geogp map``, but the validation rows of the command
+    are training rows here. Other tables are split by rounded coordinates and times.
 
     Parameters
     ----------
@@ -43,8 +43,9 @@ def split(
         Measurements, one per row.
     how
         Which rows are test rows. ``random``: a tenth of the rows, each chosen independently.
-        ``blocks``: a fifth, in whole cells. ``buffer``: the same as ``blocks``, but without
-        training rows near a test row. ``county``: whole counties. ``latest``: the last quarter.
+        ``blocks``: a fifth of the rows, in whole cells. ``buffer``: the same as ``blocks``, but
+        without training rows near a test row. ``county``: whole counties. ``latest``: the last
+        quarter.
     random_state
         Any integer.
     fold
@@ -53,12 +54,11 @@ def split(
         Names of columns. If the table has no column `time`, times are not used. ``buffer`` needs
         coordinates in degrees; ``latest`` needs quarters (``Period[Q]``).
     buffer_km
-        Smallest distance between training and test rows for ``buffer``.
+        Smallest distance in km between training and test rows for ``buffer``.
     cell
-        Side of the cells of ``blocks`` in the unit of the coordinates. Defaults to 0.1 degrees for
-        tables with quadkeys, halved in a small region; see `cell_side`. For other tables it starts
-        at 0.1 and is halved or doubled until there are enough cells with several places each; see
-        `point_cells`.
+        Side of the cells of ``blocks`` in the unit of the coordinates. For tables with quadkeys,
+        the default is 0.1 degrees, or less in a small region; see `cell_side`. For other tables,
+        the default is found by halving or doubling 0.1; see `point_cells`.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def split(
     Raises
     ------
     RequestError
-        The split is unknown or does not have the fold, or a column is missing.
+        The split is unknown, the fold does not exist, or a column is missing.
     DataError
         The split leaves a part empty, or a coordinate is not finite.
 
@@ -98,10 +98,10 @@ def split(
             )
     place = table[x].to_numpy(np.float64), table[y].to_numpy(np.float64)
     if not all(np.isfinite(part).all() for part in place):
-        raise DataError(f"expected finite numbers in {x} and {y}; drop the other rows.")
+        raise DataError(f"expected finite numbers in {x} and {y}; drop rows with other values.")
     if how == BUFFER.name and (np.abs(place[0]).max() > 360 or np.abs(place[1]).max() > 90):
         raise DataError(
-            "expected degrees in x and y: the split buffer computes distances from them."
+            "expected degrees in x and y, because the split buffer computes distances in km."
         )
     tiles = "quadkey" in table.columns
     parts = (
@@ -154,7 +154,7 @@ def _times(table: pd.DataFrame, time: str | None, how: str) -> Numbers:
         return np.zeros(len(table), np.int64)
     column = table[time]
     if column.isna().any():
-        raise DataError(f"expected a time in every row of {time}; drop the other rows.")
+        raise DataError(f"expected a time in every row of {time}; drop rows without a time.")
     if quarters:
         return np.asarray(column.dt.year * 4 + column.dt.quarter - 1, np.int64)
     if column.dtype.kind in "iuf":
