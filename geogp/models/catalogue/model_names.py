@@ -18,10 +18,11 @@ class ModelName:
     `name`: the name on the command line.
     `summary`: one line of text.
     `family`: the family of the model; each family has its own presets.
-    `has_spread`: whether the function has a variance; a model without it predicts only
+    `has_spread`: whether the function has a variance; without it, the model predicts only
         measurements.
     `takes_student`: whether the model can be trained under Student-t noise.
-    `uses`: names of the weights in `Weights` that the objective uses; those of the PPGP family do.
+    `uses`: names of the weights in `Weights` that the objective uses; empty outside the PPGP
+        family.
     """
 
     name: str
@@ -45,7 +46,7 @@ class ModelName:
     def spread_is_noise(self) -> bool:
         """Whether the objective scores predictions with the variance s² + noise_var (PPGP family).
 
-        Then the function variance s² also contains input-dependent noise.
+        In the PPGP family, the function variance s² also contains input-dependent noise.
         """
         return bool(self.uses)
 
@@ -56,7 +57,7 @@ class ModelName:
 
     @property
     def takes_budget(self) -> bool:
-        """Whether a time budget can determine the rank, that is the number of fixed anchors."""
+        """Whether a time budget can determine the rank, which is the number of fixed anchors."""
         return self.family == "kernel"
 
     def check_noise(self, noise: str) -> None:
@@ -97,13 +98,13 @@ _MODELS = (
     _student("vbll", "variational Bayesian last layer: a dense SiLU layer on a network, ELBO"),
     ModelName(
         "dbk-exact",
-        "deep basis kernel in closed form: a dense SiLU layer, marginal likelihood, corrected",
+        "deep basis kernel in closed form: a dense SiLU layer, corrected marginal likelihood",
     ),
     ModelName(
         "dbk-exact-rbf",
-        "deep basis kernel in closed form: inducing points, marginal likelihood, corrected",
+        "deep basis kernel in closed form: inducing points, corrected marginal likelihood",
     ),
-    ModelName("dbk-mml", "as dbk-exact without the correction: its variance collapses; for study"),
+    ModelName("dbk-mml", "dbk-exact without the correction; for study, as the variance collapses"),
     ModelName(
         "dnn",
         "a plain network, squared error; one noise variance from the validation rows",
@@ -114,11 +115,11 @@ _MODELS = (
     ),
     _kernel(
         "nystrom-mixed-fitc",
-        "as nystrom-mixed, plus the prior variance that the anchors do not explain",
+        "nystrom-mixed plus the prior variance that the anchors do not explain",
     ),
     _kernel("nngp", "kernel of infinitely wide erf networks at anchors, marginal likelihood"),
     _kernel("nngp-relu", "kernel of infinitely wide ReLU networks at anchors, marginal likelihood"),
-    _kernel("t-process", "as nngp with an inverse-gamma scale: a Student-t process"),
+    _kernel("t-process", "nngp with an inverse-gamma scale, which gives a Student-t process"),
     ModelName(
         "sv-t-process", "t-process by mini-batches: a variational posterior of weights and scale"
     ),
@@ -136,12 +137,12 @@ _MODELS = (
     ),
     ModelName(
         "cox-nb",
-        "as cox with a gamma effect of each tile and quarter: negative binomial counts",
+        "cox with a gamma effect of each tile and quarter: negative binomial counts",
         family="count",
     ),
     _kernel(
         "burr-process",
-        "as t-process with a Burr XII scale, by importance sampling: a mixture of normals",
+        "t-process with a Burr XII scale: mixtures of normals, by importance sampling",
     ),
 )
 

@@ -107,7 +107,7 @@ def mixed_kernel(sizes: Architecture) -> Kernel:
 
 
 def network_kernel(activation: str, *, own_scale: bool = True) -> Callable[[Architecture], Kernel]:
-    """Return a function that makes a network's kernel; without `own_scale`, its readout stays 1."""
+    """Return a maker of a network's kernel; without `own_scale`, the readout variance stays 1."""
 
     def make(sizes: Architecture) -> Kernel:
         kernel = NetworkKernel(sizes.blocks, activation, dtype=sizes.torch_dtype)

@@ -13,11 +13,11 @@ class Preset:
     """Sizes and schedule of a fit; for names that are not here, see `Architecture`, `FitSettings`.
 
     `least_steps`: smallest number of steps in an epoch. If there are few rows, a smaller batch
-        reaches this number. With 0, the batch does not change.
+        reaches this number. If `least_steps` is 0, the batch does not change.
     `placement`, `noise_start`: see `build`.
     `split`: the default of ``--split``.
-    `refit`: whether the map comes from one more fit, to all rows except the validation rows (a
-        tenth of all rows), instead of the fit of the random split.
+    `refit`: whether one more fit, to all rows except a validation tenth, makes the map. Without it,
+        the fit of the random split makes the map.
     """
 
     h: int
@@ -93,7 +93,7 @@ FIELD_PRESETS = {
     )
     for (name, preset), epochs in zip(PRESETS.items(), (8, 12, 40), strict=True)
 }
-"""The presets of the field model; one of its epochs learns more and takes longer than others."""
+"""The presets of the field model; its epochs take longer than the epochs of other models."""
 
 KERNEL_PRESETS = {
     name: replace(

@@ -8,9 +8,9 @@ gain_i = Σ_j a_j C_ji² / (C_ii + v_i).
 
 The new covariance is C - h h' with h = C e_i / sqrt(C_ii + v_i). This criterion is the A-criterion
 of Bayesian design (Chaloner and Verdinelli 1995, section 2.2). Each step chooses the best tile
-given the tiles chosen before. This is a heuristic: the removed variance need not be submodular. So
-it is not known how much worse than the best set the result can be, and each step must evaluate all
-tiles again, or a given number of tiles.
+given the tiles chosen before. This choice is a heuristic, because the removed variance need not be
+submodular. So the best set may be much better, and each step must evaluate all tiles again, or a
+given number of tiles.
 
 C is never computed as a whole. With q_i = Σ_j a_j C_ji², a step changes
 
@@ -233,9 +233,9 @@ def choose(
     """Choose tiles to measure, one after the other, each at most once.
 
     The gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step.
-    The gains of `candidates` tiles with the largest estimates are computed exactly: half of them at
-    the start, and the rest in equal parts before the later steps, when the gains of neighbours of
-    chosen tiles have fallen. Each step chooses the tile with the largest exact gain.
+    The gains of `candidates` tiles with the largest estimates are computed exactly. Half of these
+    gains are computed at the start, and the rest in equal parts before the later steps, when gains
+    near chosen tiles have fallen. Each step chooses the tile with the largest exact gain.
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
     `count`, `candidates`: numbers of tiles to choose, and of tiles with an exact gain.

@@ -88,7 +88,7 @@ def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
 
 
 def _timed(function: Callable[[], None], model: LowRankGP) -> float:
-    """Return the shorter time of two calls of a function, after a first call."""
+    """Return the shorter time of two calls of a function; an earlier call is not timed."""
     times = []
     for _ in range(3):
         start = monotonic()

@@ -109,7 +109,7 @@ class FitPlan:
 
         `train`, `validation`: rows to learn from, and rows that choose the epoch.
         `warn`, `stage`: called with warnings about the rows, and when cross-validation begins.
-        `name`: name of the fit in these messages.
+        `name`: name of the fit in messages.
 
         Raises the errors of `build` and `training_loop.fit`, and DataError if there are too few
         places.

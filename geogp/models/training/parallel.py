@@ -95,7 +95,7 @@ def team() -> Iterator[bool]:
 
 @contextmanager
 def _ending_quietly() -> Iterator[None]:
-    """End without a message if another process has ended, because that one reports the reason."""
+    """End without a message if another process has ended, which reports the reason."""
     try:
         yield
     except RuntimeError as error:
@@ -128,7 +128,7 @@ def learn(
 ) -> Tensor:
     """Add the gradient of a part's loss per datum to the parameters; return the loss.
 
-    Both are means over the shares of the processes, weighted by the numbers of rows. Raises
+    Loss and gradient are means over the processes, weighted by their numbers of rows. Raises
     RequestError if the objective needs all rows at once.
     """
     if team.size == 1:

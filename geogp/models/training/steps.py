@@ -73,7 +73,7 @@ class Part(NamedTuple):
 
 
 class ByInputs(Step[M]):
-    """A step on single rows, independent of their places.
+    """A training step that does not depend on the places of its rows.
 
     `splits` is true if the objective is a mean over rows; processes can then share a step.
     `combines` is true if the objective needs only the `Repeats` of rows with equal inputs.
@@ -103,7 +103,7 @@ class ByInputs(Step[M]):
         return [Part(index, rows.at(index).n) for index in order.split(size)]
 
     def split(self, model: M, rows: "Rows", part: Part, count: int) -> list[Part]:
-        """Divide a part into `count` parts; raise RequestError if not a mean over rows."""
+        """Divide a part into `count` parts; raise RequestError if `splits` is false."""
         if not self.splits:
             raise RequestError(
                 f"{model.name} is fitted to all rows at once, so {count} processes cannot share "
@@ -119,13 +119,13 @@ class ByInputs(Step[M]):
 
 @dataclass(frozen=True)
 class PerBatch(ByInputs["LowRankGP"]):
-    """An objective of a batch; see `Step`."""
+    """Training step on the objective of a batch of rows; see `Step`."""
 
     objective: BatchObjective
     combines: bool = True
 
     def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
-        """Add the gradient of the batch's objective; return the loss."""
+        """Add the gradient of the loss to the parameters; return the loss."""
         terms = replace(model.terms(rows.x), repeats=rows.repeats)
         loss = self.objective(terms, rows.y, n, weights)
         loss.backward()
@@ -134,7 +134,7 @@ class PerBatch(ByInputs["LowRankGP"]):
 
 @dataclass(frozen=True)
 class WholeData(ByInputs[M]):
-    """Minus the log likelihood of all rows, per datum; see `Step`.
+    """Training step for the loss -(log likelihood of all rows + log prior) / n; see `Step`.
 
     The first pass computes sums over the rows, in chunks, and the gradient by the sums. The second
     pass propagates this gradient to the features of each chunk. Memory does not grow with n.
@@ -142,7 +142,7 @@ class WholeData(ByInputs[M]):
     `objective`: the log likelihood, a function of `Statistics` and the noise variance.
     `prior`: a log prior, added to the log likelihood.
     `own_variance`: whether the variance of a row is noise_var plus the residual k~(x, x) - ||phi||²
-        at the row's input. If so, the inverse variance weights the row in the sums.
+        at the row's input. If so, the sums weight each row by its inverse variance.
     """
 
     splits: ClassVar[bool] = False
@@ -156,7 +156,7 @@ class WholeData(ByInputs[M]):
         return n
 
     def backward(self, model: M, rows: "Rows", n: int, weights: Weights) -> Tensor:
-        """Add the gradient of the objective of all rows; return the loss."""
+        """Add the gradient of the loss to the parameters; return the loss."""
         total, peak = _total(model, rows, own_variance=self.own_variance)
         leaves = {name: value.requires_grad_() for name, value in _tensors(total).items()}
         found = self.objective(Statistics(total.n, **leaves), model.noise()) + self.prior(model)

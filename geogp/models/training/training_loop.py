@@ -1,4 +1,4 @@
-"""Mini-batch training. It keeps the best epoch, and can be stopped and continued."""
+"""Training by mini-batches that keeps the best epoch, and can be stopped and continued."""
 
 import hashlib
 import logging
@@ -251,7 +251,7 @@ class _Run:
             self.saved_at = monotonic()
 
     def _keep(self) -> None:
-        """Copy the state after an epoch; if the file is old, write the copy."""
+        """Copy the state after an epoch; write the copy after `CHECKPOINT_SECONDS` seconds."""
         if self.path is None:
             return
         parts = {
@@ -289,9 +289,9 @@ class _Run:
         return loss
 
     def _guarded(self, part: Part) -> Callable[[], float]:
-        """Return the objective for a line search, which may try points where it is undefined.
+        """Return the objective for a line search, with a large value where it is undefined.
 
-        There it is a large value with gradient 0. It must be defined at the starting point.
+        The gradient of this value is 0. The objective must be defined at the starting point.
         """
         started = False
 
