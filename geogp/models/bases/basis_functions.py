@@ -48,7 +48,7 @@ class Features:
 
     @classmethod
     def exact(cls, phi: Tensor) -> "Features":
-        """Return the features (b, r) of a basis that does not approximate another kernel."""
+        """Return the features of an exact basis, whose residual is 0, from phi (b, r)."""
         norm = squared_norms(phi)
         return cls(phi, norm, torch.zeros_like(norm))
 
@@ -66,8 +66,8 @@ class Basis(nn.Module, ABC):
         """Return a function that computes mean and variance of <w, phi> at inputs.
 
         If `norms` is true, it also returns the norms and residuals of the features. `rows` is the
-        approximate total number of inputs. The function computes no gradients, and must be made
-        again if posterior or basis change.
+        approximate total number of inputs. The function gives no gradients, and is valid until
+        posterior or basis change.
         """
 
         def read(x: Tensor) -> Marginals:

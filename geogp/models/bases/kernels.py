@@ -55,10 +55,10 @@ class MixedKernel(Kernel):
     E[ψ(Z) ψ(Z')] = w E_tanh + (1 - w) (alpha k12 + (1 - alpha)² E_relu).
 
     E_tanh is the arcsine expectation (Mixed equation 8), and E_relu the arc-cosine expectation
-    (10). The second part belongs to the leaky ReLU max(z, alpha z) (11). The four variances (the
-    squares of sigma_b, sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma priors; alpha and
-    w have beta priors (equation 20). Mixed does not state the parameters of these priors; here they
-    are `VARIANCE_PRIOR` and `PROPORTION_PRIOR`. The noise variance of the paper belongs to the
+    (10). The factor of 1 - w belongs to the leaky ReLU max(z, alpha z) (11). The four variances
+    (the squares of sigma_b, sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma priors; alpha
+    and w have beta priors (equation 20). Mixed does not state the parameters of these priors; here
+    they are `VARIANCE_PRIOR` and `PROPORTION_PRIOR`. The noise variance of the paper belongs to the
     noise model; its prior is `log_inverse_gamma`. The variances start at 1, and alpha and w at ½.
     """
 
@@ -192,7 +192,7 @@ def _with_bias(a: Tensor, log_weight: Tensor, log_bias: Tensor) -> Tensor:
 def log_inverse_gamma(value: Tensor, shape: float, scale: float) -> Tensor:
     """Return the log density of an inverse-gamma distribution, elementwise.
 
-    It is shape log scale - log Γ(shape) - (shape + 1) log value - scale / value.
+    The result is shape log scale - log Γ(shape) - (shape + 1) log value - scale / value.
     """
     constant = shape * math.log(scale) - math.lgamma(shape)
     return constant - (shape + 1) * value.log() - scale / value
@@ -201,7 +201,7 @@ def log_inverse_gamma(value: Tensor, shape: float, scale: float) -> Tensor:
 def log_beta(value: Tensor, a: float, b: float) -> Tensor:
     """Return the log density of a beta distribution, elementwise.
 
-    It is (a - 1) log value + (b - 1) log(1 - value) - log B(a, b).
+    The result is (a - 1) log value + (b - 1) log(1 - value) - log B(a, b).
     """
     constant = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     return constant + (a - 1) * value.log() + (b - 1) * torch.log1p(-value)

@@ -102,8 +102,8 @@ class AnchorEvidence(ByInputs[KernelProcess]):
 
     All rows must have the same noise variance. Loss and gradient equal those of `steps.WholeData`,
     but need fewer passes over the rows. The features of a chunk are Lz^(-1) k_Zx. The gradient by
-    the sums of features is propagated to k_Zx chunk by chunk. It is propagated to Lz only once,
-    because the sum of -Lz^(-T) (dphi) phi' over the rows follows from the sums of features.
+    the sums of features is propagated to k_Zx chunk by chunk. The gradient is propagated to Lz only
+    once, because the sum of -Lz^(-T) (dphi) phi' over the rows follows from the sums of features.
 
     If the batch is smaller than the number of rows, every step uses the same random subset of the
     inputs. The few kernel parameters need far fewer rows than the posterior.
@@ -157,7 +157,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
 
 
 def _counted(model: KernelProcess, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """Return y - m0, the number of rows and the scatter of the rows per input, (b,) float64."""
+    """Return y - m0, and the number and the scatter of the rows, at each input, (b,) float64."""
     residual = rows.y.double() - model.mean_constant.detach().double()
     if rows.repeats is None:
         return residual, torch.ones_like(residual), torch.zeros_like(residual)

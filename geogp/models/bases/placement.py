@@ -12,7 +12,7 @@ from geogp.models.core.options import PLACEMENTS, Placement
 MAX_CANDIDATES = 20_000
 """Largest number of distinct inputs from which pivots are drawn.
 
-If there are more inputs, pivots are drawn from a random subset of this size.
+If there are more inputs, pivots are drawn from a random subset of `MAX_CANDIDATES` inputs.
 """
 
 NEGLIGIBLE = 1e-12

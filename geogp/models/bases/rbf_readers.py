@@ -10,9 +10,9 @@ k_xZ V = psi (B V) + (k_xZ - psi B) V.
 
 The right side is one float32 product with r + p columns; its second part adds only small numbers.
 The number p depends on the model but not on the inputs; see `product_error`. If 128 points are too
-few, the product is in float64. If no point is needed, k_xZ may be float32 too. For many inputs x, V
-is first rotated into a lower triangular matrix V Q. The rotation does not change ||k_xZ V||, and
-the triangular product, computed in blocks, needs half the operations.
+few, the product is in float64. If p is 0, k_xZ may be float32 too. For many inputs x, V is first
+rotated into a lower triangular matrix V Q. The rotation does not change ||k_xZ V||, and the
+triangular product, computed in blocks, needs half the operations.
 """
 
 import math
@@ -90,8 +90,8 @@ def product_error(rest: Tensor, columns: Tensor) -> float:
     """Return the approximate rounding error of ||k_xZ C|| in float32, for C (r, k).
 
     `rest` is the residual of the interpolation of K_ZZ, (r, r). The residual at a row x is assumed
-    to be at most the largest residual at inducing points. Far from all points, it may be twice as
-    large.
+    to be at most the largest residual at inducing points. Far from all points, it may be twice
+    that.
     """
     largest = float(squared_norms(rest).max().sqrt())
     return SUM_ERROR * 2.0**-24 * largest * float(torch.linalg.norm(columns))

@@ -16,7 +16,7 @@ from geogp.errors import RequestError
 from geogp.models.bases.basis_functions import Basis, Features
 
 BASE_WIDTH = 50
-"""At this width, the learning rates equal those of Adam on unscaled weights (Rich, C.1)."""
+"""Width at which the learning rates equal those of Adam on unscaled weights (Rich, C.1)."""
 
 
 class Mlp(nn.Module):
@@ -28,7 +28,7 @@ class Mlp(nn.Module):
 
     With the multipliers √h, 1 and 1/√h, the squared norm of the gradient by each layer is O(1) in
     h. The initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0. Times
-    the multipliers, they have the variances of a ReLU network whose inputs include a constant. The
+    the multipliers, all have the variances of a ReLU network whose inputs include a constant. The
     weights of the layer after the network start at 0. Raises RequestError if `layers` is below 1.
     """
 
@@ -93,8 +93,7 @@ class Tangents(NamedTuple):
     `layers`: two arrays for each hidden layer. The first, (c, h), is the gradient by the layer's
         pre-activations. The second, (c, p), contains the layer's inputs and a constant, times their
         multipliers. The outer product of both arrays is the gradient by the layer's parameters;
-        each unit's weights come before its bias. The gradients of all hidden layers together are
-        phi^m.
+        each unit's weights come before its bias. All hidden layers together give phi^m.
     """
 
     last: Tensor

@@ -21,8 +21,7 @@ class ModelName:
     `has_spread`: whether the function has a variance; without it, the model predicts only
         measurements.
     `takes_student`: whether the model can be trained under Student-t noise.
-    `uses`: names of the weights in `Weights` that the objective uses; empty outside the PPGP
-        family.
+    `uses`: names of the weights in `Weights` that the objective uses; only the PPGP family has any.
     """
 
     name: str
@@ -52,7 +51,7 @@ class ModelName:
 
     @property
     def counts(self) -> bool:
-        """Whether the targets are counts (0, 1, 2, ...); such a model is of log rates."""
+        """Whether the targets are counts (0, 1, 2, ...), whose log rate the model describes."""
         return self.family == "count"
 
     @property
@@ -83,7 +82,7 @@ _MODELS = (
         "number of tests",
         family="field",
     ),
-    _dppgp("dbk-rbf", "deep basis kernel: inducing points under an RBF on a network, dPPGP"),
+    _dppgp("dbk-rbf", "deep basis kernel: inducing points of an RBF kernel on a network, dPPGP"),
     _dppgp("dbk-silu", "deep basis kernel: a dense SiLU layer on a network, dPPGP"),
     ModelName(
         "pp-dkl",
@@ -91,9 +90,9 @@ _MODELS = (
         uses=("beta",),
     ),
     _student(
-        "sv-dkl", "sparse deep kernel learning: inducing points under an RBF on a network, ELBO"
+        "sv-dkl", "sparse deep kernel learning: inducing points of an RBF kernel on a network, ELBO"
     ),
-    _student("sv-rbf", "sparse variational GP: inducing points under an RBF on the inputs, ELBO"),
+    _student("sv-rbf", "sparse variational GP: inducing points of an RBF kernel on inputs, ELBO"),
     _student("sv-dbk", "deep basis kernel: a dense SiLU layer, ELBO with the variance correction"),
     _student("vbll", "variational Bayesian last layer: a dense SiLU layer on a network, ELBO"),
     ModelName(
@@ -151,11 +150,11 @@ MODELS: dict[str, ModelName] = {model.name: model for model in _MODELS}
 
 
 def find_model(name: str) -> ModelName:
-    """Return the model with a name; raise RequestError with the nearest names if unknown."""
+    """Return the model with a name; if unknown, raise RequestError with the nearest names."""
     if name not in MODELS:
         near = nearest(name, MODELS, 3) or list(MODELS)
         raise RequestError(
-            f"unknown model {name!r}. Nearest: {', '.join(near)}. `geogp models` lists all."
+            f"unknown model {name!r}. Nearest: {', '.join(near)}. `geogp models` lists all models."
         )
     return MODELS[name]
 

@@ -77,7 +77,7 @@ def _check_header(path: Path) -> None:
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
     if size > MAX_HEADER_BYTES:
-        raise ValueError(f"its header has {size:,} bytes; expected at most {MAX_HEADER_BYTES:,}")
+        raise ValueError(f"the header has {size:,} bytes; expected at most {MAX_HEADER_BYTES:,}")
 
 
 def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None:

@@ -51,7 +51,7 @@ class Rows(NamedTuple):
         return len(self.y) if self.repeats is None else int(self.repeats.rows.sum())
 
     def at(self, numbers: Tensor | slice) -> "Rows":
-        """Return the rows with these numbers."""
+        """Return the rows with the given row numbers."""
         repeats = self.repeats and Repeats(*(part[numbers] for part in self.repeats))
         groups = None if self.groups is None else self.groups[numbers]
         return Rows(self.x[numbers], self.y[numbers], self.counts[numbers], repeats, groups)
@@ -143,7 +143,7 @@ class LowRankGP(nn.Module):
         return self.mean_constant.device
 
     def check(self) -> None:
-        """Raise RequestError if parameters have values on no device, several devices or dtypes."""
+        """Raise RequestError unless all parameters have values, on one device and of one dtype."""
         if self.device.type == "meta":
             raise RequestError(NO_NUMBERS)
         expected = self.architecture.torch_dtype

@@ -47,7 +47,7 @@ HELD_BYTES = 2**29
 """Approximate bytes of the joint sums or draws that are computed in one pass over the features."""
 
 TILE_WORDS = 300
-"""Numbers per tile with a tile process: indices and weights of 64 rows and 24 tiles, twice."""
+"""Numbers per tile with a tile process: two copies of indices and weights of 64 rows, 24 tiles."""
 
 BLOCK_ARRAYS = 12
 """Number of copies of the covariances of `TILES_AT_ONCE` tiles; at most 10 were observed."""

@@ -42,11 +42,11 @@ class BatchTerms:
     """Terms of the objectives for a batch of b rows, or of b inputs with several rows each.
 
     `mean`, `function_variance`: m0 + <m, phi> and ||L' phi||², each (b,).
-    `residual`: k~(x, x) - ||phi||², (b,); 0 if the basis does not approximate another kernel.
+    `residual`: k~(x, x) - ||phi||², (b,); 0 if the basis is exact.
     `feature_norm`: ||phi||², (b,).
     `noise_var`, `kl`: scalars.
     `repeats`: the rows of each input, or None if each input has one row. With `repeats`, a target
-        is the mean of an input's rows, and a mean over the batch is a mean over rows.
+        is the mean of an input's rows, and means over the batch are over rows.
     `offset`, `dispersion`: for counts, each (b,): the offset of the log rate, and 1/a of the
         negative binomial distribution.
     `inverse_scale`, `log_scale`: for a random scale s², E[1 / s²] and E[log s²] under q, scalars;
@@ -89,8 +89,8 @@ class Statistics(NamedTuple):
 
     `gram` is Phi'Phi (r, r), `moment` is Phi'e (r,) and `square` is ||e||². `norm_sum` and
     `largest_norm` are the sum and maximum of ||phi(x_i)||². `log_variance` is 0. If each row has
-    its own variance v_i, it is the sum of log v_i, and `gram`, `moment` and `square` weight rows by
-    1 / v_i.
+    its own variance v_i, `log_variance` is Σ log v_i, and `gram`, `moment`, `square` have weights 1
+    / v_i.
     """
 
     n: int

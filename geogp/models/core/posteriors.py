@@ -132,7 +132,7 @@ class PointPosterior(Posterior):
         self.m = nn.Parameter(torch.zeros(r, dtype=dtype))
 
     def weights(self) -> tuple[Tensor, Tensor]:
-        """Return m and a factor without columns."""
+        """Return m and a factor (r, 0), because the covariance is 0."""
         return self.m, self.m.new_zeros(len(self.m), 0)
 
     def moments(self, phi: Tensor) -> Moments:
@@ -169,7 +169,7 @@ class ClosedFormPosterior(Posterior):
         return 0.5 * (squares - len(self.m)) - spread
 
     def update_closed_forms(self, rows: Iterable[WeightedRows]) -> None:
-        """Condition on the training rows."""
+        """Condition the weights on the training rows."""
         m, L = condition(rows, self.m)
         self.m.copy_(m)
         self.L.copy_(L)

@@ -15,7 +15,7 @@ BLOCK = 192
 
 
 def slices(r: int, device: torch.device) -> list[slice]:
-    """Return the blocks of r columns on a device."""
+    """Return slices that divide r columns into the blocks for a device."""
     width = BLOCK if device.type == "cpu" else r
     return [slice(start, min(start + width, r)) for start in range(0, r, width)]
 

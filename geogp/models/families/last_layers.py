@@ -221,7 +221,7 @@ class LastLayerGP(LowRankGP):
             yield part._replace(phi=part.phi.double() @ self.enrichment)
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean and factor of the weights of F' phi^r; the mean is that of the network."""
+        """Return mean and factor of the weights of F' phi^r; the mean comes from the network."""
         _, L = super().conditioned(rows)
         m = self.posterior.m.detach().double()[:, None]
         return torch.linalg.solve_triangular(self.enrichment, m, upper=False)[:, 0], L

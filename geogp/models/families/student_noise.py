@@ -104,7 +104,7 @@ class StudentPerBatch(ByInputs[StudentGP]):
     combines: bool = False
 
     def backward(self, model: StudentGP, rows: Rows, n: int, weights: Weights) -> Tensor:
-        """Add the gradient of the batch's objective; return the loss."""
+        """Add the gradient of the loss to the parameters; return the loss."""
         terms, law = model.terms(rows.x), model.noise
         variance = terms.function_variance + self.missed(terms)
         nll = student_expected_nll(

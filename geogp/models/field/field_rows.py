@@ -68,7 +68,7 @@ class Block:
 def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distinct known rows, and for each entry of `index` its position among these rows.
 
-    The position of padding is 0.
+    Padding gets the position 0.
     """
     distinct, inverse = torch.unique(index[known], return_inverse=True)
     if not len(distinct):

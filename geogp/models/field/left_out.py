@@ -58,7 +58,7 @@ def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOutRows:
 
 
 Part = tuple[Tensor, Conditional, Floats]
-"""Numbers of some stored rows, their predictions, and kilometres to other places."""
+"""Row numbers of stored rows, predictions at these rows, and kilometres to other places."""
 
 
 def _single_rows(model: "FieldNetwork", chosen: NDArray[np.int64]) -> Iterator[Part]:

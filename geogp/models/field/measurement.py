@@ -54,7 +54,7 @@ class MeasurementLaw(Noise):
         self.register_buffer("devices_power", torch.ones((), dtype=torch.float64))
 
     def keep_rows(self, counts: Tensor) -> None:
-        """Learn the range and the typical number of devices from training counts (n, 2)."""
+        """Learn the ranges of counts and the typical number of devices from counts (n, 2)."""
         self.counts_range.copy_(torch.stack([counts.min(0).values, counts.max(0).values]))
         tests, devices = counts.log().unbind(1)
         square = tests.square().sum()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Sparse = Any
-"""A sparse array of SciPy, for which SciPy has no type."""
+"""Type of a sparse array of SciPy; SciPy itself provides none."""
 
 EARLIER_TILES = 24
 """Largest number of earlier tiles that condition a tile."""
@@ -90,8 +90,8 @@ def tile_sequence(
 
     `x` (n, d) are inputs from `FieldNetwork.scaled`. L (r, r) is a factor of the weights' posterior
     covariance, for `alone`. `earlier` is the largest number of earlier tiles that condition a tile.
-    `seed` fixes the order. Raises DataError if the tiles are not at one time, or two tiles are at
-    one place. Raises NumericalError if a block does not factorise.
+    `seed` fixes the order of the tiles. Raises DataError if the tiles are not at one time, or two
+    tiles are at one place. Raises NumericalError if a block does not factorise.
     """
     points = model.points(x)
     _check(points)

@@ -47,7 +47,7 @@ class LevelCovariance:
     `low`: P, (n, r).
     `variance`: the diagonal of C, used until a column of C is computed, (n,).
     `local`: returns K x for x (n, k); None if K = 0.
-    `own`: the part of each tile's variance that is independent of other tiles, (n,), or 0; it is 0
+    `own`: the part of each tile's variance that is independent of other tiles, (n,), or 0; always 0
         if K is not 0.
     """
 
@@ -98,8 +98,8 @@ class LevelCovariance:
 def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
     """Return the covariance of a level; the whole of P is in memory, in float64.
 
-    `chosen` is the number of tiles to measure; each needs one more column. Raises RequestError if
-    there is not enough memory.
+    `chosen` is the number of tiles to measure; each needs one column of C in memory. Raises
+    RequestError if there is not enough memory.
     """
     rank, rows = level.L.shape[1], level.row_count
     # P; and three more arrays of the same size while P is computed, or later the columns.
@@ -133,7 +133,7 @@ class Chosen:
 class SequentialDesign:
     """The variance of the level while tiles are measured one after the other.
 
-    `covariance`: C given the measurements so far.
+    `covariance`: covariance C of the level given the measurements so far.
     `weights`: weight of the variance of each tile, 0 or more, at least one above 0, (n,).
     `noise`: variance of a new measurement around the level, above 0, (n,).
     """
@@ -238,8 +238,8 @@ def choose(
     near chosen tiles have fallen. Each step chooses the tile with the largest exact gain.
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
-    `count`, `candidates`: numbers of tiles to choose, and of tiles with an exact gain.
-    `seed`: seed of the estimates.
+    `count`, `candidates`: number of tiles to choose, number of tiles with an exact gain.
+    `seed`: seed of the random estimates of the gains.
     `heard`: called after each step with the number of chosen tiles.
 
     Raises RequestError if `count` is below 1 or above the number of tiles, or if there are fewer

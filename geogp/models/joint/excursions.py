@@ -55,8 +55,8 @@ class JointRegion:
 class FirstMisses:
     """For each draw, the first point that misses the threshold, in falling order of probability.
 
-    `score` (n,) is the standardised distance from the threshold; the marginal probability is its
-    normal distribution function. Raises DataError if there is no score, or a score is NaN.
+    `score` (n,) is the standardised distance from the threshold; the marginal probability of a
+    point is Φ(score). Raises DataError if there is no score, or a score is NaN.
     """
 
     score: Floats
@@ -78,7 +78,7 @@ class FirstMisses:
         self._found.append(np.where(missed.any(1), missed.argmax(1), n))
 
     def region(self, level: float = 0.95) -> JointRegion:
-        """Return the joint region of a level.
+        """Return the region where all points meet the threshold with probability `level` or more.
 
         Raises RequestError if the level is not between 0 and 1, or draws are below `MIN_DRAWS`.
         """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _MIN_SHARE = 1e-6
-"""Components with a smaller share of the variance come from rounding errors in float32."""
+"""Smallest share of the variance of a component that is more than float32 rounding."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:
 
 
 def two_variances(model: "LowRankGP", train: "Data", x: Floats) -> dict[str, float]:
-    """Return two medians, over points (n, d), of the standard deviation of the function.
+    """Return the median sd of the function over points (n, d), computed in two ways.
 
     ``stated`` comes from predictions, ``closed_form`` from `joint_posterior`.
     """
@@ -139,8 +139,8 @@ def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
 def effective_rank(model: "LowRankGP", x: Floats) -> float:
     """Return the effective rank of the features at inputs (n, d), from 1 to r.
 
-    The effective rank is exp(entropy of the normalised eigenvalues of Phi'Phi) (Roy and Vetterli
-    2007). Raises NumericalError if all features are 0.
+    It is exp(entropy of the normalised eigenvalues of Phi'Phi) (Roy and Vetterli 2007). Raises
+    NumericalError if all features are 0.
     """
     share = torch.linalg.eigvalsh(_gram(model, x)).clamp(min=0)
     share = (share / share.sum()).numpy()

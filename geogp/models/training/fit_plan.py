@@ -1,4 +1,4 @@
-"""One fit: it builds and trains a model, and returns the result."""
+"""The plan of one fit, and functions that build and train its model."""
 
 import warnings
 from collections.abc import Callable

@@ -146,7 +146,7 @@ class ParameterAverage:
         """Continue from an earlier average; raise ValueError if its number of steps is wrong."""
         check_alike(tensors, self.tensors())
         if self.values and not 0 <= float(tensors["count"]) < math.inf:
-            raise ValueError("the number of steps of its average is negative or not finite")
+            raise ValueError("the number of steps of the average is negative or not finite")
         for index, value in enumerate(self.values):
             value.copy_(tensors[str(index)])
         if self.values:

@@ -28,7 +28,7 @@ class FitSettings:
     `weight_decay`: weight decay of the network; other parameters have none.
     `weights`: alpha and beta of PPGP and dPPGP.
     `solve_mean`: at the end, replace the mean of the weights by its closed form, if that lowers the
-        validation score. This needs a `VariationalPosterior`, trained by batches of rows.
+        validation score. `solve_mean` needs a `VariationalPosterior`, trained by batches.
     `patience`: stop after this number of epochs without a better validation score, or None.
     `seed`: fixes the order of the rows in every epoch.
 

@@ -37,14 +37,14 @@ class Step(ABC, Generic[M]):
         return rows
 
     def complete(self, share: float) -> bool:
-        """Return whether the epoch that ends at `share` of all epochs trains the whole model."""
+        """Return whether an epoch ending at fraction `share` of the fit trains the whole model."""
         return True
 
     @abstractmethod
     def parts(
         self, model: M, rows: "Rows", batch: int, rng: np.random.Generator, share: float
     ) -> list["Part"]:
-        """Divide the rows into the steps of the epoch that ends at `share` of all epochs."""
+        """Divide the rows into the steps of an epoch that ends at fraction `share` of the fit."""
 
     @abstractmethod
     def split(self, model: M, rows: "Rows", part: "Part", count: int) -> list["Part"]:
@@ -55,7 +55,7 @@ class Step(ABC, Generic[M]):
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
 
     def predicted(self, model: M, rows: "Rows", share: float) -> "Prediction":
-        """Predict held-out rows after the epoch that ends at `share` of all epochs."""
+        """Predict held-out rows after an epoch that ends at fraction `share` of the fit."""
         return model.predict_scaled(rows.x, rows.counts)
 
 
@@ -65,7 +65,7 @@ def no_prior(model: "LowRankGP") -> Tensor:
 
 
 class Part(NamedTuple):
-    """The rows of one step: row numbers, or numbers of whole places; `n` rows in all."""
+    """The `n` rows of one step, as row numbers or as numbers of whole places."""
 
     numbers: Tensor
     n: int

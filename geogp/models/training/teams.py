@@ -19,7 +19,7 @@ class Team:
 
     @property
     def leads(self) -> bool:
-        """Whether this process reads, reports and writes."""
+        """Whether this process is the leader, which reads, reports and writes."""
         return self.rank == 0
 
     def own(self, n: int) -> slice:

@@ -79,7 +79,7 @@ def fit(
     `model`: an untrained model, on the device to train on.
     `train`, `validation`: rows to learn from, and rows that choose the epoch.
     `checkpoint`: file for the state of an unfinished fit. If the file exists, the fit continues
-        from it, with the same results as without the interruption. The caller removes the file.
+        from it, with the same results as without the interruption. The caller removes this file.
 
     Raises RequestError if the settings do not suit the objective, and the error of
     `LowRankGP.check`. Raises DataError if there are fewer than 2 rows, the target is constant, or
@@ -291,7 +291,7 @@ class _Run:
     def _guarded(self, part: Part) -> Callable[[], float]:
         """Return the objective for a line search, with a large value where it is undefined.
 
-        The gradient of this value is 0. The objective must be defined at the starting point.
+        At undefined points, the gradient is 0. The objective must be defined at the starting point.
         """
         started = False
 
