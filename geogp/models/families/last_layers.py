@@ -35,7 +35,7 @@ BLOCK_ENTRIES = 2**22
 """Numbers in a block of D, and in a chunk of Phi^m; each block or chunk takes 32 MiB."""
 
 EXACT_ENTRIES = 10**9
-"""Largest number of rows times parameters at which A is fitted to all rows: a minute at r = 257."""
+"""Largest number of rows times parameters for which A is fitted to all rows."""
 
 RANK_TOLERANCE = 1e-10
 """Singular values of Phi^r below this share of the largest value count as 0."""

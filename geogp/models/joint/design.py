@@ -45,7 +45,7 @@ class LevelCovariance:
     """The covariance C = P P' + diag(own) + K of the level at n tiles, as products with vectors.
 
     `low`: P, (n, r).
-    `variance`: the diagonal of C, used until a column of C is computed, (n,).
+    `variance`: the diagonal of C, for tiles whose column of C is not computed yet, (n,).
     `local`: returns K x for x (n, k); None if K = 0.
     `own`: the part of each tile's variance that is independent of other tiles, (n,), or 0; always 0
         if K is not 0.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _MIN_SHARE = 1e-6
-"""Smallest share of the variance of a component that is more than float32 rounding."""
+"""Share of the variance below which a component counts as float32 rounding error."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class Data:
         return replace(self, **{name: getattr(self, name)[rows] for name in FIELDS})
 
     def joined(self, other: "Data") -> "Data":
-        """Return these rows followed by other rows. Groups of the two sets stay separate."""
+        """Return these rows followed by other rows; groups of the two sets stay separate."""
         first, second = (
             replace(data, groups=np.unique(data.groups, return_inverse=True)[1])
             for data in (self, other)
