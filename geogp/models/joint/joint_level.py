@@ -223,8 +223,7 @@ class JointLevel:
         return found
 
     def _roots(self, weights: Weights) -> list[Floats]:
-        """Return matrices R (., k) whose Σ R'R is the covariance of k sums, without the `own`
-        part."""
+        """Return matrices R (., k) with Σ R'R the covariance of k sums, without the `own` part."""
         return [self._field(weights)]
 
     def _field(self, weights: Weights) -> Floats:
