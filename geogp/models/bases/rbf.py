@@ -8,8 +8,8 @@ g L^(-1)   and   -sym(L^(-T) tri(g' phi) L^(-1)) = -½ L^(-T) S L^(-1)
 
 (Murray 2016, "Differentiation of the Cholesky decomposition", applied to L^(-1) k_Zx). Here S is
 the symmetric matrix with the lower triangle of g' phi. In the first form for k_ZZ, the asymmetric
-part is far larger than the rest. The second form has no such part, so float32 suffices. The jitter
-is proportional to s². So phi is proportional to s, and its derivative by log s² is ½ phi.
+part is far larger than the rest. The second form has no asymmetric part, so float32 suffices. The
+jitter is proportional to s². So phi is proportional to s, and its derivative by log s² is ½ phi.
 """
 
 from dataclasses import dataclass

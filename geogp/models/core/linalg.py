@@ -45,7 +45,7 @@ def inverse_cholesky(K: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
-    """Write the inverse factor of the block `parts` of K into `out`; return 0 if it exists."""
+    """Write the inverse factor of the block `parts` of K into `out`; return 0 on success."""
     whole = slice(parts[0].start, parts[-1].stop)
     if len(parts) == 1:
         found: tuple[Tensor, Tensor] = torch.linalg.cholesky_ex(K[whole, whole])

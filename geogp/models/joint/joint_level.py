@@ -172,9 +172,9 @@ class JointLevel:
     def measured(self, tests: float, devices: float | None = None) -> "JointLevel":
         """Return the distribution of measurements: each is a mean of `tests` tests in a tile.
 
-        If the noise of a model does not depend on tests, the noise variance is that of the data. In
-        the PPGP family, the function variance contains noise, so the noise variance includes the
-        function variance.
+        If the noise of a model does not depend on tests, the noise variance is that of measurements
+        in the data. In the PPGP family, the function variance contains noise, so the noise variance
+        includes the function variance.
         """
         asked = self.model.predict(self.x, tests, devices)
         noise = asked.noise_variance

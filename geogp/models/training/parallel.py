@@ -28,7 +28,7 @@ from geogp.models.training.teams import Team, current_team
 from geogp.models.training.training_data import FIELDS, Data
 
 PATIENCE = dt.timedelta(days=7)
-"""Longest time that a process waits for the other processes, which may be reading or drawing."""
+"""Longest time that a process waits for the other processes, which may read data or draw maps."""
 
 _END: dict[str, Any] = {"end": True}
 
