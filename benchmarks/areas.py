@@ -4,8 +4,8 @@
 
 The world is a square of tiles with a fixed basis and fixed model parameters. Each replicate draws
 new weights, a new tile process jointly at rows and tiles (dense) and new noise, and computes the
-posterior from the rows alone. The benchmark counts how often the 95 % interval of the mean level of
-each area covers the true mean, with the joint variance and with tiles treated as independent. With
+posterior from the rows alone. The benchmark counts how often 95 % intervals of the areas' mean
+levels cover the true means, with the joint variance and with tiles treated as independent. With
 ``--refits`` the whole model, including basis and parameters, is also fitted to some of the draws.
 Writes JSON and a Markdown table.
 """
@@ -61,7 +61,7 @@ class Draw:
 
 
 def make_world(side: int, rows: int, quarters: int, seed: int) -> World:
-    """Make a world in which two thirds of the tiles have measurements, most of them few."""
+    """Make a world in which two thirds of the tiles have measurements, usually few."""
     random = np.random.default_rng(seed)
     steps = (np.arange(side) + 0.5) / side * 2 - 1
     north, east = np.meshgrid(steps, steps, indexing="ij")
@@ -118,8 +118,8 @@ def draw(world: World, count: int, random: np.random.Generator) -> Draw:
 def gain(world: World, level: JointLevel) -> Floats:
     """Return the derivative of the weights' posterior mean by each target, (r, rows).
 
-    It is S (W Phi)' W. W whitens the rows of each place given near places that come earlier, as
-    chosen by the model; here W is one dense matrix. It is the same in all replicates.
+    The derivative is S (W Phi)' W, the same in all replicates. The dense matrix W whitens the rows
+    of each place given near places that come earlier, as chosen by the model.
     """
     model = world.model
     places = model.rows.x.numpy()
@@ -140,7 +140,7 @@ def gain(world: World, level: JointLevel) -> Floats:
 
 
 def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Floats]:
-    """Return (estimate - truth) / sd of each area's mean, (replicates, areas), for two sds.
+    """Return (estimate - truth) / sd of each area's mean, (replicates, areas), for two kinds of sd.
 
     ``joint`` is the sd of `JointLevel`; ``independent`` is the sd with tiles treated as
     independent. The posterior is computed from the rows of each replicate; for the first replicate

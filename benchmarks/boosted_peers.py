@@ -33,10 +33,10 @@ VARIANCE = COMMON | {"objective": "gamma", "num_leaves": 31, "min_child_samples"
 """Settings of LightGBM."""
 
 PATIENCE = 50
-"""A member stops when this many trees have not improved the loss of its left-out part."""
+"""Number of trees without a lower loss on the left-out part, after which a member stops."""
 
 SMALLEST_SQUARE = 1e-6
-"""Added to squared errors, because a gamma distribution has no zero."""
+"""Added to squared errors, because the density of a gamma distribution has no value at 0."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def boosted_with_neighbours(
     Each member of the mean predicts the part of the training rows that stopped it. These squared
     errors are the targets of the members of the variance (gamma deviance), whose inputs are those
     of the mean and the predicted mean. The errors of these parts and of the validation rows give
-    the law of the standardised errors, by tests, devices, standard deviation and mean.
+    the distribution of the standardised errors, by tests, devices, standard deviation and mean.
     """
     start = monotonic()
     train, held, test, seed = case.train, case.validation, case.test, case.seed
@@ -91,13 +91,13 @@ def boosted_with_neighbours(
 def errors_of(
     data: Data, counts: Floats, centre: Floats, sd: Floats, *, of_fit: bool = False
 ) -> Errors:
-    """Return standardised errors by counts, sd and mean; `of_fit` for training rows."""
+    """Return standardised errors, with counts, sd and mean; `of_fit` is for training rows."""
     known = _covariates(counts, centre, sd)
     return Errors((data.y - centre) / sd, known, np.full(len(sd), not of_fit), data.groups)
 
 
 def with_law(law: PredictiveLaw, counts: Floats, centre: Floats, sd: Floats) -> Prediction:
-    """Return predictions with the location, scale and shape of a law of standardised errors."""
+    """Return predictions with location, scale and shape from a distribution of errors."""
     location, scale, shape = law.at(_covariates(counts, centre, sd))
     zero = np.zeros_like(sd)
     return Prediction(centre + location * sd, zero, np.square(scale * sd), zero, shape)
@@ -141,7 +141,7 @@ def counts_of(data: Data, *, devices: bool) -> Floats:
 
 
 def weights_of(data: Data, *, devices: bool) -> Floats:
-    """Return a row's weight, which has a bound: tests of a row share the conditions of the tile.
+    """Return a row's weight, which is bounded, because tests of a row share the tile's conditions.
 
     With devices, the geometric mean of tests and devices counts: tests of a device are alike.
     """

@@ -54,7 +54,7 @@ NAMES = {
 
 
 def trial(world: World, server: FaultyServer, of: Reading, label: str) -> None:
-    """Read under the faults that the server was given, read again without faults, judge both."""
+    """Read under the server's faults, read again without faults, and judge both readings."""
     with fresh_cache():
         try:
             found = of.read(Web(server.url, QUICK))
@@ -112,7 +112,7 @@ def poor_servers(world: World, server: FaultyServer, of: Reading, repeats: int) 
 
 
 def replaced(world: World, server: FaultyServer, of: Reading, repeats: int, random: Any) -> None:
-    """Replace a file during a reading, which must give the old or the new file, never a mixture."""
+    """Replace a file while it is read; the result must be the old or the new file, no mixture."""
     for etag, ranges in (("strong", True), ("weak", True), ("none", True), ("strong", False)):
         kind = "no ETag" if etag == "none" else f"{etag} ETag"
         label = f"{of.name} replaced midway, {kind}{'' if ranges else ', no parts'}"

@@ -112,7 +112,7 @@ def _states(world: World) -> dict[str, Callable[[Path], None]]:
 
 
 def debris(world: World, tally: Tally) -> None:
-    """Leave files in the folder; the command must succeed, or refuse and name a working cure."""
+    """Leave files in the folder; the command must succeed, or refuse and name a remedy."""
     cases: list[tuple[str, Callable[[Path], None]]] = list(_states(world).items())
     if tally.may("killed"):
         cases += _parts_of_killed(world)

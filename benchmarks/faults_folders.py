@@ -25,10 +25,10 @@ from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles.quarters import parse_quarters
 
 LIMIT_S = 600
-"""A longer command counts as hung, as does one with `fork_command.MAX_SECONDS` of work."""
+"""Seconds after which a command counts as hung, as after `fork_command.MAX_SECONDS` of work."""
 
 NOWHERE = "http://127.0.0.1:9"
-"""A proxy that does not exist, so no trial can reach another machine."""
+"""A proxy that does not exist, so that no trial can reach another machine."""
 
 RUN = "run"
 """Name of the run folder in each place; files left beside it are checked too."""
@@ -71,7 +71,7 @@ class Tally:
         return [wanted[k] for k in at]
 
     def may(self, kind: str) -> bool:
-        """Return whether names that begin with `kind`, followed by a comma, may be selected."""
+        """Return whether case names that begin with `kind` and a comma may be selected."""
         return ", " not in self.only or kind in self.only
 
     def note(self, kind: str, name: str, faults: Sequence[str]) -> None:
@@ -134,7 +134,7 @@ class World:
         self.wanted: dict[str, dict[str, str]] = {}
 
     def make_whole(self) -> list[str]:
-        """Make the undisturbed runs; return differences of two equal ones, which must be none."""
+        """Make the undisturbed runs; return any differences between two equal runs."""
         for name, more in (
             ("plain", []),
             ("other", ["--seed", "1"]),
@@ -150,7 +150,7 @@ class World:
         return self._blind() + differences(again, self.wanted["plain"])
 
     def _blind(self) -> list[str]:
-        """Return the files that are equal in different runs, so cannot distinguish them."""
+        """Return the files that are equal in different runs, and so cannot distinguish the runs."""
         plain = self.wanted["plain"]
         return [
             f"{name} is the same in the runs plain and {other}"
@@ -335,7 +335,7 @@ def record_faults(run: Path) -> list[str]:
 
 
 def differences(place: Path, wanted: dict[str, str], spare: Sequence[str] = ()) -> list[str]:
-    """Return how a place differs from an undisturbed one; `spare` may exist in addition."""
+    """Return how a place differs from an undisturbed one; files `spare` may exist in addition."""
     found = contents(place)
     lacking = [f"{name} is missing" for name in sorted(set(wanted) - set(found))]
     others = [f"{name} is left over" for name in sorted(set(found) - set(wanted) - set(spare))]

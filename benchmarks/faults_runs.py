@@ -190,7 +190,7 @@ def _pair_faults(
     ends: list[Told],
     options: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> list[str]:
-    """Return what is wrong with the ends of two commands, and with the folder afterwards."""
+    """Return what is wrong with the results of two commands, and with the folder afterwards."""
     faults = []
     for told, holder, which in zip(ends, processes[::-1], ("first", "second"), strict=True):
         if told.code not in {0, 2}:

@@ -32,7 +32,7 @@ QUARTERS = "2022Q1..2023Q4"
 QUICK = Patience(
     attempts=4, first_wait_s=0.005, longest_wait_s=0.02, timeout_s=0.3, slowest=100_000.0
 )
-"""Short, so that a hundred trials end within a minute."""
+"""Short waits, so that a hundred trials end within a minute."""
 
 
 STATES = "GENZ2018/shp/cb_2018_us_state_500k.zip"

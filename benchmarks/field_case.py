@@ -28,7 +28,7 @@ class QuantileLaw:
     """The distributions whose quantiles at `LEVELS` are given, (n, 7).
 
     Between two levels, and beyond the last, the quantile is linear in the standard normal quantile.
-    So the exact quantiles of a normal distribution result in that distribution.
+    So the exact quantiles of a normal distribution reproduce this distribution.
     """
 
     def __init__(self, quantiles: Floats) -> None:

@@ -3,7 +3,7 @@
 Needs `pip install geogp[bench]`.
 
 Each peer gets the same rows (longitude, latitude, quarter, and the tests and devices of a row if
-the method can use them) and returns a `Prediction` or quantiles. The strongest are
+the method can use them) and returns a `Prediction` or quantiles. The strongest peers are in
 `boosted_peers.py` and `gpboost_peer.py`.
 """
 
@@ -35,7 +35,7 @@ RATE = 0.05
 
 MAX_TREES = 2_000
 PATIENCE = 50
-"""Boosting stops when this many trees have not improved the validation score."""
+"""Number of trees without a better validation score, after which boosting stops."""
 
 
 def lightgbm_variance(case: Case, *, rate: float = RATE) -> Answer:
@@ -171,7 +171,7 @@ SCHEDULES: dict[str, Callable[[Case], Answer]] = {
     **{f"gpytorch-svgp-{n}": partial(gpytorch_svgp, epochs=n) for n in (1, 2, 5, 30)},
     **{f"gpytorch-svgp-r128-{n}": partial(gpytorch_svgp, epochs=n, r=128) for n in (1, 5, 15)},
 }
-"""Peers with other learning rates, ranks and numbers of epochs than above."""
+"""Peers with other learning rates, ranks and numbers of epochs than the default peers."""
 
 
 def _log_tests(data: Data) -> Floats:

@@ -50,11 +50,11 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 class Changes:
-    """Counts the system calls that change a folder, and acts right before one of them.
+    """Counts the system calls that change a folder, and kills or stops right before one call.
 
-    Python reports the calls (``sys.addaudithook``), but not written bytes. Written bytes count when
-    they are forced to disk, and count twice: once with the second half of the file not yet written.
-    Files that a C library writes by itself are not seen; `seen` lists the files that were.
+    Python reports the calls (``sys.addaudithook``), but not written bytes. Written bytes count
+    twice when they are forced to disk: the first time, the second half of the file is not yet
+    written. Files that a C library writes by itself are not seen; `seen` lists the observed files.
 
     Parameters
     ----------

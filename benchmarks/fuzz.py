@@ -37,7 +37,7 @@ from trial import forking, parser, table, write_results
 from geogp.files import write_bytes
 
 SLOW_S = 20.0
-"""Limit of the seconds for a content; a content that takes longer is retried with three times."""
+"""Limit of the seconds for a content; a slower content is retried with three times the limit."""
 
 SAME, OTHER, WRONG, CRASH, HANG = "same data", "other data", "wrong data", "crash", "hang"
 

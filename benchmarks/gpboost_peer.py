@@ -17,7 +17,7 @@ NEIGHBOURS = 20
 """Number of neighbours of Vecchia's approximation."""
 
 COVARIANCE_ROWS = 15_000
-"""About so many training rows, all rows of random tiles, give the parameters of the covariance."""
+"""Approximate number of training rows (all rows of random tiles) for the covariance parameters."""
 
 TREES, PATIENCE = 500, 20
 SETTINGS = {
@@ -37,8 +37,8 @@ def boosted_process(case: Case) -> Answer:
     Inputs of the trees are place, quarter, tests and devices; the noise variance of a row is
     divided by its weight (`weights_of`). The parameters of the covariance are estimated once, with
     a linear mean, on `COVARIANCE_ROWS` training rows, and stay fixed while trees are added: their
-    estimation at each tree takes 5 seconds on 4,000 rows. The validation rows choose the
-    number of trees, and give the law of the standardised errors.
+    estimation at each tree takes 5 seconds on 4,000 rows. The validation rows choose the number of
+    trees, and give the distribution of the standardised errors.
     """
     import gpboost  # noqa: PLC0415
 

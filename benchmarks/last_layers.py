@@ -54,7 +54,7 @@ from geogp.models.training.training_loop import fit
 WIDTH = 50
 
 SHARE = 0.4
-"""Share of the rows in the paper's subsampled variant."""
+"""Share of the rows that the paper's subsampled variant uses."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ NEAREST = 48
 """Number of rows that predict a row."""
 
 STRETCHES = (0.3, 0.1, 1.0)
-"""Kilometres that count as a quarter in the choice of near rows; the first one is for the fit."""
+"""Kilometres that count as a quarter in the choice of near rows; the fit uses the first value."""
 
 FITTED, FIT_NEAREST, STEPS = 1_000, 32, 60
-"""Number of rows whose likelihood is maximised, of rows near each of them, and of Adam's steps."""
+"""Numbers of rows whose likelihood is maximised, of rows near each row, and of steps of Adam."""
 
 START = (0.03, 0.03, 0.05, 0.05, 0.5, 8.0, 8.0, 8.0)
 """Two variances, two parts of the noise, two ranges in km and two in quarters."""

@@ -22,8 +22,8 @@ DECAYS = (np.inf, 4.0, 1.0)
 FOLDS = 20
 """Most parts of the groups; a part is left out together.
 
-A split by blocks leaves out three tenths of the blocks. Many small parts leave nearly as many
-training blocks next to a training row as the split leaves next to a test row.
+A split by blocks leaves out three tenths of the blocks. With small parts, a training row has nearly
+as many training blocks next to it as a test row.
 """
 
 CHUNK = 4096
@@ -50,7 +50,7 @@ class Rows:
 
 Features = Callable[[Rows, Rows, Indices | None], Floats]
 """Returns features (n, c) from source rows, asked rows and the asked rows' numbers among the source
-rows, which are left out; None if the asked rows are others."""
+rows, which are left out; None if the asked rows are not source rows."""
 
 
 def own_features(features: Features, rows: Rows, groups: Indices, seed: int) -> Floats:
@@ -79,7 +79,7 @@ def folds(groups: Indices, seed: int, most: int = FOLDS) -> Iterator[tuple[Indic
 
 
 def neighbour_features(source: Rows, asked: Rows, own: Indices | None) -> Floats:
-    """Return features (n, 30) of asked rows; NaN if no source row says anything.
+    """Return features (n, 30) of asked rows; NaN without a source row for the feature.
 
     For the own tile, then for each number of nearest other tiles: the weighted mean for each decay,
     the spread (weighted standard deviation) and the logarithm of the sum of weights; for other

@@ -5,11 +5,11 @@
 
 The covariance of the level depends on place and time of measurements and on the fitted parameters,
 not on measured values. So one choice of tiles is tried in many worlds. Each world has the tiles,
-quarters and numbers of tests of the demo's rows, with new values from the demo's model: the smooth
-field is the same, effects of single tiles and noise are new. In each world the posterior is
-computed from the rows. Then the chosen tiles are measured, with noise from the same distribution,
-and the level of all tiles is compared with the truth. Basis and parameters are those fitted to the
-demo. Writes JSON and a Markdown table.
+quarters and numbers of tests of the demo's rows, with new values from the demo's model: the same
+smooth field, new effects of single tiles and new noise. In each world the posterior is computed
+from the rows. Then the chosen tiles are measured, with noise from the same distribution, and the
+level of all tiles is compared with the truth. Basis and parameters are those fitted to the demo.
+Writes JSON and a Markdown table.
 """
 
 import sys

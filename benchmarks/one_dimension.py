@@ -3,9 +3,9 @@
     python benchmarks/one_dimension.py
 
 x ~ U[-1, 1], the mean has three steps, and the noise has standard deviation |0.4 sin 10x|. Training
-rows are the first n of 100,000, and 1,000 validation rows choose the epoch. Figures are those of
-100,000 new points, compared with the log score of the density that generated them (the oracle).
-Each result has its own file under --out, and the same command continues where it stopped.
+rows are the first n of 100,000, and 1,000 validation rows choose the epoch. Figures are from
+100,000 new points, and compared with the log score of their true density (the oracle). Each result
+has its own file under --out, and the same command continues where it stopped.
 """
 
 import math

@@ -8,10 +8,10 @@ The rows are 517,139 simulated rows inside Georgia, with place as the only input
 rows is for testing and a tenth chooses the epoch. `plain` is the schedule of Zhu, Yuchi and Xie,
 appendix B.3 (preset `paper`: constant rate 1e-3, anchors anywhere) over 100 epochs. `ours` starts
 like the preset `standard` (anchors far apart) and runs for `--epochs` epochs with a falling rate,
-clipped gradients and separate rates for noise and weights; at the end the mean of the weights is
-solved for. These `FitSettings` were chosen on the rows of a tenth of Georgia. Both schedules have
-the same model, batch and seeds; seconds and scores are averaged over seeds. Only the first command
-needs geopandas.
+clipped gradients and separate rates for noise and weights; at the end, the mean of the weights gets
+its closed form. These `FitSettings` were chosen on the rows of a tenth of Georgia. Both schedules
+have the same model, batch and seeds; seconds and scores are averaged over seeds. Only the first
+command needs geopandas.
 """
 
 import argparse

@@ -19,11 +19,11 @@ PEERS = {
     "gpytorch-svgp": gpytorch.mlls.VariationalELBO,
     "gpytorch-ppgp": gpytorch.mlls.PredictiveLogLikelihood,
 }
-"""Objective of each peer; both have inducing points under an RBF with a lengthscale per input."""
+"""Objective of each peer; both have inducing points and one lengthscale per input."""
 
 
 class SparseGP(gpytorch.models.ApproximateGP):
-    """Inducing points under a scaled RBF on the inputs, whitened."""
+    """Whitened inducing points of a scaled RBF kernel on the inputs."""
 
     def __init__(self, anchors: Tensor) -> None:
         r, d = anchors.shape

@@ -2,8 +2,8 @@
 
     python benchmarks/rank.py PR --source ookla-open-data --boundaries census
 
-The split is random. The kernel is learned by the preset's L-BFGS, and the posterior is computed
-from all training rows.
+The split is random. The preset's L-BFGS learns the kernel, and all training rows give the
+posterior.
 """
 
 import sys

@@ -44,7 +44,7 @@ def contaminated(
 ) -> np.ndarray:
     """Return log10 speeds with a share of the open rows multiplied or divided by a factor.
 
-    `open_rows` (n,) marks the rows that may change; round(share times their number) of them do.
+    `open_rows` (n,) marks the rows that may change; the given share of these rows changes.
     """
     random = np.random.default_rng([seed, 30])
     rows = np.flatnonzero(open_rows)

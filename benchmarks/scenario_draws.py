@@ -38,7 +38,7 @@ NEAREST = 30
 def truth() -> MixedKernel:
     """Return the kernel of all scenarios, with variances 1 and alpha = w = ½.
 
-    The paper does not state these values; they give the paper's mean diagonals, 2.133 and 3.770.
+    The paper does not state these values; its mean diagonals, 2.133 and 3.770, follow from them.
     """
     return MixedKernel().requires_grad_(requires_grad=False)
 
@@ -163,8 +163,8 @@ def conditionals(
 ) -> tuple[Floats, Floats]:
     """Return weights (n, m) and standard deviations (n,) of points given `earlier`.
 
-    They are those of the process with covariance k - <phi, phi'>, for points (n, d), features
-    (n, p) and neighbours (n, m).
+    The weights are those of the process with covariance k - <phi, phi'>, for points (n, d),
+    features (n, p) and neighbours (n, m).
     """
     count, m = len(x), earlier.shape[1]
     weights, sd = np.zeros((count, m)), np.zeros(count)

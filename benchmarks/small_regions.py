@@ -30,7 +30,7 @@ REGIONS = {"PR": "2019Q1..2023Q4", "MO": "2020Q4", "GU": "2019Q1..2023Q4", "VI":
 """Real regions and their quarters."""
 
 ORDER = ("PR", "MO", "PR", "MO", "GU", "VI")
-"""Regions of successive windows, again and again."""
+"""Regions of successive windows, in a cycle."""
 
 WINDOWS, SIMULATED = 20, 4
 """Number of windows of real tiles, and of the simulated region after them."""
@@ -57,7 +57,7 @@ class Window:
 
 
 def windows(options: argparse.Namespace) -> Iterator[Window]:
-    """Yield all windows; the same ones every time."""
+    """Yield all windows, which are the same in every call."""
     rng = np.random.default_rng(5)
     jobs = {}
     for number in range(WINDOWS + SIMULATED):

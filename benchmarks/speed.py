@@ -7,8 +7,8 @@ speed counts as the peak, and one run of each subject; figures are medians over 
 are the peer's time divided by ours, above 1 if ours is faster. GPyTorch's time is the shortest
 under its public settings; the time under the private setting that factorises in float32 is reported
 too. Shares count the arithmetic of `operations`. This count treats a product with a triangular
-matrix as half of a full product only in solves. Savings from blocks beyond that result in higher
-shares, for predictions even above 1. Predictions are those of a model after some training steps,
+matrix as half of a full product only in solves. If blocks save more operations, the share is
+higher, for predictions even above 1. Predictions are those of a model after some training steps,
 and with `drawn` those of a model with larger and better known weights, which need more digits.
 Needs torch, numpy and gpytorch. With --npz the rows come from a file (arrays x and y).
 """
@@ -261,7 +261,7 @@ class Bench:
 
 
 def best(times: dict[str, list[float]], start: str) -> str:
-    """Return the subject with the shortest median among those whose names start so."""
+    """Return the subject with the shortest median among subjects whose names begin with a text."""
     names = [name for name in times if name.startswith(start)]
     return min(names, key=lambda name: statistics.median(times[name]))
 
@@ -277,7 +277,7 @@ def share(times: dict[str, list[float]], name: str, count: float) -> float:
 
 
 def slope(sizes: list[int], seconds: list[float]) -> float:
-    """Return the exponent with which a time grows with a size."""
+    """Return the exponent of the growth of a time with a size."""
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 

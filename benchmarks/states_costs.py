@@ -58,7 +58,7 @@ def rates_of(maps: list[Found], values: list[float], estimated: str = "region ro
 
 
 def core_seconds(one: Found, stage: str) -> float:
-    """Return the core seconds of a map's stage, its share of those of the process."""
+    """Return the core seconds of a map's stage: its share of the core seconds of the process."""
     return float(one["stages"][stage] * one["cpu"]["map"] / one["seconds"]["map"])
 
 

@@ -127,7 +127,7 @@ def _state(code: str, workers: str, one: Found) -> list[str]:
 
 
 def _workers(found: Found) -> list[str]:
-    """Compare one worker with two, over all states of each and over the states of both."""
+    """Compare one worker with two, over all states of each and over their common states."""
     whole = {
         workers: {code: one for code, one in held.items() if "rows" in one.get("ingest", {})}
         for workers, held in sorted(found["states"].items())

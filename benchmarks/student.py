@@ -42,7 +42,7 @@ NOISE_SHARE = 0.2
 FRESH_ROWS = 500
 
 VAGUE = InverseGamma(0.1, 0.01)
-"""A prior of the scale with less information than a single row."""
+"""A prior of the scale that contains less information than a single row."""
 
 ANSWERS = ("nngp", "nngp, scale learned", "t-process", "t-process, vague", "burr-process")
 

@@ -3,8 +3,8 @@
     python benchmarks/time_to_score.py PR --source ookla-open-data --boundaries census \
         --quarters 2019Q1..2023Q4
 
-All have the same training, validation and test rows (random split) and all threads. A peer's time
-is that of its whole fit and of its prediction of the test rows, by `field_peers.py`. These peers
+All models have the same training, validation and test rows (random split) and all threads. A peer's
+time includes its whole fit and its prediction of the test rows, by `field_peers.py`. These peers
 are boosted mean and variance, with the number of trees chosen by the validation rows and five fits
 for out-of-fold residuals, and GPyTorch's process with 512 inducing points, the best of 15 epochs.
 Both are also run with other learning rates (`lightgbm-0.2`), or ranks and numbers of epochs
@@ -119,7 +119,7 @@ def first_as_good(ours: list[Figures], goal: float) -> Figures | None:
 
 
 def compared(ours: dict[str, list[Figures]], peers: list[Figures]) -> list[Figures]:
-    """Return for each peer our shortest fit with no worse score, and the ratio of the times."""
+    """Return, for each peer, our shortest fit with no worse score, and the ratio of the times."""
     lines = []
     for peer in peers:
         for model, fits in ours.items():

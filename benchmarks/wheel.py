@@ -145,7 +145,7 @@ class Run:
         self.phase += 1
 
     def result(self) -> Figures:
-        """Return the regrets in percent of those of the uniform policy."""
+        """Return the regrets in percent of the uniform policy's regrets."""
         self._learn()
         rng = self._random("last")
         contexts = draw_contexts(rng, FRESH)

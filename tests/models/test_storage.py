@@ -111,7 +111,7 @@ def test_a_description_that_does_not_fit(saved, described, message):
 def test_a_header_that_says_to_be_huge(saved, size):
     content = saved.read_bytes()
     saved.write_bytes(size.to_bytes(8, "little") + content[8:])
-    with pytest.raises(DataError, match=r"its header has .* bytes; expected at most 16,777,216"):
+    with pytest.raises(DataError, match=r"the header has .* bytes; expected at most 16,777,216"):
         load_model(saved)
 
 

@@ -26,7 +26,7 @@ FEATURE_JITTER = 1e-6
 """Relative jitter of Kzz for inducing points among learned features."""
 
 COORDINATE_JITTER = 1e-4
-"""Relative jitter of Kzz for inducing points among raw coordinates. They are closer together."""
+"""Relative jitter of Kzz for inducing points among raw coordinates, which are closer together."""
 
 DRIFT_START = 0.3
 """Start value of the prior standard deviation of a covariate's coefficient."""
@@ -39,7 +39,7 @@ class Features:
     `phi`: values of the basis functions, (b, r).
     `norm`: ||phi(x)||² = k(x, x), the prior variance, (b,).
     `residual`: k~(x, x) - ||phi(x)||², the prior variance that the basis misses, (b,); 0 if the
-        basis does not approximate another kernel.
+        basis is exact.
     """
 
     phi: Tensor
@@ -48,7 +48,7 @@ class Features:
 
     @classmethod
     def exact(cls, phi: Tensor) -> "Features":
-        """Return the features (b, r) of a basis that does not approximate another kernel."""
+        """Return the features of an exact basis, whose residual is 0, from phi (b, r)."""
         norm = squared_norms(phi)
         return cls(phi, norm, torch.zeros_like(norm))
 
@@ -59,14 +59,15 @@ class Basis(nn.Module, ABC):
     rank: int
 
     def covariate_sds(self) -> Tensor:
-        """Return the prior sd of the coefficient of each covariate, (c,); here there are none."""
+        """Return the prior sd of each covariate's coefficient, (c,); empty by default."""
         return torch.zeros(0)
 
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
-        """Return a function that computes mean and variance of <w, phi> at inputs, no gradients.
+        """Return a function that computes mean and variance of <w, phi> at inputs.
 
         If `norms` is true, it also returns the norms and residuals of the features. `rows` is the
-        approximate total number of inputs. Posterior and basis must not change meanwhile.
+        approximate total number of inputs. The function gives no gradients, and is valid until
+        posterior or basis change.
         """
 
         def read(x: Tensor) -> Marginals:
@@ -80,8 +81,8 @@ class Basis(nn.Module, ABC):
 class Backbone(nn.Module):
     """Residual network g: R^d -> R^h of DBK, appendix B.
 
-    It consists of a linear map to h dimensions, residual blocks [LayerNorm, linear, SiLU, linear,
-    + input], a LayerNorm and a SiLU.
+    The network is a linear map to h dimensions, residual blocks, a LayerNorm and a SiLU. A block
+    adds LayerNorm, linear, SiLU and linear layers to its input.
     """
 
     def __init__(self, d: int, h: int, blocks: int = 2) -> None:
@@ -144,7 +145,7 @@ class InducingBasis(Basis):
         """Return a reader that factorises the kernel once; see `Basis.reader`.
 
         If the weights are float32 and no norms are requested, each chunk needs only one matrix
-        product; see `rbf_readers.py`. This function and the reader raise the errors of `forward`.
+        product; see `rbf_readers.py`. The method and the reader raise the errors of `forward`.
         """
         white = Whitening.of(self.anchors, self.log_lengthscale, self.log_variance, self.jitter)
         m, L = posterior.weights()
@@ -179,10 +180,10 @@ class DenseBasis(Basis):
 
 
 class DriftBasis(Basis):
-    """Another basis psi and covariates c, the last inputs: phi(z, c) = (psi(z), s ∘ c).
+    """A basis psi, extended by covariates c, the last inputs: phi(z, c) = (psi(z), s ∘ c).
 
-    This is kriging with external drift (Chilès and Delfiner 2012, section 5.7) with a prior: the
-    coefficient of a covariate is normal with mean 0 and standard deviation s, which is learned.
+    The model is kriging with external drift (Chilès and Delfiner 2012, section 5.7). The
+    coefficient of each covariate has a normal prior with mean 0 and a learned standard deviation s.
     """
 
     def __init__(self, basis: Basis, covariates: int) -> None:
@@ -218,10 +219,10 @@ class NetworkBasis(Basis):
 
 
 def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
-    """Return k(x, x) - ||phi(x)||², (b,), with 0 for rounding errors below 0.
+    """Return the residual k(x, x) - ||phi(x)||², (b,); small negative values become 0.
 
-    `variance` is k(x, x). Raises NumericalError if the basis exceeds the kernel by more than 1e-5
-    of the prior variance.
+    `variance` is k(x, x). Raises NumericalError if a residual is below -1e-5 times the prior
+    variance.
     """
     below = residual.detach() < 0
     if bool(below.any()):

@@ -1,16 +1,16 @@
 """Closed forms of E[ψ(Z) ψ(Z')] for an activation ψ and centred Gaussian variables Z and Z'.
 
-These expectations are the covariances of infinitely wide layers. Let k11 = Var Z, k22 = Var Z' and
-k12 = Cov(Z, Z'). All arguments are float64 and broadcast to the shape of k12. For the shapes
-(m, 1), (m, n), (1, n) a function returns a matrix; for (m,), (m,), (m,) it returns the diagonal of
-the matrix. "Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural
-Networks to Gaussian Processes".
+The expectations are covariances of the outputs of infinitely wide layers. Let k11 = Var Z, k22 =
+Var Z' and k12 = Cov(Z, Z'). All arguments are float64 and broadcast to the shape of k12. With k11
+(m, 1), k12 (m, n) and k22 (1, n), the result is a matrix; with three arrays (m,), the result is the
+diagonal of the matrix. "Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian
+Neural Networks to Gaussian Processes".
 
 The derivatives are written by hand, to allocate few matrices. By Price's theorem (1958), the
 derivative by k12 is the slope E[ψ'(Z) ψ'(Z')]. The derivatives by k11 and k22 follow from the
-slope. A request for second derivatives raises an error.
+derivative by k12. A request for second derivatives raises an error.
 
-Mixed (8) is exact for erf(sqrt(π) z / 2), and approximates tanh.
+Mixed equation (8) is exact for erf(sqrt(π) z / 2), which approximates tanh.
 """
 
 import math
@@ -28,7 +28,7 @@ ERF_GAIN = 2.0
 """Gain of the arcsine expectation of erf itself (Williams 1997)."""
 
 ROUNDING = 1e-14
-"""Relative change of correlations, so that rounding cannot move them beyond ±1."""
+"""Relative change of correlations against rounding errors near ±1."""
 
 _MIN_VARIANCE = 1e-300
 
@@ -36,8 +36,8 @@ _MIN_VARIANCE = 1e-300
 def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
     """Return E[erf(cZ) erf(cZ')] with c² = gain / 2, in the shape of k12.
 
-    For a gain g, the value is (2/π) asin(g k12 / sqrt((1 + g k11)(1 + g k22))). With g = 2, this is
-    the result of Williams (1997). With g = π/2, it is Mixed equation (8).
+    For a gain g, the expectation is (2/π) asin(g k12 / sqrt((1 + g k11)(1 + g k22))). A gain of 2
+    gives the result of Williams (1997), and a gain of π/2 gives Mixed equation (8).
     """
     found: Tensor = _Arcsine.apply(k11, k12, k22, gain)  # type: ignore[no-untyped-call]
     return found
@@ -46,8 +46,8 @@ def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
 def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
     """Return E[relu(Z) relu(Z')], in the shape of k12 (Mixed equation 10).
 
-    With θ = acos(k12 / sqrt(k11 k22)), it is sqrt(k11 k22) (sin θ + (π - θ) cos θ) / 2π, half of
-    the kernel of order 1 of Cho and Saul (2009). Its slope is (π - θ) / 2π.
+    With θ = acos(k12 / sqrt(k11 k22)), the result is sqrt(k11 k22) (sin θ + (π - θ) cos θ) / 2π.
+    The kernel of order 1 of Cho and Saul (2009) is twice as large. The slope is (π - θ) / 2π.
     """
     found: Tensor = _Relu.apply(k11, k12, k22)  # type: ignore[no-untyped-call]
     return found

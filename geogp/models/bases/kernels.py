@@ -21,7 +21,7 @@ VARIANCE_PRIOR = (2.0, 3.0)
 """Shape and scale of a variance's inverse-gamma prior: mode 1, mean 3, infinite variance."""
 
 PROPORTION_PRIOR = (2.0, 2.0)
-"""Both parameters of the beta prior of alpha and w, with mode ½ and density 0 at both ends."""
+"""Both parameters of the beta prior of alpha and w: mode ½, density 0 at 0 and at 1."""
 
 ACTIVATIONS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "erf": partial(arcsine, gain=ERF_GAIN),
@@ -47,19 +47,19 @@ class Kernel(nn.Module, ABC):
 
 
 class MixedKernel(Kernel):
-    """The reduced mixed kernel of one hidden layer (Mixed (5), (15)).
+    """The reduced mixed kernel of a network with one hidden layer (Mixed equations 5 and 15).
 
     k(x, x') = output_bias + output_weight · E[ψ(Z) ψ(Z')], with Z and Z' centred Gaussian with
     covariance hidden_bias + hidden_weight · x·x', and
 
     E[ψ(Z) ψ(Z')] = w E_tanh + (1 - w) (alpha k12 + (1 - alpha)² E_relu).
 
-    E_tanh is the arcsine expectation (8), E_relu the arc-cosine expectation (10), and the second
-    part belongs to the leaky ReLU max(z, alpha z) (11). The four variances (the squares of sigma_b,
-    sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma priors, alpha and w beta priors (20).
-    Mixed does not state the parameters of these priors; here they are `VARIANCE_PRIOR` and
-    `PROPORTION_PRIOR`. The seventh parameter of the paper, the noise variance, belongs to the noise
-    model; its prior is `log_inverse_gamma`. The variances start at 1, the proportions at ½.
+    E_tanh is the arcsine expectation (Mixed equation 8), and E_relu the arc-cosine expectation
+    (10). The factor of 1 - w belongs to the leaky ReLU max(z, alpha z) (11). The four variances
+    (the squares of sigma_b, sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma priors; alpha
+    and w have beta priors (equation 20). Mixed does not state the parameters of these priors; here
+    they are `VARIANCE_PRIOR` and `PROPORTION_PRIOR`. The noise variance of the paper belongs to the
+    noise model; its prior is `log_inverse_gamma`. The variances start at 1, and alpha and w at ½.
     """
 
     def __init__(self, dtype: torch.dtype = torch.float64) -> None:
@@ -98,7 +98,7 @@ class MixedKernel(Kernel):
         return found
 
     def through(self, k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
-        """Return the kernel from the covariances of the hidden units; shape as k12."""
+        """Return the kernel, in the shape of k12, from the covariances of the hidden units."""
         w, alpha = self.logit_w.double().sigmoid(), self.logit_alpha.double().sigmoid()
         leak, positive = (1 - alpha).square(), relu(k11, k12, k22)
         terms = [arcsine(k11, k12, k22, TANH_GAIN), k12, positive]
@@ -117,11 +117,11 @@ class NetworkKernel(Kernel):
         k = readout · F(K^depth)
 
     (Lee et al. 2018; equations 2 and 3 of the Scale paper). For erf, F is from Williams (1997). For
-    ReLU, F is half the kernel of Cho and Saul (2009). The weights out of a layer of n units have
-    the variance weight / n; for the inputs, n = d. The readout has no bias.
+    ReLU, F is half the kernel of Cho and Saul (2009). Weights from a layer of n units have the
+    prior variance weight / n; for the inputs, n = d. The readout has no bias.
 
     The variances have no prior, and start at weight 2, bias 0.1 and readout 1. A scale mixture
-    (theorem 3.1 of the Scale paper) mixes over the readout's variance. Its kernel keeps this
+    (theorem 3.1 of the Scale paper) mixes over the readout's variance, so its kernel keeps this
     variance at 1: `log_readout.requires_grad_(False)`. Raises RequestError if there is no hidden
     layer, or the activation is not ``erf`` or ``relu``.
     """
@@ -153,7 +153,7 @@ class NetworkKernel(Kernel):
         return self.log_weight.double() - math.log(a.shape[1])
 
     def _through(self, k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
-        """Return the kernel of the output from the covariances of the first layer; shape as k12."""
+        """Return the output's kernel, shaped as k12, from the covariances of the first layer."""
         expectation = ACTIVATIONS[self.activation]
         weight, bias = self.log_weight.double().exp(), self.log_bias.double().exp()
         for _ in range(self.depth - 1):
@@ -192,7 +192,7 @@ def _with_bias(a: Tensor, log_weight: Tensor, log_bias: Tensor) -> Tensor:
 def log_inverse_gamma(value: Tensor, shape: float, scale: float) -> Tensor:
     """Return the log density of an inverse-gamma distribution, elementwise.
 
-    It is shape log scale - log Γ(shape) - (shape + 1) log value - scale / value.
+    The result is shape log scale - log Γ(shape) - (shape + 1) log value - scale / value.
     """
     constant = shape * math.log(scale) - math.lgamma(shape)
     return constant - (shape + 1) * value.log() - scale / value
@@ -201,7 +201,7 @@ def log_inverse_gamma(value: Tensor, shape: float, scale: float) -> Tensor:
 def log_beta(value: Tensor, a: float, b: float) -> Tensor:
     """Return the log density of a beta distribution, elementwise.
 
-    It is (a - 1) log value + (b - 1) log(1 - value) - log B(a, b).
+    The result is (a - 1) log value + (b - 1) log(1 - value) - log B(a, b).
     """
     constant = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     return constant + (a - 1) * value.log() + (b - 1) * torch.log1p(-value)

@@ -77,7 +77,7 @@ class AnchorBasis(Basis):
 
 
 class KernelProcess(LowRankGP):
-    """A process on an `AnchorBasis` with a closed-form posterior; m0 is the targets' mean."""
+    """A Gaussian process on an `AnchorBasis`; m0 is the mean of the targets."""
 
     basis: AnchorBasis
     posterior: ClosedFormPosterior
@@ -88,7 +88,7 @@ class KernelProcess(LowRankGP):
 
 
 def kernel_prior(model: KernelProcess) -> Tensor:
-    """Return the log prior density of kernel parameters and noise variance (Mixed 20), float64.
+    """Return the log prior density of kernel and noise variance (Mixed equation 20), float64.
 
     The noise variance has the same inverse-gamma prior as the other variances.
     """
@@ -98,15 +98,15 @@ def kernel_prior(model: KernelProcess) -> Tensor:
 
 @dataclass(frozen=True)
 class AnchorEvidence(ByInputs[KernelProcess]):
-    """Minus the log likelihood of all rows, minus a log prior, per datum; see `Step`.
+    """Training step for the loss -(log likelihood of all rows + log prior) / n; see `Step`.
 
-    This step needs a noise variance that is equal at all rows. It computes the same loss and
-    gradient as `steps.WholeData`, in fewer passes. The features of a chunk are Lz^(-1) k_Zx. The
-    gradient by the sums of features is propagated to k_Zx chunk by chunk, and to Lz for all rows at
+    All rows must have the same noise variance. Loss and gradient equal those of `steps.WholeData`,
+    but need fewer passes over the rows. The features of a chunk are Lz^(-1) k_Zx. The gradient by
+    the sums of features is propagated to k_Zx chunk by chunk. The gradient is propagated to Lz only
     once, because the sum of -Lz^(-T) (dphi) phi' over the rows follows from the sums of features.
 
     If the batch is smaller than the number of rows, every step uses the same random subset of the
-    inputs, because the few parameters of a kernel need far fewer rows than the posterior needs.
+    inputs. The few kernel parameters need far fewer rows than the posterior.
     """
 
     splits: ClassVar[bool] = False
@@ -117,7 +117,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
     def parts(
         self, model: KernelProcess, rows: Rows, batch: int, rng: np.random.Generator, share: float
     ) -> list[Part]:
-        """Return one part; it is the same in every epoch."""
+        """Return a list with one part of the rows, the same in every epoch."""
         inputs = len(rows.y)
         size = -(-self.rows(batch, rows.n) * inputs // rows.n)
         order = np.random.default_rng(0).permutation(inputs)[:size]
@@ -125,7 +125,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         return [Part(numbers, rows.at(numbers).n)]
 
     def backward(self, model: KernelProcess, rows: Rows, n: int, weights: Weights) -> Tensor:
-        """Add the gradients of the rows' objective and of the prior; return the loss."""
+        """Add the gradient of the loss to the parameters; return the loss."""
         basis, n = model.basis, min(n, rows.n)
         Lz = basis.root()
         held = Lz.detach()
@@ -138,8 +138,8 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         sums = Statistics(n, gram, moment, square, norms, nothing + torch.nan, nothing)
         loss = -(self.objective(sums, model.noise()) + self.prior(model)) / n
         loss.backward()
-        assert gram.grad is not None, "the objective depends on the features"
-        assert moment.grad is not None, "the objective depends on the targets"
+        assert gram.grad is not None, "expected an objective that depends on the features"
+        assert moment.grad is not None, "expected an objective that depends on the targets"
         both, first = gram.grad + gram.grad.T, moment.grad
         with torch.no_grad():
             through = both @ gram + torch.outer(first, moment)
@@ -157,7 +157,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
 
 
 def _counted(model: KernelProcess, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """Return y - m0, the number of rows and the scatter of the rows per input, (b,) float64."""
+    """Return y - m0, and the number and the scatter of the rows, at each input, (b,) float64."""
     residual = rows.y.double() - model.mean_constant.detach().double()
     if rows.repeats is None:
         return residual, torch.ones_like(residual), torch.zeros_like(residual)

@@ -12,11 +12,11 @@ from geogp.models.core.options import PLACEMENTS, Placement
 MAX_CANDIDATES = 20_000
 """Largest number of distinct inputs from which pivots are drawn.
 
-If there are more inputs, pivots are drawn from a random subset of this size.
+If there are more inputs, pivots are drawn from a random subset of `MAX_CANDIDATES` inputs.
 """
 
 NEGLIGIBLE = 1e-12
-"""An input with less than this share of its prior variance left cannot become a pivot."""
+"""Smallest share of its prior variance that an input must retain to become a pivot."""
 
 PriorKernel = tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]
 """Functions k(a, b) and k(a, a)."""
@@ -38,7 +38,7 @@ def place_anchors(
     ``pivoted``: inputs drawn one by one, with probability proportional to the prior variance given
         the drawn inputs (randomly pivoted Cholesky; Chen, Epperly, Tropp and Webber 2022).
     ``uniform``: uniform draws from [-1, 1]^d, as in the papers.
-    ``first``: the first distinct rows, as in a paper, for comparison only.
+    ``first``: the first distinct rows; only for comparison with a paper.
 
     Raises RequestError if the placement is unknown, or is ``pivoted`` without a kernel.
     """

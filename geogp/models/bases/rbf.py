@@ -7,10 +7,9 @@ half of A's diagonal, and sym(A) the symmetric part of A. The gradients by k_xZ 
 g L^(-1)   and   -sym(L^(-T) tri(g' phi) L^(-1)) = -½ L^(-T) S L^(-1)
 
 (Murray 2016, "Differentiation of the Cholesky decomposition", applied to L^(-1) k_Zx). Here S is
-the symmetric matrix with the lower triangle of g' phi. In the first form, the asymmetric part is
-far larger than the rest. The second form does not contain this part, so float32 loses little
-precision. The jitter is proportional to s², so phi is proportional to s and the derivative of phi
-by log s² is ½ phi.
+the symmetric matrix with the lower triangle of g' phi. In the first form for k_ZZ, the asymmetric
+part is far larger than the rest. The second form has no asymmetric part, so float32 suffices. The
+jitter is proportional to s². So phi is proportional to s, and its derivative by log s² is ½ phi.
 """
 
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from geogp.models.core.products import (
 )
 
 NARROW = 16
-"""With fewer columns than this, a product of transposes is faster."""
+"""Number of columns below which a product of transposes is faster."""
 
 
 def rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
@@ -148,9 +147,10 @@ class _Features(torch.autograd.Function):
 
 
 def _by_rows(by_exponent: Tensor, sums: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of exponents -½||A_i - B_j||² by A (a, h) and B (b, h), from G (a, b).
+    """Return the gradients of exponents -½||A_i - B_j||² by A and B, from G (a, b).
 
-    The gradients are G B - rowsum(G) A and G'A - colsum(G) B; `sums` (a,) is rowsum(G).
+    G is the gradient by the exponents, and A (a, h), B (b, h) are rows. The results are G B -
+    rowsum(G) A and G'A - colsum(G) B; `sums` (a,) is rowsum(G).
     """
     # With few columns, the product of transposes is far faster.
     narrow = A.shape[1] < NARROW
@@ -161,7 +161,7 @@ def _by_rows(by_exponent: Tensor, sums: Tensor, A: Tensor, B: Tensor) -> tuple[T
 
 
 def _by_own_rows(by_exponent: Tensor, sums: Tensor, A: Tensor) -> Tensor:
-    """Return the gradient, by A (a, h), of the exponents among its rows; G (a, a) is symmetric."""
+    """Return the gradient by A (a, h) as `_by_rows` for B = A and a symmetric G (a, a)."""
     found = 2 * (by_exponent @ A)
     return found.addcmul_(A, sums[:, None], value=-2)
 

@@ -3,14 +3,14 @@
 With w ~ N(m, L L') and phi(x) = Lz^(-1) k_Z(x), mean and variance are k_xZ c and ||k_xZ V||². Here
 c = Lz^(-T) m and V = Lz^(-T) L are computed once. If inducing points are close together, c and V
 have large entries of both signs, and a float32 sum of these entries loses all digits. So k_xZ is
-first interpolated, in float64, from p inducing points P. P is chosen to leave small residuals. With
-Kpp = M M', psi = k_xP M^(-T) and B = M^(-1) k_PZ,
+first interpolated, in float64, from the kernel at p inducing points P, chosen to leave small
+residuals. With Kpp = M M', psi = k_xP M^(-T) and B = M^(-1) k_PZ,
 
 k_xZ V = psi (B V) + (k_xZ - psi B) V.
 
-This is one float32 product with r + p columns; its second part adds only small numbers. The number
-p depends on the model but not on the inputs; see `product_error`. If 128 points are too few, the
-product is in float64. If no point is needed, k_xZ may be float32 too. For many inputs x, V is first
+The right side is one float32 product with r + p columns; its second part adds only small numbers.
+The number p depends on the model but not on the inputs; see `product_error`. If 128 points are too
+few, the product is in float64. If p is 0, k_xZ may be float32 too. For many inputs x, V is first
 rotated into a lower triangular matrix V Q. The rotation does not change ||k_xZ V||, and the
 triangular product, computed in blocks, needs half the operations.
 """
@@ -34,10 +34,10 @@ LARGEST_ERROR = 3e-5
 """Largest rounding error of a mean or standard deviation, in prior standard deviations."""
 
 WORTH_ROTATING = 16
-"""With at least this many rows per inducing point, the factorisation V = R'Q' saves time."""
+"""Rows per inducing point from which the factorisation V = R'Q' saves time."""
 
 SUM_ERROR = 0.4
-"""Error of a float32 sum of products, relative to 2^-24 and both norms; observed: 0.2 to 0.4."""
+"""Error of a float32 inner product, divided by 2^-24 and both norms; observed: 0.2 to 0.4."""
 
 
 class Marginals(NamedTuple):
@@ -89,15 +89,16 @@ def interpolation(K: Tensor, most: int) -> Interpolation:
 def product_error(rest: Tensor, columns: Tensor) -> float:
     """Return the approximate rounding error of ||k_xZ C|| in float32, for C (r, k).
 
-    `rest` is the residual of the interpolation of K_ZZ, (r, r). The residual of a row x is assumed
-    to be at most that of an inducing point; far from all of these, it may be twice as large.
+    `rest` is the residual of the interpolation of K_ZZ, (r, r). The residual at a row x is assumed
+    to be at most the largest residual at inducing points. Far from all points, it may be twice
+    that.
     """
     largest = float(squared_norms(rest).max().sqrt())
     return SUM_ERROR * 2.0**-24 * largest * float(torch.linalg.norm(columns))
 
 
 class CachedReader:
-    """Computes marginals from stored products with a posterior's m (r,) and L (r, r).
+    """A reader with stored products of the kernel and the posterior's m (r,) and L (r, r).
 
     Buffers are reused. `rows` is the approximate total number of inputs.
     """

@@ -1,4 +1,4 @@
-"""A plain network with a closed form, for each row, of the gradient by the parameters.
+"""A plain network, and its gradient by the parameters at each row, in closed form.
 
 "The Rich paper" is Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK
 Features". In that paper, phi^r is the gradient by the last layer, and phi^m is the gradient by all
@@ -16,7 +16,7 @@ from geogp.errors import RequestError
 from geogp.models.bases.basis_functions import Basis, Features
 
 BASE_WIDTH = 50
-"""At this width, the learning rates equal those of Adam on unscaled weights (Rich, C.1)."""
+"""Width at which the learning rates equal those of Adam on unscaled weights (Rich, C.1)."""
 
 
 class Mlp(nn.Module):
@@ -27,9 +27,9 @@ class Mlp(nn.Module):
     a_1 = relu(√h (w_1 x + b_1)), a_l = relu(w_l a_{l-1} + √h b_l), output a_l / √h.
 
     With the multipliers √h, 1 and 1/√h, the squared norm of the gradient by each layer is O(1) in
-    h. The initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0: times
-    the multipliers, the variances of a ReLU network with a constant as one more input. The weights
-    of the layer after the network start at 0. Raises RequestError if `layers` is below 1.
+    h. The initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0. Times
+    the multipliers, all have the variances of a ReLU network whose inputs include a constant. The
+    weights of the layer after the network start at 0. Raises RequestError if `layers` is below 1.
     """
 
     def __init__(self, d: int, h: int, layers: int = 2) -> None:
@@ -50,7 +50,7 @@ class Mlp(nn.Module):
         return x / self.root
 
     def rates(self) -> dict[str, float]:
-        """Return the learning rate of each parameter as a multiple of that of the fit.
+        """Return the learning rate of each parameter as a multiple of the fit's learning rate.
 
         Under Adam, the step of a weight, times the multiplier, must be O(1) for the first layer and
         all biases, and O(1/h) for the other weights (Yang, Hu et al. 2022, table 3). So the rates
@@ -90,10 +90,10 @@ class Tangents(NamedTuple):
     """Gradients of the output at c rows, float64.
 
     `last`: phi^r, the gradient by the weights and the bias of the last layer, (c, r).
-    `layers`: two arrays for each hidden layer: the gradient by the layer's pre-activations, (c, h),
-        and the layer's inputs and a constant, times their multipliers, (c, p). The outer product of
-        the two arrays is the gradient by the layer's parameters: for each unit, the weights and
-        then the bias. The gradients of all hidden layers together are phi^m.
+    `layers`: two arrays for each hidden layer. The first, (c, h), is the gradient by the layer's
+        pre-activations. The second, (c, p), contains the layer's inputs and a constant, times their
+        multipliers. The outer product of both arrays is the gradient by the layer's parameters;
+        each unit's weights come before its bias. All hidden layers together give phi^m.
     """
 
     last: Tensor

@@ -37,7 +37,7 @@ Scaling = Literal["none", "minmax"]
 SCALINGS: tuple[str, ...] = get_args(Scaling)
 
 LARGEST_INPUT = 10.0
-"""Largest absolute input without scaling; the models expect inputs in [-1, 1]."""
+"""Largest absolute input accepted without scaling; the models expect inputs in [-1, 1]."""
 
 
 def build(
@@ -53,7 +53,7 @@ def build(
     """Build an untrained model.
 
     `x`: training inputs (n, d); inducing points are placed among them. With None, inducing points
-        are random; this is for a model whose tensors are loaded afterwards. A column with the same
+        are random; use None only if the model's tensors are loaded later. A column with the same
         value in all rows is added to `architecture.dropped`.
     `placement`: how inducing points are chosen; see `place_anchors`.
     `scaling`: ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects inputs that are
@@ -64,10 +64,10 @@ def build(
 
     Warns with UserWarning if a column is dropped, or if there are fewer rows than weights.
 
-    Raises RequestError if the placement, the scaling or the name is unknown, the model cannot have
-    the architecture's noise or does not fit into memory, or PyTorch's default device is ``meta``.
-    Raises DataError if `x` is not finite, has only constant columns or not as many columns as the
-    architecture, or is far outside [-1, 1] with scaling ``none``.
+    Raises RequestError if the name, placement or scaling is unknown, the model cannot have this
+    noise, memory is too small, or PyTorch's default device is ``meta``. Raises DataError if `x` is
+    not finite, has a wrong number of columns or only constant columns, or is far outside [-1, 1]
+    with scaling ``none``.
     """
     spec = with_noise(find_spec(name), architecture.noise)
     check_model(architecture)
@@ -110,7 +110,7 @@ def find_spec(name: str) -> ModelSpec:
 
 
 def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
-    """Return a row of the catalogue, changed for a noise; raise the error of `check_noise`."""
+    """Return a row of the catalogue, adapted to a noise; raise the error of `check_noise`."""
     spec.about.check_noise(noise)
     if noise == NOISES[0]:
         return spec
@@ -119,7 +119,7 @@ def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
 
 
 def spec_of(model: LowRankGP) -> ModelSpec:
-    """Return a model's row of the catalogue, changed for the model's noise."""
+    """Return a model's row of the catalogue, adapted to the model's noise."""
     return with_noise(find_spec(model.name), model.architecture.noise)
 
 

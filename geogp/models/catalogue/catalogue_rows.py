@@ -31,7 +31,7 @@ from geogp.models.training.steps import PerBatch, Step, WholeData
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A row of the catalogue.
+    """A row of the catalogue: how one model is built and trained.
 
     `name`: the name on the command line.
     `basis`, `posterior`, `diagonal`, `noise`: make the parts of the model.

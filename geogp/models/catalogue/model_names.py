@@ -18,10 +18,10 @@ class ModelName:
     `name`: the name on the command line.
     `summary`: one line of text.
     `family`: the family of the model; each family has its own presets.
-    `has_spread`: whether the function has a variance; a model without it predicts only
+    `has_spread`: whether the function has a variance; without it, the model predicts only
         measurements.
     `takes_student`: whether the model can be trained under Student-t noise.
-    `uses`: names of the weights in `Weights` that the objective uses; those of the PPGP family do.
+    `uses`: names of the weights in `Weights` that the objective uses; only the PPGP family has any.
     """
 
     name: str
@@ -45,18 +45,18 @@ class ModelName:
     def spread_is_noise(self) -> bool:
         """Whether the objective scores predictions with the variance s² + noise_var (PPGP family).
 
-        Then the function variance s² also contains input-dependent noise.
+        In the PPGP family, the function variance s² also contains input-dependent noise.
         """
         return bool(self.uses)
 
     @property
     def counts(self) -> bool:
-        """Whether the targets are counts (0, 1, 2, ...); such a model is of log rates."""
+        """Whether the targets are counts (0, 1, 2, ...), whose log rate the model describes."""
         return self.family == "count"
 
     @property
     def takes_budget(self) -> bool:
-        """Whether a time budget can determine the rank, that is the number of fixed anchors."""
+        """Whether a time budget can determine the rank, which is the number of fixed anchors."""
         return self.family == "kernel"
 
     def check_noise(self, noise: str) -> None:
@@ -82,7 +82,7 @@ _MODELS = (
         "number of tests",
         family="field",
     ),
-    _dppgp("dbk-rbf", "deep basis kernel: inducing points under an RBF on a network, dPPGP"),
+    _dppgp("dbk-rbf", "deep basis kernel: inducing points of an RBF kernel on a network, dPPGP"),
     _dppgp("dbk-silu", "deep basis kernel: a dense SiLU layer on a network, dPPGP"),
     ModelName(
         "pp-dkl",
@@ -90,20 +90,20 @@ _MODELS = (
         uses=("beta",),
     ),
     _student(
-        "sv-dkl", "sparse deep kernel learning: inducing points under an RBF on a network, ELBO"
+        "sv-dkl", "sparse deep kernel learning: inducing points of an RBF kernel on a network, ELBO"
     ),
-    _student("sv-rbf", "sparse variational GP: inducing points under an RBF on the inputs, ELBO"),
+    _student("sv-rbf", "sparse variational GP: inducing points of an RBF kernel on inputs, ELBO"),
     _student("sv-dbk", "deep basis kernel: a dense SiLU layer, ELBO with the variance correction"),
     _student("vbll", "variational Bayesian last layer: a dense SiLU layer on a network, ELBO"),
     ModelName(
         "dbk-exact",
-        "deep basis kernel in closed form: a dense SiLU layer, marginal likelihood, corrected",
+        "deep basis kernel in closed form: a dense SiLU layer, corrected marginal likelihood",
     ),
     ModelName(
         "dbk-exact-rbf",
-        "deep basis kernel in closed form: inducing points, marginal likelihood, corrected",
+        "deep basis kernel in closed form: inducing points, corrected marginal likelihood",
     ),
-    ModelName("dbk-mml", "as dbk-exact without the correction: its variance collapses; for study"),
+    ModelName("dbk-mml", "dbk-exact without the correction; for study, as the variance collapses"),
     ModelName(
         "dnn",
         "a plain network, squared error; one noise variance from the validation rows",
@@ -114,11 +114,11 @@ _MODELS = (
     ),
     _kernel(
         "nystrom-mixed-fitc",
-        "as nystrom-mixed, plus the prior variance that the anchors do not explain",
+        "nystrom-mixed plus the prior variance that the anchors do not explain",
     ),
     _kernel("nngp", "kernel of infinitely wide erf networks at anchors, marginal likelihood"),
     _kernel("nngp-relu", "kernel of infinitely wide ReLU networks at anchors, marginal likelihood"),
-    _kernel("t-process", "as nngp with an inverse-gamma scale: a Student-t process"),
+    _kernel("t-process", "nngp with an inverse-gamma scale, which gives a Student-t process"),
     ModelName(
         "sv-t-process", "t-process by mini-batches: a variational posterior of weights and scale"
     ),
@@ -136,12 +136,12 @@ _MODELS = (
     ),
     ModelName(
         "cox-nb",
-        "as cox with a gamma effect of each tile and quarter: negative binomial counts",
+        "cox with a gamma effect of each tile and quarter: negative binomial counts",
         family="count",
     ),
     _kernel(
         "burr-process",
-        "as t-process with a Burr XII scale, by importance sampling: a mixture of normals",
+        "t-process with a Burr XII scale: mixtures of normals, by importance sampling",
     ),
 )
 
@@ -150,11 +150,11 @@ MODELS: dict[str, ModelName] = {model.name: model for model in _MODELS}
 
 
 def find_model(name: str) -> ModelName:
-    """Return the model with a name; raise RequestError with the nearest names if unknown."""
+    """Return the model with a name; if unknown, raise RequestError with the nearest names."""
     if name not in MODELS:
         near = nearest(name, MODELS, 3) or list(MODELS)
         raise RequestError(
-            f"unknown model {name!r}. Nearest: {', '.join(near)}. `geogp models` lists all."
+            f"unknown model {name!r}. Nearest: {', '.join(near)}. `geogp models` lists all models."
         )
     return MODELS[name]
 

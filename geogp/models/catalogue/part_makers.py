@@ -43,14 +43,14 @@ def _backbone(sizes: Architecture) -> Backbone:
 
 
 def plain_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
-    """Return the basis of inducing points under an RBF kernel on the inputs."""
+    """Return the basis of inducing points of an RBF kernel on the inputs."""
     none = torch.zeros(1, len(sizes.used), dtype=sizes.torch_dtype)
     x = none if given.x is None else given.x
     return InducingBasis(given.anchors(x, sizes.r), jitter=sizes.jitter)
 
 
 def deep_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
-    """Return the basis of inducing points under an RBF kernel on a network's features."""
+    """Return the basis of inducing points of an RBF kernel on a network's features."""
     backbone = _backbone(sizes)
     if given.x is None or given.placement == "uniform":
         empty = torch.zeros(1, sizes.h, dtype=sizes.torch_dtype)
@@ -107,7 +107,7 @@ def mixed_kernel(sizes: Architecture) -> Kernel:
 
 
 def network_kernel(activation: str, *, own_scale: bool = True) -> Callable[[Architecture], Kernel]:
-    """Return a function that makes a network's kernel; without `own_scale`, its readout stays 1."""
+    """Return a maker of a network's kernel; without `own_scale`, the readout variance stays 1."""
 
     def make(sizes: Architecture) -> Kernel:
         kernel = NetworkKernel(sizes.blocks, activation, dtype=sizes.torch_dtype)

@@ -10,14 +10,14 @@ from geogp.models.core.options import Optimiser, Placement, Weights
 
 @dataclass(frozen=True)
 class Preset:
-    """Sizes and schedule of a fit; for names that are not here, see `Architecture`, `FitSettings`.
+    """Sizes and schedule of a fit; other attributes are those of `Architecture`, `FitSettings`.
 
     `least_steps`: smallest number of steps in an epoch. If there are few rows, a smaller batch
-        reaches this number. With 0, the batch does not change.
+        reaches this number. If `least_steps` is 0, the batch does not change.
     `placement`, `noise_start`: see `build`.
     `split`: the default of ``--split``.
-    `refit`: whether the map comes from one more fit, to all rows except the validation rows (a
-        tenth of all rows), instead of the fit of the random split.
+    `refit`: whether one more fit, to all rows except a validation tenth, makes the map. Otherwise,
+        the fit of the random split makes the map.
     """
 
     h: int
@@ -39,7 +39,7 @@ class Preset:
     optimiser: Optimiser = "adamw"
 
     def batch_for(self, n: int) -> int:
-        """Return the number of rows per step for n training rows: a power of 2, 32 to `batch`."""
+        """Return the rows per step for n training rows: a power of 2 from 32 to `batch`."""
         if not self.least_steps:
             return min(self.batch, n)
         most = max(32, n // self.least_steps)
@@ -93,7 +93,7 @@ FIELD_PRESETS = {
     )
     for (name, preset), epochs in zip(PRESETS.items(), (8, 12, 40), strict=True)
 }
-"""The presets of the field model; one of its epochs learns more and takes longer than others."""
+"""The presets of the field model, whose epochs learn more and take longer than other epochs."""
 
 KERNEL_PRESETS = {
     name: replace(

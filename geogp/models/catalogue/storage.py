@@ -23,7 +23,7 @@ MAX_HEADER_BYTES = 16 << 20
 """Largest header (names, shapes and description); a file with a larger header is refused."""
 
 SLACK = 10_000_000
-"""A model is refused if it needs more numbers than this plus four times those in its file."""
+"""A loaded model may need this many numbers plus four times the numbers in its file."""
 
 FIELD, EARLIER_TENSOR = "field", "shape_coefficients"
 """A field model with this tensor is from an earlier version, whose predictions differed."""
@@ -80,7 +80,7 @@ def _check_header(path: Path) -> None:
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
     if size > MAX_HEADER_BYTES:
-        raise ValueError(f"its header has {size:,} bytes; expected at most {MAX_HEADER_BYTES:,}")
+        raise ValueError(f"the header has {size:,} bytes; expected at most {MAX_HEADER_BYTES:,}")
 
 
 def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None:
@@ -126,9 +126,8 @@ def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | Non
 def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
     """Load a model and its context from a file written by `save_model`.
 
-    Raises DataError if the file is damaged or edited, has another layout version, or contains an
-    unknown model, a field model of an earlier version, or tensors that do not fit the model or are
-    not finite.
+    Raises DataError if the file is damaged, edited or from another version, if the model is
+    unknown, or if tensors do not fit the model or are not finite.
     """
     tensors, described = read_tensors(Path(path))
     if described.get("format") != FORMAT or described.get("model") not in list(CATALOGUE):

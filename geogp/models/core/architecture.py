@@ -23,15 +23,15 @@ class Architecture:
 
     `d`, `h`, `r`: number of input columns, width of the network, rank.
     `blocks`: number of residual blocks of the network.
-    `jitter`: relative jitter of k~_ZZ; by default, that of the basis.
+    `jitter`: relative jitter of k~_ZZ; by default, the basis chooses it.
     `columns`: names of the input columns; by default x0, x1, ...
     `dropped`: columns with the same value in all training rows; the basis does not use these.
     `units`: number of kilometres or quarters in one unit of each column, for models that measure
         distances.
-    `covariates`: names of the last columns, if they are covariates, which enter linearly.
+    `covariates`: names of the covariates, which are the last columns and enter linearly.
 
-    Raises RequestError if a name is unknown, a size or the jitter is out of range, or there are not
-    as many names or units as columns.
+    Raises RequestError if a name is unknown, a size or the jitter is out of range, or the number of
+    names or units is not the number of columns.
     """
 
     d: int

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from geogp.errors import DataError
 
 ROUNDING = 1e-9
-"""Relative differences of counts up to this size are taken for rounding."""
+"""Largest relative difference of counts that is treated as a rounding error."""
 
 
 def as_floats(values: object, what: str) -> NDArray[np.float64]:

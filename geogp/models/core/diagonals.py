@@ -1,11 +1,11 @@
 """Models of the prior variance that single points have in addition to ||phi(x)||².
 
-Each model returns the variance (b,) of a term r(x) that is independent between points:
-f(x) = m0 + <w, phi(x)> + r(x) (the interpretation of FITC in Quiñonero-Candela and Rasmussen 2005,
-section 6). So r is part of the level of each tile, of every sum over tiles, and of the scatter of
+Each model returns the variance (b,) of a term r(x) that is independent between points: f(x) = m0 +
+<w, phi(x)> + r(x) (the interpretation of FITC in Quiñonero-Candela and Rasmussen 2005, section 6).
+The term r is part of the level of each tile, of every sum over tiles, and of the scatter of
 measured rows around <w, phi>. A prediction at x does not learn r(x) from a row at x. In reality,
-nearby tiles share part of the variance that inducing points miss. But r is independent between
-tiles, so the variance of sums is too small.
+nearby tiles share part of the variance that inducing points miss. Because r is independent between
+tiles, the variance of sums over tiles is too small.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Diagonal(nn.Module):
-    """Interface of models of added variance; this class adds 0 (DBK: no term at prediction).
+    """Interface of models of added variance; this class adds 0, as DBK does in predictions.
 
     `uses_norms` is true if the added variance depends on norm and residual of the features.
     """
@@ -32,7 +32,7 @@ class Diagonal(nn.Module):
         return torch.zeros_like(features.norm)
 
     def update_closed_forms(self, features: Iterable["Features"]) -> None:
-        """Learn from chunks of features of the training rows; this default does nothing."""
+        """Learn from the features of the training rows, chunk by chunk; by default, do nothing."""
 
 
 class NystromDiagonal(Diagonal):

@@ -33,7 +33,7 @@ def jittered_inverse_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
 
 
 def inverse_cholesky(K: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L^(-1), (r, r) row-major, for K = L L', and 0 if it exists.
+    """Return L^(-1), (r, r) row-major, for K = L L', and a code, which is 0 if L exists.
 
     K is halved recursively: with K = [A B'; B C] and A = M M', L = [M 0; B M^(-T) N] where N N' = C
     - (B M^(-T)) (B M^(-T))', and L^(-1) = [M^(-1) 0; -N^(-1) B M^(-T) M^(-1) N^(-1)]. Most
@@ -45,7 +45,7 @@ def inverse_cholesky(K: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
-    """Write the inverse factor of the block `parts` of K into `out`; return `info`."""
+    """Write the inverse factor of the block `parts` of K into `out`; return 0 on success."""
     whole = slice(parts[0].start, parts[-1].stop)
     if len(parts) == 1:
         found: tuple[Tensor, Tensor] = torch.linalg.cholesky_ex(K[whole, whole])

@@ -51,7 +51,7 @@ class Rows(NamedTuple):
         return len(self.y) if self.repeats is None else int(self.repeats.rows.sum())
 
     def at(self, numbers: Tensor | slice) -> "Rows":
-        """Return the rows with these numbers."""
+        """Return the rows with the given row numbers."""
         repeats = self.repeats and Repeats(*(part[numbers] for part in self.repeats))
         groups = None if self.groups is None else self.groups[numbers]
         return Rows(self.x[numbers], self.y[numbers], self.counts[numbers], repeats, groups)
@@ -134,7 +134,7 @@ class LowRankGP(nn.Module):
 
     @property
     def can_solve_mean(self) -> bool:
-        """Whether the mean of the weights is learned, and a regression on rows could replace it."""
+        """Whether the mean of the weights is learned, so that a closed form could replace it."""
         return self.has_level and self.posterior.is_learned
 
     @property
@@ -143,7 +143,7 @@ class LowRankGP(nn.Module):
         return self.mean_constant.device
 
     def check(self) -> None:
-        """Raise RequestError if parameters have values on no device, several devices or dtypes."""
+        """Raise RequestError unless all parameters have values, on one device and of one dtype."""
         if self.device.type == "meta":
             raise RequestError(NO_NUMBERS)
         expected = self.architecture.torch_dtype
@@ -211,22 +211,22 @@ class LowRankGP(nn.Module):
         )
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:
-        """Store the data that prediction needs; return the rows in the order for training steps.
+        """Store the data that prediction needs; return the rows in the order of the training steps.
 
         By default nothing is stored. `seed` fixes random choices.
         """
         return rows
 
     def coefficients(self) -> tuple[Floats, Floats]:
-        """Return means and standard deviations of the covariates' coefficients; here none."""
+        """Return means and sds of the covariates' coefficients; empty by default."""
         return np.zeros(0), np.zeros(0)
 
     def rates(self) -> dict[str, float]:
-        """Return learning rates by parameter name, relative to the usual rate; by default none."""
+        """Return learning rates by parameter name, relative to the usual rate; empty by default."""
         return {}
 
     def finish(self, validation: Rows) -> None:
-        """Learn from the validation rows after the last step; this default does nothing."""
+        """Learn from the validation rows after the last step; by default, do nothing."""
 
     def widen(self, factor: float) -> None:
         """Multiply predictive standard deviations by `factor`."""
@@ -243,8 +243,8 @@ class LowRankGP(nn.Module):
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows, in chunks, for `condition`.
 
-        The variance of a row around <w, phi> is noise_var plus the variance of the diagonal, and if
-        `spread_is_noise` plus the function variance. For the mean of k rows at one input, the
+        The variance of a row around <w, phi> is noise_var plus the variance of the diagonal. If
+        `spread_is_noise`, the function variance is added. For the mean of k rows at one input, the
         variance is divided by k.
         """
         for part in rows.chunks():
@@ -257,7 +257,7 @@ class LowRankGP(nn.Module):
             yield WeightedRows(found.phi, part.y - self.mean_constant, variance)
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean (r,) and factor (r, r) of the weights given rows, float64 (`condition`)."""
+        """Return mean (r,) and factor (r, r) of the weights given rows; see `condition`."""
         return condition(self.weighted_rows(rows), torch.zeros(self.basis.rank, device=self.device))
 
     def check_has_level(self) -> None:
@@ -332,7 +332,7 @@ class LowRankGP(nn.Module):
             yield phi
 
     def added_variance(self, x: Floats) -> Floats:
-        """Return the diagonal's part of `predict(x).function_variance`, (n,)."""
+        """Return the part of the function variance at x that the diagonal adds, (n,)."""
         if not self.diagonal.uses_norms:
             return np.zeros(len(x))
         with torch.no_grad():
@@ -341,7 +341,7 @@ class LowRankGP(nn.Module):
         return found
 
     def function_variance(self, x: Floats, L: Tensor) -> Floats:
-        """Return `predict(x).function_variance`, (n,), if the weights had the covariance L L'.
+        """Return the function variance of a prediction for the weight covariance L L', (n,).
 
         L (r, r), float64, belongs to the weights of the features in `feature_chunks`.
         """

@@ -20,14 +20,14 @@ CHUNK_ARRAYS = 24
 """Number of float64 arrays with the size of a chunk's features; at most 19 were observed."""
 
 SQUARE_ARRAYS = 16
-"""Number of r by r arrays: posterior, gradient, moments, copies of epochs, factorisations."""
+"""Number of r by r arrays: posterior, gradient, moments, stored epochs, factorisations."""
 
 ROW_WORDS = 40
-"""Numbers per row: inputs, targets, order, one or two copies of these, and features of places."""
+"""Stored numbers per row: inputs, targets, order, up to two copies, and features of places."""
 
 
 def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
-    """Return an upper estimate of the bytes of a fit to n rows; `batch` is that of a step."""
+    """Return an upper estimate of the bytes of a fit to n rows; a step uses `batch` rows."""
     chunk = min(max(batch, 1), n, CHUNK)
     # Prediction uses whole chunks whatever the batch.
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
@@ -47,7 +47,7 @@ HELD_BYTES = 2**29
 """Approximate bytes of the joint sums or draws that are computed in one pass over the features."""
 
 TILE_WORDS = 300
-"""Numbers per tile with a tile process: indices and weights of 64 rows and 24 tiles, twice."""
+"""Numbers per tile with a tile process: two copies of indices and weights of 64 rows, 24 tiles."""
 
 BLOCK_ARRAYS = 12
 """Number of copies of the covariances of `TILES_AT_ONCE` tiles; at most 10 were observed."""
@@ -114,7 +114,7 @@ def check_memory(sizes: Architecture, n: int, batch: int, device: torch.device) 
 
 
 def refuse_above(needed: float, what: str, cure: str, device: torch.device | None = None) -> None:
-    """Raise RequestError if something needs more bytes than are free on a device (the CPU)."""
+    """Raise RequestError if `what` needs more bytes than `device` (default: CPU) has free."""
     device = device or torch.device("cpu")
     free = available_bytes(device)
     if needed > free:

@@ -26,7 +26,7 @@ class Noise(nn.Module, ABC):
         """
 
     def update_closed_forms(self, squared_errors: Iterable[Tensor]) -> None:
-        """Learn from chunks of squared errors of validation rows; this default does nothing."""
+        """Learn from chunks of squared errors of validation rows; by default, do nothing."""
 
 
 class ConstantNoise(Noise):

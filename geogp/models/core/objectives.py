@@ -1,6 +1,6 @@
 """Objectives to minimise, each a plain function (DBK section 3; DBK-1 sections 3.1 and 3.3).
 
-An objective of a batch is per datum: a mean over the batch, plus the KL term divided by the number
+An objective of a batch is a mean over the rows of the batch, plus the KL term divided by the number
 n of training rows. Here mu = m0 + <m, phi> and s² = ||L' phi||². An objective of all rows uses only
 the sums in `Statistics`.
 """
@@ -42,7 +42,7 @@ class BatchTerms:
     """Terms of the objectives for a batch of b rows, or of b inputs with several rows each.
 
     `mean`, `function_variance`: m0 + <m, phi> and ||L' phi||², each (b,).
-    `residual`: k~(x, x) - ||phi||², (b,); 0 if the basis does not approximate another kernel.
+    `residual`: k~(x, x) - ||phi||², (b,); 0 if the basis is exact.
     `feature_norm`: ||phi||², (b,).
     `noise_var`, `kl`: scalars.
     `repeats`: the rows of each input, or None if each input has one row. With `repeats`, a target
@@ -88,8 +88,9 @@ class Statistics(NamedTuple):
     """Sums over all n training rows, float64, where e is the target minus the mean constant.
 
     `gram` is Phi'Phi (r, r), `moment` is Phi'e (r,) and `square` is ||e||². `norm_sum` and
-    `largest_norm` are the sum and maximum of ||phi(x_i)||². `log_variance` is 0. If each row has a
-    variance v_i of its own, it is the sum of log v_i, and the first three weight rows by 1 / v_i.
+    `largest_norm` are the sum and maximum of ||phi(x_i)||². `log_variance` is 0. If each row has
+    its own variance v_i, `log_variance` is Σ log v_i, and `gram`, `moment`, `square` have weights 1
+    / v_i.
     """
 
     n: int

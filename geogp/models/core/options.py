@@ -21,14 +21,14 @@ OFFSET = "log_exposure"
 """Input column that models of counts add to the log rate; no basis uses this column."""
 
 CANDIDATES = 2000
-"""When measurements are chosen, the default number of tiles with an exactly computed gain."""
+"""Default number of tiles whose gain is computed exactly when measurements are chosen."""
 
 OPTIMISERS: tuple[str, ...] = get_args(Optimiser)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of regularisers: `alpha` of the trace in dPPGP, `beta` of the KL in PPGP and dPPGP.
+    """Weights of regularisers: `alpha` for the trace of dPPGP, `beta` for the KL of PPGP and dPPGP.
 
     Raises RequestError if a weight is negative or not finite.
     """

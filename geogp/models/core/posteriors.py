@@ -28,7 +28,7 @@ class WeightedRows(NamedTuple):
 
 
 class Information(NamedTuple):
-    """Phi' V^(-1) Phi (r, r) and Phi' V^(-1) (y - m0) (r,); those of sets of rows add up."""
+    """Phi' V^(-1) Phi (r, r) and Phi' V^(-1) (y - m0) (r,), which are sums over rows."""
 
     precision: Tensor
     pull: Tensor
@@ -57,11 +57,11 @@ class Posterior(nn.Module, ABC):
         return self.weights()[0].new_zeros(())
 
     def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
-        """Return the moments for features (b, r), and the KL; a subclass may share operations."""
+        """Return the results of `moments` for features (b, r) and of `kl`."""
         return self.moments(phi), self.kl()
 
     def update_closed_forms(self, rows: Iterable[WeightedRows]) -> None:
-        """Learn from chunks of training rows; this default does nothing."""
+        """Learn from chunks of training rows; by default, do nothing."""
 
 
 class VariationalPosterior(Posterior):
@@ -95,7 +95,7 @@ class VariationalPosterior(Posterior):
             self.log_diagonal.copy_(lower.diagonal().log())
 
     def take_last(self, m: Tensor, L: Tensor) -> None:
-        """Make the last c weights independent, with mean m (c,) and any full factor L (c, c)."""
+        """Set the last c weights to N(m, L L'), independent of others; L (c, c) has full rank."""
         c, factor = len(m), self.cholesky().detach().double()
         factor[-c:, :-c] = 0.0
         factor[-c:, -c:] = L
@@ -132,7 +132,7 @@ class PointPosterior(Posterior):
         self.m = nn.Parameter(torch.zeros(r, dtype=dtype))
 
     def weights(self) -> tuple[Tensor, Tensor]:
-        """Return m and a factor without columns."""
+        """Return m and a factor (r, 0), because the covariance is 0."""
         return self.m, self.m.new_zeros(len(self.m), 0)
 
     def moments(self, phi: Tensor) -> Moments:
@@ -142,7 +142,7 @@ class PointPosterior(Posterior):
 
 
 class ClosedFormPosterior(Posterior):
-    """p(w | y) = N(m, L L'), float64 (`condition`); the prior before `update_closed_forms`."""
+    """The closed form p(w | y) = N(m, L L'), float64; before `update_closed_forms`, the prior."""
 
     in_closed_form = True
     m: Tensor
@@ -169,7 +169,7 @@ class ClosedFormPosterior(Posterior):
         return 0.5 * (squares - len(self.m)) - spread
 
     def update_closed_forms(self, rows: Iterable[WeightedRows]) -> None:
-        """Condition on the training rows."""
+        """Condition the weights on the training rows."""
         m, L = condition(rows, self.m)
         self.m.copy_(m)
         self.L.copy_(L)

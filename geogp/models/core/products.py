@@ -1,10 +1,10 @@
 """Products with triangular matrices, in blocks of columns.
 
-These products take most of the time of a training step. Half of a triangular matrix is zeros. With
-blocks of 192 columns (six blocks at r = 1024), 3/5 of the operations remain, at about the full
-speed of the library. All matrices are row-major and stay row-major, because elementwise operations
-that mix both memory layouts take ten times as long. On a GPU, one large product is faster than
-several small ones, so there is only one block.
+Products with triangular matrices take most of the time of a training step. Half of a triangular
+matrix is zeros. With blocks of 192 columns (six blocks at r = 1024), 3/5 of the operations remain,
+at about the full speed of the library. All matrices are row-major and stay row-major, because
+elementwise operations that mix both memory layouts take ten times as long. On a GPU, one large
+product is faster than several small ones, so there is only one block.
 """
 
 import torch
@@ -15,7 +15,7 @@ BLOCK = 192
 
 
 def slices(r: int, device: torch.device) -> list[slice]:
-    """Return the blocks of r columns on a device."""
+    """Return slices that divide r columns into the blocks for a device."""
     width = BLOCK if device.type == "cpu" else r
     return [slice(start, min(start + width, r)) for start in range(0, r, width)]
 
@@ -50,7 +50,7 @@ def lower_of_product(A: Tensor, B: Tensor) -> Tensor:
 def mirrored(A: Tensor) -> Tensor:
     """Copy the lower triangle of A (r, r) onto the upper triangle, in place.
 
-    The copy goes by blocks that fit into the cache; a whole matrix and its transpose do not fit.
+    The function copies blocks that fit into the cache.
     """
     parts = slices(len(A), A.device)
     for i, rows in enumerate(parts):

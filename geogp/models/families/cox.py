@@ -22,21 +22,21 @@ DISPERSION_START = 1.0
 
 
 class CountLaw(Noise):
-    """The scatter of counts: Var(y | rate) = rate + dispersion · rate²; here 0, so Poisson."""
+    """The scatter of Poisson counts: Var(y | rate) = rate + dispersion · rate², dispersion 0."""
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
         super().__init__()
 
     def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the dispersion, (b,) float64, for features (b, r)."""
-        assert phi is not None, "the scatter of counts needs features of the inputs"
+        assert phi is not None, "expected features of the inputs, found none"
         return phi.new_zeros(len(phi), dtype=torch.float64)
 
 
 class Dispersion(CountLaw):
     """Negative binomial counts: dispersion(x) = exp(c + <c_phi, phi(x)>), at least 1e-6.
 
-    It is the variance of a gamma factor with mean 1 of the rate of each row.
+    The dispersion is the variance of a gamma variable with mean 1 that multiplies each rate.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
@@ -47,7 +47,7 @@ class Dispersion(CountLaw):
 
     def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the dispersion, (b,) float64, for features (b, r)."""
-        assert phi is not None, "the dispersion varies over the inputs"
+        assert phi is not None, "expected features of the inputs, found none"
         return NOISE_FLOOR + (self.log_dispersion + phi @ self.head).double().exp()
 
 
@@ -55,9 +55,9 @@ class CoxGP(LowRankGP):
     """log rate(x) = log exposure + mu + <w, phi(x)>, with counts y around the rate.
 
     y ~ Poisson(rate), or negative binomial if `noise` has a dispersion. The logarithm of the
-    exposure, for example an area, is the input column ``log_exposure``, which the basis does not
-    use; without this column it is 0. mu is `mean_constant` plus `y_mean`, the logarithm of the mean
-    count of the training rows.
+    exposure, for example of an area, is the input column ``log_exposure``, which the basis does not
+    use. Without this column, the log exposure is 0. The constant mu is `mean_constant` plus
+    `y_mean`, the logarithm of the training rows' mean count.
     """
 
     has_level = False
@@ -80,7 +80,7 @@ class CoxGP(LowRankGP):
         return torch.cat([seen, torch.from_numpy(given).to(seen)[:, None]], 1)
 
     def take_target(self, y: Floats) -> None:
-        """Set `y_mean` to the logarithm of the mean count; raise DataError if one is no count."""
+        """Set `y_mean` to the log of the mean count; raise DataError if a value is not a count."""
         _check_counts(y)
         self.y_mean.fill_(math.log(float(y.mean())))
         self.y_sd.fill_(1.0)
@@ -111,7 +111,7 @@ class CoxGP(LowRankGP):
     def predict_scaled(
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> CountPrediction:
-        """Predict counts at inputs returned by `scaled`; raise RequestError if a level is asked."""
+        """Predict counts at inputs returned by `scaled`; raise RequestError for `level`."""
         if level:
             raise RequestError(f"{self.name} predicts counts; it has no separate level.")
         parts = []

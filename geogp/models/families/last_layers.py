@@ -35,12 +35,10 @@ BLOCK_ENTRIES = 2**22
 """Numbers in a block of D, and in a chunk of Phi^m; each block or chunk takes 32 MiB."""
 
 EXACT_ENTRIES = 10**9
-"""Up to this number of rows times parameters, A is fitted to all rows; a minute at r = 257."""
+"""Largest number of rows times parameters for which A is fitted to all rows."""
 
 RANK_TOLERANCE = 1e-10
-"""Singular values of Phi^r below this share of the largest value count as 0.
-
-Dead units cause such values."""
+"""Singular values of Phi^r below this share of the largest value count as 0."""
 
 
 class Enrichment(NamedTuple):
@@ -200,7 +198,7 @@ class LastLayerGP(LowRankGP):
 
     def finish(self, validation: Rows) -> None:
         """Compute the closed form from the training rows, once the best epoch is known."""
-        assert self._held is not None, "`keep_rows` comes first"
+        assert self._held is not None, "expected a call of `keep_rows` first"
         x, seed = self._held
         with torch.no_grad():
             self.enrich(x, seed)
@@ -223,16 +221,16 @@ class LastLayerGP(LowRankGP):
             yield part._replace(phi=part.phi.double() @ self.enrichment)
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean and factor of the weights of F' phi^r; the mean is that of the network."""
+        """Return mean and factor of the weights of F' phi^r; the mean comes from the network."""
         _, L = super().conditioned(rows)
         m = self.posterior.m.detach().double()[:, None]
         return torch.linalg.solve_triangular(self.enrichment, m, upper=False)[:, 0], L
 
 
 class EnrichedGP(LastLayerGP):
-    """A `LastLayerGP` with F = L, the Cholesky factor of B'B; see `enrich`.
+    """Bayesian last layer whose features are enriched by F = L, the factor of B'B; see `enrich`.
 
-    A is fitted to as many rows as `rows_for` returns; `enrichment_rows` is this number.
+    `enrichment_rows` is the number of rows to which A is fitted; see `rows_for`.
     """
 
     def enrich(self, x: Tensor, seed: int) -> None:

@@ -5,12 +5,12 @@ and lemma B.1 of this paper are about Student-t processes.
 
 Let s² ~ InvGamma(a, b) and y ~ N(0, s² A) with A = Phi Phi' + t² I, so function and noise share the
 scale. Then y is multivariate t with 2a degrees of freedom and scale matrix (b / a) A. Whatever the
-prior of s² (for example the prior in `burr.py`), all results need only n, e'A^(-1)e and log|A|.
-These three follow from sums over rows.
+prior of s² (for example the prior in `burr.py`), all results need only n, e'A^(-1)e and log|A|,
+which follow from sums over rows.
 
 A random scale helps if there are few rows and the prior scale is far from the true scale
-(`benchmarks/student.py`). A Gaussian process with a learned scale is equally good, and a single bad
-row harms both equally.
+(`benchmarks/student.py`). A Gaussian process with a learned scale predicts as well as a process
+with a random scale. A single bad row harms both equally.
 """
 
 import math
@@ -35,7 +35,7 @@ from geogp.models.core.posteriors import VariationalPosterior
 
 @dataclass(frozen=True)
 class InverseGamma:
-    """The law InvGamma(a, b) of the scale s², with density b^a / Γ(a) s^(-2a-2) exp(-b / s²).
+    """Inverse-gamma distribution of the scale s², with density b^a / Γ(a) s^(-2a-2) exp(-b / s²).
 
     Raises RequestError if a parameter is not positive and finite.
     """
@@ -49,7 +49,7 @@ class InverseGamma:
 
     @property
     def mean(self) -> float:
-        """Mean b / (a - 1) of s²; raises RequestError if `a` is at most 1: there is no mean."""
+        """Mean b / (a - 1) of s²; raises RequestError if `a` is 1 or less."""
         if self.a <= 1:
             raise RequestError(
                 f"expected a above 1, so that the scale has a mean, found {self.a:g}; fit the "
@@ -84,8 +84,8 @@ def burr_log_evidence(burr: Burr, distance: Tensor, log_determinant: Tensor, n: 
     """Return the log density of all rows from e'A^(-1)e and log|A|, a scalar.
 
     The result is -½ (n log 2π + log|A|) + log ∫ p(u) exp(-n/2 u - e'A^(-1)e / 2 e^(-u)) du. The
-    integral uses the nodes of `BurrScale`. Derivatives treat these nodes as constants, so the
-    derivative by e'A^(-1)e is -½ E[1/s² | y], as it should be. Raises the errors of `BurrScale`.
+    integral uses the nodes of `BurrScale`. Derivatives treat the nodes as constants, so the
+    derivative by e'A^(-1)e is the exact -½ E[1/s² | y]. Raises the errors of `BurrScale`.
     """
     u, step = BurrScale(burr, n, float(distance.detach())).nodes
     prior, held = (
@@ -104,9 +104,9 @@ def student_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tens
 
 
 def burr_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
-    """Return the log density of all rows under `BURR_PRIOR`, from sums.
+    """Return the log density of all rows under `BURR_PRIOR`, from sums over the rows.
 
-    Raises NumericalError as `quadratic_form` does, or if the law of the scale is too wide.
+    Raises NumericalError as `quadratic_form` does, or if the distribution of the scale is too wide.
     """
     return burr_log_evidence(BURR_PRIOR, *quadratic_form(sums, noise_var), sums.n)
 
@@ -127,7 +127,7 @@ class RandomScale(LowRankGP, ABC):
     def predict_scaled(
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
-        """Predict with variances times E[s²], and a shape that mixes normals over s².
+        """Predict with variances times E[s²]; predictive distributions mix normals over s².
 
         Raises RequestError if the scale has no mean, because then predictions have no variance.
         """
@@ -145,7 +145,7 @@ class RandomScale(LowRankGP, ABC):
 class ScaleMixture(RandomScale, KernelProcess):
     """A low-rank process with a random scale s²; given rows, s² depends on n and e'A^(-1)e.
 
-    `scale_terms` are both parameters of the prior, n and e'A^(-1)e.
+    `scale_terms` contains the two parameters of the prior, n and e'A^(-1)e.
     """
 
     usual_prior: ClassVar[InverseGamma | Burr]
@@ -226,7 +226,7 @@ def scaled_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tens
 
     mean_b ½ [log 2π t² + E log s² + (E[1/s²] (y - mu)² + ||L' phi||² + residual) / t²] + KL / n.
     """
-    assert terms.inverse_scale is not None, "the model has a random scale"
+    assert terms.inverse_scale is not None, "expected a model with a random scale"
     assert terms.log_scale is not None
     spread = terms.inverse_scale * terms.square(y) + terms.function_variance + terms.residual
     constant = terms.noise_var.log() + terms.log_scale + math.log(2 * math.pi)
@@ -268,7 +268,7 @@ class VariationalStudentProcess(RandomScale):
         return InverseGamma(*(float(value.detach()) for value in self._scale_parameters()))
 
     def added_variance(self, x: Floats) -> Floats:
-        """Return the variance of the diagonal at single points times the mean of s², (n,)."""
+        """Return the variance that the diagonal adds at points, times the mean of s², (n,)."""
         return self.scale_posterior.mean * super().added_variance(x)
 
     def terms(self, x: Tensor) -> BatchTerms:

@@ -1,4 +1,4 @@
-"""Student-t measurement noise: one bad row hardly changes the function.
+"""Student-t measurement noise; with this noise, one bad row hardly changes the function.
 
 y = f(x) + e with e = sqrt(σ²) T and T Student-t with df degrees of freedom. Given g ~ Gamma(df/2,
 rate df/2), e is normal with variance σ²/g. Each row has its own g; a common g for all rows would
@@ -35,7 +35,7 @@ _STIRLING_FROM = 50.0
 
 
 class StudentNoise(Noise):
-    """Student-t noise with squared scale σ² (at least 1e-6) and df (above 2.05), for all rows."""
+    """Student-t noise; all rows share the squared scale σ² (at least 1e-6) and df (above 2.05)."""
 
     def __init__(self, dtype: torch.dtype, start: float = NOISE_START) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class StudentGP(LowRankGP):
 
 @dataclass(frozen=True)
 class StudentPerBatch(ByInputs[StudentGP]):
-    """The evidence lower bound under Student-t noise, by batches; it needs each row.
+    """Training step on the evidence lower bound of a batch of rows under Student-t noise.
 
     `missed` (b,) is the variance of f that the objective adds to s² = ||L' phi||².
     """
@@ -104,7 +104,7 @@ class StudentPerBatch(ByInputs[StudentGP]):
     combines: bool = False
 
     def backward(self, model: StudentGP, rows: Rows, n: int, weights: Weights) -> Tensor:
-        """Add the gradient of the batch's objective; return the loss."""
+        """Add the gradient of the loss to the parameters; return the loss."""
         terms, law = model.terms(rows.x), model.noise
         variance = terms.function_variance + self.missed(terms)
         nll = student_expected_nll(
@@ -124,9 +124,9 @@ def student_expected_nll(
     - (df + 1)/2 log(1 + e²/(df σ²)).
 
     The model is that of Jylänki, Vanhatalo and Vehtari (2011); Gauss-Hermite quadrature with 20
-    nodes computes the integral. Let q be the sd of f divided by the sd of the noise. The error is
-    1e-8 if q is at most 1, up to 0.04 if q is 5, and up to 0.5 if q is 16. `residual` and
-    `variance` (0 or more) are (b,); σ² and df are scalars, float64.
+    nodes computes the integral. Let q be the sd of f divided by the sd of the noise. The error of
+    the integral is 1e-8 if q is at most 1, up to 0.04 if q is 5, and up to 0.5 if q is 16.
+    `residual` and `variance` (0 or more) are (b,); σ² and df are scalars, float64.
     """
     at, share = (torch.from_numpy(part).to(residual.device) for part in HERMITE)
     # The square root has no derivative at 0.

@@ -1,4 +1,4 @@
-"""Rows of the field model: stored rows, the terms of rows, and whitened blocks."""
+"""Arrays of rows in the field model: stored rows, terms of rows, and whitened blocks."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -56,7 +56,7 @@ class RowTerms(NamedTuple):
 class Block:
     """Whitened rows of some places, in no particular order.
 
-    `residual` (k,) is W (y - mean). `spread` (k, r) is W Phi L with the factor L of q(w), or W Phi.
+    `residual` (k,) is W (y - mean). `spread` (k, r) is W Phi, or W Phi L with the factor L of q(w).
     The scalar `log_scale` is the sum of the logarithms of the conditional standard deviations.
     """
 
@@ -68,7 +68,7 @@ class Block:
 def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distinct known rows, and for each entry of `index` its position among these rows.
 
-    The position of padding is 0.
+    Padding gets the position 0.
     """
     distinct, inverse = torch.unique(index[known], return_inverse=True)
     if not len(distinct):
@@ -79,7 +79,7 @@ def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Padded(NamedTuple):
-    """Rows of b blocks, (b, m): numbers, known (not padding), own (in the block itself)."""
+    """Rows of b blocks, (b, m): row numbers, masks of actual rows and of the block's own rows."""
 
     rows: Tensor
     known: Tensor
@@ -87,7 +87,7 @@ class Padded(NamedTuple):
 
 
 def packed(blocks: Padded, parts: int) -> list[Padded]:
-    """Divide the blocks into parts with similar numbers of rows; this needs less padding.
+    """Divide the blocks into parts with similar numbers of rows, to need less padding.
 
     The rows of a block keep their order; the padding comes last.
     """

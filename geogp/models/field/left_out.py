@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MOST_ROWS = 12_000
-"""Largest number of training rows with estimated errors; if there are more, some are drawn."""
+"""Largest number of training rows whose errors are estimated; from more rows, a subset is drawn."""
 
 FOLDS = 16
 """Largest number of folds; the groups of a fold are left out together."""
@@ -38,9 +38,9 @@ class LeftOutRows(NamedTuple):
 def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOutRows:
     """Predict stored rows without the stored rows of their groups.
 
-    If every group is one row, or all rows are one group, single rows are left out. The weights of
-    the field then keep their posterior, because it hardly depends on one row. Otherwise groups are
-    left out in folds, and the posterior of the weights is that given the rows of the other folds.
+    If every group is one row, or all rows are one group, single rows are left out. The posterior of
+    the field's weights stays the same, because one row hardly changes it. Otherwise groups are left
+    out in folds, and the posterior of the weights uses only the rows of the other folds.
     """
     n = len(model.rows.y)
     groups = torch.arange(n) if model.groups is None else model.groups
@@ -58,7 +58,7 @@ def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOutRows:
 
 
 Part = tuple[Tensor, Conditional, Floats]
-"""Numbers of some stored rows, their predictions, and kilometres to other places."""
+"""Row numbers of stored rows, predictions at these rows, and kilometres to other places."""
 
 
 def _single_rows(model: "FieldNetwork", chosen: NDArray[np.int64]) -> Iterator[Part]:
@@ -96,7 +96,7 @@ def _folds(
 def _information(
     model: "FieldNetwork", sites: NDArray[np.int64], without: Tensor | None = None
 ) -> Information:
-    """Return the information on the weights from the whitened rows of places; see `block`."""
+    """Return the information about the weights in the whitened rows of places; see `block`."""
 
     def chunks() -> Iterator[WeightedRows]:
         for part in torch.from_numpy(sites).to(model.device).split(ROWS_AT_ONCE):

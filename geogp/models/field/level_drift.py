@@ -7,10 +7,9 @@ from torch import Tensor
 def level_drift(times: Tensor, values: Tensor) -> Tensor:
     """Return the variance and the squared mean of the change of the level per quarter, (2,).
 
-    They are computed from the changes of the mean of `values` between successive times, less the
-    sampling variance of the means. With two times, the only change counts as variance; with one
-    time, both results are 0. `times` (n,) are quarters; `values` (n,) are measurements minus their
-    shift, float64.
+    Both come from the changes of the mean of `values` between successive times, less the sampling
+    variance of the means. With two times, the squared mean is 0; with one time, both results are 0.
+    `times` (n,) are quarters; `values` (n,) are measurements minus their shift, float64.
     """
     times, number = torch.unique(times, return_inverse=True)
     if len(times) < 2:

@@ -11,24 +11,24 @@ FLOOR_START, SINGLE_START = 0.2, 0.5
 """Start values of the two terms of the variance, for a standardised target."""
 
 DECAY_START = -0.7
-"""Start value of the logarithm of each exponent."""
+"""Start value of log p, log q, log s and log t, the logarithms of the exponents."""
 
 ENDLESS = 1e300
-"""Bound of the counts before rows are stored; a saved model has finite numbers only."""
+"""Upper bound of the counts before rows are stored; saved numbers must be finite."""
 
 
 class MeasurementLaw(Noise):
-    """Law of the average of k tests from d devices around the level of a tile.
+    """Distribution of the average of k tests from d devices around the level of a tile.
 
     variance(x, k, d) = exp(a + <c_a, phi(x)>) + exp(b + <c_b, phi(x)>) k^(-p) d^(-q),
     shift(k, d) = g (1 - k^(-s) d^(-t)).
 
-    Tests of one device resemble each other, so the number of devices has an exponent of its own. k
-    and d are clamped to the range of the training rows: the law does not extrapolate, and
-    infinitely many tests count as the largest number in that range. No number of tests removes the
-    first term of the variance. The shift exists because the target is the logarithm of an average.
-    By Jensen's inequality, the expected logarithm of an average of positive values rises with the
-    number of values: the shift is 0 for a single test and approaches g for many tests.
+    Tests of one device resemble each other, so the number of devices has an exponent of its own.
+    The counts k and d are clamped to their range in the training rows, so infinitely many tests
+    count as the largest number in this range. No number of tests removes the first term of the
+    variance. The shift exists because the target is the logarithm of an average. By Jensen's
+    inequality, the expected logarithm of an average of positive values rises with the number of
+    values. The shift is 0 for a single test and approaches g for many tests.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class MeasurementLaw(Noise):
         self.register_buffer("devices_power", torch.ones((), dtype=torch.float64))
 
     def keep_rows(self, counts: Tensor) -> None:
-        """Learn the ranges and the typical devices from the counts of training rows (n, 2)."""
+        """Learn the ranges of counts and the typical number of devices from counts (n, 2)."""
         self.counts_range.copy_(torch.stack([counts.min(0).values, counts.max(0).values]))
         tests, devices = counts.log().unbind(1)
         square = tests.square().sum()
@@ -72,8 +72,8 @@ class MeasurementLaw(Noise):
 
     def forward(self, phi: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
         """Return the variance, (b,) float64, for features (b, r), tests and devices (b, 2)."""
-        assert phi is not None, "the law varies over the inputs"
-        assert counts is not None, "the law depends on the counts"
+        assert phi is not None, "expected features of the inputs, found none"
+        assert counts is not None, "expected numbers of tests and devices, found none"
         lift = (phi @ self.heads).double()
         floor = (self.log_floor.double() + lift[:, 0]).exp()
         single = (self.log_single.double() + lift[:, 1]).exp()

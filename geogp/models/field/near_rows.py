@@ -96,10 +96,10 @@ def history_of(errors: Tensor, correlation: Tensor, same: Tensor, log_tests: Ten
     """Return covariates of the error at a place, computed from the near rows, (b, 5).
 
     Let z be the standardised leave-one-out errors of the near rows, n the number of near rows on
-    the tile itself, and w the prior correlations of the other near rows with the tile. The
-    covariates are log((1 + Σ_own z²) / (1 + n)), log((1 + Σ w z²) / (1 + Σ w)), log(1 + n), Σ_own z
-    / (1 + n), and the mean of log tests with the weights w and one prior row of one test. All are 0
-    if there are no near rows. The inputs are (b, m).
+    the tile itself, and w the prior correlations of other near rows with the tile. The covariates
+    are log((1 + Σ_own z²) / (1 + n)), log((1 + Σ w z²) / (1 + Σ w)), log(1 + n), Σ_own z / (1 + n),
+    and a mean of log tests. This mean is over all near rows, weighted by correlation, and one more
+    row of one test. Without near rows, all covariates are 0. The inputs are (b, m).
     """
     own = same.to(errors.dtype)
     n = 1 + own.sum(1)

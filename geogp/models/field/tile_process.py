@@ -26,7 +26,7 @@ class TileProcess(nn.Module):
     The first two terms correlate near tiles, and the last two belong to one tile. In each pair, the
     first term is constant in time and the second term decays with time. k is multiplied by
     amplitude(x) amplitude(x'), with amplitude(x) = exp(<c, phi(x)>) and an exponent from -60 to 60.
-    So the process can be stronger in one part of a region than in another.
+    So the tile process can be stronger in one part of a region than in another.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Sparse = Any
-"""A sparse array of SciPy, for which SciPy has no type."""
+"""Type of a sparse array of SciPy; SciPy itself provides none."""
 
 EARLIER_TILES = 24
 """Largest number of earlier tiles that condition a tile."""
@@ -46,14 +46,14 @@ TILES_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class TileSequence:
-    """u at n tiles given w and the rows, for a standardised target; see the module's docstring.
+    """The tile process u at n tiles given w and the rows, for a standardised target.
 
     A tile needs about a kilobyte of memory, for the 64 rows and 24 tiles that condition it. No
     array is a dense n by n matrix.
 
     `order`: numbers of the tiles, in the order of the sequence, (n,).
-    `A`, `B`: sparse matrices (n, rows) and (n, n). The rows of both, and the columns of B, are in
-        the order of the sequence.
+    `A`, `B`: sparse matrices (n, rows) and (n, n). The rows of A and B, and the columns of B, are
+        in the order of the sequence.
     `s`: conditional standard deviations, in the order of the sequence, (n,).
     `alone`: the variance of the level (field plus tile process) of each tile given only the rows,
         as in `FieldNetwork.predict`, in the order of the tile numbers, (n,).
@@ -67,7 +67,7 @@ class TileSequence:
 
     @cached_property
     def _triangle(self) -> Any:
-        """The LU factors of I - B. They are I - B and I, because I - B is lower triangular."""
+        """The LU factors of the lower triangular matrix I - B, which are I - B and I."""
         whole = sparse.csc_array(sparse.eye_array(len(self.s)) - self.B)
         return splu(whole, permc_spec="NATURAL", diag_pivot_thresh=0.0)
 
@@ -90,8 +90,8 @@ def tile_sequence(
 
     `x` (n, d) are inputs from `FieldNetwork.scaled`. L (r, r) is a factor of the weights' posterior
     covariance, for `alone`. `earlier` is the largest number of earlier tiles that condition a tile.
-    `seed` fixes the order. Raises DataError if the tiles are not at one time, or two tiles are at
-    one place. Raises NumericalError if a block does not factorise.
+    `seed` fixes the order of the tiles. Raises DataError if the tiles are not at one time, or two
+    tiles are at one place. Raises NumericalError if a block does not factorise.
     """
     points = model.points(x)
     _check(points)
@@ -128,7 +128,7 @@ def tile_sequence(
 
 
 def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
-    """Return the nearest tiles that come earlier in an order, (n, most), padded with `NO_ROW`.
+    """Return the nearest tiles earlier in an order, for each tile, (n, most), padded with `NO_ROW`.
 
     For a tile of rank 2^j to 2^(j+1), the search is among the tiles of rank below 2^(j+1); at least
     half of these come earlier. The search first finds 4 `most` + 1 tiles. If too few of these come
@@ -239,5 +239,5 @@ def _check(points: Tensor) -> None:
     distinct = len(torch.unique(points[:, :2], dim=0))
     if distinct < len(points):
         raise DataError(
-            f"expected each tile once, found {len(points) - distinct} repeated; drop them."
+            f"expected each tile once, found {len(points) - distinct} repeated; drop repeats."
         )

@@ -8,9 +8,9 @@ gain_i = Σ_j a_j C_ji² / (C_ii + v_i).
 
 The new covariance is C - h h' with h = C e_i / sqrt(C_ii + v_i). This criterion is the A-criterion
 of Bayesian design (Chaloner and Verdinelli 1995, section 2.2). Each step chooses the best tile
-given the tiles chosen before. This is a heuristic: the removed variance need not be submodular. So
-it is not known how much worse than the best set the result can be, and each step must evaluate all
-tiles again, or a given number of tiles.
+given the tiles chosen before. This choice is a heuristic, because the removed variance need not be
+submodular. So the best set may be much better, and each step must evaluate all tiles again, or a
+given number of tiles.
 
 C is never computed as a whole. With q_i = Σ_j a_j C_ji², a step changes
 
@@ -45,9 +45,9 @@ class LevelCovariance:
     """The covariance C = P P' + diag(own) + K of the level at n tiles, as products with vectors.
 
     `low`: P, (n, r).
-    `variance`: the diagonal of C, used until a column of C is computed, (n,).
+    `variance`: the diagonal of C, for tiles whose column of C is not computed yet, (n,).
     `local`: returns K x for x (n, k); None if K = 0.
-    `own`: the part of each tile's variance that is independent of other tiles, (n,), or 0; it is 0
+    `own`: the part of each tile's variance that is independent of other tiles, (n,), or 0; always 0
         if K is not 0.
     """
 
@@ -98,8 +98,8 @@ class LevelCovariance:
 def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
     """Return the covariance of a level; the whole of P is in memory, in float64.
 
-    `chosen` is the number of tiles to measure; each needs one more column. Raises RequestError if
-    there is not enough memory.
+    `chosen` is the number of tiles to measure; each needs one column of C in memory. Raises
+    RequestError if there is not enough memory.
     """
     rank, rows = level.L.shape[1], level.row_count
     # P; and three more arrays of the same size while P is computed, or later the columns.
@@ -133,7 +133,7 @@ class Chosen:
 class SequentialDesign:
     """The variance of the level while tiles are measured one after the other.
 
-    `covariance`: C given the measurements so far.
+    `covariance`: covariance C of the level given the measurements so far.
     `weights`: weight of the variance of each tile, 0 or more, at least one above 0, (n,).
     `noise`: variance of a new measurement around the level, above 0, (n,).
     """
@@ -233,13 +233,13 @@ def choose(
     """Choose tiles to measure, one after the other, each at most once.
 
     The gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step.
-    The gains of `candidates` tiles with the largest estimates are computed exactly: half of them at
-    the start, and the rest in equal parts before the later steps, when the gains of neighbours of
-    chosen tiles have fallen. Each step chooses the tile with the largest exact gain.
+    The gains of `candidates` tiles with the largest estimates are computed exactly. Half of these
+    gains are computed at the start, and the rest in equal parts before the later steps, when gains
+    near chosen tiles have fallen. Each step chooses the tile with the largest exact gain.
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
-    `count`, `candidates`: numbers of tiles to choose, and of tiles with an exact gain.
-    `seed`: seed of the estimates.
+    `count`, `candidates`: number of tiles to choose, number of tiles with an exact gain.
+    `seed`: seed of the random estimates of the gains.
     `heard`: called after each step with the number of chosen tiles.
 
     Raises RequestError if `count` is below 1 or above the number of tiles, or if there are fewer

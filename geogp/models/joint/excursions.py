@@ -1,4 +1,4 @@
-"""Regions in which a field meets a threshold at all points jointly, from draws of all points.
+"""Regions where all points together meet a threshold with a given probability, from joint draws.
 
 Points are ordered by p(s), the marginal probability that point s meets the threshold. The joint
 region of level l is the largest set D(rho) = {s: p(s) >= rho} with
@@ -30,7 +30,7 @@ _CERTAIN = 0.95
 
 @dataclass(frozen=True)
 class JointRegion:
-    """The joint region of a level.
+    """A region where all points together meet the threshold with probability `level` or more.
 
     `level`: smallest probability that the threshold is met everywhere in the region.
     `inside`: the points of the region, (n,).
@@ -55,8 +55,8 @@ class JointRegion:
 class FirstMisses:
     """For each draw, the first point that misses the threshold, in falling order of probability.
 
-    `score` (n,) is the standardised distance from the threshold; the marginal probability is its
-    normal distribution function. Raises DataError if there is no score, or a score is NaN.
+    `score` (n,) is the standardised distance from the threshold; the marginal probability of a
+    point is Φ(score). Raises DataError if there is no score, or a score is NaN.
     """
 
     score: Floats
@@ -78,7 +78,7 @@ class FirstMisses:
         self._found.append(np.where(missed.any(1), missed.argmax(1), n))
 
     def region(self, level: float = 0.95) -> JointRegion:
-        """Return the joint region of a level.
+        """Return the region where all points meet the threshold with probability `level` or more.
 
         Raises RequestError if the level is not between 0 and 1, or draws are below `MIN_DRAWS`.
         """
@@ -119,7 +119,7 @@ class FirstMisses:
 
 
 def _quantile_ends(ordered: NDArray[np.int64], probability: float) -> tuple[int, int]:
-    """Return two order statistics with the `probability` quantile between them in 95 % of cases."""
+    """Return two order statistics that enclose the `probability` quantile in 95 % of cases."""
     tail = (1 - _CERTAIN) / 2
     low = int(stats.binom.ppf(tail, len(ordered), probability))
     high = int(stats.binom.ppf(1 - tail, len(ordered), probability))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _MIN_SHARE = 1e-6
-"""Components with a smaller share of the variance come from rounding errors in float32."""
+"""Share of the variance below which a component counts as float32 rounding error."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:
 
 
 def two_variances(model: "LowRankGP", train: "Data", x: Floats) -> dict[str, float]:
-    """Return the median, over points (n, d), of the standard deviation of the function, twice.
+    """Return the median sd of the function over points (n, d), computed in two ways.
 
-    ``stated`` is that of predictions, ``closed_form`` that of `joint_posterior`.
+    ``stated`` comes from predictions, ``closed_form`` from `joint_posterior`.
     """
     L = joint_posterior(model, train).L
     # Predict averages of infinitely many tests, because the variance of the level may be 0.
@@ -110,7 +110,7 @@ class Components:
 
     With z_k independent N(0, 1), f(x) = sum_k z_k values_k(x) (DBK equation 17). `values` (n,
     count) are the functions at the points, in the target's unit; the value farthest from 0 is
-    positive. `share` (count,) is the share of each function in the mean prior variance; it falls.
+    positive. `share` (count,) are the falling shares of the functions in the mean prior variance.
     """
 
     values: Floats
@@ -137,9 +137,10 @@ def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
 
 
 def effective_rank(model: "LowRankGP", x: Floats) -> float:
-    """Return exp(entropy of the normalised eigenvalues of Phi'Phi) over inputs (n, d), from 1 to r.
+    """Return the effective rank of the features at inputs (n, d), from 1 to r.
 
-    The definition is from Roy and Vetterli (2007). Raises NumericalError if all features are 0.
+    It is exp(entropy of the normalised eigenvalues of Phi'Phi) (Roy and Vetterli 2007). Raises
+    NumericalError if all features are 0.
     """
     share = torch.linalg.eigvalsh(_gram(model, x)).clamp(min=0)
     share = (share / share.sum()).numpy()

@@ -1,9 +1,8 @@
 """The level of many tiles jointly: means, variances of sums, sample paths.
 
-Covariances come from the closed form of p(w | y) under the fitted basis and noise
-(`joint_law.py`), never from the L L' that an objective learned, and from the distribution of the
-process of single tiles (`tile_sequence.py`), if there is one. The diagonal of a model
-(`diagonals.py`) is independent between tiles.
+Covariances come from the closed form of p(w | y) under the fitted basis and noise (`joint_law.py`),
+never from the L L' that an objective learned. A process of single tiles adds its covariances
+(`tile_sequence.py`). The diagonal of a model (`diagonals.py`) is independent between tiles.
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,7 +72,7 @@ class JointLevel:
         Variance of a measurement around the level of each tile, (n,), independent between tiles; 0
         unless `measured` sets it.
     own_variance
-        Variance of the level of each tile from the diagonal of the model, (n,). This part is
+        Variance of the level of each tile from the diagonal of the model, (n,). The diagonal is
         independent between tiles and does not belong to a tile process.
     """
 
@@ -156,7 +155,7 @@ class JointLevel:
         return np.zeros_like(x)
 
     def paths(self, paths: int, *, seed: int = 0) -> Iterator[Floats]:
-        """Yield joint draws of the levels of all tiles, in batches (b, n); `paths` draws in all.
+        """Yield joint draws of the levels of all tiles, in batches (b, n), in total `paths` draws.
 
         Raises
         ------
@@ -173,8 +172,8 @@ class JointLevel:
     def measured(self, tests: float, devices: float | None = None) -> "JointLevel":
         """Return the distribution of measurements: each is a mean of `tests` tests in a tile.
 
-        If the noise of a model does not depend on tests, the noise is that of a measurement in the
-        data. In the PPGP family, the function variance contains noise, so the noise variance
+        If the noise of a model does not depend on tests, the noise variance is that of measurements
+        in the data. In the PPGP family, the function variance contains noise, so the noise variance
         includes the function variance.
         """
         asked = self.model.predict(self.x, tests, devices)
@@ -224,7 +223,7 @@ class JointLevel:
         return found
 
     def _roots(self, weights: Weights) -> list[Floats]:
-        """Return matrices R (., k); Σ R'R is the covariance of k sums without the `own` part."""
+        """Return matrices R (., k) with Σ R'R the covariance of k sums, without the `own` part."""
         return [self._field(weights)]
 
     def _field(self, weights: Weights) -> Floats:
@@ -251,7 +250,7 @@ class JointLevel:
             yield self.mean + (self.factor[:, None] * found).T
 
     def _deviations(self, change: Tensor, drawn: Sequence[WhiteNoise]) -> Iterator[Floats]:
-        """Yield the deviations of paths from the mean, (n, b), batch by batch, before `factor`.
+        """Yield the deviations of paths from the mean, divided by `factor`, in batches (n, b).
 
         `change` (r, k) are the deviations of the weights; `drawn` are the draws of each batch.
         """
@@ -284,8 +283,8 @@ def joint_level(
     `x`: inputs of the tiles, (n, d), each tile once.
     `calibrated`: whether single tiles get the mean and variance of the map, `model.predict(x,
         level=True)`. If so, deviations are multiplied by the ratio of the standard deviations in
-        the map and in the uncalibrated distribution. A difference of a few per cent remains. Models
-        without a tile process need no calibration, because nothing is approximated.
+        the map and in the uncalibrated distribution. A difference of a few per cent to the map
+        remains. Models without a tile process need no calibration, because nothing is approximated.
     `earlier`: largest number of earlier tiles that condition a tile.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws; the check of memory uses it.
@@ -323,7 +322,7 @@ def batches(columns: int) -> list[slice]:
 
 
 def _group(held: int) -> int:
-    """Return how many sums or paths of `held` numbers fit into one pass, as whole batches."""
+    """Return the number of sums or paths of `held` numbers per pass, a multiple of `AT_ONCE`."""
     return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(held, 1)))
 
 

@@ -23,8 +23,8 @@ PROBES = (100, 300)
 PROBE_ROWS = 4096
 
 EVALUATIONS_PER_ITERATION = 1.3
-"""Evaluations of the objective per iteration of L-BFGS, including the line search. On 5,000 rows of
-two regions, 1.07 to 1.38 were observed.
+"""Evaluations of the objective per iteration of L-BFGS, including the line search. With 5,000 rows
+of two regions, 1.07 to 1.38 evaluations were observed.
 """
 
 
@@ -88,7 +88,7 @@ def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
 
 
 def _timed(function: Callable[[], None], model: LowRankGP) -> float:
-    """Return the shorter time of two calls of a function, after a first call."""
+    """Return the shorter time of two calls of a function; an earlier call is not timed."""
     times = []
     for _ in range(3):
         start = monotonic()

@@ -16,15 +16,15 @@ from geogp.models.training.training_loop import fit
 Floats = NDArray[np.float64]
 
 FEW_ROWS, FEW_PLACES = 1000, 60
-"""With fewer rows or places, a tenth for validation is too small to give the width."""
+"""Numbers of rows and places below which a validation tenth is too small to give the width."""
 
 MIN_PLACES = 10
-"""With fewer places, prediction errors at unmeasured places cannot be estimated."""
+"""Smallest number of places from which errors at unmeasured places can be estimated."""
 
 FOLDS = 10
 
 PRIOR_ERRORS = 10.0
-"""Weight of the prior, which is centred at a width of 1, in numbers of errors."""
+"""Weight of the prior of the width, as a number of errors; the prior is centred at 1."""
 
 
 def width_factor(errors: Floats) -> float:
@@ -33,9 +33,9 @@ def width_factor(errors: Floats) -> float:
         s t(0.975, k + m) / Φ^{-1}(0.975),    s² = (k + Σ z²) / (k + m),
 
     Here k = `PRIOR_ERRORS`. The prior of the variance is a scaled inverse chi-squared distribution
-    with k degrees of freedom and scale 1; the posterior is of the same kind, with scale s² (Gelman
-    et al. 2013, section 2.6). Under the posterior, a new error has a Student-t distribution. The
-    factor is the ratio of Student-t and normal quantiles at the ends of the 95 % interval.
+    with k degrees of freedom and scale 1. The posterior has k + m degrees of freedom and scale s²
+    (Gelman et al. 2013, section 2.6). Under the posterior, a new error has a Student-t
+    distribution. The factor is the ratio of the 97.5 % quantiles, Student-t to normal.
     """
     known = PRIOR_ERRORS + len(errors)
     s = math.sqrt((PRIOR_ERRORS + float(errors @ errors)) / known)
@@ -76,7 +76,7 @@ def check_places(data: Data) -> None:
 
 
 def fold_residuals(make: Callable[[Data], LowRankGP], data: Data, settings: FitSettings) -> Floats:
-    """Return (y - mean) / sd of each row, (n,), from a fit without all rows at the same place.
+    """Return (y - mean) / sd of each row, (n,), from a fit without the rows at its place.
 
     Each fold holds out a tenth of the places. A new model (`make`) is fitted to the other places,
     except one more tenth, which chooses the epoch. Raises DataError if there are fewer than

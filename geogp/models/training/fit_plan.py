@@ -1,4 +1,4 @@
-"""One fit: it builds and trains a model, and returns the result."""
+"""The plan of one fit, and functions that build and train its model."""
 
 import warnings
 from collections.abc import Callable
@@ -109,7 +109,7 @@ class FitPlan:
 
         `train`, `validation`: rows to learn from, and rows that choose the epoch.
         `warn`, `stage`: called with warnings about the rows, and when cross-validation begins.
-        `name`: name of the fit in these messages.
+        `name`: name of the fit in messages.
 
         Raises the errors of `build` and `training_loop.fit`, and DataError if there are too few
         places.

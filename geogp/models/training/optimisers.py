@@ -1,4 +1,4 @@
-"""Optimisers and the average of a model's parameters, and the states of both in checkpoints.
+"""Optimisers, the average of a model's parameters, and the states of both in checkpoints.
 
 Every state is checked when it is read: the hash of a checkpoint shows that the file was not
 changed, but not that the content is correct.
@@ -79,7 +79,7 @@ def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor], epo
     Raises LookupError, RuntimeError or ValueError if the state does not fit the parameters.
     """
     if epoch and not flat:
-        raise ValueError("it has no state of the optimiser")
+        raise ValueError("found no state of the optimiser")
     state: dict[int, dict[str, Any]] = {}
     for name, value in flat.items():
         index, key = name.split(".", 1)
@@ -107,7 +107,7 @@ def _lbfgs_state(found: dict[str, Tensor]) -> dict[str, Any]:
 
 
 class ParameterAverage:
-    """Exponential average of a model's parameters over about `span` steps, at first fewer; or 0."""
+    """Exponential average of a model's parameters over about `span` steps, or none if 0."""
 
     def __init__(self, model: LowRankGP, span: float) -> None:
         self.span = span
@@ -138,7 +138,7 @@ class ParameterAverage:
             value.copy_(held)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the average as tensors; `load` reads them."""
+        """Return the average as tensors for `load`."""
         held = {str(index): value for index, value in enumerate(self.values)}
         return {**held, "count": self.count} if held else {}
 
@@ -146,7 +146,7 @@ class ParameterAverage:
         """Continue from an earlier average; raise ValueError if its number of steps is wrong."""
         check_alike(tensors, self.tensors())
         if self.values and not 0 <= float(tensors["count"]) < math.inf:
-            raise ValueError("the number of steps of its average is not a number of 0 or more")
+            raise ValueError("the number of steps of the average is negative or not finite")
         for index, value in enumerate(self.values):
             value.copy_(tensors[str(index)])
         if self.values:
@@ -154,10 +154,10 @@ class ParameterAverage:
 
 
 def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
-    """Return a described `FitState` of a fit with `epochs` epochs, checked.
+    """Check the description of a `FitState` of a fit with `epochs` epochs, and return it.
 
-    Raises ValueError, TypeError or KeyError if its numbers contradict each other or are not finite,
-    except that the best score before the first epoch is inf.
+    Raises ValueError, TypeError or KeyError if its numbers contradict each other or are not finite.
+    Only the best score before the first epoch may be inf.
     """
     epoch, best = described["epoch"], described["best_epoch"]
     losses, scores = described["losses"], described["validation_nll"]
@@ -170,7 +170,7 @@ def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
         or not 0 <= best <= epoch <= epochs
         or not epoch == len(losses) == len(scores)
     ):
-        raise ValueError("its epochs and scores contradict each other or are out of range")
+        raise ValueError("epochs and scores contradict each other or are out of range")
     return described
 
 
@@ -178,4 +178,4 @@ def check_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
     """Raise ValueError if the names or shapes of two sets of tensors differ."""
     shapes = [{name: value.shape for name, value in held.items()} for held in (one, other)]
     if shapes[0] != shapes[1]:
-        raise ValueError("names or shapes of its tensors differ from the model's tensors")
+        raise ValueError("names or shapes of tensors differ from the model's tensors")

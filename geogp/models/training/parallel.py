@@ -28,7 +28,7 @@ from geogp.models.training.teams import Team, current_team
 from geogp.models.training.training_data import FIELDS, Data
 
 PATIENCE = dt.timedelta(days=7)
-"""Longest time that a process waits for the other processes, which may be reading or drawing."""
+"""Longest time that a process waits for the other processes, which may read data or draw maps."""
 
 _END: dict[str, Any] = {"end": True}
 
@@ -95,7 +95,7 @@ def team() -> Iterator[bool]:
 
 @contextmanager
 def _ending_quietly() -> Iterator[None]:
-    """End without a message if another process has ended, because that one reports the reason."""
+    """End without a message if another process has ended, which reports the reason."""
     try:
         yield
     except RuntimeError as error:
@@ -128,7 +128,7 @@ def learn(
 ) -> Tensor:
     """Add the gradient of a part's loss per datum to the parameters; return the loss.
 
-    Both are means over the shares of the processes, weighted by the numbers of rows. Raises
+    Loss and gradient are means over the processes, weighted by their numbers of rows. Raises
     RequestError if the objective needs all rows at once.
     """
     if team.size == 1:

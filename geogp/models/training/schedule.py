@@ -23,12 +23,12 @@ class FitSettings:
         posterior and the kernel, `noise_rate` (by default `head_rate`) for the noise model. If the
         noise falls faster than the mean is learned, PPGP and dPPGP become overconfident.
     `clip`: largest norm of the gradient in a step, or None.
-    `average`: if above 0, validate and store an exponential average of the parameters over about
-        this number of epochs.
+    `average`: if above 0, the number of epochs in an exponential average of the parameters, which
+        is validated and stored.
     `weight_decay`: weight decay of the network; other parameters have none.
     `weights`: alpha and beta of PPGP and dPPGP.
     `solve_mean`: at the end, replace the mean of the weights by its closed form, if that lowers the
-        validation score. This is for a `VariationalPosterior` that is trained by batches of rows.
+        validation score. `solve_mean` needs a `VariationalPosterior`, trained by batches.
     `patience`: stop after this number of epochs without a better validation score, or None.
     `seed`: fixes the order of the rows in every epoch.
 

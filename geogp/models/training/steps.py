@@ -37,14 +37,14 @@ class Step(ABC, Generic[M]):
         return rows
 
     def complete(self, share: float) -> bool:
-        """Return whether the epoch that ends at `share` of all epochs trains the whole model."""
+        """Return whether an epoch ending at fraction `share` of the fit trains the whole model."""
         return True
 
     @abstractmethod
     def parts(
         self, model: M, rows: "Rows", batch: int, rng: np.random.Generator, share: float
     ) -> list["Part"]:
-        """Divide the rows into the steps of the epoch that ends at `share` of all epochs."""
+        """Divide the rows into the steps of an epoch that ends at fraction `share` of the fit."""
 
     @abstractmethod
     def split(self, model: M, rows: "Rows", part: "Part", count: int) -> list["Part"]:
@@ -55,7 +55,7 @@ class Step(ABC, Generic[M]):
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
 
     def predicted(self, model: M, rows: "Rows", share: float) -> "Prediction":
-        """Predict held-out rows after the epoch that ends at `share` of all epochs."""
+        """Predict held-out rows after an epoch that ends at fraction `share` of the fit."""
         return model.predict_scaled(rows.x, rows.counts)
 
 
@@ -65,7 +65,7 @@ def no_prior(model: "LowRankGP") -> Tensor:
 
 
 class Part(NamedTuple):
-    """The rows of one step: row numbers, or numbers of whole places; `n` rows in all."""
+    """The `n` rows of one step, as row numbers or as numbers of whole places."""
 
     numbers: Tensor
     n: int
@@ -73,7 +73,7 @@ class Part(NamedTuple):
 
 
 class ByInputs(Step[M]):
-    """A step on single rows, independent of their places.
+    """A training step that does not depend on the places of its rows.
 
     `splits` is true if the objective is a mean over rows; processes can then share a step.
     `combines` is true if the objective needs only the `Repeats` of rows with equal inputs.
@@ -103,7 +103,7 @@ class ByInputs(Step[M]):
         return [Part(index, rows.at(index).n) for index in order.split(size)]
 
     def split(self, model: M, rows: "Rows", part: Part, count: int) -> list[Part]:
-        """Divide a part into `count` parts; raise RequestError if not a mean over rows."""
+        """Divide a part into `count` parts; raise RequestError if `splits` is false."""
         if not self.splits:
             raise RequestError(
                 f"{model.name} is fitted to all rows at once, so {count} processes cannot share "
@@ -119,13 +119,13 @@ class ByInputs(Step[M]):
 
 @dataclass(frozen=True)
 class PerBatch(ByInputs["LowRankGP"]):
-    """An objective of a batch; see `Step`."""
+    """Training step on the objective of a batch of rows; see `Step`."""
 
     objective: BatchObjective
     combines: bool = True
 
     def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
-        """Add the gradient of the batch's objective; return the loss."""
+        """Add the gradient of the loss to the parameters; return the loss."""
         terms = replace(model.terms(rows.x), repeats=rows.repeats)
         loss = self.objective(terms, rows.y, n, weights)
         loss.backward()
@@ -134,7 +134,7 @@ class PerBatch(ByInputs["LowRankGP"]):
 
 @dataclass(frozen=True)
 class WholeData(ByInputs[M]):
-    """Minus the log likelihood of all rows, per datum; see `Step`.
+    """Training step for the loss -(log likelihood of all rows + log prior) / n; see `Step`.
 
     The first pass computes sums over the rows, in chunks, and the gradient by the sums. The second
     pass propagates this gradient to the features of each chunk. Memory does not grow with n.
@@ -142,7 +142,7 @@ class WholeData(ByInputs[M]):
     `objective`: the log likelihood, a function of `Statistics` and the noise variance.
     `prior`: a log prior, added to the log likelihood.
     `own_variance`: whether the variance of a row is noise_var plus the residual k~(x, x) - ||phi||²
-        at the row's input. If so, the inverse variance weights the row in the sums.
+        at the row's input. If so, the sums weight each row by its inverse variance.
     """
 
     splits: ClassVar[bool] = False
@@ -156,7 +156,7 @@ class WholeData(ByInputs[M]):
         return n
 
     def backward(self, model: M, rows: "Rows", n: int, weights: Weights) -> Tensor:
-        """Add the gradient of the objective of all rows; return the loss."""
+        """Add the gradient of the loss to the parameters; return the loss."""
         total, peak = _total(model, rows, own_variance=self.own_variance)
         leaves = {name: value.requires_grad_() for name, value in _tensors(total).items()}
         found = self.objective(Statistics(total.n, **leaves), model.noise()) + self.prior(model)

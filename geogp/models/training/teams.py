@@ -19,7 +19,7 @@ class Team:
 
     @property
     def leads(self) -> bool:
-        """Whether this process reads, reports and writes."""
+        """Whether this process is the leader, which reads, reports and writes."""
         return self.rank == 0
 
     def own(self, n: int) -> slice:
@@ -35,7 +35,7 @@ class Team:
     def largest(self, values: Tensor, rows: Tensor) -> Tensor:
         """Return the largest value of all processes, a scalar with a gradient, from values (b,).
 
-        The gradient is that of a mean over the rows of all processes; this one has `rows`.
+        The gradient is for a mean over the rows of all processes; this process has `rows` rows.
         """
         if self.size == 1:
             return torch.max(values)

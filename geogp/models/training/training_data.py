@@ -11,7 +11,7 @@ from geogp.models.core.arrays import as_floats, check_devices
 Floats = NDArray[np.float64]
 
 FIELDS = ("x", "y", "tests", "devices", "groups")
-"""The arrays of `Data`, in order."""
+"""Names of the arrays of `Data`, in order."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Data:
         return replace(self, **{name: getattr(self, name)[rows] for name in FIELDS})
 
     def joined(self, other: "Data") -> "Data":
-        """Return these rows followed by other rows. No group has rows from both."""
+        """Return these rows followed by other rows; groups of the two sets stay separate."""
         first, second = (
             replace(data, groups=np.unique(data.groups, return_inverse=True)[1])
             for data in (self, other)

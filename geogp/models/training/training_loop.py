@@ -1,4 +1,4 @@
-"""Mini-batch training. It keeps the best epoch, and can be stopped and continued."""
+"""Training by mini-batches that keeps the best epoch, and can be stopped and continued."""
 
 import hashlib
 import logging
@@ -79,7 +79,7 @@ def fit(
     `model`: an untrained model, on the device to train on.
     `train`, `validation`: rows to learn from, and rows that choose the epoch.
     `checkpoint`: file for the state of an unfinished fit. If the file exists, the fit continues
-        from it, with the same results as without the interruption. The caller removes the file.
+        from it, with the same results as without the interruption. The caller removes this file.
 
     Raises RequestError if the settings do not suit the objective, and the error of
     `LowRankGP.check`. Raises DataError if there are fewer than 2 rows, the target is constant, or
@@ -251,7 +251,7 @@ class _Run:
             self.saved_at = monotonic()
 
     def _keep(self) -> None:
-        """Copy the state after an epoch; if the file is old, write the copy."""
+        """Copy the state after an epoch; write the copy after `CHECKPOINT_SECONDS` seconds."""
         if self.path is None:
             return
         parts = {
@@ -289,9 +289,9 @@ class _Run:
         return loss
 
     def _guarded(self, part: Part) -> Callable[[], float]:
-        """Return the objective for a line search, which may try points where it is undefined.
+        """Return the objective for a line search, with a large value where it is undefined.
 
-        There it is a large value with gradient 0. It must be defined at the starting point.
+        At undefined points, the gradient is 0. The objective must be defined at the starting point.
         """
         started = False
 
