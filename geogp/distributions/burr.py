@@ -96,7 +96,7 @@ class BurrScale:
 
     @cached_property
     def nodes(self) -> tuple[Floats, float]:
-        """Return the nodes u_i, which are q values of log s², and the distance between them.
+        """Return the q nodes u_i, which are values of log s², and the distance between two nodes.
 
         Raises NumericalError if a node is beyond ±600, or more than 4,096 nodes are necessary.
         """

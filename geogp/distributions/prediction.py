@@ -113,7 +113,7 @@ class Prediction:
         )
 
     def pooled(self, pieces: int) -> "Prediction":  # noqa: ARG002
-        """Return predictions for larger tiles, each of `pieces` tiles with equal distributions.
+        """Return predictions for larger tiles, which consist of `pieces` equal tiles each.
 
         The average over a larger tile has the distribution of one tile. For counts, see
         `CountPrediction`.

@@ -13,9 +13,9 @@ sd(p*_k), and q a quantile of max_k |p*_k - p_k| / s_k. The band is
     p_k - q s_k  to  p_k + q s_k    for all k (the studentised maximum; Davison and Hinkley 1997).
 
 Then q is replaced by sqrt(B / (B - 1)) times the quantile of Student's t with the same probability
-and B - 1 degrees of freedom, where B belongs to the stratum. s_k uses the samples that contain rows
-of the stratum. s_k is at least the standard deviation from the design effect (below), so that a
-stratum with a coverage of 100 % has a band, too.
+and B - 1 degrees of freedom, with the B of the stratum. Samples without rows of the stratum do not
+enter s_k. The design effect (below) gives another standard deviation, and s_k is at least as large.
+So a stratum with a coverage of 100 % has a band, too.
 
 For strata in fewer blocks, the correlation r within blocks is estimated from all blocks of the
 split. A stratum with n rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n - 1))

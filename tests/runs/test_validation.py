@@ -367,7 +367,7 @@ def test_a_table_that_no_report_would_read_is_refused_before_the_fit(
     make_plan(job)
     monkeypatch.setattr(validation, "MAX_TABLE_BYTES", 100 * a_row)
     with pytest.raises(
-        RequestError, match=r"test [\d,]+ rows, more than the 100 that a report can read"
+        RequestError, match=r"at most 100 test rows in all splits and folds.*found [\d,]+\."
     ):
         make_plan(job)
     monkeypatch.undo()

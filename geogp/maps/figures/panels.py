@@ -109,8 +109,8 @@ def cell_panels(
 
     The scale runs from the 0.5 to the 99.5 percentile of all values. `west` and `south` (m,) are
     the lower left corners of the cells, and `degrees` is the side of a cell, all in degrees.
-    `values` has m values in `unit` for each title of a panel. Raises DataError if there is no cell,
-    or a panel does not have one value for each cell.
+    `values` contains, by the title of a panel, m values in `unit`. Raises DataError if there is no
+    cell, or a panel does not have one value for each cell.
     """
     if not len(west) or any(len(one) != len(west) for one in values.values()):
         lengths = ", ".join(str(len(one)) for one in values.values())

@@ -67,7 +67,7 @@ def _refuse_a_graph() -> None:
     # Without this check, autograd would silently treat hand-written derivatives as constants.
     if torch.is_grad_enabled():
         raise RequestError(
-            "expected first derivatives of a network's kernel, found a backward pass with "
+            "a network's kernel has first derivatives only, but the backward pass has "
             "create_graph. For second derivatives, use finite differences of the first derivatives."
         )
 

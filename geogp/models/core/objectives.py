@@ -46,7 +46,7 @@ class BatchTerms:
     `feature_norm`: ||phi||², (b,).
     `noise_var`, `kl`: scalars.
     `repeats`: the rows of each input, or None if each input has one row. With `repeats`, a target
-        is the mean of an input's rows, and means over the batch are over rows.
+        is the mean of all rows with the same input, and each input counts as its number of rows.
     `offset`, `dispersion`: for counts, each (b,): the offset of the log rate, and 1/a of the
         negative binomial distribution.
     `inverse_scale`, `log_scale`: for a random scale s², E[1 / s²] and E[log s²] under q, scalars;

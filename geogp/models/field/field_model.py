@@ -115,13 +115,13 @@ class FieldNetwork(FieldProcess):
         """Do nothing, because `finish` learns the remaining parts after the last step."""
 
     def finish(self, validation: Rows) -> None:
-        """Learn the coefficients of covariates, the drift of the level, and the law of errors.
+        """Learn the coefficients of covariates, the drift of the level, and the error distribution.
 
-        The coefficients are those given the other weights at their means: the bound is then largest
-        under independence of the two parts. The drift is that of the level between quarters.
-        The law is learned from the errors of training rows, each predicted without the rows of its
-        group, and from the errors of the validation rows. Then the validation rows join the stored
-        rows.
+        The posterior of the coefficients is conditioned on the means of the other weights. This
+        maximises the bound if the coefficients are independent of the other weights. The error
+        distribution is learned from the errors of training rows, each predicted without the rows
+        of its group, and from the errors of validation rows. Then the validation rows are stored
+        with the training rows.
         """
         with torch.no_grad():
             self._take_coefficients()
@@ -146,7 +146,7 @@ class FieldNetwork(FieldProcess):
         self.posterior.take_last(*posterior_of(Information(known.precision[-c:, -c:], pull)))
 
     def _condition_on(self, others: Rows) -> None:
-        """Store further rows, and give the weights their posterior given all stored rows."""
+        """Store further rows, and condition the weights on all stored rows."""
         drift, stored = self.drift.clone(), self.rows.as_rows()
         counts = torch.cat([stored.counts, others.counts])
         rows = Rows(
@@ -159,7 +159,7 @@ class FieldNetwork(FieldProcess):
         self.posterior.take_covariance(L)
 
     def _errors(self, left: LeftOutRows, *, held_out: bool) -> Errors:
-        """Return the standardised errors of predictions of rows."""
+        """Return the standardised prediction errors of rows."""
         rows, found, distance = left
         errors = numpy_of(rows.y.double() - found.mean)
         sd = np.sqrt(numpy_of(found.field + found.tile + found.noise))
@@ -181,7 +181,7 @@ class FieldNetwork(FieldProcess):
         )
 
     def widen(self, factor: float) -> None:
-        """Replace the law of prediction errors by a normal law, `factor` times as wide."""
+        """Replace the error distribution by a normal one with standard deviation `factor`."""
         law = no_law()
         law.coefficients[1, 0] = np.log(factor)
         self.set_law(law)
@@ -231,10 +231,10 @@ class FieldNetwork(FieldProcess):
             Devices behind the tests, (n,) or one number for all. The default is the typical number
             of devices for these tests in the training rows.
         level
-            Predict the level that measurements scatter around. The level has no noise. Its mean is
-            that of measurements with the largest numbers of tests and devices in the training rows;
-            `tests` and `devices` are ignored. The shape is normal: skewness and heavy tails belong
-            to measurements.
+            Predict the level that measurements scatter around. The level has no noise. Its mean
+            is the mean of measurements with the largest numbers of tests and devices in the
+            training rows; `tests` and `devices` are ignored. The shape is normal: skewness and
+            heavy tails belong to measurements.
 
         Returns
         -------
@@ -333,7 +333,10 @@ class PerPlace(Step[FieldNetwork]):
     single: float = 0.5
 
     def complete(self, share: float) -> bool:
-        """Return whether the blocks are whole places in the epoch that ends at `share`."""
+        """Return whether each block is a whole place in an epoch.
+
+        After the epoch, the fit has done the fraction `share` of its epochs.
+        """
         return share > self.single
 
     def parts(

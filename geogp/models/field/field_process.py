@@ -105,7 +105,7 @@ class FieldProcess(LowRankGP):
         self._earlier: Tensor | None = None
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
-        """Set the range of the inputs, and the units of the scaled inputs, which follow from it."""
+        """Set the range of the inputs, and from the range the units of the scaled inputs."""
         super().take_range(low, high)
         used = list(self.architecture.used)
         per_input = torch.tensor(self.architecture.units, dtype=torch.float64)[used]
@@ -114,7 +114,7 @@ class FieldProcess(LowRankGP):
 
     @property
     def can_solve_mean(self) -> bool:
-        """False: a training step needs each place with the rows near it, not single rows."""
+        """False, because a training step needs places with the rows near them, not single rows."""
         return False
 
     @property
@@ -130,7 +130,7 @@ class FieldProcess(LowRankGP):
     def keep_rows(self, rows: Rows, seed: int) -> Rows:
         """Store the training rows, ordered by place, and return them.
 
-        Resets the drift and the shape that an earlier fit learned.
+        Forgets the drift and the error distribution of an earlier fit.
         """
         sites = Sites.of(numpy_of(self.points(rows.x)[:, :2]))
         order = torch.from_numpy(sites.order).to(self.device)
@@ -158,7 +158,7 @@ class FieldProcess(LowRankGP):
 
     @property
     def earlier(self) -> Tensor:
-        """The stored rows that condition the rows of each place, (s, most)."""
+        """For each of the s places, the numbers of the stored rows that condition it, (s, most)."""
         if self._earlier is None:
             random = np.random.default_rng([int(self.order_seed), 1])
             places = int(self.near_places[0])
@@ -168,12 +168,12 @@ class FieldProcess(LowRankGP):
 
     @property
     def predictive_law(self) -> PredictiveLaw:
-        """The law of prediction errors."""
+        """The distribution of prediction errors."""
         parts = {name: numpy_of(getattr(self, f"law_{name}")) for name in LAW_PARTS}
         return PredictiveLaw(**parts, most_tail=float(self.law_tail))
 
     def set_law(self, law: PredictiveLaw) -> None:
-        """Set the law of prediction errors."""
+        """Set the distribution of prediction errors."""
         for name in LAW_PARTS:
             getattr(self, f"law_{name}").copy_(torch.from_numpy(getattr(law, name)))
         self.law_tail.fill_(law.most_tail)
@@ -244,7 +244,7 @@ class FieldProcess(LowRankGP):
     ) -> Tensor:
         """Return, as (b, m), the stored rows that condition predictions at points (b, 3).
 
-        They are the rows of the nearest places that have the largest prior correlation with the
+        Among the rows of the nearest places, these have the largest prior correlation with the
         point. `among` are the places to search, by default all. `without` (b,) is a row to leave
         out for each point.
         """

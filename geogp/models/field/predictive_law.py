@@ -37,11 +37,11 @@ PARAMETERS = 4
 """The parameters: location a, log scale log b, skewness ε, log tail weight log δ."""
 
 PRIOR_ROWS = 30.0
-"""Weight, in rows, of the prior, which is centred at the standard normal."""
+"""Weight of the prior, in rows. The prior is centred at the standard normal distribution."""
 
 PRIOR_GROUPS, OFFSET_GROUPS = 0.5, 16.0
-"""Smallest weights of the prior, in groups of rows: of the coefficients of covariates, and of the
-difference between training and held-out rows."""
+"""Smallest prior weights, in groups of rows. The first belongs to the coefficients of covariates,
+the second to the difference between training and held-out rows."""
 
 ROWS_OF_LIGHT_TAILS = 5000
 """With fewer errors, the fitted tails are at least as heavy as normal tails."""
@@ -145,7 +145,7 @@ class Errors:
         )
 
     def group_rows(self, part: NDArray[np.bool_]) -> float:
-        """Return the size of a row's group, averaged over the rows of a part (n,)."""
+        """Return the mean, over the rows marked by `part` (n,), of the size of a row's group."""
         if self.groups is None or not part.any():
             return 1.0
         sizes = np.unique(self.groups[part], return_counts=True)[1]
@@ -160,7 +160,7 @@ def fit_law(seen: Errors) -> PredictiveLaw:
     the standard normal if there are few rows. The errors of a group depend on each other. So the
     weight is `PRIOR_GROUPS` times the mean rows of a group, but at least `PRIOR_ROWS`. Covariates
     are clamped to their 1 % and 99 % quantiles. Features have seen the training rows, but not the
-    held-out rows. So each parameter differs by a constant between these two kinds of rows. The
+    held-out rows. So each parameter differs by a constant between training and held-out rows. The
     weight of the constants is `OFFSET_GROUPS` times the mean rows of a held-out group, but at least
     `PRIOR_ROWS`. The result is the distribution for held-out rows. Tails lighter than normal tails
     need `ROWS_OF_LIGHT_TAILS` rows.
@@ -275,9 +275,9 @@ def _design(covariates: Floats, ranges: Floats) -> Floats:
 
 
 def _distinct(first: Floats, second: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the distinct pairs of small whole numbers (2, m), and for each row its pair's index.
+    """Return the distinct pairs of whole numbers, (2, m), and the index of each row's pair.
 
-    The result equals that of `np.unique` on the pairs, but the rows are not sorted.
+    The result is that of `np.unique`, but this function does not sort the rows.
     """
     # The bounds include 0, so that an empty input is allowed.
     left, low = first.min(initial=0), second.min(initial=0)

@@ -21,10 +21,11 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 TRAINING_ROWS, PREDICTION_ROWS = 40, 64
-"""Largest numbers of rows that condition a place in training, and a prediction."""
+"""Largest number of rows that condition a place in training, and of rows that condition a
+prediction."""
 
 TRAINING_PLACES, PREDICTION_PLACES = (6, 16), (16, 64)
-"""Least and largest numbers of places that these rows come from."""
+"""Bounds of the number of places that contain these rows: in training, and for a prediction."""
 
 DISTANCE_PLACES = 16
 """The mean distance to this number of nearest places measures the density of places."""
@@ -90,7 +91,7 @@ class Sites:
 
 
 def near_places(sites: Sites) -> tuple[int, int]:
-    """Return the numbers of near places that condition a place in training, and a prediction.
+    """Return how many near places condition a place in training, and how many a prediction.
 
     Within their bounds, the places have `TRAINING_ROWS` and `PREDICTION_ROWS` rows on average.
     """
@@ -103,7 +104,9 @@ def near_places(sites: Sites) -> tuple[int, int]:
 
 
 def earlier_rows(sites: Sites, places: int, rng: np.random.Generator) -> Indices:
-    """Return the rows that condition each place: rows of near places earlier in a random order.
+    """Return the rows that condition each place.
+
+    These are rows of near places that come earlier in a random order.
 
     At most `places` places condition a place. The result contains positions in `sites.order`,
     (s, TRAINING_ROWS), padded with `NO_ROW`.
@@ -148,7 +151,7 @@ class NearSites:
 
 
 def distance_to_others(places: KDTree, at: Floats) -> Floats:
-    """Return the mean distance from each point (m, 2) to the nearest distinct places, (m,).
+    """Return the mean distance from each point (m, 2) to the nearest places, (m,).
 
     The mean is over the `DISTANCE_PLACES` nearest places other than the point itself, or over all
     places if there are fewer. If there are fewer than two places, the distance is 1.

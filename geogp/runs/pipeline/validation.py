@@ -92,8 +92,8 @@ def _check_tested(job: Job, rows: int) -> None:
     most = MAX_TABLE_BYTES // (8 * columns + text)
     if rows > most:
         raise RequestError(
-            f"the chosen splits and folds test {rows:,} rows, more than the {most:,} that a "
-            f"report can read. Choose fewer splits, folds or quarters."
+            f"expected at most {most:,} test rows in all splits and folds, which is the most that "
+            f"a report can read, found {rows:,}. Choose fewer splits, folds or quarters."
         )
 
 
