@@ -231,6 +231,9 @@ def test_other_pages_show_all_ask_nothing_and_refuse_the_same(visit, documents, 
         assert len(set(ticks)) > 2
     for width in (1440, 390):
         seen.set_viewport_size({"width": width, "height": 900})
+        # No stratum's card takes the columns of another part of the page.
+        columns = "one => getComputedStyle(one).display != 'block'"
+        assert not seen.evaluate(f"[...document.querySelectorAll('.grid .card')].some({columns})")
         seen.screenshot(path=artefacts / f"{name}-{width}.png", full_page=True)
     attack(seen)
     assert seen.asked == []
