@@ -73,7 +73,7 @@ def _lacking(value: Any, kind: Any) -> list[str]:
 
 
 def _bare(kind: Any) -> tuple[Any, list[Meta]]:
-    """Return a type without the alternatives None and UNSET, and the limits of its values."""
+    """Return a type without the alternatives None and UNSET; also return the limits of values."""
     metas: list[Meta] = []
     while True:
         if get_origin(kind) is Annotated:
@@ -89,7 +89,7 @@ def _bare(kind: Any) -> tuple[Any, list[Meta]]:
 
 
 def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
-    """Return name, type and whether a value is required, for each field of a struct."""
+    """Return, for each field of a struct, its name, its type, and whether a value is required."""
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
         return [(one.name, hints[one.name], True) for one in dataclasses.fields(kind)]

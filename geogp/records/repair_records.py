@@ -40,7 +40,7 @@ class RepairedSplit(Struct, frozen=True, kw_only=True):
 
 
 class CellRecord(Struct, frozen=True, kw_only=True):
-    """The repair of one group of rows; see `Cell`. A knot is null if it needs more rows."""
+    """The repair of one group of rows; see `Cell`. A knot is null if there are too few rows."""
 
     name: Text
     stratum: Text

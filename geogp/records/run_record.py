@@ -210,7 +210,7 @@ class RankRecord(Struct, frozen=True, kw_only=True):
 class VarianceCheck(Struct, frozen=True, kw_only=True):
     """Median standard deviation of the level from two calculations, and why the results differ.
 
-    Runs of geogp 0.1 lack `differ_by`, and the whole check if the level's variance has no noise.
+    Runs of geogp 0.1 lack `differ_by`. They have this check only if the variance includes noise.
     """
 
     differ_by: VarianceReason | UnsetType = UNSET

@@ -25,7 +25,7 @@ LOCK_FILES = frozenset({LOCK_FILE, NOTE_FILE})
 """Names of the files of a lock; a folder that contains only these files counts as empty."""
 
 _NOTED_S = 0.2
-"""Seconds to wait before reading the note, which another process may just be writing."""
+"""Seconds to wait before reading the note, because another process may still be writing it."""
 
 _MAX_TRIES = 100
 """Largest number of attempts to make a folder that other processes keep removing."""

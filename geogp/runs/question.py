@@ -13,7 +13,7 @@ class Question:
 
     `name` is ``tile-mean``, ``single-test``, ``level`` or ``count``. `quarter` is the index of the
     map's quarter, and `latest` the index of the latest quarter with data. The map predicts averages
-    of `tests` tests from `devices` devices; None if predictions do not depend on this number.
+    of `tests` tests from `devices` devices; each is None if predictions do not depend on it.
     """
 
     name: str

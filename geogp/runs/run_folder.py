@@ -110,7 +110,7 @@ class RunFolder:
     def finished(self, identity: RunIdentity) -> RunRecord | None:
         """Return the record of run.json if the fits of this run are complete, otherwise None.
 
-        The settings of the map may differ (`drawing`), and files may be missing (`damaged_files`).
+        The run may have other map settings (`drawing`), and may lack files (see `damaged_files`).
         If the folder also has an unfinished run, the finished run is ignored. Raises RequestError
         if the folder has a run with other settings, and DataError if run.json is damaged.
         """

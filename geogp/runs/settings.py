@@ -220,7 +220,7 @@ class MapRequest:
         self._check_sample()
 
     def _check_sample(self) -> None:
-        """Raise RequestError if --for does not use --tests or --devices, or if the two disagree."""
+        """Raise RequestError if --for ignores --tests or --devices, or if devices exceed tests."""
         for name, given in (("tests", self.tests), ("devices", self.devices)):
             if given is not None and self.question != QUESTIONS[0]:
                 raise RequestError(
@@ -267,7 +267,7 @@ class MapRequest:
                 f"--covariates {other}, or a file."
             )
         if len(set(self.covariates)) < len(self.covariates):
-            raise RequestError("expected different --covariates, found one of them twice.")
+            raise RequestError("expected different --covariates, found the same one twice.")
 
     def _check_budget(self) -> None:
         if self.budget is not None and not find_model(self.model).takes_budget:

@@ -190,7 +190,7 @@ def test_a_raster_of_another_region_is_refused(world, tmp_path):
 def test_a_covariate_has_a_name_of_its_own(world, tmp_path):
     points = pd.DataFrame({"longitude": [1.0, 2.0], "latitude": [1.0, 2.0], "value": [1.0, 2.0]})
     points.to_csv(tmp_path / "tests.csv", index=False)
-    with pytest.raises(RequestError, match=r"different names .* found tests"):
+    with pytest.raises(RequestError, match=r"different name .* found tests more"):
         make_map(world.request(tmp_path / "run", covariates=(str(tmp_path / "tests.csv"),)))
 
 
@@ -200,7 +200,7 @@ def test_a_covariate_has_a_name_of_its_own(world, tmp_path):
         ({"model": "dbk-rbf"}, "--covariates is for the model field, found --model dbk-rbf"),
         ({"target": "tests"}, "--covariates is for the model field, found --model cox-nb"),
         ({"service": "fixed"}, "the service of the map itself. Choose --covariates mobile"),
-        ({"covariates": ("fixed", "fixed")}, "found one of them twice"),
+        ({"covariates": ("fixed", "fixed")}, "found the same one twice"),
     ],
 )
 def test_requests_that_are_refused(changes, match):

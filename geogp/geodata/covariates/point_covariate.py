@@ -6,8 +6,8 @@ error e_i has variance v s² / w_i. In a prediction for the quarter t, the weigh
 k_i / (k_i + 2) exp(-|t_i - t| / 4), where k_i is the number of tests and t_i the quarter of the
 row. If t is earlier than all rows, the first quarter replaces t; if t is later, the last quarter.
 The rows of a place are replaced by their weighted mean. The prediction at a place x is the
-conditional mean of g(x), given the means of the 16 nearest places, with the conditional standard
-deviation of g(x). Far from all points, the prediction is 0 with standard deviation s.
+conditional mean and the conditional standard deviation of g(x), given the means of the 16 nearest
+places. Far from all points, the prediction is 0 with standard deviation s.
 """
 
 from dataclasses import dataclass
@@ -117,9 +117,9 @@ class PointCovariate:
 
     @cached_property
     def model(self) -> Model:
-        """The parameters that predict the value at a place best from other places.
+        """The parameters that best predict the value at a place from values at other places.
 
-        Each range and noise predicts the mean of each place from the 15 nearest other places. geogp
+        For each range and noise, geogp predicts each place's mean from the 15 nearest others, and
         chooses the variance, range and noise with the highest normal likelihood of the errors.
         """
         mean, weight = self._means(None)

@@ -35,7 +35,7 @@ class RasterCovariate:
 
     Cells without data have weight 0; the weights of the other cells around a place are scaled to
     the sum 1. The value is NaN outside the raster, and if no cell around the place has data. Raises
-    DataError if the file is not a GeoTIFF, has no CRS, or lacks a single band of real numbers.
+    DataError unless the file is a GeoTIFF with a CRS and exactly one band, of real numbers.
     """
 
     path: Path

@@ -146,7 +146,7 @@ class Region:
         return region.with_strata(Strata.of_urban_areas(urban_areas, urban_vintage))
 
     def with_strata(self, strata: Strata | None) -> "Region":
-        """Return the region with other strata, moved to the longitudes of the region."""
+        """Return the region with other strata, which are moved to the longitudes of the region."""
         west, _, east, _ = self.bounds
         moved = None if strata is None else strata.moved((west + east) / 2)
         return replace(self, strata=moved)

@@ -75,7 +75,7 @@ class RegionChoice:
 
 
 def file_and_rest(text: str) -> tuple[Path, str | None]:
-    """Split ``FILE:REST`` at the first colon after an existing file, else at the first colon."""
+    """Split ``FILE:REST`` after the name of an existing file, or otherwise at the first colon."""
     places = [k for k, sign in enumerate(text) if sign == ":"]
     if Path(text).exists() or not places:
         return Path(text), None

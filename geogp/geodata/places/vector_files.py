@@ -1,8 +1,8 @@
 """Reading of vector files in four formats, without network access.
 
 GDAL chooses a driver by the content of a file, and some drivers send requests to servers. The
-package pyogrio cannot restrict the drivers, and no option of GDAL forbids network access to all
-drivers. So this module lets GDAL open a file only if the file's name and first bytes fit one of
+package pyogrio cannot restrict the drivers, and no option of GDAL keeps all drivers from the
+network. So this module lets GDAL open a file only if the file's name and first bytes fit one of
 four drivers. Only the GeoJSON driver of these four can send a request, to download a CRS from a web
 address; this module refuses such a CRS.
 """
@@ -82,7 +82,7 @@ def _source(path: Path) -> str:
 
 
 def _check_tables(path: Path) -> None:
-    """Raise DataError if an SQLite database has no table ``gpkg_contents``, as GeoPackages have.
+    """Raise DataError if an SQLite database lacks ``gpkg_contents``, a table of each GeoPackage.
 
     Old programs wrote GeoPackages without the mark ``GP`` in the first bytes.
     """

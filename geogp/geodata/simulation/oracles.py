@@ -1,4 +1,4 @@
-"""Oracles: predictions for simulated tiles that know the true model."""
+"""Oracles: predictions for simulated tiles, made with knowledge of the true model."""
 
 from dataclasses import dataclass
 

@@ -79,7 +79,7 @@ def simulate(
     Most rural tiles are dormant: their rates are much lower. The level of the rates and the share
     of dormant tiles are chosen so that the expected number of rows is `rows`, and a share
     `SINGLE_SHARE` of the rows has a single test. Then surplus rows are dropped at random, or
-    missing rows are added, with a single test at a random place. Recorded values are whole kbps or
+    missing rows are added: single tests at random places. Recorded values are whole kbps or
     ms, from 1 to the limits for mobile networks in `plausibility.py`.
 
     The result has exactly `rows` rows over all `quarters` (increasing indices). `service` changes

@@ -43,8 +43,8 @@ class TruthLaw:
     part, with the variances `sill_constant` and `sill_changing`. The correlation of both parts is
     1/e at the distance `range_km`; `memory` is the correlation of the changing part between
     consecutive quarters. The `noise_floor` values give the variance a(s), and the `noise_test`
-    values give b(s). The logarithm of a common factor of both variances has the standard deviation
-    `noise_variation`. `field_seed` is the seed of the random fields.
+    values give b(s). Both variances have a common factor; the standard deviation of its logarithm
+    is `noise_variation`. `field_seed` is the seed of the random fields.
     """
 
     target: str

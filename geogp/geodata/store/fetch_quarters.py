@@ -98,8 +98,8 @@ def fetch_quarters(
     If `refresh` is true, files that changed at the source are downloaded again. During a download
     over a network, `progress` is called about every half second. If the download fails or is
     stopped, complete quarters stay in the cache, and the next call continues the other quarters
-    where they stopped. Raises the errors of `Web.local_file`, but UnreachableError only if no
-    quarter is cached, or the source answered for other quarters.
+    where they stopped. Raises the errors of `Web.local_file`. UnreachableError has two possible
+    causes: no quarter is cached, or the source answered for other quarters.
     """
     transfer = Transfer()
     with ThreadPoolExecutor(PARALLEL) as pool:

@@ -215,8 +215,8 @@ Source = Folder | Web
 def relative_name(name: str) -> str:
     """Return the name of a file in a source; raise DataError if the name is not allowed.
 
-    Names can contain text from data, such as the code of a state. So a name must not be absolute,
-    have an empty part, ``.`` or ``..``, or contain a forbidden character.
+    Names can contain text from data, such as the code of a state. So these names are refused:
+    absolute names, names with forbidden characters, or with a part that is empty, ``.`` or ``..``.
     """
     parts = name.split("/")
     if {"", ".", ".."} & set(parts) or set(name) & set('\\?#%:*"<>|') or not name.isprintable():
@@ -227,7 +227,7 @@ def relative_name(name: str) -> str:
 def open_source(where: str) -> Source:
     """Return the source that a user chose: a folder, an ``https://`` or an ``s3://`` address.
 
-    A bucket is read without a login over HTTPS, from Amazon or from the server in
+    A bucket is read over HTTPS and without a login, from Amazon or from the server in
     ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``. Raises DataError if there is no such folder,
     and RequestError as in `_checked`.
     """

@@ -50,7 +50,7 @@ class DamagedParquetError(ValueError):
 
 
 class RowGroup(NamedTuple):
-    """The range of the first requested column in a row group, and the positions of columns.
+    """Value range of the first requested column in a row group, and byte ranges of columns.
 
     `ends` are minimum and maximum, or None. `chunks` are names, first bytes and lengths of columns.
     """

@@ -71,7 +71,7 @@ class _OpenFile:
         return {"rows": rows, "sha256": self.sha256, "schema": schema}
 
     def groups(self, names: Sequence[str], aside: Sequence[str]) -> list[Any]:
-        """Return the range of column `names[0]` and the positions of columns for each row group."""
+        """Return, for each row group, the value range of `names[0]`, and byte ranges of columns."""
         self._unpacked(self._groups, names)
         found = []
         for group in self._groups:
@@ -167,7 +167,7 @@ def _told(error: Exception) -> dict[str, Any]:
 
 
 def _limit(what: str, most: int) -> None:
-    """Set a resource limit of this process, if the system has such limits; keep lower limits."""
+    """Set a resource limit of this process, if the system has such limits; a lower limit stays."""
     if resource is not None:
         with contextlib.suppress(ValueError, OSError):
             kind = getattr(resource, what)

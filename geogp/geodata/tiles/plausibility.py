@@ -56,9 +56,9 @@ MANY_TESTS, SLOW_KBPS = 1000, 1000
 """Columns look swapped if tests have a median above 1000, and speeds a median below 1000 kbps."""
 
 JUMP = 5
-"""Ratio of medians that makes columns look swapped, in comparison with other quarters.
+"""Columns look swapped if both medians differ from other quarters by this factor or more.
 
-The median of tests is at least 5 times as large, and the median of the target at most a fifth.
+The median of tests must rise by this factor or more, and the median of the target must fall.
 """
 
 

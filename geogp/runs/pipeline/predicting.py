@@ -22,7 +22,7 @@ OTHER_SHARE = 1 / 8
 """Allowed number of predictions for other quarters, per tile of the map."""
 
 OTHER_LEAST = 10_000
-"""Number of predictions for other quarters that is always allowed; it takes a few seconds."""
+"""This number of predictions for other quarters is always allowed, and takes a few seconds."""
 
 
 @dataclass(frozen=True)

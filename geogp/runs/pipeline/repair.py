@@ -1,4 +1,4 @@
-"""Conformal repair of predictions with calibration rows, which nothing else uses."""
+"""Conformal repair of predictions; its calibration rows have no other use."""
 
 import math
 

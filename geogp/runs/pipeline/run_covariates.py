@@ -168,8 +168,8 @@ def read_run_covariates(
     double = sorted({name for name in columns if columns.count(name) > 1})
     if double:
         raise RequestError(
-            f"expected covariates with different names that no other column has, found "
-            f"{', '.join(double)}. A covariate has the name of its file; rename the file."
+            f"expected a different name for each column, found {', '.join(double)} more than once. "
+            "A covariate has the name of its file; rename the file."
         )
     return read
 

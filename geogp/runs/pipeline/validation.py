@@ -39,7 +39,7 @@ from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
 Rows = NDArray[np.bool_]
 
 OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
-"""Upper bounds for a table of predictions: columns without layers, and text bytes per row."""
+"""Upper bounds for a table of predictions without layers: columns, and bytes of text per row."""
 
 FEW_ROWS = 300
 """A run warns if a part of a split has fewer rows than this."""
@@ -49,7 +49,7 @@ _ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
 
 @dataclass(frozen=True)
 class Plan:
-    """The part of each row in each split and fold, such as test, as a position in `_ALL_PARTS`."""
+    """The part of each row in each split and fold; `codes` are positions in `_ALL_PARTS`."""
 
     codes: dict[tuple[str, int], NDArray[np.int8]]
 

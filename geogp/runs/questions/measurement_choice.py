@@ -93,8 +93,8 @@ def describe_tiles(
 
     ``gain_log10`` is the further reduction of the summed variance, in log10 squared, if the tile is
     measured after all previous tiles. ``removed`` is the share of the summed variance that
-    measurements of the tile and of all previous tiles remove. The two standard deviations are of
-    the tile's own level, before and after measurements of all chosen tiles.
+    measurements of the tile and of all previous tiles remove. The two standard deviations describe
+    the level of the tile itself, before and after measurements of all chosen tiles.
     """
     tiles, at = opened.tiles, chosen.tiles
     longitude, latitude = (part[at] for part in tiles.centres)
