@@ -1,1 +1,1 @@
-"""Gaussian processes that need torch and numpy only."""
+"""Gaussian process models: their parts, training, storage and joint predictions."""

@@ -381,7 +381,7 @@ class TestRefusals:
     def test_several_times(self):
         x = grid(4)
         x[3, 2] = 0.5
-        with pytest.raises(DataError, match="at one time, found several"):
+        with pytest.raises(DataError, match="at one time, found different"):
             joint_level(make_field(4, 30), None, x)
 
     def test_a_tile_twice(self):

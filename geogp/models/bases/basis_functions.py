@@ -180,7 +180,7 @@ class DenseBasis(Basis):
 
 
 class DriftBasis(Basis):
-    """A basis psi, extended by covariates c, the last inputs: phi(z, c) = (psi(z), s ∘ c).
+    """A basis psi plus covariates c, which are the last inputs: phi(z, c) = (psi(z), s ∘ c).
 
     The model is kriging with external drift (Chilès and Delfiner 2012, section 5.7). The
     coefficient of each covariate has a normal prior with mean 0 and a learned standard deviation s.

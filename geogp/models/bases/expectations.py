@@ -67,8 +67,8 @@ def _refuse_a_graph() -> None:
     # Without this check, autograd would silently treat hand-written derivatives as constants.
     if torch.is_grad_enabled():
         raise RequestError(
-            "a network's kernel has first derivatives only, but the backward pass has "
-            "create_graph. For second derivatives, use finite differences of the first derivatives."
+            "a network's kernel has first derivatives only, but create_graph=True asks for "
+            "more. For second derivatives, use finite differences of the first derivatives."
         )
 
 

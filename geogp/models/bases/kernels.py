@@ -21,7 +21,7 @@ VARIANCE_PRIOR = (2.0, 3.0)
 """Shape and scale of a variance's inverse-gamma prior: mode 1, mean 3, infinite variance."""
 
 PROPORTION_PRIOR = (2.0, 2.0)
-"""Both parameters of the beta prior of alpha and w: mode ½, density 0 at 0 and at 1."""
+"""Parameters of the beta prior of alpha and w; its mode is ½, and its density is 0 at 0 and 1."""
 
 ACTIVATIONS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "erf": partial(arcsine, gain=ERF_GAIN),
@@ -55,10 +55,10 @@ class MixedKernel(Kernel):
     E[ψ(Z) ψ(Z')] = w E_tanh + (1 - w) (alpha k12 + (1 - alpha)² E_relu).
 
     E_tanh is the arcsine expectation (Mixed equation 8), and E_relu the arc-cosine expectation
-    (10). The factor of 1 - w belongs to the leaky ReLU max(z, alpha z) (11). The four variances
-    (the squares of sigma_b, sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma priors; alpha
-    and w have beta priors (equation 20). Mixed does not state the parameters of these priors; here
-    they are `VARIANCE_PRIOR` and `PROPORTION_PRIOR`. The noise variance of the paper belongs to the
+    (10). The last bracket is the expectation of the leaky ReLU max(z, alpha z) (11). The four
+    variances (the squares of sigma_b, sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma
+    priors; alpha and w have beta priors (20). Mixed does not state the parameters of these priors;
+    here they are `VARIANCE_PRIOR` and `PROPORTION_PRIOR`. The paper's noise variance belongs to the
     noise model; its prior is `log_inverse_gamma`. The variances start at 1, and alpha and w at ½.
     """
 

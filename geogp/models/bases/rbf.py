@@ -30,7 +30,7 @@ from geogp.models.core.products import (
 )
 
 NARROW = 16
-"""Number of columns below which a product of transposes is faster."""
+"""If a matrix has fewer columns than this, the product of the transposes is faster."""
 
 
 def rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ LARGEST_ERROR = 3e-5
 """Largest rounding error of a mean or standard deviation, in prior standard deviations."""
 
 WORTH_ROTATING = 16
-"""Rows per inducing point from which the factorisation V = R'Q' saves time."""
+"""With at least this number of rows per inducing point, the factorisation V = R'Q' saves time."""
 
 SUM_ERROR = 0.4
 """Error of a float32 inner product, divided by 2^-24 and both norms; observed: 0.2 to 0.4."""
@@ -90,8 +90,8 @@ def product_error(rest: Tensor, columns: Tensor) -> float:
     """Return the approximate rounding error of ||k_xZ C|| in float32, for C (r, k).
 
     `rest` is the residual of the interpolation of K_ZZ, (r, r). The residual at a row x is assumed
-    to be at most the largest residual at inducing points. Far from all points, it may be twice
-    that.
+    to be at most the largest residual at inducing points. Far from all points, the residual may be
+    twice as large.
     """
     largest = float(squared_norms(rest).max().sqrt())
     return SUM_ERROR * 2.0**-24 * largest * float(torch.linalg.norm(columns))

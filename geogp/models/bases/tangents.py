@@ -27,8 +27,8 @@ class Mlp(nn.Module):
     a_1 = relu(√h (w_1 x + b_1)), a_l = relu(w_l a_{l-1} + √h b_l), output a_l / √h.
 
     With the multipliers √h, 1 and 1/√h, the squared norm of the gradient by each layer is O(1) in
-    h. The initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0. Times
-    the multipliers, all have the variances of a ReLU network whose inputs include a constant. The
+    h. The initial values are w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h) and b_l = 0. After
+    multiplication, they have the variances of a ReLU network whose inputs include a constant. The
     weights of the layer after the network start at 0. Raises RequestError if `layers` is below 1.
     """
 

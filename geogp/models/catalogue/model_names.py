@@ -103,7 +103,7 @@ _MODELS = (
         "dbk-exact-rbf",
         "deep basis kernel in closed form: inducing points, corrected marginal likelihood",
     ),
-    ModelName("dbk-mml", "dbk-exact without the correction; for study, as the variance collapses"),
+    ModelName("dbk-mml", "dbk-exact without the correction, for study: its variance collapses"),
     ModelName(
         "dnn",
         "a plain network, squared error; one noise variance from the validation rows",

@@ -12,12 +12,12 @@ from geogp.models.core.options import Optimiser, Placement, Weights
 class Preset:
     """Sizes and schedule of a fit; other attributes are those of `Architecture`, `FitSettings`.
 
-    `least_steps`: smallest number of steps in an epoch. If there are few rows, a smaller batch
-        reaches this number. If `least_steps` is 0, the batch does not change.
+    `least_steps`: smallest number of steps in an epoch. If there are few rows, the batch becomes
+        smaller to allow this. If `least_steps` is 0, the batch does not change.
     `placement`, `noise_start`: see `build`.
     `split`: the default of ``--split``.
-    `refit`: whether one more fit, to all rows except a validation tenth, makes the map. Otherwise,
-        the fit of the random split makes the map.
+    `refit`: whether the map comes from one more fit, to all rows except a validation tenth.
+        Otherwise, the map comes from the fit of the random split.
     """
 
     h: int
@@ -93,7 +93,7 @@ FIELD_PRESETS = {
     )
     for (name, preset), epochs in zip(PRESETS.items(), (8, 12, 40), strict=True)
 }
-"""The presets of the field model, whose epochs learn more and take longer than other epochs."""
+"""Presets of the field model; its epochs learn more and take longer than those of other models."""
 
 KERNEL_PRESETS = {
     name: replace(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 ENTRIES, MIN_ROWS = 2**20, 256
-"""Numbers in a chunk of a prediction (fits into the cache); smallest number of rows in a chunk."""
+"""Numbers in a chunk of a prediction, to fit it into the cache; smallest number of rows in it."""
 
 
 class Rows(NamedTuple):

@@ -23,7 +23,7 @@ SQUARE_ARRAYS = 16
 """Number of r by r arrays: posterior, gradient, moments, stored epochs, factorisations."""
 
 ROW_WORDS = 40
-"""Stored numbers per row: inputs, targets, order, up to two copies, and features of places."""
+"""Numbers stored for each row, copies included: inputs, targets, order and features of places."""
 
 
 def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:

@@ -44,7 +44,7 @@ class ConstantNoise(Noise):
 class ValidationNoise(Noise):
     """The mean squared error of the validation rows, at least 1e-6; at the beginning `start`.
 
-    This class is for models whose objective has no noise.
+    This class is for models whose objective does not contain the noise variance.
     """
 
     variance: Tensor

@@ -1,10 +1,10 @@
 """Products with triangular matrices, in blocks of columns.
 
 Products with triangular matrices take most of the time of a training step. Half of a triangular
-matrix is zeros. With blocks of 192 columns (six blocks at r = 1024), 3/5 of the operations remain,
-at about the full speed of the library. All matrices are row-major and stay row-major, because
-elementwise operations that mix both memory layouts take ten times as long. On a GPU, one large
-product is faster than several small ones, so there is only one block.
+matrix is zeros. Blocks of 192 columns (six blocks at r = 1024) need only 3/5 of the operations, and
+the library is about as fast as for whole matrices. All matrices are row-major and stay row-major,
+because elementwise operations that mix both memory layouts take ten times as long. On a GPU, one
+large product is faster than several small ones, so there is only one block.
 """
 
 import torch

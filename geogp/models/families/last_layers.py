@@ -10,7 +10,7 @@ S(x, x) = phi^r' (Phi^r' Phi^r / noise_var + (B'B)^(-1))^(-1) phi^r  (13, 15).
 Neither A (m, r) nor Phi^m (n, m) is in memory as a whole. With Phi^r = Q T (Q orthonormal, T
 triangular), A = D T^(-T) for D = Phi^m' Q. D is computed for blocks of parameters, from chunks of
 rows, and only the triangular factor of D is stored. Factors come from the QR decomposition, so no
-matrix is squared.
+Gram matrix is computed.
 """
 
 import logging

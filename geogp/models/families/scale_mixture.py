@@ -9,8 +9,8 @@ prior of s² (for example the prior in `burr.py`), all results need only n, e'A^
 which follow from sums over rows.
 
 A random scale helps if there are few rows and the prior scale is far from the true scale
-(`benchmarks/student.py`). A Gaussian process with a learned scale predicts as well as a process
-with a random scale. A single bad row harms both equally.
+(`benchmarks/student.py`). A Gaussian process with a learned scale predicts equally well. A
+single bad row harms both equally.
 """
 
 import math
@@ -145,7 +145,7 @@ class RandomScale(LowRankGP, ABC):
 class ScaleMixture(RandomScale, KernelProcess):
     """A low-rank process with a random scale s²; given rows, s² depends on n and e'A^(-1)e.
 
-    `scale_terms` contains the two parameters of the prior, n and e'A^(-1)e.
+    `scale_terms` contains four numbers: the two parameters of the prior, then n, then e'A^(-1)e.
     """
 
     usual_prior: ClassVar[InverseGamma | Burr]

@@ -28,7 +28,7 @@ ROWS_AT_ONCE = 256
 
 
 class LeftOutRows(NamedTuple):
-    """Rows, their predictions without the rows of their groups, and km to the remaining places."""
+    """Rows, predictions without the rows of the same group, and distances to other places in km."""
 
     rows: Rows
     found: Conditional
@@ -58,7 +58,7 @@ def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOutRows:
 
 
 Part = tuple[Tensor, Conditional, Floats]
-"""Row numbers of stored rows, predictions at these rows, and kilometres to other places."""
+"""Row numbers of stored rows, predictions at these rows, and distances to other places in km."""
 
 
 def _single_rows(model: "FieldNetwork", chosen: NDArray[np.int64]) -> Iterator[Part]:

@@ -98,8 +98,8 @@ def history_of(errors: Tensor, correlation: Tensor, same: Tensor, log_tests: Ten
     Let z be the standardised leave-one-out errors of the near rows, n the number of near rows on
     the tile itself, and w the prior correlations of other near rows with the tile. The covariates
     are log((1 + Σ_own z²) / (1 + n)), log((1 + Σ w z²) / (1 + Σ w)), log(1 + n), Σ_own z / (1 + n),
-    and a mean of log tests. This mean is over all near rows, weighted by correlation, and one more
-    row of one test. Without near rows, all covariates are 0. The inputs are (b, m).
+    and a mean of log tests. This mean weights each near row by its correlation; it includes one
+    extra row with one test. Without near rows, all covariates are 0. The inputs are (b, m).
     """
     own = same.to(errors.dtype)
     n = 1 + own.sum(1)

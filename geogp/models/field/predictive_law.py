@@ -158,12 +158,12 @@ def fit_law(seen: Errors) -> PredictiveLaw:
     The objective is the sum of the log densities, minus a penalty: the prior weight times half the
     sum of the squared coefficients of standardised covariates. The penalty keeps the result near
     the standard normal if there are few rows. The errors of a group depend on each other. So the
-    weight is `PRIOR_GROUPS` times the mean rows of a group, but at least `PRIOR_ROWS`. Covariates
-    are clamped to their 1 % and 99 % quantiles. Features have seen the training rows, but not the
-    held-out rows. So each parameter differs by a constant between training and held-out rows. The
-    weight of the constants is `OFFSET_GROUPS` times the mean rows of a held-out group, but at least
-    `PRIOR_ROWS`. The result is the distribution for held-out rows. Tails lighter than normal tails
-    need `ROWS_OF_LIGHT_TAILS` rows.
+    weight is `PRIOR_GROUPS` times the mean size of a group, but at least `PRIOR_ROWS`. Covariates
+    are clamped to their 1 % and 99 % quantiles. The features were learned from the training rows,
+    but not from the held-out rows. So each parameter differs by a constant between these two kinds
+    of rows. The weight of the constants is `OFFSET_GROUPS` times the mean size of a held-out group,
+    but at least `PRIOR_ROWS`. The result is the distribution for held-out rows. Tails lighter than
+    normal tails need `ROWS_OF_LIGHT_TAILS` rows.
 
     The linear part is fitted first. Then each network is fitted alone to correct the linear part,
     with the same penalty on its weights but no penalty on its intercepts; the result is the mean of

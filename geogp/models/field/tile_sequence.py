@@ -130,9 +130,9 @@ def tile_sequence(
 def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
     """Return the nearest tiles earlier in an order, for each tile, (n, most), padded with `NO_ROW`.
 
-    For a tile of rank 2^j to 2^(j+1), the search is among the tiles of rank below 2^(j+1); at least
-    half of these come earlier. The search first finds 4 `most` + 1 tiles. If too few of these come
-    earlier, the search doubles the number.
+    The rank of a tile is its position in the order. For ranks from 2^j to 2^(j+1) - 1, the search
+    is among all ranks below 2^(j+1); at least half of these are earlier. The search first finds
+    4 `most` + 1 tiles. If too few of these are earlier, the search doubles the number.
     """
     n = len(order)
     found = np.full((n, most), NO_ROW)
@@ -235,7 +235,7 @@ def _field_variance(
 
 def _check(points: Tensor) -> None:
     if bool((points[:, 2] != points[0, 2]).any()):
-        raise DataError("expected tiles at one time, found several times; choose one quarter.")
+        raise DataError("expected tiles at one time, found different times; choose one quarter.")
     distinct = len(torch.unique(points[:, :2], dim=0))
     if distinct < len(points):
         raise DataError(

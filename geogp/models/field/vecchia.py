@@ -25,7 +25,7 @@ TRAINING_ROWS, PREDICTION_ROWS = 40, 64
 prediction."""
 
 TRAINING_PLACES, PREDICTION_PLACES = (6, 16), (16, 64)
-"""Bounds of the number of places that contain these rows: in training, and for a prediction."""
+"""Smallest and largest number of places to take these rows from: in training, for a prediction."""
 
 DISTANCE_PLACES = 16
 """The mean distance to this number of nearest places measures the density of places."""
@@ -93,7 +93,7 @@ class Sites:
 def near_places(sites: Sites) -> tuple[int, int]:
     """Return how many near places condition a place in training, and how many a prediction.
 
-    Within their bounds, the places have `TRAINING_ROWS` and `PREDICTION_ROWS` rows on average.
+    Unless a bound applies, they have about `TRAINING_ROWS` or `PREDICTION_ROWS` rows together.
     """
     rows = float(sites.count.mean())
 
@@ -136,7 +136,7 @@ class NearSites:
         return cls(sites, numbers, KDTree(sites.centre[numbers]))
 
     def rows(self, place: Floats, places: int) -> Indices:
-        """Return all rows of the `places` places nearest to points `place` (m, 2).
+        """Return, for each point of `place` (m, 2), all rows of its `places` nearest places.
 
         The result contains positions in `sites.order`, (m, most), padded with `NO_ROW`.
         """
@@ -174,8 +174,8 @@ def whiten(
 
     `covariance` (b, m, m), `noise` (b, m) and `values` (b, m, c) are float64. `known` (b, m) marks
     the rows that are not padding; padding may have any values. The results have shapes (b, m, m)
-    and (b, m, c). For padding, the results contain rows of the identity matrix, and 0. Raises
-    NumericalError if a covariance does not factorise.
+    and (b, m, c). In rows of padding, L equals the identity matrix, and the other result is 0.
+    Raises NumericalError if a covariance does not factorise.
     """
     both = known[:, :, None] & known[:, None, :]
     K = covariance.masked_fill(~both, 0.0)

@@ -234,8 +234,8 @@ def choose(
 
     The gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step.
     The gains of `candidates` tiles with the largest estimates are computed exactly. Half of these
-    gains are computed at the start, and the rest in equal parts before the later steps, when gains
-    near chosen tiles have fallen. Each step chooses the tile with the largest exact gain.
+    gains are computed at the start. The rest are computed in equal parts before the later steps,
+    because gains near chosen tiles fall. Each step chooses the tile with the largest exact gain.
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
     `count`, `candidates`: number of tiles to choose, number of tiles with an exact gain.

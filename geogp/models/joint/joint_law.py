@@ -110,7 +110,7 @@ class Components:
 
     With z_k independent N(0, 1), f(x) = sum_k z_k values_k(x) (DBK equation 17). `values` (n,
     count) are the functions at the points, in the target's unit; the value farthest from 0 is
-    positive. `share` (count,) are the falling shares of the functions in the mean prior variance.
+    positive. `share` (count,) are the functions' shares of the mean prior variance, largest first.
     """
 
     values: Floats

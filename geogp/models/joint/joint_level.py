@@ -213,7 +213,7 @@ class JointLevel:
         return sparse.csc_array(weights)
 
     def _independent(self, weights: Weights, variance: Floats) -> Floats:
-        """Return variances (k,) of sums of parts that are independent between tiles."""
+        """Return variances (k,) of weighted sums over tiles whose terms are independent."""
         return np.asarray(weights.multiply(weights).T @ variance, np.float64)
 
     def _variances(self, weights: Weights) -> Floats:
@@ -283,8 +283,8 @@ def joint_level(
     `x`: inputs of the tiles, (n, d), each tile once.
     `calibrated`: whether single tiles get the mean and variance of the map, `model.predict(x,
         level=True)`. If so, deviations are multiplied by the ratio of the standard deviations in
-        the map and in the uncalibrated distribution. A difference of a few per cent to the map
-        remains. Models without a tile process need no calibration, because nothing is approximated.
+        the map and in the uncalibrated distribution. The result differs from the map by a few per
+        cent. Models without a tile process need no calibration, because nothing is approximated.
     `earlier`: largest number of earlier tiles that condition a tile.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws; the check of memory uses it.
@@ -322,7 +322,7 @@ def batches(columns: int) -> list[slice]:
 
 
 def _group(held: int) -> int:
-    """Return the number of sums or paths of `held` numbers per pass, a multiple of `AT_ONCE`."""
+    """Return how many sums or paths fit into one pass, in full batches; each has `held` numbers."""
     return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(held, 1)))
 
 

@@ -63,7 +63,7 @@ def rank_for(
 
 
 def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
-    """Return the expected seconds of a fit from one evaluation and one pass for the posterior."""
+    """Return the expected seconds of a fit, from the times of one evaluation and one update."""
     step = spec_of(model).step
     n = min(PROBE_ROWS, len(rows.y))
     tensor = torch.from_numpy(rows.y[:n]).to(model.device, model.architecture.torch_dtype)

@@ -16,7 +16,7 @@ from geogp.models.training.training_loop import fit
 Floats = NDArray[np.float64]
 
 FEW_ROWS, FEW_PLACES = 1000, 60
-"""With fewer rows or places, a tenth of the rows cannot give the width of intervals."""
+"""With fewer rows or places, a validation tenth is too small to give the width of intervals."""
 
 MIN_PLACES = 10
 """Smallest number of places from which errors at unmeasured places can be estimated."""

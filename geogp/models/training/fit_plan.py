@@ -108,7 +108,7 @@ class FitPlan:
         """Build and train a model; with few rows, cross-validation sets the width of intervals.
 
         `train`, `validation`: rows to learn from, and rows that choose the epoch.
-        `warn`, `stage`: called with warnings about the rows, and when cross-validation begins.
+        `warn`: called with warnings about the rows. `stage`: called when cross-validation begins.
         `name`: name of the fit in messages.
 
         Raises the errors of `build` and `training_loop.fit`, and DataError if there are too few

@@ -157,7 +157,7 @@ def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
     """Check the description of a `FitState` of a fit with `epochs` epochs, and return it.
 
     Raises ValueError, TypeError or KeyError if its numbers contradict each other or are not finite.
-    Only the best score before the first epoch may be inf.
+    The best score may be inf before the first epoch; all other numbers must be finite.
     """
     epoch, best = described["epoch"], described["best_epoch"]
     losses, scores = described["losses"], described["validation_nll"]

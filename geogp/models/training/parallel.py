@@ -47,7 +47,7 @@ def team() -> Iterator[bool]:
     """Join the processes that torchrun started; yield whether this process leads.
 
     The leader runs the body of the ``with`` block, and all processes work on each `fit` in it. The
-    other processes skip the body, and do their shares until the leader has finished::
+    other processes skip the body; they only work on the fits until the leader has finished::
 
         with team() as leads:
             if leads:
@@ -95,7 +95,7 @@ def team() -> Iterator[bool]:
 
 @contextmanager
 def _ending_quietly() -> Iterator[None]:
-    """End without a message if another process has ended, which reports the reason."""
+    """End without a message if another process has ended, because that one reports the reason."""
     try:
         yield
     except RuntimeError as error:
