@@ -106,8 +106,8 @@ class BurrScale:
         if not max(-low, high) < _FARTHEST or count > _MAX_NODES:
             raise NumericalError(
                 "the posterior of the scale s² is too wide for the quadrature nodes: log s² "
-                f"ranges from {low:.3g} to {high:.3g}. Choose a prior with larger c and c d, or "
-                "use more rows."
+                f"ranges from {low:.3g} to {high:.3g}. Choose a prior with a larger c and a "
+                "larger product c d, or use more rows."
             )
         nodes = math.ceil(count)
         step = (high - low) / nodes

@@ -84,7 +84,7 @@ class SinhArcsinh(Shape):
     def exponential_mean(self, t: Floats) -> Floats:
         """Return E[exp(t X)], integrated over Z from -9 to 9.
 
-        For a large t, the integrand is not negligible at both ends; the result is then infinity.
+        The result is infinity if the integrand is not negligible at -9 or at 9, as for a large t.
         """
         nodes, weights = _grid()
         values = self.from_normal(nodes)

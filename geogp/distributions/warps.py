@@ -53,8 +53,8 @@ def covering_knots(scores: Floats) -> Floats:
 class Warp:
     """The increasing functions g of several cells (groups of rows), given by knots.
 
-    `knots` (c, K) are the values of g at `KNOTS`. In each cell, values are NaN from the first level
-    without a knot on. If all knots of a cell are NaN, g(u) = u. Raises RequestError if the knots do
+    `knots` (c, K) are the values of g at `KNOTS`. In each cell, values are NaN at all levels above
+    the last knot. If all knots of a cell are NaN, g(u) = u. Raises RequestError if the knots do
     not have this shape, are infinite, do not increase, or follow a NaN.
     """
 
@@ -71,8 +71,8 @@ class Warp:
         gap = np.diff(np.isnan(held).astype(np.int8), axis=1) < 0
         if gap.any() or (rises <= 0).any() or np.isinf(knots).any():
             raise RequestError(
-                "expected knots that are finite, above 0 and increasing with the level, then NaN "
-                "from the first level without a knot on; found other values."
+                "expected knots that are finite, above 0 and increasing with the level, and NaN "
+                "at all levels above the last knot; found other values."
             )
         self.knots = knots
         last = (~np.isnan(held)).sum(1)

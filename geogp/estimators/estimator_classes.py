@@ -41,9 +41,9 @@ class FieldGP(SpatialGP):
         mean are clipped to four. Do not compute a covariate from the measurements themselves.
         `geogp.read_covariate` reads a covariate from a file.
     validation
-        Rows that select the best epoch and the shape of the predictive distribution: ``blocks``
-        (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the rows), or a
-        mask of the rows, (n,). Predictions also depend on the validation rows.
+        Rows on which the best epoch and the shape of the predictive distribution are chosen:
+        ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the
+        rows), or a mask of the rows, (n,). Predictions also depend on the validation rows.
     preset
         Sizes and training schedule: ``quick``, ``standard`` or ``paper``.
     epochs, rank, batch

@@ -107,7 +107,7 @@ def validation_rows(validation: Any, points: Points, crs: Any, seed: int) -> Val
 
 
 def check_width(X: Any, width: int, *, named: bool) -> None:
-    """Raise DataError for another number of columns than in the fit; warn if names are missing."""
+    """Raise DataError if the number of columns is not as in the fit; warn if names are missing."""
     if isinstance(X, pd.DataFrame):
         return
     found = np.asarray(X).shape[1]

@@ -36,8 +36,8 @@ class PointScale:
 
     See Zhu, Yuchi and Xie, appendix B.3. The box `bounds` is mapped to [-1, 1]². `km` is the length
     of one coordinate unit in km, None for degrees. `times` are the first and last time in quarters,
-    None if time is not used. `time_kind` is as in `Times`, None for any kind. `exposure` is the
-    exposure whose input is 0, None if the model is not for counts. `names` are the names of the
+    None if time is not used. `time_kind` is as in `Times`, None for any kind. The model's input
+    is 0 at the exposure `exposure`, which is None if the model is not for counts. `names` name the
     first three inputs. The input of a covariate is (value - mean) / sd, clipped to ± `MOST_SD`.
     """
 

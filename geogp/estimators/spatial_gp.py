@@ -211,7 +211,7 @@ class SpatialGP(SpatialParameters):
         seed
             Seed of the random order in which places are conditioned on earlier places.
         columns
-            Number of sums or paths that will be computed together, for the check of memory.
+            Number of sums or paths that will be computed together, to check if memory is enough.
         rows
             Points and measurements of the training rows. Needed after `load_model`, unless the
             model contains these rows.

@@ -98,7 +98,7 @@ def _write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
 
 
 def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:
-    """Return the options for overviews; for a raster of one block, GDAL would make no overview."""
+    """Return the options for overviews; by default, GDAL makes none for a raster of one block."""
     chosen: dict[str, Any] = {"overview_resampling": "MODE" if flag else "AVERAGE"}
     if 1 < max(frame.width, frame.height) <= BLOCK:
         chosen["overview_count"] = 1

@@ -234,8 +234,8 @@ def _variances(check: VarianceCheck | None) -> list[str]:
     why = given(check.differ_by, NOISE_IN_SPREAD)
     if (check.stated == 0) != (why == POINT):
         raise DataError(
-            "expected a standard deviation above 0 under variance_check.stated in run.json, or 0 "
-            f"if differ_by is {POINT}, found {check.stated} and differ_by {why}. Run `geogp map` "
-            "again with --fresh."
+            f"expected variance_check.stated in run.json to be 0 if differ_by is {POINT}, and "
+            f"above 0 otherwise, found {check.stated} and differ_by {why}. Run `geogp map` again "
+            "with --fresh."
         )
     return [say("report", "variances", why, check.stated, check.closed_form)]

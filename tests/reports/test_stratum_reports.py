@@ -241,5 +241,5 @@ def test_what_a_repair_guarantees_stands_after_the_first_page(both, run_of):
     ],
 )
 def test_variances_that_contradict_each_other_are_refused(both, run_of, check, found):
-    with pytest.raises(DataError, match=f"expected a standard deviation above 0.*{found}"):
+    with pytest.raises(DataError, match=f"expected variance_check.stated .*{found}"):
         build_report(as_record(run_of(both) | {"variance_check": check}), both)

@@ -42,7 +42,7 @@ def write_excursions(
         (f"excursion_short_{tag}", found[1], threshold.missed),
     ):
         raster = frame.place(tiles, one.excursion.astype(np.float32), np.nan)
-        label = f"largest probability that all tiles of a region with this tile are {words}"
+        label = f"for regions with this tile: largest probability that all tiles are {words}"
         variables[name] = (("y", "x"), raster, {"long_name": label, "units": "1"})
     attributes = {"zoom": tiles.zoom, "region_code": region.code, "target": threshold.target}
     grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)

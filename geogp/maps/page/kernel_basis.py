@@ -47,7 +47,7 @@ _FINE_ENOUGH = 0.001
 _NEARLY = 1.1
 
 _ROOM = 1.1
-"""Ratio of the stated error to the largest error found, because other errors may be larger."""
+"""The stated error is the largest error found times this, because other errors may be larger."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class KernelBasis:
     width). Outside the map, their values are arbitrary.
 
     `error` is 1.1 times the largest error found between random places of the map, rounded up to two
-    digits. `error_in_middles` is the largest error found between centres of cells, where
-    interpolation adds no error. `sample` contains kernel values between centres, for colour scales.
+    digits. `error_in_middles` is the largest error found for pairs of cells' centres, where nothing
+    is interpolated. `sample` has the values of the kernel for such pairs, for colour scales.
     """
 
     frame: Frame
@@ -73,7 +73,7 @@ def kernel_cells(tiles: Tiles, most: int = MAX_CELLS) -> Tiles:
     """Return cells that cover the tiles, and the neighbours of these cells.
 
     All cells are tiles of one zoom: the finest zoom for which the smallest frame around the cells
-    has at most `most` tiles. The zoom of the cells is at most one finer than the zoom of the map.
+    has at most `most` tiles. The cells are at most one zoom level finer than the map.
     """
     finest = finer(tiles)
     zoom = finest.zoom
@@ -94,13 +94,13 @@ def finer(tiles: Tiles) -> Tiles:
 
 
 def coarser(tiles: Tiles, zoom: int) -> Tiles:
-    """Return the tiles of a coarser zoom that contain any of the given tiles, row by row."""
+    """Return the tiles of a coarser zoom that contain any of the given tiles, sorted by row."""
     shift = tiles.zoom - zoom
     return _once(tiles.column >> shift, tiles.row >> shift, zoom)
 
 
 def with_neighbours(cells: Tiles) -> Tiles:
-    """Return tiles and the eight neighbours of each tile, if they exist, row by row."""
+    """Return tiles and the eight neighbours of each tile, if they exist, sorted by row."""
     around = [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1)]
     row = np.concatenate([cells.row + a for a, _ in around])
     column = np.concatenate([cells.column + b for _, b in around])
@@ -109,7 +109,7 @@ def with_neighbours(cells: Tiles) -> Tiles:
 
 
 def _once(column: NDArray[np.int64], row: NDArray[np.int64], zoom: int) -> Tiles:
-    """Return each tile once, row by row."""
+    """Return each tile once, sorted by row."""
     # Columns may lie beyond the world's edge by less than the world's width.
     around = 1 << zoom
     key = np.unique(row * (4 * around) + column + around)
@@ -141,9 +141,9 @@ def kernel_basis(
 ) -> KernelBasis | None:
     """Return a kernel reduced to at most 48 components on 25,600 cells; None for a kernel of 0.
 
-    Several rounding steps and numbers of components are tried. Of all results with at most
-    `most_text` bytes of base64 and nearly the least error, the smallest is returned. Raises
-    NumericalError if features are not finite, and DataError if no result fits.
+    Several rounding steps and numbers of components are tried. The result has at most
+    `most_text` bytes of base64. Of all such results with nearly the least error, it is the
+    smallest. Raises NumericalError if features are not finite, and DataError if no result fits.
     """
     cells = kernel_cells(tiles)
     frame = Frame.of_tiles(cells)
@@ -204,7 +204,7 @@ def _in_order(
 
     First come pairs that probably fit and have nearly the least error, ordered by size; then all
     other pairs. The error is the largest difference from `exact`. `at_places` interpolates
-    components at some places; `exact` is the kernel between all and some of these places.
+    components at some places; `exact` is the kernel between these places and every eighth of them.
     """
     tried = []
     for fraction in _FRACTIONS:

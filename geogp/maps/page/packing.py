@@ -6,10 +6,10 @@ A packed array is a dictionary that can be written as JSON:
 - ``bits``: number of bits (8, 16 or 32) of each number n, which is whole and not negative;
 - ``step``, ``offset``, ``none``: value = offset + step · n. If ``none`` is true, n = 0 is no data,
   and value = offset + step · (n - 1) for other n;
-- ``data``: for each n of each plane, the difference from the n of the cell to the left
-  (in the first column: of the cell above), modulo 2^bits. The lowest bytes of all differences come
-  first, the highest bytes last. The bytes are deflated with the header of RFC 1950 and written in
-  base64.
+- ``data``: for each n, the difference n - n', modulo 2^bits, where n' is the n of the cell to the
+  left (in the first column: of the cell above) in the same plane. The lowest bytes of all
+  differences come first, the highest bytes last. The bytes are deflated with the header of RFC 1950
+  and written in base64.
 """
 
 import base64
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 Packed = dict[str, Any]
 
 MAX_VALUES = 1 << 28
-"""Largest number of values of a packed array, according to its shape."""
+"""Largest number of values of a packed array, computed from its ``shape``."""
 
 _TYPES: dict[int, type[np.uint8] | type[np.uint16] | type[np.uint32]] = {
     8: np.uint8,

@@ -45,12 +45,12 @@ def page_scripts() -> tuple[str, str]:
 def page_styles() -> tuple[str, str]:
     """Return two style sheets of the page: the sheet of Leaflet, and the page's own sheet.
 
-    References to images of controls that the page does not have are removed from Leaflet's sheet.
+    Leaflet's sheet refers to images that the page does not show; these references are removed.
     """
     return _IMAGE.sub("none", _text(f"{_LEAFLET}/leaflet.css")), asset("page.css")
 
 
 def _text(name: str) -> str:
-    """Return the text of a file, with the line ends of which a browser computes a hash."""
+    """Return the text of a file with LF line ends, because browsers hash the text in this form."""
     text = resources.files("geogp.maps.page").joinpath(name).read_bytes().decode("utf-8")
     return text.replace("\r\n", "\n")

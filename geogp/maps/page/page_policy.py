@@ -12,9 +12,9 @@ def page_policy(
 ) -> str:
     """Return the policy of a page, for a ``meta`` element before all scripts and styles.
 
-    `styles` and `scripts` are the contents of the page's ``style`` and ``script`` elements. Styles
-    and scripts must contain no text from the data, because the browser uses exactly these. The
-    browser loads images from `image_hosts`, and nothing else from other hosts. Links work.
+    `styles` and `scripts` are the contents of the page's ``style`` and ``script`` elements. The
+    browser accepts all text in them, so they must contain no text from the data. From other hosts,
+    the browser loads only images, and only from `image_hosts`. Links work.
 
     Examples
     --------

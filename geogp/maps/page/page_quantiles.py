@@ -21,7 +21,7 @@ from geogp.maps.page.packing import Packed, filled, pack, text_bytes, unpack
 from geogp.maps.scales import round_ladder
 
 SAMPLE = 20_000
-"""Largest number of tiles for which errors are computed, evenly spaced among all tiles."""
+"""Errors are computed for at most this number of tiles, evenly spaced among all tiles."""
 
 STEPS = (0.002, 0.003, 0.004, 0.005, 0.0075, 0.01)
 """Rounding steps of log10 of the value, tried from the smallest; 0.002 is half a percent."""
@@ -61,9 +61,9 @@ def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
 
     For normal distributions, the levels are 0.025, 0.5, 0.975 and `cautious_level`, which determine
     all other quantiles. For other distributions, the first levels are `SHOWN_LEVELS` and
-    `cautious_level`, because the page shows these quantiles. More levels are added until the
-    largest error of probabilities is at most half a percent; each added level reduces this error
-    most. The error is computed at the percentiles of a sample of tiles.
+    `cautious_level`, because the page shows these quantiles. Then levels are added, each
+    time the level that reduces the largest error of probabilities most, until it is at most half a
+    percent. This error is computed at the 1st to 99th percentile of the predictions for some tiles.
     """
     linear = prediction.shape.linear_scores
     first = tuple(sorted({*(_NORMAL_LEVELS if linear else SHOWN_LEVELS), cautious_level(bound)}))

@@ -295,7 +295,7 @@ def _figures(scores: pd.DataFrame, baseline: float | None) -> RunFigures:
 
 
 def _marked(strata: dict[str, StratumComparison]) -> dict[str, StratumComparison]:
-    """Return strata with marked significant differences; the strata are one family of tests."""
+    """Mark the significant differences in all strata, as one family of tests; return the strata."""
     places = [
         (stratum, run, score)
         for stratum, found in strata.items()
