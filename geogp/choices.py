@@ -23,7 +23,7 @@ MAX_SEED = 2**63 - 1
 """Largest seed that PyTorch accepts."""
 
 MIN_DRAWS, MAX_DRAWS = 200, 100_000
-"""Limits of the number of random draws; of 200 draws, only 10 lie outside a 95 % region."""
+"""Limits of the number of random draws; with 200, only 10 draws lie outside a 95 % region."""
 
 MAX_TESTS = 1_000_000
 """Largest allowed number of tests behind one average."""
@@ -38,7 +38,7 @@ def nearest(found: object, names: Iterable[str], most: int) -> list[str]:
 
 
 def one_of(what: str, found: object, allowed: Iterable[str]) -> None:
-    """Raise RequestError, with similar names, if `found` is not an allowed name."""
+    """Raise RequestError if `found` is not an allowed name; the message has similar names."""
     names = list(allowed)
     if found not in names:
         near = nearest(found, names, 2)

@@ -111,7 +111,7 @@ def _told(result: "BatchResult") -> list[Table | str]:
 
 
 def _cells(row: "BatchRow") -> tuple[str, ...]:
-    """Return the cells of a run in the table; the scores of all splits are in one cell."""
+    """Return the table row of a run; a cell has the scores of all splits, with commas between."""
     return (
         row.state if row.how is None else f"{row.state}, {row.how}",
         ", ".join("-" if one is None else f"{one:.3f}" for one in row.log_score.values()),

@@ -136,9 +136,9 @@ def next_command(request: NextRequest, listener: ProgressListener) -> Answer:
     )
     text = (
         f"Measuring all {len(chosen)} tiles removes {described['removed']:.2%} of the variance of "
-        f"the level, summed over {described['counted']} ({described['counted_tiles']:,}). If each "
-        "choice were the tile with the widest interval left, the tiles would remove "
-        f"{described['removed_by_widest']:.2%}."
+        f"the level, summed over {described['counted']} ({described['counted_tiles']:,}). Always "
+        "choosing the tile with the widest interval left would remove "
+        f"{described['removed_by_widest']:.2%} instead."
     )
     return Answer(result.described_with("chosen"), (table, text, *result.files))
 

@@ -101,7 +101,7 @@ def answering(
 
 
 def takes(request: type) -> Callable[[Callable[[Any, ProgressListener], Answer]], Command]:
-    """Return a decorator that makes a command from a function of a request and a listener."""
+    """Return a decorator for a function that gets a request and a listener; it makes a command."""
 
     def decorate(function: Callable[[Any, ProgressListener], Answer]) -> Command:
         def answer(**options: Any) -> Answer:

@@ -15,8 +15,8 @@ from geogp.files import write_bytes
 _RUN = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 """Texts that a spreadsheet program may run as formulas.
 
-The signs ``=``, ``+``, ``-`` and ``@`` may be full-width characters. Texts with leading apostrophes
-are included, so that `named` removes only the apostrophe that `shown` adds.
+The signs ``=``, ``+``, ``-`` and ``@`` may be full-width characters. The text may already begin
+with apostrophes: `shown` adds one more, and `named` removes only this one.
 """
 
 

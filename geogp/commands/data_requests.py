@@ -61,9 +61,7 @@ class SimulationRequest:
     quarters: str = setting("Quarters.", default="2022Q1..2023Q4")
     service: str = field(default=SERVICES[0], metadata=_MAP["service"])
     made_up_towns: bool = setting("Simulate urban areas if the region has none.", default=False)
-    no_oracles: bool = setting(
-        "Do not compute the best possible scores, to save time.", default=False
-    )
+    no_oracles: bool = setting("Save time: leave out the best possible scores.", default=False)
     seed: int = setting(
         "Random seed of the data and of the splits.",
         default=0,

@@ -22,8 +22,8 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> di
 
     Returns `region`, `service`, `warnings` and three lists: `quarters` in the cache, `missing`
     quarters that the source lacks, and `unreached` quarters for which the source did not answer.
-    For a quarter, `fresh` tells whether this call downloaded rows. `whole` tells whether rows of
-    all regions were read, because the file does not separate regions.
+    For a quarter, `fresh` tells whether this call downloaded rows. `whole` is true if the file
+    does not separate regions, so that geogp had to read the rows of all regions.
 
     Raises RequestError if the region or service is unknown, or the source is a local folder, which
     needs no cache. Raises DataError if a quarter that is requested by name is missing, a range of

@@ -118,7 +118,7 @@ def make_gallery(
 
 
 def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[Path, str]]]:
-    """Return the runs (true if `places` contains the run folder itself), and the skipped runs."""
+    """Return the runs and the skipped runs; true marks a run whose folder itself is in `places`."""
     found: dict[Path, tuple[Path, bool]] = {}
     skipped: list[tuple[Path, str]] = []
     for place in places:

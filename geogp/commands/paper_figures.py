@@ -49,7 +49,7 @@ _SPLITS_SHOWN = 3
 
 @dataclass(frozen=True)
 class FiguresResult:
-    """The written files, and by figure name, the captions and the reasons for omitted figures."""
+    """The written files; captions, and reasons for omitted figures, by the name of the figure."""
 
     files: tuple[Path, ...]
     captions: dict[str, str]

@@ -3,7 +3,7 @@
 Rows close together have similar errors, so the bootstrap draws blocks, not rows. Let s_b be the sum
 of the differences in block b, and n_b the number of rows in block b. The mean difference is the
 ratio d = sum s_b / sum n_b. Each bootstrap sample has as many blocks as the data, drawn with
-replacement, and its own ratio. The standard error s of d is the standard deviation of these ratios
+replacement, and gives one ratio. The standard error s of d is the standard deviation of the ratios
 (Davison and Hinkley 1997, sections 2.4 and 3.8) times sqrt(B / (B - 1)). The factor corrects the
 bias for B blocks of equal size. The interval is from d - t s to d + t s, with t the 97.5 % quantile
 of Student's t with B - 1 degrees of freedom. B is the effective number of blocks, (sum n_b)^2 / sum
@@ -77,8 +77,8 @@ def mark(family: Sequence[Estimate]) -> list[Estimate]:
     """Return the estimates of a family, and mark the significant ones by Holm's (1979) procedure.
 
     Let p_(j) be the j-th smallest of m p-values. Let i be the largest number for which p_(j) <=
-    0.05 / (m - j + 1) for every j <= i. Then the estimates 1 to i are marked. The probability that
-    any estimate without a true difference is marked is at most 5 %.
+    0.05 / (m - j + 1) for every j <= i. Then the estimates 1 to i are marked. With a probability
+    of 95 % or more, no estimate without a true difference is marked.
     """
     members = [place for place, one in enumerate(family) if one.p is not None]
     found = list(family)
@@ -112,7 +112,7 @@ def widening(blocks: ArrayLike) -> Floats:
 
 
 def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
-    """Return a normal quantile, widened for a standard deviation from B > 1 effective blocks.
+    """Return the quantile to use if the standard deviation comes from B > 1 effective blocks.
 
     The result is sqrt(B / (B - 1)) times the quantile of Student's t with B - 1 degrees of freedom,
     at the same probability.
@@ -129,11 +129,11 @@ def simultaneous(
     """Return the half-width of simultaneous bands for k ratios, and standard deviations s_k, (k,).
 
     The half-width is in units of s_k. Let d_k be the ratio of sums to sizes, and d*_k this ratio in
-    a sample of blocks. Then s_k is the standard deviation of d*_k over the samples with rows of k,
-    and at least `floor` (k,). The half-width is the 1 - risk quantile of max_k |d*_k - d_k| / s_k,
-    and at least 1.96, the normal value (Davison and Hinkley 1997). `sizes` and `sums` (blocks, k)
-    are numbers of rows and sums by block; `risk` is the probability that any band misses its true
-    ratio.
+    a sample of blocks. Then s_k is the standard deviation of d*_k over the samples in which ratio k
+    has rows, but not less than `floor` (k,). The half-width is the 1 - risk quantile of the maximum
+    of |d*_k - d_k| / s_k over k, and at least 1.96, the normal value (Davison and Hinkley 1997).
+    `sizes` and `sums` (blocks, k) are numbers of rows and sums by block; `risk` is the probability
+    that any band misses its true ratio.
     """
     drawing = _samples(len(sizes), draws, 0)
     drawn, value = drawing @ sizes, sums.sum(0) / sizes.sum(0)

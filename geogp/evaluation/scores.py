@@ -24,8 +24,8 @@ class Scores:
     `mae` is the mean absolute error of the predictive median, and `rmse` the root mean squared
     error of the predictive mean. `nll` is the negative log predictive density (natural), and `crps`
     the continuous ranked probability score. A coverage is the share of rows inside the central
-    interval. For counts, `nll` uses the probability of the count, and an interval may exceed its
-    level.
+    interval. For counts, `nll` uses the probability of the count, and the coverage to expect may be
+    above the level.
     """
 
     n: Count

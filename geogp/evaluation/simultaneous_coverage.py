@@ -12,9 +12,9 @@ sd(p*_k), and q a quantile of max_k |p*_k - p_k| / s_k. The band is
 
     p_k - q s_k  to  p_k + q s_k    for all k (the studentised maximum; Davison and Hinkley 1997).
 
-Then q is replaced by sqrt(B / (B - 1)) times the quantile of Student's t with the same probability
-and B - 1 degrees of freedom, with the B of the stratum. Samples without rows of the stratum do not
-enter s_k. The design effect (below) gives another standard deviation, and s_k is at least as large.
+Then q is replaced by sqrt(B / (B - 1)) times the quantile of Student's t at the same probability;
+t has B - 1 degrees of freedom, and B is that of the stratum. Samples without rows of the stratum do
+not enter s_k. No s_k is below the standard deviation that follows from the design effect (below).
 So a stratum with a coverage of 100 % has a band, too.
 
 For strata in fewer blocks, the correlation r within blocks is estimated from all blocks of the
@@ -49,13 +49,13 @@ CLASS_LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels at which the coverage is checked."""
 
 FEW_BLOCKS = 20
-"""Smallest effective number of blocks of a stratum with a bootstrap band."""
+"""Smallest effective number of blocks that a stratum needs for a bootstrap band."""
 
 MIN_BLOCKS = 3
-"""Smallest number of blocks (counted, not effective) of a stratum with a band."""
+"""Smallest number of blocks (counted, not effective) that a stratum needs for a band."""
 
 MIN_SPLIT_BLOCKS = 5
-"""Smallest effective number of blocks of a split with bands."""
+"""Smallest effective number of blocks that a split needs for bands."""
 
 DRAWS = 1000
 TOLERANCE = 0.03

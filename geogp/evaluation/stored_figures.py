@@ -1,9 +1,9 @@
 """Checks that the scores in a run.json agree with each other.
 
 A report recomputes the scores of the model. The scores of the baseline depend on the training rows,
-which a run folder does not contain. So this module checks that the scores of strata and folds
-combine to the scores of all rows. It also checks that baseline and model have the same numbers of
-rows.
+which a run folder does not contain. So this module checks that the scores of all rows equal
+the combined scores of the strata, and of the folds. It also checks that baseline and model have the
+same numbers of rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

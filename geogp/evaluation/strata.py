@@ -71,8 +71,8 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
 
     A kind of strata is left out if its column is absent. Strata by devices are also left out if
     some numbers of devices are missing. Classes by speed or by count depend on predictions, such as
-    the `median` (n,). In classes of measured values, even correct predictions have a wrong
-    coverage. Raises DataError if a distance or a number of tests or devices is not possible.
+    the `median` (n,). Classes by measured speeds or counts would have a wrong coverage, even for
+    correct predictions. Raises DataError if a distance or number of tests or devices is impossible.
     """
     stratum = rows["stratum"].to_numpy(str)
     found = {

@@ -1,6 +1,6 @@
 """Reliability and Brier score of the probabilities that rows meet a threshold.
 
-Let p_i be the stated probability that row i meets the threshold. Let o_i be 1 if row i did meet it,
+Let p_i be the stated probability that row i meets the threshold. Let o_i be 1 if the row met it,
 else 0. The Brier score is mean (p_i - o_i)². Let c_i be the isotonic regression of o on p, and r
 the share of rows that met the threshold. By the CORP decomposition (Dimitriadis et al. 2021),
 
@@ -34,7 +34,7 @@ BINS = 10
 """Number of bins with equal numbers of rows; fewer if many rows have the same probability."""
 
 MIN_EFFECTIVE = 10
-"""Smallest effective number of blocks of a difference with a band."""
+"""Smallest effective number of blocks that a difference needs for a band."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def _brier(p: Floats, met: Floats) -> float:
 
 
 def _differences(parts: list[_Part], blocks: NDArray[np.int64], draws: int) -> list[Difference]:
-    """Return the differences with bands: for each part, of all rows and then of each bin."""
+    """Return the differences, with bands: in each part, first all rows, then the single bins."""
     number = int(blocks.max()) + 1
     sizes, sums, spread = [], [], []
     for part in parts:

@@ -30,7 +30,7 @@ from geogp.runs.run_identity import same_map
 from geogp.runs.run_names import RUN_FILE
 
 COPYING_FILE = ".copying.json"
-"""Name of run.json at a remote address, until all other files of the run are copied."""
+"""Name that run.json has at a remote address until all other files of the run are copied."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def open_place(address: str) -> Place:
 
 
 def run_in(content: bytes | None) -> RunRecord | None:
-    """Return the content of run.json; None if damaged or with files in other folders."""
+    """Return the content of run.json; None if it is damaged or names files in other folders."""
     try:
         held = None if content is None else record_of(json.loads(content))
         _files(held)

@@ -136,10 +136,10 @@ def _around(sources: Sequence[_Source]) -> Frame:
 
 
 def _spans(part: Frame, fine: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return ranges of columns (first, number): the range in a raster, then the range in the world.
+    """Return pairs of column ranges (first, number): in the raster, and the same in the world.
 
-    One column of the raster is `fine` columns of the world. A raster that crosses longitude 180 has
-    two ranges.
+    The world has `fine` columns for each column of the raster. A raster that crosses longitude 180
+    has two pairs.
     """
     world = 1 << part.zoom
     inside = min(part.width, world - part.column % world)

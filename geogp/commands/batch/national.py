@@ -39,7 +39,7 @@ _SHOWN = ("map.html", "report.html", PREDICTIONS_FILE)
 """Files of a run that the page does not read; the page only checks whether they exist."""
 
 _ODD = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors from reading metadata that do not have the form that geogp writes."""
+"""Errors that can occur if metadata lack the form in which geogp writes them."""
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def ladder_knots(scores: ArrayLike) -> Floats:
     """Return the conformal quantiles of scores (m,) at the levels of `LADDER`, (K,).
 
     `covering_knots` raises the quantiles slightly, so that rows exactly at the end of an interval
-    count as inside. A quantile is NaN if k exceeds m, or if the quantile is `MAX_SCORE` or more.
+    count as inside. The result has NaN if k exceeds m, or if the quantile is `MAX_SCORE` or more.
     """
     ordered = np.sort(np.asarray(scores, np.float64))
     m = len(ordered)

@@ -36,7 +36,7 @@ def tenths(seed: int, quadkey: Codes, quarter: Numbers) -> Numbers:
 def assign_parts(codes: Codes, group_of_row: NDArray[np.intp], parts: int) -> Numbers:
     """Return the number of each row's part, (n,); all rows of a group are in the same part.
 
-    Groups are assigned in the order of their `codes` (g,), each to the part with the fewest rows.
+    In the order of `codes` (g,), each group joins the part that has the fewest rows so far.
     So the sizes of two parts differ by at most the number of rows in the largest group.
     """
     rows = np.bincount(group_of_row)

@@ -1,7 +1,7 @@
 """Chooses the training, validation and test rows of each split.
 
-The part of a row depends on the seed, the tile and the quarter, but not on the order of rows or on
-the target. Each row is a test row in at most one fold; folds are counted from 0. A calibrated split
+The choice depends on the seed, the tiles and the quarters, but not on the order of rows or on the
+target. Each row is a test row in at most one fold; folds are counted from 0. A calibrated split
 uses one more tenth of the rows for conformal repair, and so has fewer training rows.
 
 Every split raises RequestError if the fold does not exist or the rows do not allow the split. It
@@ -243,8 +243,8 @@ def latest_split(
 def cell_side(longitude: ArrayLike, latitude: ArrayLike) -> float:
     """Return the side, in degrees, of the cells of `block_split`.
 
-    The side is the largest of 0.1, 0.05, 0.025 and 0.0125 that gives `MIN_CELLS` cells with rows
-    and `MIN_EFFECTIVE_CELLS` effective cells, or more. The effective number of cells is (Σ n)² / Σ
+    The side is the largest of 0.1, 0.05, 0.025 and 0.0125 that gives at least `MIN_CELLS` cells
+    with rows and `MIN_EFFECTIVE_CELLS` effective cells. The effective number of cells is (Σ n)² / Σ
     n² (Kish 1965), where a cell has n rows. Raises RequestError if no side gives enough cells.
     """
     for halvings in range(HALVINGS + 1):
