@@ -303,7 +303,10 @@ MUTANTS = [
         "models/field/vecchia",
         "models/test_vecchia",
         noise_added_twice=("torch.where(known, noise, 1.0)", "torch.where(known, 2 * noise, 1.0)"),
-        later_rows_are_neighbours=("rank[near] < rank[:, None]", "rank[near] != rank[:, None]"),
+        later_rows_are_neighbours=(
+            "rank[near] >= rank[asked, None]",
+            "rank[near] == rank[asked, None]",
+        ),
     ),
     *_of(
         "models/field/vecchia",

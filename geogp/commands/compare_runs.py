@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from geogp.files import write_text
+from geogp.files import output_errors, write_text
 from geogp.reports.comparison import compare_pages
 from geogp.reports.comparison.comparison import Comparison, compare, comparison_json
 from geogp.reports.comparison.comparison_rows import RunContent
@@ -50,5 +50,6 @@ def compare_runs(
     for name, page in pages.items():
         write_text(out / name, page)
     if not latex:  # the file of another comparison
-        (out / _LATEX_FILE).unlink(missing_ok=True)
+        with output_errors(out / _LATEX_FILE):
+            (out / _LATEX_FILE).unlink(missing_ok=True)
     return found

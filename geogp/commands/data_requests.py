@@ -25,7 +25,7 @@ class FetchRequest:
     region: str | None = field(default=None, metadata=_MAP["region"])
     quarters: str | None = field(default=None, metadata=_MAP["quarters"])
     service: str = field(default=SERVICES[0], metadata=_MAP["service"])
-    source: str = field(default=PUBLIC_SOURCE, metadata=_MAP["source"])
+    source: str = setting("Address of Ookla's files.", default=PUBLIC_SOURCE)
     boundaries: str | None = field(default=None, metadata=_MAP["boundaries"])
     region_file: str | None = field(default=None, metadata=_MAP["region_file"])
     region_name: str | None = field(default=None, metadata=_MAP["region_name"])
@@ -36,7 +36,7 @@ class FetchRequest:
         check_settings(self)
         if self.quarters is not None:
             parse_quarters(self.quarters)
-        assert self.place  # refuses a wrong region at once
+        _ = self.place  # refuses a wrong region at once
 
     @property
     def place(self) -> RegionChoice:

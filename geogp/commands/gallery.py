@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.split_names import SPLITS
-from geogp.files import write_text
+from geogp.files import output_errors, write_text
 from geogp.geodata.places.region import STRATA
 from geogp.geodata.places.stratum_column import ALL
 from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
@@ -163,7 +163,8 @@ def _read(path: Path, out: Path) -> _ShownRun:
         raise DataError(str(error)) from error
     sha256 = given(given(run.map, RunMap()).grid_sha256, None)
     picture = read_picture(path / GRID_FILE, sha256=sha256)
-    written = datetime.fromtimestamp((path / RUN_FILE).stat().st_mtime, UTC)
+    with output_errors(path / RUN_FILE):
+        written = datetime.fromtimestamp((path / RUN_FILE).stat().st_mtime, UTC)
     return _ShownRun(path, run, f"{written:%Y-%m-%d}", picture, _links(path, out))
 
 

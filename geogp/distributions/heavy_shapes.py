@@ -229,7 +229,7 @@ def check_df(df: float) -> None:
 
 
 def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = None) -> Floats:
-    """Return quantiles of mixtures of normals, by Newton's method in the lower tail.
+    """Return quantiles of mixtures of normals, found by Newton's method in the lower tail.
 
     `start` (c,) are initial values in the lower tail, by default the normal quantiles.
     """

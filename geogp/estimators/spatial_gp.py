@@ -94,8 +94,8 @@ class SpatialGP(SpatialParameters):
         -----
         UserWarning
             A named column of tests or devices is missing; an input has the same value in all rows;
-            there are fewer rows than weights of the model; or cross-validation sets the width of
-            the intervals, because there are few rows.
+            the model has more weights than there are rows; or there are so few rows that
+            cross-validation sets the width of the intervals.
         """
         return self.fit_watched(X, y)
 

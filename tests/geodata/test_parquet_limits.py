@@ -301,3 +301,10 @@ def test_an_interrupt_between_question_and_answer_mixes_nothing_up(tmp_path, mon
             assert opened.read([0]).equals(_numbers(10))
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_columns_keep_their_names_in_files_of_any_order(tmp_path):
+    path = _file(tmp_path / "turned.parquet", pa.table({"b": [1, 2], "c": ["x", "y"], "a": [3, 4]}))
+    with open_parquet(path) as opened:
+        found = opened.read(names=["a", "b"])
+    assert found.to_pydict() == {"a": [3, 4], "b": [1, 2]}

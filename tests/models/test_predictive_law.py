@@ -17,9 +17,9 @@ from geogp.distributions.sinh_arcsinh import (
     MIN_TAILWEIGHT,
     moments,
 )
-from geogp.errors import NumericalError
+from geogp.errors import DataError, NumericalError
 from geogp.models.catalogue.build_model import build
-from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
 from geogp.models.field import left_out
@@ -473,3 +473,22 @@ def test_after_the_data_the_law_is_that_of_the_last_quarter():
         list(later.shape.columns.values()), list(last.shape.columns.values())
     )
     assert (later.variance > last.variance).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"near_places": torch.tensor([6, 65])}, r"numbers of near places within .* \[6, 65\]"),
+        ({"near_places": torch.tensor([-3, 16])}, r"numbers of near places within .* \[-3, 16\]"),
+        ({"order_seed": torch.tensor(-1)}, "expected a seed of 0 or more .* found -1"),
+        ({"law_outputs": None}, "law_outputs"),
+    ],
+)
+def test_numbers_of_a_file_that_no_fit_gives_are_refused(change, message, tmp_path):
+    model, _ = _model(np.random.default_rng(0).uniform(-1, 1, (9, 2)))
+    save_model(model, tmp_path / "m.safetensors")
+    tensors, described = read_tensors(tmp_path / "m.safetensors")
+    changed = {name: value for name, value in (tensors | change).items() if value is not None}
+    write_tensors(tmp_path / "m.safetensors", changed, described)
+    with pytest.raises(DataError, match=message):
+        load_model(tmp_path / "m.safetensors")

@@ -136,7 +136,7 @@ def _around(sources: Sequence[_Source]) -> Frame:
 
 
 def _spans(part: Frame, fine: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return pairs of column ranges (first, number): in the raster, and the same in the world.
+    """Return pairs of column ranges (first, number): in the raster, and in the grid of the world.
 
     The world has `fine` columns for each column of the raster. A raster that crosses longitude 180
     has two pairs.

@@ -184,7 +184,7 @@ def column_of(table: gpd.GeoDataFrame, column: str, where: Path | str) -> pd.Ser
         held = ", ".join(str(name) for name in table.columns if name != "geometry")
         raise RequestError(
             f"expected a column {column} in {where}, found the columns {held}. Give one of these "
-            f"columns, as FILE:COLUMN."
+            f"columns."
         )
     texts: pd.Series = table[column].astype(str)
     return texts

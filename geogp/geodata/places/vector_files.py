@@ -192,7 +192,7 @@ def _check_geojson(path: Path) -> None:
 
 
 def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
-    """Return the types of a GeoJSON object, and of its first CRS that GDAL might download.
+    """Return the type of a GeoJSON object, and of the first CRS in it that GDAL might download.
 
     GDAL ignores the case of a key, and ignores all text after a null character. GDAL does not
     search ``properties`` for a CRS, because a column may have the name ``crs``. GDAL reads a CRS as

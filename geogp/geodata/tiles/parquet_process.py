@@ -113,7 +113,8 @@ class _OpenFile:
         stream.write(b"{}\n")  # rows follow, and then a line that says whether they are complete
         with pa.ipc.new_stream(stream, schema) as writer:
             for batch in self._table.iter_batches(at_once, chosen, names, use_threads=False):
-                writer.write_batch(batch.cast(schema))
+                # The batch has the order of `names`, the schema that of the file.
+                writer.write_batch(batch.select(schema.names).cast(schema))
 
     def close(self) -> None:
         """Close the file."""

@@ -112,6 +112,16 @@ class FieldProcess(LowRankGP):
         found = per_input * ((high - low) / 2).double()
         self.units[: self.coordinates] = found[: self.coordinates]
 
+    def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
+        super()._load_from_state_dict(state, prefix, *others)
+        bounds = zip(self.near_places.tolist(), (TRAINING_PLACES, PREDICTION_PLACES), strict=True)
+        if int(self.order_seed) < 0 or not all(low <= n <= high for n, (low, high) in bounds):
+            raise ValueError(
+                f"expected a seed of 0 or more and numbers of near places within "
+                f"{TRAINING_PLACES} and {PREDICTION_PLACES}, found {int(self.order_seed)} and "
+                f"{self.near_places.tolist()}"
+            )
+
     @property
     def can_solve_mean(self) -> bool:
         """False, because a training step needs places with the rows near them, not single rows."""

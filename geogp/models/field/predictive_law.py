@@ -215,7 +215,8 @@ def fit_law(seen: Errors) -> PredictiveLaw:
         np.hstack(every_output),
         most_tail,
     )
-    if not all(np.isfinite(part).all() for part in (found.coefficients, found.outputs)):
+    learned = found.coefficients, found.hidden, found.outputs
+    if not all(np.isfinite(part).all() for part in learned):
         raise NumericalError("the fit of the predictive law diverged.")
     return found
 

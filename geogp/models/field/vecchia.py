@@ -33,6 +33,9 @@ DISTANCE_PLACES = 16
 PLACE_ROWS = 64
 """Largest number of rows in a block; a place with more rows is divided into several blocks."""
 
+SEARCHED_AT_ONCE = 2**15
+"""Number of places whose near places are searched at once."""
+
 NO_ROW = -1
 
 
@@ -73,7 +76,7 @@ class Sites:
         return len(self.first)
 
     def rows(self, sites: Indices, most: int) -> Indices:
-        """Return the positions in `order` of the rows at places `sites` (m, k), as (m, most).
+        """Return the rows at places `sites` (m, k), as positions in `order`, (m, most).
 
         The result is in the order of `sites`, and padded with `NO_ROW`. An entry `NO_ROW` of
         `sites` adds no rows.
@@ -93,7 +96,7 @@ class Sites:
 def near_places(sites: Sites) -> tuple[int, int]:
     """Return how many near places condition a place in training, and how many a prediction.
 
-    Unless a bound applies, they have about `TRAINING_ROWS` or `PREDICTION_ROWS` rows together.
+    Unless a bound applies, they have about `TRAINING_ROWS` or `PREDICTION_ROWS` rows in total.
     """
     rows = float(sites.count.mean())
 
@@ -106,17 +109,21 @@ def near_places(sites: Sites) -> tuple[int, int]:
 def earlier_rows(sites: Sites, places: int, rng: np.random.Generator) -> Indices:
     """Return the rows that condition each place.
 
-    These are rows of near places that come earlier in a random order.
-
-    At most `places` places condition a place. The result contains positions in `sites.order`,
+    These are rows of near places that come earlier in a random order, from at most `places` places.
+    The result contains positions in `sites.order`,
     (s, TRAINING_ROWS), padded with `NO_ROW`.
     """
     s = len(sites)
-    rank = rng.permutation(s)
-    _, near = KDTree(sites.centre).query(sites.centre, k=min(s, 4 * places + 1))
-    near = near.reshape(s, -1)
-    earlier = rank[near] < rank[:, None]
-    chosen = np.where(earlier & (np.cumsum(earlier, 1) <= places), near, NO_ROW)
+    rank, tree = rng.permutation(s), KDTree(sites.centre)
+    chosen = np.full((s, places), NO_ROW)
+    for start in range(0, s, SEARCHED_AT_ONCE):
+        asked = slice(start, start + SEARCHED_AT_ONCE)
+        _, near = tree.query(sites.centre[asked], k=min(s, 4 * places + 1))
+        near = near.reshape(len(rank[asked]), -1)
+        later = rank[near] >= rank[asked, None]
+        first = np.argsort(later, axis=1, kind="stable")[:, :places]
+        held = np.where(later, NO_ROW, near)
+        chosen[asked, : first.shape[1]] = np.take_along_axis(held, first, 1)
     return sites.rows(chosen, TRAINING_ROWS)
 
 

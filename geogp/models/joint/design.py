@@ -170,7 +170,7 @@ class SequentialDesign:
         return h, gain
 
     def spread(self, h: Floats) -> Floats:
-        """Return z_i = Σ_j C_ij a_j h_j, (n,), with the C before the last measurement was added."""
+        """Return z_i = Σ_j C_ij a_j h_j, (n,), with C before the last measurement came in."""
         weighted = self.weights * h
         z = self.covariance.times(weighted[:, None])[:, 0]
         earlier = self._h[:, : len(self._tiles) - 1]

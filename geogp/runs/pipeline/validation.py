@@ -65,7 +65,7 @@ class Plan:
 
 
 def make_plan(job: Job) -> Plan:
-    """Return the part of each row, for all requested splits and folds and for the map's fit.
+    """Return which part (such as training or test) each row belongs to, in each split and fold.
 
     Raises DataError if there are too few rows or too few calibration rows, and RequestError if
     there are more test rows than a report can read.
