@@ -211,7 +211,7 @@ class TestGrids:
         ("arguments", "match"),
         [
             ({"region": (0, 0, 0, 1), "time": 2.0}, "expected time_unit"),
-            ({"region": (0, 0, 0, 1), "time": "2025Q1"}, "west, south, east, north"),
+            ({"region": (0, 0, 0, 1), "time": "2025Q1"}, "west < east"),
             ({"region": (0, 0, 1, 1)}, "expected time="),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "resolution": 0}, "above 0"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "resolution": 1e-6}, "too large"),
