@@ -107,7 +107,7 @@ def test_a_damaged_search_is_refused(small, tmp_path, tiny):
     (path,) = (tmp_path / "run").rglob("weights.json")
     assert set(json.loads(path.read_text())) == {"beta", "chosen_by", "seconds", "trials"}
     path.write_text("{")
-    with pytest.raises(DataError, match=r"damaged .* --fresh"):
+    with pytest.raises(DataError, match=r"is damaged: .* --fresh"):
         make_map(request)
 
 
