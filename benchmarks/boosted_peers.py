@@ -9,10 +9,17 @@ import numpy as np
 import torch
 from field_case import Answer, Case
 from local_kriging import fit_covariance
-from neighbour_features import Features, Indices, Rows, folds, neighbour_features, own_features
 from trial import Floats
 
 from geogp.distributions.prediction import Prediction
+from geogp.models.field.near_summaries import (
+    Indices,
+    Measurements,
+    Summaries,
+    folds,
+    left_out_summaries,
+    near_summaries,
+)
 from geogp.models.field.predictive_law import Errors, PredictiveLaw, fit_law
 from geogp.models.training.training_data import Data
 
@@ -65,10 +72,10 @@ def boosted_with_neighbours(
     train, held, test, seed = case.train, case.validation, case.test, case.seed
     counts, rows_of = partial(counts_of, devices=devices), partial(_rows, case, devices=devices)
     rows = rows_of(train)
-    makers: list[Features] = [neighbour_features]
+    makers: list[Summaries] = [near_summaries]
     if with_kriging:
         makers.append(fit_covariance(rows, seed).features)
-    near = [own_features(make, rows, train.groups, seed) for make in makers]
+    near = [left_out_summaries(make, rows, train.groups, seed) for make in makers]
     x = np.column_stack([train.x, counts(train), *near])
     parts = list(folds(train.groups, seed, MEMBERS))
     mean = bagged(MEAN, x, train.y, rows.weight, parts)
@@ -149,11 +156,11 @@ def weights_of(data: Data, *, devices: bool) -> Floats:
     return count / (1 + count / 4)
 
 
-def _rows(case: Case, data: Data, *, devices: bool) -> Rows:
+def _rows(case: Case, data: Data, *, devices: bool) -> Measurements:
     place = data.x * case.units
     # Rounding gives all rows of a quarter the same time.
     time = np.round(place[:, 2], 6) if place.shape[1] > 2 else np.zeros(len(place))
-    return Rows(place[:, :2], time, data.y, weights_of(data, devices=devices))
+    return Measurements(place[:, :2], time, data.y, weights_of(data, devices=devices))
 
 
 def _covariates(counts: Floats, centre: Floats, sd: Floats) -> Floats:

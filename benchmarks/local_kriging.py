@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from neighbour_features import Indices, Rows
 from scipy.spatial import cKDTree
 from torch import Tensor
 from trial import Floats
+
+from geogp.models.field.near_summaries import Indices, Measurements
 
 NEAREST = 48
 """Number of rows that predict a row."""
@@ -38,8 +39,8 @@ class Covariance:
     parameters: Tensor
     stretch: float
 
-    def features(self, source: Rows, asked: Rows, own: Indices | None) -> Floats:
-        """Return the kriging mean and variance without noise, (n, 2); arguments of `Features`."""
+    def features(self, source: Measurements, asked: Measurements, own: Indices | None) -> Floats:
+        """Return the kriging mean and variance without noise, (n, 2); arguments of `Summaries`."""
         levels, rows = quarter_means(source), np.arange(len(asked))
         source = replace(source, y=source.y - levels(source.time))
         near = _near(source, asked, own, self.stretch)
@@ -52,14 +53,14 @@ class Covariance:
         return found
 
 
-def quarter_means(rows: Rows) -> Callable[[Floats], Floats]:
+def quarter_means(rows: Measurements) -> Callable[[Floats], Floats]:
     """Return a function that maps times to the weighted mean of the rows of a time."""
     times, number = np.unique(rows.time, return_inverse=True)
     means = np.bincount(number, rows.weight * rows.y) / np.bincount(number, rows.weight)
     return lambda time: np.interp(time, times, means)
 
 
-def fit_covariance(source: Rows, seed: int) -> Covariance:
+def fit_covariance(source: Measurements, seed: int) -> Covariance:
     """Return the covariance of the largest likelihood of random rows given the rows near them."""
     source = replace(source, y=source.y - quarter_means(source)(source.time))
     chosen = np.random.default_rng(seed).permutation(len(source))[:FITTED]
@@ -79,7 +80,7 @@ def fit_covariance(source: Rows, seed: int) -> Covariance:
     return Covariance(parameters, min(STRETCHES, key=loss))
 
 
-def _loss(source: Rows, asked: Rows, near: Indices, parameters: Tensor) -> Tensor:
+def _loss(source: Measurements, asked: Measurements, near: Indices, parameters: Tensor) -> Tensor:
     """Return the mean negative log density of asked rows given the rows near them."""
     mean, variance = _solved(source, asked, near, parameters).unbind(1)
     total = variance + _noise(asked.weight, parameters)
@@ -87,7 +88,7 @@ def _loss(source: Rows, asked: Rows, near: Indices, parameters: Tensor) -> Tenso
     return 0.5 * (total.log() + error.square() / total + math.log(2 * math.pi)).mean()
 
 
-def _solved(source: Rows, asked: Rows, near: Indices, parameters: Tensor) -> Tensor:
+def _solved(source: Measurements, asked: Measurements, near: Indices, parameters: Tensor) -> Tensor:
     """Return mean and variance without noise, (n, 2), given the rows `near` (n, k)."""
     place, time, y = (torch.from_numpy(v) for v in (source.place, source.time, source.y))
     place, time = place[near], time[near]
@@ -113,7 +114,9 @@ def _noise(weight: Floats, parameters: Tensor) -> Tensor:
     return parameters[2].exp() + parameters[3].exp() / torch.from_numpy(weight)
 
 
-def _near(source: Rows, asked: Rows, own: Indices | None, stretch: float) -> Indices:
+def _near(
+    source: Measurements, asked: Measurements, own: Indices | None, stretch: float
+) -> Indices:
     """Return the numbers (n, k) of the source rows near each row, without the row itself."""
     tree = cKDTree(np.column_stack([source.place, stretch * source.time]))
     k = min(NEAREST, len(source) - (own is not None))

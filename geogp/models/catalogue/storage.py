@@ -28,8 +28,10 @@ SLACK = 10_000_000
 FIELD, EARLIER_TENSOR = "field", "shape_coefficients"
 """A field model with this tensor is from an earlier version, whose predictions differed."""
 
-ADDED_TENSORS = (("widening",), ("law_hidden", "law_outputs", "near_places"))
-"""Tensors, in groups, that files of earlier versions lack; they then keep their start values."""
+ADDED_TENSORS = (("widening",), ("law_hidden", "law_outputs", "near_places"), ("networks",))
+"""First letters of the names of tensors, in groups, that files of earlier versions lack; these
+tensors then keep their start values.
+"""
 
 MAX_MESSAGE_CHARACTERS = 500
 """Largest number of characters of torch's message about tensors that do not fit."""
@@ -145,8 +147,8 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
         _check_sizes(architecture, tensors)
         model = build(described["model"], architecture, None)
         own = model.state_dict()
-        lacking = (group for group in ADDED_TENSORS if tensors.keys().isdisjoint(group))
-        added = {name: own[name] for group in lacking for name in group if name in own}
+        lacking = (g for g in ADDED_TENSORS if not any(name.startswith(g) for name in tensors))
+        added = {name: own[name] for g in lacking for name in own if name.startswith(g)}
         model.load_state_dict(added | tensors)
         context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -28,8 +28,17 @@ from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_
 from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
+from geogp.models.field.near_network import LEAST_ROWS, MEMBERS
 from geogp.models.field.near_rows import Conditional, given_rows, without_rows
-from geogp.models.field.predictive_law import Errors, fit_law, no_law
+from geogp.models.field.near_summaries import is_single, left_out_summaries, near_summaries
+from geogp.models.field.predictive_law import (
+    Errors,
+    PredictiveLaw,
+    fit_law,
+    no_law,
+    pooled_law,
+    prediction_in,
+)
 from geogp.models.field.vecchia import NO_ROW, Sites, whiten
 from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
@@ -43,6 +52,9 @@ ROWS_AT_ONCE = 256
 PARTS = 4
 """The blocks of a step are divided into this number of parts, each with its own padding."""
 
+
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Possible shares of the networks in predictions."""
 
 GROUP = 16
 """Number of neighbouring places in one group; the places of a group share conditioning rows."""
@@ -128,13 +140,16 @@ class FieldNetwork(FieldProcess):
             self.drift.copy_(self._drift())
             self.set_law(no_law())
             rng = np.random.default_rng([int(self.order_seed), 3])
-            training = self._errors(left_out(self, rng), held_out=False)
+            inside = left_out(self, rng)
             found = self._conditional(validation.x, validation.counts)
             outside = LeftOutRows(validation, found, self.distance_to_others(validation.x))
+            training = self._errors(inside, held_out=False)
             errors = training.joined(self._errors(outside, held_out=True))
             law = fit_law(errors)
+            networks = self._learn_networks(errors, law, inside, outside)
             self._condition_on(validation)
-        self.set_law(law)
+            self.set_law(law)
+            self.set_networks(*networks)
 
     def _take_coefficients(self) -> None:
         c = self.architecture.used_covariates
@@ -144,6 +159,39 @@ class FieldNetwork(FieldProcess):
         known = information(self.weighted_rows(self.rows.as_rows()), m)
         pull = known.pull[-c:] - known.precision[-c:, :-c] @ m[:-c]
         self.posterior.take_last(*posterior_of(Information(known.precision[-c:, -c:], pull)))
+
+    def _learn_networks(
+        self, seen: Errors, law: PredictiveLaw, inside: LeftOutRows, outside: LeftOutRows
+    ) -> tuple[PredictiveLaw, float]:
+        """Fit the networks; return their error distribution and their share in predictions.
+
+        `seen` are the errors of field and tile process, and `law` is their distribution. The errors
+        are those of rows `inside` the fit, predicted without the rows of their groups, and of rows
+        `outside` the fit. The share maximises the mean log density of the rows outside; if every
+        row is its own group, the rows inside count as well. The share is 0 if there are few rows.
+        """
+        rows, n = self.rows, len(self.rows.y)
+        groups = np.arange(n) if self.groups is None else self.groups.cpu().numpy()
+        if n < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS:
+            return no_law(), 0.0
+        seed = int(self.order_seed)
+        source = self.measurements(rows.x, rows.counts, rows.y)
+        summaries = left_out_summaries(near_summaries, source, groups, seed)
+        inputs = self.network_inputs(rows.x, rows.counts, summaries)
+        found = self.networks.fit(inputs, rows.y, groups, seed)
+        assert inside.numbers is not None, "rows inside the fit are stored rows"
+        at = inside.numbers.cpu().numpy()
+        others = self.network_prediction(outside.rows.x, outside.rows.counts)
+        predicted = [np.concatenate([a[at], b]) for a, b in zip(found, others, strict=True)]
+        of_networks = fit_law(seen.predicted_by(*predicted))
+        y = seen.values
+        counted = seen.held_out | is_single(groups)
+
+        def score(share: float) -> float:
+            pooled = pooled_law(law, of_networks, share, seen.covariates, predicted)
+            return float(pooled.log_density(y)[counted].mean())
+
+        return of_networks, max(SHARES, key=score)
 
     def _condition_on(self, others: Rows) -> None:
         """Store further rows, and condition the weights on all stored rows."""
@@ -160,7 +208,7 @@ class FieldNetwork(FieldProcess):
 
     def _errors(self, left: LeftOutRows, *, held_out: bool) -> Errors:
         """Return the standardised prediction errors of rows."""
-        rows, found, distance = left
+        rows, found, distance, _ = left
         errors = numpy_of(rows.y.double() - found.mean)
         sd = np.sqrt(numpy_of(found.field + found.tile + found.noise))
         return Errors(
@@ -272,8 +320,14 @@ class FieldNetwork(FieldProcess):
         # The law holds for errors within the times of the stored rows.
         then = self.seen(x)
         known = found if torch.equal(then, x) else self._conditional(then, counts, alone=alone)
-        law = self.predictive_law.at(self._covariates(counts, known, self.distance_to_others(then)))
-        return self._assembled(found, law, level=level)
+        covariates = self._covariates(counts, known, self.distance_to_others(then))
+        law, share = self.predictive_law(), float(self.networks_share)
+        if not share:
+            return self._assembled(found, law.at(covariates), level=level)
+        predicted = self.network_prediction(then, counts)
+        pooled = pooled_law(law, self.predictive_law("networks_law"), share, covariates, predicted)
+        errors = pooled.standardised(*prediction_in(covariates))
+        return self._assembled(found, errors.distribution(), level=level)
 
     def _conditional(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditional:
         """Predict at scaled inputs, in chunks, given the stored rows near each input (if any)."""

@@ -18,7 +18,9 @@ from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field import vecchia
 from geogp.models.field.field_rows import HeldRows, RowTerms
 from geogp.models.field.measurement import MeasurementLaw
+from geogp.models.field.near_network import NearNetworks
 from geogp.models.field.near_rows import WeightPosterior
+from geogp.models.field.near_summaries import Measurements, TileSums
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.tile_process import TileProcess
 from geogp.models.field.vecchia import (
@@ -37,6 +39,9 @@ Floats = NDArray[np.float64]
 
 LAW_PARTS = ("coefficients", "ranges", "hidden", "outputs")
 """Arrays of `PredictiveLaw` that are buffers of the model."""
+
+LAWS = ("law", "networks_law")
+"""First words of the names of these buffers: errors of field and tile process, of the networks."""
 
 SITES_AT_ONCE = 256
 """Number of places whose blocks are in memory at once."""
@@ -66,6 +71,7 @@ class FieldProcess(LowRankGP):
     law_hidden: Tensor
     law_outputs: Tensor
     law_tail: Tensor
+    networks_share: Tensor
     order_seed: Tensor
     near_places: Tensor
 
@@ -90,10 +96,12 @@ class FieldProcess(LowRankGP):
         self.coordinates = len(architecture.used) - architecture.used_covariates
         self.register_buffer("units", torch.ones(3, dtype=torch.float64))
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
-        law = no_law()
-        for part in LAW_PARTS:
-            self.register_buffer(f"law_{part}", torch.from_numpy(getattr(law, part)))
-        self.register_buffer("law_tail", torch.zeros((), dtype=torch.float64))
+        for law in LAWS:
+            for part in LAW_PARTS:
+                self.register_buffer(f"{law}_{part}", torch.from_numpy(getattr(no_law(), part)))
+            self.register_buffer(f"{law}_tail", torch.zeros((), dtype=torch.float64))
+        self.networks = NearNetworks(len(architecture.used), dtype)
+        self.register_buffer("networks_share", torch.zeros((), dtype=torch.float64))
         self.register_buffer("order_seed", torch.zeros((), dtype=torch.int64))
         self.register_buffer(
             "near_places", torch.tensor([TRAINING_PLACES[0], PREDICTION_PLACES[0]])
@@ -103,6 +111,7 @@ class FieldProcess(LowRankGP):
         # Computed from the stored rows on first use.
         self._sites: NearSites | None = None
         self._earlier: Tensor | None = None
+        self._sums: tuple[Tensor, TileSums] | None = None
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
         """Set the range of the inputs, and from the range the units of the scaled inputs."""
@@ -114,6 +123,8 @@ class FieldProcess(LowRankGP):
 
     def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
         super()._load_from_state_dict(state, prefix, *others)
+        if not 0 <= float(self.networks_share) <= 1:
+            raise ValueError(f"expected a share from 0 to 1, found {float(self.networks_share):g}")
         bounds = zip(self.near_places.tolist(), (TRAINING_PLACES, PREDICTION_PLACES), strict=True)
         if int(self.order_seed) < 0 or not all(low <= n <= high for n, (low, high) in bounds):
             raise ValueError(
@@ -151,7 +162,7 @@ class FieldProcess(LowRankGP):
         self.near_places.copy_(torch.tensor(near_places(sites)))
         self.drift.zero_()
         self.set_law(no_law())
-        self._sites = self._earlier = None
+        self._sites = self._earlier = self._sums = None
         self.groups = held.groups
         return held
 
@@ -177,16 +188,58 @@ class FieldProcess(LowRankGP):
         return self._earlier
 
     @property
-    def predictive_law(self) -> PredictiveLaw:
-        """The distribution of prediction errors."""
-        parts = {name: numpy_of(getattr(self, f"law_{name}")) for name in LAW_PARTS}
-        return PredictiveLaw(**parts, most_tail=float(self.law_tail))
+    def sums(self) -> TileSums:
+        """Sums of the stored rows by tile and time, for the inputs of the networks."""
+        if self._sums is None or self._sums[0] is not self.rows.y:
+            held = self.rows.x, self.rows.counts, self.rows.y
+            self._sums = self.rows.y, TileSums.of(self.measurements(*held))
+        return self._sums[1]
+
+    def measurements(self, x: Tensor, counts: Tensor, y: Tensor | None = None) -> Measurements:
+        """Return scaled inputs, counts and targets (by default 0) as `Measurements`.
+
+        The weight of a row is the variance of a single test divided by the variance of the row.
+        Both are variances around the field, without the effects of the place on the noise.
+        """
+        points = numpy_of(self.points(x))
+        with torch.no_grad():
+            variance = self.tiles.variance() + self.law.anywhere(counts)
+            single = self.tiles.variance() + self.law.anywhere(torch.ones_like(counts[:1]))
+        values = np.zeros(len(x)) if y is None else numpy_of(y)
+        return Measurements(points[:, :2], points[:, 2], values, numpy_of(single / variance))
+
+    def network_inputs(self, x: Tensor, counts: Tensor, summaries: Floats) -> Floats:
+        """Return the inputs of the networks, (n, c), for scaled inputs, counts and summaries."""
+        low, high = self.law.counts_range
+        tests, devices = torch.minimum(torch.maximum(counts, low), high).log().unbind(1)
+        logs = numpy_of(torch.stack([tests, devices, tests - devices], 1))
+        return np.column_stack([numpy_of(x), logs, summaries])
+
+    def network_prediction(self, x: Tensor, counts: Tensor) -> tuple[Floats, Floats]:
+        """Return mean and log standard deviation by the networks, for a standardised target."""
+        summaries = self.sums.summaries(self.measurements(x, counts))
+        found: tuple[Floats, Floats] = self.networks(self.network_inputs(x, counts, summaries))
+        return found
+
+    def predictive_law(self, name: str = "law") -> PredictiveLaw:
+        """Return the distribution of prediction errors; `LAWS` contains the names."""
+        parts = {part: numpy_of(getattr(self, f"{name}_{part}")) for part in LAW_PARTS}
+        return PredictiveLaw(**parts, most_tail=float(getattr(self, f"{name}_tail")))
 
     def set_law(self, law: PredictiveLaw) -> None:
-        """Set the distribution of prediction errors."""
-        for name in LAW_PARTS:
-            getattr(self, f"law_{name}").copy_(torch.from_numpy(getattr(law, name)))
-        self.law_tail.fill_(law.most_tail)
+        """Set the distribution of prediction errors, and ignore the networks."""
+        self._set_law("law", law)
+        self.networks_share.zero_()
+
+    def set_networks(self, law: PredictiveLaw, share: float) -> None:
+        """Set the error distribution of the networks, and their share in predictions."""
+        self._set_law("networks_law", law)
+        self.networks_share.fill_(share)
+
+    def _set_law(self, name: str, law: PredictiveLaw) -> None:
+        for part in LAW_PARTS:
+            getattr(self, f"{name}_{part}").copy_(torch.from_numpy(getattr(law, part)))
+        getattr(self, f"{name}_tail").fill_(law.most_tail)
 
     def row_terms(self, x: Tensor, counts: Tensor, m: Tensor | None = None) -> RowTerms:
         """Return the terms of rows at scaled inputs (n, d) with tests and devices (n, 2).

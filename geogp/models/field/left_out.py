@@ -28,11 +28,15 @@ ROWS_AT_ONCE = 256
 
 
 class LeftOutRows(NamedTuple):
-    """Rows, predictions without the rows of the same group, and distances to other places in km."""
+    """Rows, predictions without the rows of the same group, and distances to other places in km.
+
+    `numbers` (n,) are the numbers of the rows among the stored rows; None for other rows.
+    """
 
     rows: Rows
     found: Conditional
     distance: Floats
+    numbers: Tensor | None = None
 
 
 def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOutRows:
@@ -54,7 +58,7 @@ def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOutRows:
     order = torch.cat(numbers)
     held = model.rows.as_rows().at(order)._replace(groups=groups.to(order.device)[order])
     joined = Conditional(*(torch.cat(part) for part in zip(*found, strict=True)))
-    return LeftOutRows(held, joined, np.concatenate(distance))
+    return LeftOutRows(held, joined, np.concatenate(distance), order)
 
 
 Part = tuple[Tensor, Conditional, Floats]

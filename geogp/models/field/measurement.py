@@ -79,6 +79,11 @@ class MeasurementLaw(Noise):
         single = (self.log_single.double() + lift[:, 1]).exp()
         return NOISE_FLOOR + floor + single * self._power(counts, self.log_decays)
 
+    def anywhere(self, counts: Tensor) -> Tensor:
+        """Return the variance without the effects of phi, (b,), for tests and devices (b, 2)."""
+        single = self.log_single.double().exp() * self._power(counts, self.log_decays)
+        return NOISE_FLOOR + self.log_floor.double().exp() + single
+
     def shift(self, counts: Tensor) -> Tensor:
         """Return shift(k, d) relative to single tests, (b,), for counts (b, 2)."""
         return self.gain.double() * (1 - self._power(counts, self.log_gain_decays))

@@ -1,8 +1,9 @@
 """The distribution of prediction errors, whose location, scale and shape depend on covariates."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,6 +33,8 @@ COVARIATES = (
     "popularity",
 )
 """Covariates of a prediction; see `PredictiveLaw`."""
+
+LOG_SD, MEAN = COVARIATES.index("log sd"), COVARIATES.index("mean")
 
 PARAMETERS = 4
 """The parameters: location a, log scale log b, skewness ε, log tail weight log δ."""
@@ -89,19 +92,62 @@ class PredictiveLaw:
 
     def at(self, covariates: Floats) -> tuple[Floats, Floats, Shape]:
         """Return mean (n,), sd (n,) and shape of the errors, for covariates (n, c)."""
+        return self.parameters(covariates).distribution()
+
+    def parameters(self, covariates: Floats) -> "Parameters":
+        """Return the parameters of the errors' distributions, for covariates (n, c)."""
         design = _design(covariates, self.ranges)
         units = np.tanh(self.hidden @ design[: self.hidden.shape[1]])
         a, log_b, skewness, log_tail = self.coefficients @ design + self.outputs @ units
         bent = _bounded(torch.from_numpy(skewness), torch.from_numpy(log_tail), self.most_tail)
-        steps, number = _distinct(*(np.round(part.numpy() / SHAPE_STEP) for part in bent))
+        return Parameters(a, log_b, *(part.numpy() for part in bent))
+
+
+class Parameters(NamedTuple):
+    """Parameters of n distributions of a + b W: a, log b, ε and log δ, each (n,)."""
+
+    a: Floats
+    log_b: Floats
+    skewness: Floats
+    log_tail: Floats
+
+    def scaled(self, mean: Floats, log_sd: Floats) -> "Parameters":
+        """Return the distributions of mean + sd (a + b W)."""
+        return self._replace(a=mean + np.exp(log_sd) * self.a, log_b=self.log_b + log_sd)
+
+    def standardised(self, mean: Floats, log_sd: Floats) -> "Parameters":
+        """Return the distributions of (y - mean) / sd, where y has these distributions."""
+        return self._replace(a=(self.a - mean) * np.exp(-log_sd), log_b=self.log_b - log_sd)
+
+    def pooled(self, other: "Parameters", share: float) -> "Parameters":
+        """Return the weighted means of these parameters and of `other`, with the weight `share`.
+
+        If all ε and log δ are equal, this averages the quantiles (up to the kind of mean of b). The
+        squared scale also gains share (1 - share) (a - a')², as the variance of a mixture does.
+        """
+        pairs = zip(self, other, strict=True)
+        a, log_b, skewness, log_tail = ((1 - share) * x + share * y for x, y in pairs)
+        between = share * (1 - share) * np.square(self.a - other.a)
+        log_b = log_b + 0.5 * np.log1p(between * np.exp(-2 * log_b))
+        return Parameters(a, log_b, skewness, log_tail)
+
+    def log_density(self, y: Floats) -> Floats:
+        """Return the log density at y, (n,)."""
+        parts = (torch.from_numpy(part) for part in (y, *self))
+        return _log_density(*parts).numpy() - 0.5 * math.log(2 * math.pi)
+
+    def distribution(self) -> tuple[Floats, Floats, Shape]:
+        """Return mean (n,), sd (n,) and shape; ε and log δ are rounded, see `PredictiveLaw`."""
+        rounded = (np.round(part / SHAPE_STEP) for part in (self.skewness, self.log_tail))
+        steps, number = _distinct(*rounded)
         skewness, tailweight = steps * SHAPE_STEP
         # Rounding may move a value just outside the bounds.
         tailweight = np.exp(tailweight).clip(MIN_TAILWEIGHT, MAX_TAILWEIGHT)
         skewness = skewness.clip(-MAX_SKEWNESS, MAX_SKEWNESS)
         pairs = zip(skewness, tailweight, strict=True)
         mean, sd = np.array([moments(*pair) for pair in pairs]).reshape(-1, 2).T[:, number]
-        b = np.exp(log_b)
-        return a + b * mean, b * sd, shape_of(skewness, tailweight)[number]
+        b = np.exp(self.log_b)
+        return self.a + b * mean, b * sd, shape_of(skewness, tailweight)[number]
 
 
 def no_law(covariates: int = len(COVARIATES)) -> PredictiveLaw:
@@ -142,6 +188,19 @@ class Errors:
             np.concatenate([self.covariates, other.covariates]),
             np.concatenate([self.held_out, other.held_out]),
             np.concatenate(groups),
+        )
+
+    @property
+    def values(self) -> Floats:
+        """The values that were predicted, (n,)."""
+        mean, log_sd = prediction_in(self.covariates)
+        return mean + np.exp(log_sd) * self.errors
+
+    def predicted_by(self, mean: Floats, log_sd: Floats) -> "Errors":
+        """Return the errors of other predictions of the same rows."""
+        errors = (self.values - mean) * np.exp(-log_sd)
+        return replace(
+            self, errors=errors, covariates=with_prediction(self.covariates, mean, log_sd)
         )
 
     def group_rows(self, part: NDArray[np.bool_]) -> float:
@@ -219,6 +278,36 @@ def fit_law(seen: Errors) -> PredictiveLaw:
     if not all(np.isfinite(part).all() for part in learned):
         raise NumericalError("the fit of the predictive law diverged.")
     return found
+
+
+def prediction_in(covariates: Floats) -> tuple[Floats, Floats]:
+    """Return mean and log standard deviation of a prediction from its covariates (n, c)."""
+    return covariates[:, MEAN], covariates[:, LOG_SD]
+
+
+def with_prediction(covariates: Floats, mean: Floats, log_sd: Floats) -> Floats:
+    """Return covariates (n, c) with another mean and log standard deviation."""
+    found = covariates.copy()
+    found[:, MEAN], found[:, LOG_SD] = mean, log_sd
+    return found
+
+
+def pooled_law(
+    first: PredictiveLaw,
+    second: PredictiveLaw,
+    share: float,
+    covariates: Floats,
+    predicted: Sequence[Floats],
+) -> Parameters:
+    """Return the pooled distributions of values with two predictions; see `Parameters.pooled`.
+
+    `first` is the law of the errors of the prediction in `covariates` (n, c). `second`, with the
+    weight `share`, is that of `predicted`, which contains means and log standard deviations (n,).
+    """
+    mean, log_sd = predicted
+    own = first.parameters(covariates).scaled(*prediction_in(covariates))
+    other = second.parameters(with_prediction(covariates, mean, log_sd)).scaled(mean, log_sd)
+    return own.pooled(other, share)
 
 
 def _minimise(

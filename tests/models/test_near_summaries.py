@@ -1,4 +1,4 @@
-"""Features of neighbours: equal to slow loops, and blind to the row or group itself."""
+"""Summaries of near measurements: equal to slow loops, and blind to the row or group itself."""
 
 from functools import partial
 
@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from benchmark_scripts import load
 
-near = load("neighbour_features")
+from geogp.models.field import near_summaries as near
+
 kriging = load("local_kriging")
 
 
-def _rows(n: int, seed: int = 0) -> "near.Rows":
+def _rows(n: int, seed: int = 0) -> "near.Measurements":
     random = np.random.default_rng(seed)
     place = random.uniform(0, 10, (n // 3, 2))[random.integers(0, n // 3, n)]
     time = random.integers(0, 6, n).astype(float)
-    return near.Rows(place, time, random.standard_normal(n), random.uniform(0.5, 3, n))
+    return near.Measurements(place, time, random.standard_normal(n), random.uniform(0.5, 3, n))
 
 
 def _mean(rows: list[int], source, decays) -> float:
@@ -56,29 +57,29 @@ def _slow(source, place, time, without: int | None) -> np.ndarray:
 @pytest.mark.parametrize("n", [90, 300])
 def test_they_are_those_of_a_slow_loop(n):
     rows, others = _rows(n), _rows(30, seed=1)
-    fast = near.own_features(near.neighbour_features, rows, np.arange(n), 0)
+    fast = near.left_out_summaries(near.near_summaries, rows, np.arange(n), 0)
     slow = [_slow(rows, rows.place[i], rows.time[i], i) for i in range(n)]
     np.testing.assert_allclose(fast, slow, atol=1e-6)
-    fast = near.neighbour_features(rows, others, None)
+    fast = near.near_summaries(rows, others, None)
     slow = [_slow(rows, *row, None) for row in zip(others.place, others.time, strict=True)]
     np.testing.assert_allclose(fast, slow, atol=1e-6)
 
 
-def _krige(rows) -> "near.Features":
+def _krige(rows) -> "near.Summaries":
     return kriging.fit_covariance(rows, 0).features
 
 
-def _changed(rows, chosen) -> "near.Rows":
+def _changed(rows, chosen) -> "near.Measurements":
     y = rows.y.copy()
     y[chosen] += 100.0
-    return near.Rows(rows.place, rows.time, y, rows.weight)
+    return near.Measurements(rows.place, rows.time, y, rows.weight)
 
 
 @pytest.mark.parametrize("krige", [False, True])
 def test_the_own_row_does_not_matter(krige):
     rows = _rows(240)
-    make = _krige(rows) if krige else near.neighbour_features
-    found = partial(near.own_features, make, groups=np.arange(240), seed=0)
+    make = _krige(rows) if krige else near.near_summaries
+    found = partial(near.left_out_summaries, make, groups=np.arange(240), seed=0)
     before, after = found(rows=rows), found(rows=_changed(rows, 7))
     # Kriging subtracts the mean of the quarter, which contains the row.
     assert np.allclose(after[7], before[7], atol=3.0 if krige else 1e-6, equal_nan=True)
@@ -89,8 +90,8 @@ def test_the_own_row_does_not_matter(krige):
 def test_no_row_of_the_own_group_matters(krige):
     rows = _rows(240)
     groups = np.unique(np.floor(rows.place / 2), axis=0, return_inverse=True)[1].reshape(-1)
-    make = _krige(rows) if krige else near.neighbour_features
-    found = partial(near.own_features, make, groups=groups, seed=0)
+    make = _krige(rows) if krige else near.near_summaries
+    found = partial(near.left_out_summaries, make, groups=groups, seed=0)
     chosen = groups == groups[0]
     before, after = found(rows=rows), found(rows=_changed(rows, chosen))
     np.testing.assert_array_equal(after[chosen], before[chosen])
@@ -99,7 +100,7 @@ def test_no_row_of_the_own_group_matters(krige):
 
 def test_values_of_asked_rows_are_not_used():
     rows, others = _rows(240), _rows(60, seed=1)
-    for make in (near.neighbour_features, _krige(rows)):
+    for make in (near.near_summaries, _krige(rows)):
         before, after = (make(rows, asked, None) for asked in (others, _changed(others, [3])))
         np.testing.assert_array_equal(after, before)
 

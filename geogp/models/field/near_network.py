@@ -1,0 +1,166 @@
+"""Small networks that predict a measurement from summaries of the measurements near it."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, silu
+
+from geogp.errors import NumericalError
+from geogp.models.field.near_summaries import AFTER, BEFORE, OWN, SUMMARIES, Indices, folds
+from geogp.models.field.predictive_law import MIN_SPREAD, NO_EFFECT
+
+Floats = NDArray[np.float64]
+
+MEMBERS, HIDDEN = 5, 64
+"""Number of networks, and of units in each hidden layer."""
+
+LEAST_ROWS = 500
+"""With fewer training rows, the networks are not fitted."""
+
+EPOCHS, RATE, BATCHES = 8, 4e-3, (128, 1024)
+"""Epochs, largest learning rate, and bounds of the rows in a step; an epoch has at least 40 steps
+unless a bound applies.
+"""
+
+DEGREES = 5.0
+"""Degrees of freedom of the loss, a Student t distribution: it limits the effect of outliers."""
+
+MOST_SPREADS, MOST_LOG_SD = 5.0, 4.0
+"""Bounds of standardised inputs, and of log standard deviations."""
+
+COUNTS = 3
+"""Number of inputs about the counts: log tests, log devices, log tests per device."""
+
+ROWS_AT_ONCE = 2**13
+
+WEIGHTS = ("first", "second", "skip", "last")
+
+
+class NearNetworks(nn.Module):
+    """Networks whose mean and log standard deviation of a measurement are averaged.
+
+    The inputs of a row are its scaled inputs, `COUNTS` logarithms, and `SUMMARIES` of the rows near
+    it (`TileSums`). A missing summary counts as the mean of this summary; three indicators say
+    whether the own tile, an earlier row and a later row are missing. With z the standardised inputs
+    and N a normalisation to mean 0 and variance 1 over the units,
+
+        h = silu(N(A z + a)),  g = h + silu(N(B h + b)),  (mean, log sd) = C g + c + D z + d.
+
+    Each network is trained without one fifth of the rows (or of their groups), so that it predicts
+    these rows as it predicts new rows. The loss is the negative log density of a Student t
+    distribution with 5 degrees of freedom, scaled to the variance sd².
+
+    `inputs`: number of scaled inputs. The weights are buffers, because the steps of `FieldNetwork`
+    do not train them.
+    """
+
+    centre: Tensor
+    spread: Tensor
+    first: Tensor
+
+    def __init__(self, inputs: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.columns = inputs + COUNTS + SUMMARIES
+        flags = self.columns - SUMMARIES + np.array([OWN, BEFORE, AFTER])
+        self.flags = flags.tolist()
+        self.register_buffer("centre", torch.zeros(self.columns, dtype=torch.float64))
+        self.register_buffer("spread", torch.full((self.columns,), NO_EFFECT, dtype=torch.float64))
+        width = self.columns + len(self.flags)
+        sizes = (width, HIDDEN), (HIDDEN, HIDDEN), (width, 2), (HIDDEN, 2)
+        for name, (before, after) in zip(WEIGHTS, sizes, strict=True):
+            # The last row of a matrix is the intercept.
+            self.register_buffer(name, torch.zeros(MEMBERS, before + 1, after, dtype=dtype))
+
+    def forward(self, columns: Floats) -> tuple[Floats, Floats]:
+        """Return mean and log standard deviation, each (n,), for inputs (n, c)."""
+        parts = []
+        for start in range(0, len(columns), ROWS_AT_ONCE):
+            z = self._standardised(columns[start : start + ROWS_AT_ONCE])
+            with torch.no_grad():
+                parts.append(_outputs(self._weights(), z.expand(MEMBERS, *z.shape)).mean(0))
+        return _pair(torch.cat(parts))
+
+    def fit(self, columns: Floats, y: Tensor, groups: Indices, seed: int) -> tuple[Floats, Floats]:
+        """Train the networks on inputs (n, c) and targets (n,), each group in one fifth.
+
+        Return mean and log standard deviation of each row, (n,), from the network that is trained
+        without it. Raises NumericalError if these are not finite.
+        """
+        known = np.isfinite(columns)
+        count = np.maximum(known.sum(0), 1)
+        centre = np.where(known, columns, 0.0).sum(0) / count
+        spread = np.sqrt(np.square(np.where(known, columns - centre, 0.0)).sum(0) / count)
+        self.centre.copy_(torch.from_numpy(centre))
+        self.spread.copy_(torch.from_numpy(np.where(spread > MIN_SPREAD, spread, NO_EFFECT)))
+        z = self._standardised(columns)
+        random = torch.Generator().manual_seed(seed)
+        for name in WEIGHTS[:2]:
+            weights = getattr(self, name)
+            drawn = torch.rand(weights.shape, generator=random, dtype=weights.dtype)
+            weights.copy_((2 * drawn - 1) / weights.shape[1] ** 0.5)
+        for name in WEIGHTS[2:]:
+            getattr(self, name).zero_()
+        parts = [
+            (torch.from_numpy(others), torch.from_numpy(own))
+            for others, own in folds(groups, seed, MEMBERS)
+        ]
+        with torch.enable_grad():
+            self._train(z, y.to(z.dtype), [others for others, _ in parts], random)
+        found = z.new_empty(len(z), 2)
+        with torch.no_grad():
+            for k, (_, own) in enumerate(parts):
+                alone = [weights[k : k + 1] for weights in self._weights()]
+                found[own] = _outputs(alone, z[own][None])[0]
+        if not bool(found.isfinite().all()):
+            raise NumericalError("the networks of near measurements diverged.")
+        return _pair(found)
+
+    def _train(self, z: Tensor, y: Tensor, rows: list[Tensor], random: torch.Generator) -> None:
+        weights = [part.clone().requires_grad_() for part in self._weights()]
+        least = min(len(own) for own in rows)
+        batch = min(max(len(z) // 40, BATCHES[0]), BATCHES[1], least)
+        steps = EPOCHS * (least // batch)
+        optimiser = torch.optim.AdamW(weights, lr=RATE)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, steps, pct_start=0.1)
+        for _ in range(EPOCHS):
+            orders = [own[torch.randperm(len(own), generator=random)] for own in rows]
+            epoch = torch.stack([order[: batch * (least // batch)] for order in orders])
+            for chosen in epoch.to(z.device).split(batch, 1):
+                mean, log_sd = _outputs(weights, z[chosen]).unbind(2)
+                ratio = (y[chosen] - mean).square() * (-2 * log_sd).exp() / (DEGREES - 2)
+                loss = (log_sd + (DEGREES + 1) / 2 * ratio.log1p()).mean(1).sum()
+                optimiser.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(weights, MEMBERS**0.5)
+                optimiser.step()
+                schedule.step()
+        for own, learned in zip(self._weights(), weights, strict=True):
+            own.copy_(learned.detach())
+
+    def _weights(self) -> list[Tensor]:
+        return [getattr(self, name) for name in WEIGHTS]
+
+    def _standardised(self, columns: Floats) -> Tensor:
+        given = torch.from_numpy(columns).to(self.centre.device)
+        z = ((given - self.centre) / self.spread).clamp(-MOST_SPREADS, MOST_SPREADS)
+        missing = given[:, self.flags].isnan()
+        return torch.cat([z.nan_to_num(), missing.double()], 1).to(self.first.dtype)
+
+
+def _outputs(weights: list[Tensor], z: Tensor) -> Tensor:
+    """Return mean and log standard deviation, (members, n, 2), for inputs (members, n, c)."""
+    first, second, skip, last = weights
+    h = silu(layer_norm(_linear(first, z), (HIDDEN,)))
+    h = h + silu(layer_norm(_linear(second, h), (HIDDEN,)))
+    mean, log_sd = (_linear(last, h) + _linear(skip, z)).unbind(2)
+    return torch.stack([mean, log_sd.clamp(-MOST_LOG_SD, MOST_LOG_SD)], 2)
+
+
+def _linear(weights: Tensor, x: Tensor) -> Tensor:
+    return torch.baddbmm(weights[:, -1:], x, weights[:, :-1])
+
+
+def _pair(found: Tensor) -> tuple[Floats, Floats]:
+    mean, log_sd = found.double().cpu().numpy().T
+    return mean, log_sd

@@ -1,0 +1,232 @@
+"""Summaries of the measurements near a place: on its own tile, and on the nearest other tiles.
+
+All values come from source rows. A training row is a source row itself. Its summaries leave out the
+row, or the whole group of rows that the split leaves out together, so that they are as far from
+their own value as the summaries of a new row.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from geogp.models.field.tile_process import SAME_TILE_KM
+
+NEAREST = (4, 16, 64)
+"""Numbers of nearest other tiles."""
+
+DECAYS = (np.inf, 4.0, 1.0)
+"""Weights of a mean fall by exp(-|difference in quarters| / decay)."""
+
+FOLDS = 20
+"""Most parts of the groups; a part is left out together.
+
+A split by blocks leaves out three tenths of the blocks. With small parts, a training row has nearly
+as many training blocks next to it as a test row.
+"""
+
+MOST_TIMES = 32
+"""With more distinct times, sums are over this number of equal intervals of time."""
+
+SUMMARIES = 5 + 6 + 6 * len(NEAREST)
+"""Number of summaries of a row."""
+
+OWN, BEFORE, AFTER = 0, 5, 8
+"""Summaries that are missing if the own tile has no row, no earlier row, or no later row."""
+
+CHUNK, ROWS_AT_ONCE = 4096, 2**15
+"""Numbers of places and of rows whose sums are in memory at once."""
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Places in km, (n, 2), times in quarters, values and weights, each (n,)."""
+
+    place: Floats
+    time: Floats
+    y: Floats
+    weight: Floats
+
+    def at(self, chosen: Indices) -> "Measurements":
+        """Return some of the rows."""
+        return Measurements(
+            self.place[chosen], self.time[chosen], self.y[chosen], self.weight[chosen]
+        )
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+Summaries = Callable[[Measurements, Measurements, Indices | None], Floats]
+"""Returns summaries (n, c) from source rows, asked rows and the asked rows' numbers among the
+source rows, which are left out; None if the asked rows are not source rows."""
+
+
+def left_out_summaries(
+    summaries: Summaries, rows: Measurements, groups: Indices, seed: int
+) -> Floats:
+    """Return summaries of source rows, each row's without its own row or its own group."""
+    if is_single(groups):
+        return summaries(rows, rows, np.arange(len(rows)))
+    found = [
+        (own, summaries(rows.at(others), rows.at(own), None)) for others, own in folds(groups, seed)
+    ]
+    order = np.argsort(np.concatenate([own for own, _ in found]))
+    return np.concatenate([part for _, part in found])[order]
+
+
+def is_single(groups: Indices) -> bool:
+    """Return whether each row is a group of its own."""
+    return len(np.unique(groups)) == len(groups)
+
+
+def folds(groups: Indices, seed: int, most: int = FOLDS) -> Iterator[tuple[Indices, Indices]]:
+    """Return the other rows and the rows of each part of the groups."""
+    names, number = np.unique(groups, return_inverse=True)
+    parts = min(most, len(names))
+    part = np.random.default_rng(seed).permutation(len(names))[number] % parts
+    for k in range(parts):
+        yield np.flatnonzero(part != k), np.flatnonzero(part == k)
+
+
+def near_summaries(source: Measurements, asked: Measurements, own: Indices | None) -> Floats:
+    """Return summaries of asked rows; see `TileSums.summaries`."""
+    return TileSums.of(source).summaries(asked, own)
+
+
+@dataclass(frozen=True)
+class _Near:
+    """Numbers of the own tile of asked rows (n,) and, for u places, of other tiles (u, 64).
+
+    `number` (n,) is the place of a row. An absent tile has the number of the last, empty tile and
+    an infinite distance.
+    """
+
+    own: Indices
+    others: Indices
+    distance: Floats
+    number: Indices
+
+
+@dataclass(frozen=True)
+class TileSums:
+    """Number of rows and sums of w, wy and wy² by tile and time, (4, tiles + 1, times).
+
+    The last tile is empty. `places` (tiles, 2) are in `tree`; `times` are distinct times, or the
+    centres of `MOST_TIMES` intervals.
+    """
+
+    tree: KDTree
+    times: Floats
+    sums: Floats
+
+    @classmethod
+    def of(cls, rows: Measurements) -> "TileSums":
+        """Return the sums of source rows."""
+        places, place = np.unique(rows.place, axis=0, return_inverse=True)
+        times = np.unique(rows.time)
+        if len(times) > MOST_TIMES:
+            step = (times[-1] - times[0]) / MOST_TIMES
+            times = times[0] + step * (np.arange(MOST_TIMES) + 0.5)
+        shape = len(places) + 1, len(times)
+        cell = place.reshape(-1) * shape[1] + _nearest_time(times, rows.time)
+        sums = [np.bincount(cell, term, shape[0] * shape[1]) for term in _terms(rows)]
+        return cls(KDTree(places), times, np.reshape(sums, (4, *shape)))
+
+    def summaries(self, asked: Measurements, own: Indices | None = None) -> Floats:
+        """Return summaries (n, 29) of asked rows; NaN without a source row for the summary.
+
+        For the own tile, then for each number of nearest other tiles: the weighted mean for each
+        decay, the spread (weighted standard deviation) and the logarithm of the sum of weights; for
+        other tiles also their mean distance in km. After those of the own tile come the value of
+        the own tile before and after the row in time, each with its difference in quarters and its
+        weight. If `own` is given, the asked rows are source rows, and their values are left out.
+        """
+        rows = np.arange(len(asked))
+        parts = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
+        return np.concatenate([self._part(asked.at(part), own is not None) for part in parts])
+
+    def _part(self, asked: Measurements, are_sources: bool) -> Floats:
+        near = self._nearest(asked.place)
+        times, time_number = np.unique(asked.time, return_inverse=True)
+        lag = np.abs(times[:, None] - self.times)
+        decays = [np.exp(-lag / decay)[time_number] for decay in DECAYS]
+        sums = self.sums[:, near.own]
+        if are_sources:
+            at = np.arange(len(asked)), _nearest_time(self.times, asked.time)
+            terms = _terms(asked)
+            for k in range(len(sums)):
+                sums[k][at] -= terms[k]
+            sums[:, sums[0] < 0.5] = 0.0
+        found = [_summary(sums, decays), *_before_and_after(sums, asked.time, self.times)]
+        for k in NEAREST:
+            sums = self._summed(near.others[:, :k])[:, near.number]
+            distance = near.distance[:, :k]
+            far = np.where(np.isfinite(distance), distance, 0.0).sum(1)
+            some = np.isfinite(distance).sum(1)
+            far = np.where(some > 0, far / np.maximum(some, 1), np.nan)[near.number]
+            found += [_summary(sums, decays), far]
+        return np.column_stack(found)
+
+    def _nearest(self, place: Floats) -> _Near:
+        asked, number = np.unique(place, axis=0, return_inverse=True)
+        distance, tile = map(np.asarray, self.tree.query(asked, NEAREST[-1] + 1))
+        known = distance[:, 0] < SAME_TILE_KM
+        own = np.where(known, tile[:, 0], self.tree.n)
+        others = np.where(known[:, None], tile[:, 1:], tile[:, :-1])
+        distance = np.where(known[:, None], distance[:, 1:], distance[:, :-1])
+        number = number.reshape(-1)
+        return _Near(own[number], others, distance, number)
+
+    def _summed(self, tiles: Indices) -> Floats:
+        """Return the sums over the tiles (u, k) of each place, (4, u, times)."""
+        found = np.empty((len(self.sums), len(tiles), len(self.times)))
+        for start in range(0, len(tiles), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            for k in range(len(found)):
+                found[k, chunk] = self.sums[k][tiles[chunk]].sum(1)
+        return found
+
+
+def _nearest_time(times: Floats, asked: Floats) -> Indices:
+    """Return the index of the nearest of the sorted `times` for each asked time, (n,)."""
+    found: Indices = np.searchsorted((times[1:] + times[:-1]) / 2, asked)
+    return found
+
+
+def _terms(rows: Measurements) -> tuple[Floats, ...]:
+    w = rows.weight
+    return np.ones(len(rows)), w, w * rows.y, w * rows.y**2
+
+
+def _summary(sums: Floats, decays: list[Floats]) -> Floats:
+    """Return means by decay, spread and log weight, (n, 5), from sums (4, n, times)."""
+    _, w, wy, wyy = sums
+    means = [_ratio((wy * decay).sum(1), (w * decay).sum(1)) for decay in decays]
+    total = w.sum(1)
+    square = _ratio(wyy.sum(1), total) - np.square(means[0])
+    spread = np.where(sums[0].sum(1) > 1.5, np.sqrt(np.clip(square, 0, None)), np.nan)
+    weight = np.log(np.where(total > 0, total, np.nan))
+    return np.column_stack([*means, spread, weight])
+
+
+def _before_and_after(sums: Floats, time: Floats, times: Floats) -> list[Floats]:
+    """Return value, lag and weight of the nearest row before and after, each (n, 3)."""
+    count, w, wy, _ = sums
+    row, found = np.arange(len(time)), []
+    for earlier in (True, False):
+        known = (count > 0.5) & ((times < time[:, None]) if earlier else (times > time[:, None]))
+        at = len(times) - 1 - known[:, ::-1].argmax(1) if earlier else known.argmax(1)
+        some = known.any(1)
+        columns = _ratio(wy[row, at], w[row, at]), np.abs(time - times[at]), w[row, at]
+        found.append(np.where(some[:, None], np.column_stack(columns), np.nan))
+    return found
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    return np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)
