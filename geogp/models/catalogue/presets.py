@@ -91,7 +91,7 @@ FIELD_PRESETS = {
         clip=1.0,
         weights=Weights(alpha=0.0, beta=1.0),
     )
-    for (name, preset), epochs in zip(PRESETS.items(), (8, 12, 40), strict=True)
+    for (name, preset), epochs in zip(PRESETS.items(), (4, 12, 40), strict=True)
 }
 """Presets of the field model; its epochs learn more and take longer than those of other models."""
 

@@ -53,8 +53,11 @@ PARTS = 4
 """The blocks of a step are divided into this number of parts, each with its own padding."""
 
 
-SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Possible shares of the networks in predictions."""
+SHARES, USUAL_SHARE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 0.4
+"""Possible shares of the networks in predictions; the share if few groups of rows can tell."""
+
+PULL = 0.5
+"""Strength of the pull to `USUAL_SHARE`."""
 
 GROUP = 16
 """Number of neighbouring places in one group; the places of a group share conditioning rows."""
@@ -167,8 +170,9 @@ class FieldNetwork(FieldProcess):
 
         `seen` are the errors of field and tile process, and `law` is their distribution. The errors
         are those of rows `inside` the fit, predicted without the rows of their groups, and of rows
-        `outside` the fit. The share maximises the mean log density of the rows outside; if every
-        row is its own group, the rows inside count as well. The share is 0 if there are few rows.
+        `outside` the fit. The share w maximises the mean log density of the rows outside minus `PULL`
+        times (w - `USUAL_SHARE`)² / G, where G is the effective number of their groups. If every row is
+        its own group, the rows inside count as well. The share is 0 if there are few rows.
         """
         rows, n = self.rows, len(self.rows.y)
         groups = np.arange(n) if self.groups is None else self.groups.cpu().numpy()
@@ -186,12 +190,14 @@ class FieldNetwork(FieldProcess):
         of_networks = fit_law(seen.predicted_by(*predicted))
         y = seen.values
         counted = seen.held_out | is_single(groups)
+        of_groups = counted.sum() / seen.group_rows(counted)
 
-        def score(share: float) -> float:
+        def objective(share: float) -> float:
             pooled = pooled_law(law, of_networks, share, seen.covariates, predicted)
-            return float(pooled.log_density(y)[counted].mean())
+            score: float = pooled.log_density(y)[counted].mean()
+            return float(score - PULL * (share - USUAL_SHARE) ** 2 / of_groups)
 
-        return of_networks, max(SHARES, key=score)
+        return of_networks, max(SHARES, key=objective)
 
     def _condition_on(self, others: Rows) -> None:
         """Store further rows, and condition the weights on all stored rows."""
