@@ -405,8 +405,8 @@ def test_another_fit_forgets_drift_and_law(world):
     model.drift.fill_(3.0)
     ones = [np.ones_like(getattr(no_law(), name)) for name in LAW_PARTS]
     model.set_law(PredictiveLaw(*ones, 0.5))
-    assert model.predictive_law.most_tail == 0.5
-    assert all(getattr(model.predictive_law, name).all() for name in LAW_PARTS)
+    assert model.predictive_law().most_tail == 0.5
+    assert all(getattr(model.predictive_law(), name).all() for name in LAW_PARTS)
     model.keep_rows(model.rows.as_rows().at(slice(9)), 0)
     assert model.drift.tolist() == [0, 0]
     assert model.law_tail == 0

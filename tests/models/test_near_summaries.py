@@ -65,6 +65,30 @@ def test_they_are_those_of_a_slow_loop(n):
     np.testing.assert_allclose(fast, slow, atol=1e-6)
 
 
+def test_many_times_are_summed_by_intervals():
+    """Means without decay, spreads and weights do not depend on times; no own row is used."""
+    rows, others = _rows(300), _rows(40, seed=1)
+    random = np.random.default_rng(2)
+    spread = near.Measurements(rows.place, random.uniform(0, 9, 300), rows.y, rows.weight)
+    sums = near.TileSums.of(spread)
+    assert len(sums.times) == near.MOST_TIMES
+    found, expected = (near.near_summaries(r, others, None) for r in (spread, rows))
+    same = [0, 3, 4, *(11 + 6 * k + i for k in range(len(near.NEAREST)) for i in (0, 3, 4, 5))]
+    np.testing.assert_allclose(found[:, same], expected[:, same], atol=1e-6)
+    own = np.arange(300)
+    before = near.near_summaries(spread, spread, own)
+    after = near.near_summaries(_changed(spread, 7), _changed(spread, 7), own)
+    np.testing.assert_allclose(after[7], before[7], atol=1e-6)
+
+
+def test_parts_do_not_change_summaries(monkeypatch):
+    rows = _rows(300)
+    whole = near.near_summaries(rows, rows, np.arange(300))
+    assert whole.shape == (300, near.SUMMARIES)
+    monkeypatch.setattr(near, "ROWS_AT_ONCE", 37)
+    np.testing.assert_array_equal(near.near_summaries(rows, rows, np.arange(300)), whole)
+
+
 def _krige(rows) -> "near.Summaries":
     return kriging.fit_covariance(rows, 0).features
 

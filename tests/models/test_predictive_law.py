@@ -420,7 +420,7 @@ class TestFieldModel:
         model, x, _ = finished
         save_model(model, tmp_path / "m.safetensors")
         same, _ = load_model(tmp_path / "m.safetensors")
-        found, expected = same.predictive_law, model.predictive_law
+        found, expected = same.predictive_law(), model.predictive_law()
         assert expected.coefficients.any()
         np.testing.assert_array_equal(found.coefficients, expected.coefficients)
         np.testing.assert_array_equal(found.ranges, expected.ranges)
@@ -442,7 +442,7 @@ class TestFieldModel:
 
     def test_a_widened_model_forgets_its_law(self, finished):
         model, x, plain = finished
-        law = model.predictive_law
+        law = model.predictive_law()
         model.widen(1.3)
         found = model.predict(x, 3, 3)
         model.set_law(law)

@@ -32,7 +32,7 @@ def _predicted(result: RunResult, *, plain: bool = False) -> Prediction:
     table = opened.job.places.of_tiles(
         opened.tiles, asked.quarter, tests=asked.tests, devices=asked.devices
     )
-    law = network.predictive_law
+    law = network.predictive_law()
     if plain:
         network.set_law(no_law())
     try:

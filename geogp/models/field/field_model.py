@@ -170,8 +170,8 @@ class FieldNetwork(FieldProcess):
 
         `seen` are the errors of field and tile process, and `law` is their distribution. The errors
         are those of rows `inside` the fit, predicted without the rows of their groups, and of rows
-        `outside` the fit. The share w maximises the mean log density of the rows outside minus `PULL`
-        times (w - `USUAL_SHARE`)² / G, where G is the effective number of their groups. If every row is
+        `outside` the fit. The share w maximises the mean log density of the rows outside, minus
+        `PULL` (w - `USUAL_SHARE`)² / G with the effective number G of their groups. If every row is
         its own group, the rows inside count as well. The share is 0 if there are few rows.
         """
         rows, n = self.rows, len(self.rows.y)
@@ -328,7 +328,7 @@ class FieldNetwork(FieldProcess):
         known = found if torch.equal(then, x) else self._conditional(then, counts, alone=alone)
         covariates = self._covariates(counts, known, self.distance_to_others(then))
         law, share = self.predictive_law(), float(self.networks_share)
-        if not share:
+        if alone or not share or not len(self.rows.y):
             return self._assembled(found, law.at(covariates), level=level)
         predicted = self.network_prediction(then, counts)
         pooled = pooled_law(law, self.predictive_law("networks_law"), share, covariates, predicted)

@@ -322,8 +322,10 @@ class FieldProcess(LowRankGP):
         for rows, at in zip(near.split(SITES_AT_ONCE), points.split(SITES_AT_ONCE), strict=True):
             held = self.points(self.rows.x[rows.clamp(min=0)])
             prior = self.tiles(at[:, None], held)[:, 0]
-            best = torch.where(rows == NO_ROW, -torch.inf, prior).topk(vecchia.PREDICTION_ROWS)
-            chosen.append(rows.gather(1, best.indices))
+            known = torch.where(rows == NO_ROW, -torch.inf, prior)
+            # A stable order: the choice among equal rows must not depend on the other points.
+            best = known.sort(dim=1, descending=True, stable=True).indices
+            chosen.append(rows.gather(1, best[:, : vecchia.PREDICTION_ROWS]))
         return torch.cat(chosen)
 
     def beyond(self, x: Tensor) -> Tensor:

@@ -132,7 +132,7 @@ class NearNetworks(nn.Module):
                 loss = (log_sd + (DEGREES + 1) / 2 * ratio.log1p()).mean(1).sum()
                 optimiser.zero_grad()
                 loss.backward()
-                nn.utils.clip_grad_norm_(weights, MEMBERS**0.5)
+                _clip(weights)
                 optimiser.step()
                 schedule.step()
         for own, learned in zip(self._weights(), weights, strict=True):
@@ -146,6 +146,14 @@ class NearNetworks(nn.Module):
         z = ((given - self.centre) / self.spread).clamp(-MOST_SPREADS, MOST_SPREADS)
         missing = given[:, self.flags].isnan()
         return torch.cat([z.nan_to_num(), missing.double()], 1).to(self.first.dtype)
+
+
+def _clip(weights: list[Tensor]) -> None:
+    """Limit the norm of the gradient of each network to 1."""
+    gradients = [part.grad for part in weights if part.grad is not None]
+    norm = torch.stack([part.square().sum((1, 2)) for part in gradients]).sum(0).sqrt()
+    for part in gradients:
+        part.mul_((1 / norm).clamp(max=1)[:, None, None])
 
 
 def _outputs(weights: list[Tensor], z: Tensor) -> Tensor:

@@ -1,0 +1,338 @@
+"""Networks of near measurements: known truths, blindness to left-out rows, and their share."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from torch.nn import functional
+
+from geogp.distributions.prediction import Prediction
+from geogp.errors import DataError, NumericalError
+from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
+from geogp.models.core.architecture import Architecture
+from geogp.models.field import near_network
+from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
+from geogp.models.field.near_summaries import OWN, SUMMARIES
+from geogp.models.field.predictive_law import (
+    COVARIATES,
+    Errors,
+    Parameters,
+    fit_law,
+    no_law,
+    pooled_law,
+    with_prediction,
+)
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
+
+INPUTS, COLUMNS = 2, 2 + 3 + SUMMARIES
+
+
+def _columns(n: int, seed: int = 0) -> np.ndarray:
+    columns = np.random.default_rng(seed).standard_normal((n, COLUMNS))
+    columns[::3, INPUTS + 3 + OWN] = np.nan
+    return columns
+
+
+def _truth(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a mean with an interaction, and a standard deviation."""
+    a, b, c = columns[:, 0], columns[:, 1], columns[:, 6]
+    return np.tanh(2 * a) * b + 0.5 * c, 0.3 * np.exp(0.5 * b)
+
+
+def _targets(columns: np.ndarray, seed: int = 1) -> torch.Tensor:
+    mean, sd = _truth(columns)
+    random = np.random.default_rng(seed).standard_normal(len(columns))
+    return torch.from_numpy(mean + sd * random)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[NearNetworks, tuple[np.ndarray, np.ndarray]]:
+    networks, columns = NearNetworks(INPUTS, torch.float32), _columns(20_000)
+    with torch.no_grad():
+        outside = networks.fit(columns, _targets(columns), np.arange(20_000), 0)
+    return networks, outside
+
+
+def test_mean_and_scale_of_a_known_truth_are_found(fitted):
+    networks, outside = fitted
+    columns = _columns(4_000, seed=2)
+    for (mean, log_sd), at in ((networks(columns), columns), (outside, _columns(20_000))):
+        true_mean, true_sd = _truth(at)
+        assert np.square(mean - true_mean).mean() < 0.05 * true_mean.var()
+        assert np.corrcoef(log_sd, np.log(true_sd))[0, 1] > 0.9
+        # The loss expects heavier tails, so sd is too large; the error distribution corrects it.
+        assert (log_sd - np.log(true_sd)).mean() == pytest.approx(0.1, abs=0.1)
+
+
+def test_the_equations_are_those_of_plain_layers(fitted):
+    networks, _ = fitted
+    columns = _columns(50, seed=3)
+    z = (columns - networks.centre.numpy()) / networks.spread.numpy()
+    missing = np.isnan(columns[:, networks.flags])
+    z = np.column_stack([np.nan_to_num(np.clip(z, -5, 5)), missing]).astype(np.float32)
+    found = []
+    for k in range(MEMBERS):
+        first, second, skip, last = (getattr(networks, name)[k] for name in WEIGHTS)
+
+        def layer(weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            return functional.linear(x, weights[:-1].T, weights[-1])
+
+        x = torch.from_numpy(z)
+        h = functional.silu(functional.layer_norm(layer(first, x), (HIDDEN,)))
+        h = h + functional.silu(functional.layer_norm(layer(second, h), (HIDDEN,)))
+        found.append((layer(last, h) + layer(skip, x)).numpy())
+    expected = np.mean(found, 0).T
+    np.testing.assert_allclose(networks(columns), expected, atol=1e-5)
+
+
+def test_a_missing_summary_counts_as_the_mean_with_an_indicator(fitted):
+    networks, _ = fitted
+    one, other = _columns(7, seed=4), _columns(7, seed=4)
+    at = INPUTS + 3 + 3  # the spread of the own tile, which has no indicator
+    one[:, at], other[:, at] = np.nan, networks.centre[at]
+    np.testing.assert_array_equal(networks(one), networks(other))
+    at = INPUTS + 3 + OWN
+    one[:, at], other[:, at] = np.nan, networks.centre[at]
+    assert not np.array_equal(networks(one), networks(other))
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_rows_are_predicted_by_the_network_trained_without_their_group(grouped, monkeypatch):
+    monkeypatch.setattr(near_network, "EPOCHS", 1)
+    columns, groups = _columns(600), np.arange(600) // (20 if grouped else 1)
+    y = _targets(columns)
+    changed = y.clone()
+    chosen = groups == 5
+    changed[chosen] += 100
+    found = []
+    for targets in (y, changed):
+        networks = NearNetworks(INPUTS, torch.float64)
+        with torch.no_grad():
+            found.append(np.array(networks.fit(columns, targets, groups, 0)))
+    np.testing.assert_array_equal(found[0][:, chosen], found[1][:, chosen])
+    assert (found[0] != found[1]).any(0).mean() > 0.3
+
+
+def test_a_seed_gives_the_same_networks_and_another_does_not():
+    columns = _columns(600)
+    means = []
+    for seed in (0, 0, 1):
+        networks = NearNetworks(INPUTS, torch.float32)
+        with torch.no_grad():
+            means.append(networks.fit(columns, _targets(columns), np.arange(600), seed)[0])
+    np.testing.assert_array_equal(means[0], means[1])
+    assert not np.array_equal(means[0], means[2])
+
+
+def test_targets_that_are_not_finite_are_refused():
+    columns, y = _columns(600), _targets(_columns(600))
+    y[3] = torch.inf
+    with pytest.raises(NumericalError, match="networks of near measurements diverged"):
+        NearNetworks(INPUTS, torch.float32).fit(columns, y, np.arange(600), 0)
+
+
+# Pooled distributions.
+
+
+def _parameters(*values: float) -> Parameters:
+    return Parameters(*(np.array([value]) for value in values))
+
+
+def test_pooled_normal_laws_have_the_closed_form():
+    first, second = _parameters(0.2, math.log(0.5), 0, 0), _parameters(1.0, math.log(2.0), 0, 0)
+    found = first.pooled(second, 0.25)
+    np.testing.assert_allclose(found.a, 0.75 * 0.2 + 0.25 * 1.0)
+    between = 0.25 * 0.75 * 0.8**2
+    np.testing.assert_allclose(np.exp(2 * found.log_b), 0.5**1.5 * 2.0**0.5 + between)
+    for share, expected in ((0.0, first), (1.0, second)):
+        np.testing.assert_allclose(first.pooled(second, share), expected, atol=1e-15)
+    for same in (0.0, 0.3, 1.0):
+        np.testing.assert_allclose(first.pooled(first, same), first)
+
+
+def test_the_density_integrates_to_one_and_is_that_of_the_prediction():
+    law = _parameters(0.3, math.log(0.7), 0.48, -0.12)
+    assert quad(lambda v: np.exp(law.log_density(np.array([v])))[0], -40, 60)[0] == pytest.approx(1)
+    mean, sd, shape = law.distribution()
+    zero = np.zeros(1)
+    prediction = Prediction(mean, zero, np.square(sd), zero, shape)
+    for y in (-1.0, 0.4, 3.0):
+        found = law.log_density(np.array([y]))
+        np.testing.assert_allclose(-prediction.log_score(np.array([y])), found, atol=1e-6)
+
+
+def test_scaled_and_standardised_undo_each_other():
+    law, mean, log_sd = _parameters(0.3, -0.2, 0.4, -0.1), np.array([2.0]), np.array([0.7])
+    there = law.scaled(mean, log_sd)
+    np.testing.assert_allclose(there.a, 2 + np.exp(0.7) * 0.3)
+    np.testing.assert_allclose(there.standardised(mean, log_sd), law, atol=1e-15)
+
+
+def test_errors_of_another_prediction_belong_to_the_same_values():
+    random = np.random.default_rng(0)
+    covariates = random.standard_normal((30, len(COVARIATES)))
+    seen = Errors(random.standard_normal(30), covariates, np.ones(30, bool))
+    mean, log_sd = random.standard_normal((2, 30))
+    other = seen.predicted_by(mean, log_sd)
+    np.testing.assert_allclose(other.values, seen.values)
+    np.testing.assert_allclose(other.errors, (seen.values - mean) / np.exp(log_sd))
+    changed = (other.covariates != seen.covariates).any(0)
+    assert [COVARIATES[i] for i in np.flatnonzero(changed)] == ["log sd", "mean"]
+
+
+# In the field model.
+
+
+def _world(n: int, seed: int = 0) -> Data:
+    """Rows whose level jumps at the sign of a product of sines, which four epochs hardly learn."""
+    random = np.random.default_rng(seed)
+    pair = random.permutation(5 * (n // 3))[:n]
+    place = random.uniform(-1, 1, (n // 3, 2))[pair // 5]
+    x = np.column_stack([place, np.linspace(-1, 1, 5)[pair % 5]])
+    level = np.sign(np.sin(8 * place[:, 0]) * np.sin(8 * place[:, 1]))
+    tests = random.integers(1, 20, n).astype(float)
+    y = level + random.standard_normal(n) * (0.2 + 1 / np.sqrt(tests))
+    return Data(x, y, tests)
+
+
+def _fit(data: Data, held: int, groups: np.ndarray | None = None) -> FieldNetwork:
+    sizes = Architecture(d=3, h=16, r=16, blocks=1, dtype="float64", units=(12.0, 12.0, 4.0))
+    model = build("field", sizes, data.x, seed=0)
+    chosen = np.arange(len(data.y)) < held
+    settings = FitSettings(epochs=4, batch=128, learning_rate=1e-2, noise_rate=3.0, clip=1.0)
+    fit(model, data.at(~chosen), data.at(chosen), settings)
+    return model
+
+
+@pytest.fixture(scope="module")
+def field() -> FieldNetwork:
+    return _fit(_world(4_000), 400)
+
+
+def test_the_share_raises_the_score_of_new_rows(field):
+    data = _world(4_000, seed=0)
+    new = _world(8_000, seed=0).at(np.arange(4_000, 8_000))
+    share = float(field.networks_share)
+    assert 0 < share < 1
+    assert len(field.rows.y) == len(data.y)
+
+    def score(value: float) -> float:
+        field.networks_share.fill_(value)
+        return float(field.predict(new.x, new.tests).log_score(new.y).mean())
+
+    scores = {value: score(value) for value in (0.0, share, 1.0)}
+    field.networks_share.fill_(share)
+    assert scores[share] < scores[0.0] - 0.005
+
+
+def test_predictions_are_pooled_from_both_laws(field):
+    x = _world(200, seed=3).x
+    scaled, counts = field.scaled(x), field.counts_of(3, 2, 200)
+    with torch.no_grad():
+        found = field._conditional(scaled, counts)
+    covariates = field._covariates(counts, found, field.distance_to_others(scaled))
+    networks = field.network_prediction(scaled, counts)
+    share = float(field.networks_share)
+    first = field.predictive_law().parameters(covariates)
+    second = field.predictive_law("networks_law").parameters(with_prediction(covariates, *networks))
+    sd = np.sqrt((found.field + found.tile + found.noise).numpy())
+    a = (1 - share) * (found.mean.numpy() + sd * first.a)
+    a += share * (networks[0] + np.exp(networks[1]) * second.a)
+    pooled = pooled_law(
+        field.predictive_law(), field.predictive_law("networks_law"), share, covariates, networks
+    )
+    np.testing.assert_allclose(pooled.a, a)
+    mean, scale, shape = pooled.distribution()
+    prediction = field.predict(x, 3, 2)
+    y_sd = float(field.y_sd)
+    np.testing.assert_allclose(prediction.mean, float(field.y_mean) + y_sd * mean, rtol=1e-6)
+    np.testing.assert_allclose(prediction.sd, y_sd * scale, rtol=1e-6)
+    assert prediction.shape.columns.keys() == shape.columns.keys()
+
+
+def test_the_level_has_the_mean_of_many_tests_and_no_noise(field):
+    x = _world(100, seed=3).x
+    level, most = field.predict(x, level=True), field.predict(x, np.inf, np.inf)
+    np.testing.assert_array_equal(level.mean, most.mean)
+    np.testing.assert_array_equal(level.function_variance, most.function_variance)
+    assert not level.noise_variance.any()
+
+
+def test_chunks_do_not_change_predictions(field):
+    x = _world(300, seed=3).x
+    whole, some = field.predict(x, 3), field.predict(x[::7], 3)
+    np.testing.assert_allclose(some.mean, whole.mean[::7], rtol=1e-9)
+    np.testing.assert_allclose(some.sd, whole.sd[::7], rtol=1e-9)
+
+
+def test_save_and_load(field, tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_model(field, path)
+    same, _ = load_model(path)
+    x = _world(100, seed=3).x
+    np.testing.assert_array_equal(same.predict(x).mean, field.predict(x).mean)
+    np.testing.assert_array_equal(same.predict(x).sd, field.predict(x).sd)
+
+
+def test_a_file_without_networks_predicts_without_them(field, tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_model(field, path)
+    tensors, described = read_tensors(path)
+    kept = {name: value for name, value in tensors.items() if not name.startswith("networks")}
+    assert len(kept) < len(tensors)
+    write_tensors(path, kept, described)
+    older, _ = load_model(path)
+    x, share = _world(100, seed=3).x, float(field.networks_share)
+    field.networks_share.zero_()
+    expected = field.predict(x)
+    field.networks_share.fill_(share)
+    np.testing.assert_array_equal(older.predict(x).mean, expected.mean)
+    np.testing.assert_array_equal(older.predict(x).sd, expected.sd)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5])
+def test_a_share_out_of_range_is_refused(field, share, tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_model(field, path)
+    tensors, described = read_tensors(path)
+    write_tensors(path, tensors | {"networks_share": torch.tensor(share).double()}, described)
+    with pytest.raises(DataError, match=f"expected a share from 0 to 1, found {share:g}"):
+        load_model(path)
+
+
+def test_a_widened_model_ignores_its_networks():
+    model = _fit(_world(1_500), 150)
+    model.widen(1.3)
+    assert float(model.networks_share) == 0
+    assert model.predict(_world(50, seed=3).x).mean.shape == (50,)
+
+
+def test_few_rows_get_no_networks():
+    model = _fit(_world(500), 50)
+    assert float(model.networks_share) == 0
+    assert not model.networks.first.any()
+
+
+def test_worse_networks_get_no_share(monkeypatch):
+    def useless(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(len(columns), 30.0), np.zeros(len(columns))
+
+    monkeypatch.setattr(NearNetworks, "forward", useless)
+    monkeypatch.setattr(NearNetworks, "fit", lambda self, columns, *_: useless(self, columns))
+    assert float(_fit(_world(1_500), 150).networks_share) < 0.15
+
+
+def test_the_law_of_the_networks_is_fitted_to_their_errors():
+    """Errors with twice the stated standard deviation give a scale of 2."""
+    random = np.random.default_rng(0)
+    covariates = np.zeros((4_000, len(COVARIATES)))
+    seen = Errors(random.standard_normal(4_000), covariates, np.ones(4_000, bool))
+    law = fit_law(seen.predicted_by(np.zeros(4_000), np.full(4_000, math.log(0.5))))
+    pooled = pooled_law(no_law(), law, 1.0, covariates, (np.zeros(4_000), np.full(4_000, -0.7)))
+    assert np.exp(pooled.log_b).mean() == pytest.approx(1.0, abs=0.08)
