@@ -17,8 +17,9 @@ from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import whitened_elbo
 from geogp.models.core.options import Weights
 from geogp.models.field import vecchia
-from geogp.models.field.field_model import FieldNetwork, PerPlace
+from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.field_process import LAW_PARTS
+from geogp.models.field.per_place import PerPlace
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, near_places
 from geogp.models.joint.joint_law import joint_posterior, two_variances

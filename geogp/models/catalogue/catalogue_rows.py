@@ -25,7 +25,8 @@ from geogp.models.families import scale_mixture as scales
 from geogp.models.families.cox import CoxGP, Dispersion
 from geogp.models.families.last_layers import EnrichedGP, LastLayerGP, LastLayerPosterior
 from geogp.models.families.student_noise import StudentPerBatch
-from geogp.models.field.field_model import FieldNetwork, PerPlace
+from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.per_place import PerPlace
 from geogp.models.training.steps import PerBatch, Step, WholeData
 
 

@@ -11,7 +11,6 @@ equals that of a linear regression on W Phi.
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,8 +20,7 @@ from torch import Tensor
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN, Shape
 from geogp.models.core.lowrank import Rows
-from geogp.models.core.objectives import BatchTerms, elbo, whitened_elbo
-from geogp.models.core.options import Weights
+from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
@@ -42,7 +40,6 @@ from geogp.models.field.predictive_law import (
 from geogp.models.field.vecchia import NO_ROW, Sites, whiten
 from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
-from geogp.models.training.steps import Part, Step
 
 Floats = NDArray[np.float64]
 
@@ -58,9 +55,6 @@ SHARES, USUAL_SHARE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 0
 
 PULL = 0.5
 """Strength of the pull to `USUAL_SHARE`."""
-
-GROUP = 16
-"""Number of neighbouring places in one group; the places of a group share conditioning rows."""
 
 
 class FieldNetwork(FieldProcess):
@@ -379,72 +373,3 @@ class FieldNetwork(FieldProcess):
             factor * tile,
             GAUSSIAN if level else shape,
         )
-
-
-@dataclass(frozen=True)
-class PerPlace(Step[FieldNetwork]):
-    """The evidence lower bound under Vecchia's approximation; see `Step`.
-
-    In the first epochs (a share `single` of all epochs), every row is its own block. This is fast
-    and finds field, noise and amplitude. In later epochs, each block is a whole place, conditioned
-    on rows of near places.
-    """
-
-    single: float = 0.5
-
-    def complete(self, share: float) -> bool:
-        """Return whether each block is a whole place in an epoch.
-
-        After the epoch, the fit has done the fraction `share` of its epochs.
-        """
-        return share > self.single
-
-    def parts(
-        self,
-        model: FieldNetwork,
-        rows: Rows,
-        batch: int,
-        rng: np.random.Generator,
-        share: float,
-    ) -> list[Part]:
-        """Divide the rows, or groups of places, into batches."""
-        n = rows.n
-        if not self.complete(share):
-            order = torch.from_numpy(rng.permutation(n)).to(model.device)
-            return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
-        sites = model.sites.sites
-        groups = np.array_split(np.arange(len(sites)), max(1, len(sites) // GROUP))
-        shuffled = rng.permutation(len(groups))
-        steps = np.array_split(shuffled, max(1, round(n / self.rows(batch, n))))
-        chosen = [np.concatenate([groups[i] for i in step]) for step in steps if len(step)]
-        return [
-            Part(torch.from_numpy(c).to(model.device), int(sites.count[c].sum()), whole_places=True)
-            for c in chosen
-        ]
-
-    def split(self, model: FieldNetwork, rows: Rows, part: Part, count: int) -> list[Part]:
-        """Divide a part into `count` parts. Places stay whole, and neighbours stay together."""
-        own = part.numbers.tensor_split(count)
-        if not part.whole_places:
-            return [Part(numbers, rows.at(numbers).n) for numbers in own]
-        places = model.sites.sites
-        counts = [int(places.count[numbers.cpu().numpy()].sum()) for numbers in own]
-        return [Part(numbers, n, whole_places=True) for numbers, n in zip(own, counts, strict=True)]
-
-    def learn(self, model: FieldNetwork, rows: Rows, part: Part, weights: Weights) -> Tensor:
-        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-        n = rows.n
-        if part.whole_places:
-            block = model.block(part.numbers, factor=model.factor)
-            loss = whitened_elbo(
-                block.residual, block.spread, block.log_scale, model.posterior.kl(), n
-            )
-        else:
-            chosen = rows.at(part.numbers)
-            loss = elbo(model.single_row_terms(chosen), chosen.y, n, weights)
-        loss.backward()
-        return loss.detach().double()
-
-    def predicted(self, model: FieldNetwork, rows: Rows, share: float) -> Prediction:
-        """Predict from the field; in epochs with whole places, also from rows of near places."""
-        return model.predict_scaled(rows.x, rows.counts, alone=not self.complete(share))

@@ -1,0 +1,86 @@
+"""Training steps of the field model: single rows first, then places with the rows near them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geogp.distributions.prediction import Prediction
+from geogp.models.core.lowrank import Rows
+from geogp.models.core.objectives import elbo, whitened_elbo
+from geogp.models.core.options import Weights
+from geogp.models.field.field_model import FieldNetwork
+from geogp.models.training.steps import Part, Step
+
+GROUP = 16
+"""Number of neighbouring places in one group; the places of a group share conditioning rows."""
+
+
+@dataclass(frozen=True)
+class PerPlace(Step[FieldNetwork]):
+    """The evidence lower bound under Vecchia's approximation; see `Step`.
+
+    In the first epochs (a share `single` of all epochs), every row is its own block. This is fast
+    and finds field, noise and amplitude. In later epochs, each block is a whole place, conditioned
+    on rows of near places.
+    """
+
+    single: float = 0.5
+
+    def complete(self, share: float) -> bool:
+        """Return whether each block is a whole place in an epoch.
+
+        After the epoch, the fit has done the fraction `share` of its epochs.
+        """
+        return share > self.single
+
+    def parts(
+        self,
+        model: FieldNetwork,
+        rows: Rows,
+        batch: int,
+        rng: np.random.Generator,
+        share: float,
+    ) -> list[Part]:
+        """Divide the rows, or groups of places, into batches."""
+        n = rows.n
+        if not self.complete(share):
+            order = torch.from_numpy(rng.permutation(n)).to(model.device)
+            return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
+        sites = model.sites.sites
+        groups = np.array_split(np.arange(len(sites)), max(1, len(sites) // GROUP))
+        shuffled = rng.permutation(len(groups))
+        steps = np.array_split(shuffled, max(1, round(n / self.rows(batch, n))))
+        chosen = [np.concatenate([groups[i] for i in step]) for step in steps if len(step)]
+        return [
+            Part(torch.from_numpy(c).to(model.device), int(sites.count[c].sum()), whole_places=True)
+            for c in chosen
+        ]
+
+    def split(self, model: FieldNetwork, rows: Rows, part: Part, count: int) -> list[Part]:
+        """Divide a part into `count` parts. Places stay whole, and neighbours stay together."""
+        own = part.numbers.tensor_split(count)
+        if not part.whole_places:
+            return [Part(numbers, rows.at(numbers).n) for numbers in own]
+        places = model.sites.sites
+        counts = [int(places.count[numbers.cpu().numpy()].sum()) for numbers in own]
+        return [Part(numbers, n, whole_places=True) for numbers, n in zip(own, counts, strict=True)]
+
+    def learn(self, model: FieldNetwork, rows: Rows, part: Part, weights: Weights) -> Tensor:
+        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
+        n = rows.n
+        if part.whole_places:
+            block = model.block(part.numbers, factor=model.factor)
+            loss = whitened_elbo(
+                block.residual, block.spread, block.log_scale, model.posterior.kl(), n
+            )
+        else:
+            chosen = rows.at(part.numbers)
+            loss = elbo(model.single_row_terms(chosen), chosen.y, n, weights)
+        loss.backward()
+        return loss.detach().double()
+
+    def predicted(self, model: FieldNetwork, rows: Rows, share: float) -> Prediction:
+        """Predict from the field; in epochs with whole places, also from rows of near places."""
+        return model.predict_scaled(rows.x, rows.counts, alone=not self.complete(share))
