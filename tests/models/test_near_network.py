@@ -307,14 +307,14 @@ def test_a_share_out_of_range_is_refused(field, share, tmp_path):
 
 
 def test_a_widened_model_ignores_its_networks():
-    model = _fit(_world(1_500), 150)
+    model = _fit(_world(2_500), 150)
     model.widen(1.3)
     assert float(model.networks_share) == 0
     assert model.predict(_world(50, seed=3).x).mean.shape == (50,)
 
 
 def test_few_rows_get_no_networks():
-    model = _fit(_world(500), 50)
+    model = _fit(_world(1_500), 50)
     assert float(model.networks_share) == 0
     assert not model.networks.first.any()
 
@@ -325,7 +325,7 @@ def test_worse_networks_get_no_share(monkeypatch):
 
     monkeypatch.setattr(NearNetworks, "forward", useless)
     monkeypatch.setattr(NearNetworks, "fit", lambda self, columns, *_: useless(self, columns))
-    assert float(_fit(_world(1_500), 150).networks_share) < 0.15
+    assert float(_fit(_world(2_500), 150).networks_share) < 0.15
 
 
 def test_the_law_of_the_networks_is_fitted_to_their_errors():

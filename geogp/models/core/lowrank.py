@@ -217,6 +217,9 @@ class LowRankGP(nn.Module):
         """
         return rows
 
+    def begin(self, seed: int) -> None:
+        """Find start values from the stored rows before the first step; by default, do nothing."""
+
     def coefficients(self) -> tuple[Floats, Floats]:
         """Return means and sds of the covariates' coefficients; empty by default."""
         return np.zeros(0), np.zeros(0)

@@ -22,6 +22,7 @@ from geogp.distributions.shapes import GAUSSIAN, Shape
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
+from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
 from geogp.models.field.left_out import LeftOutRows, left_out
@@ -119,6 +120,10 @@ class FieldNetwork(FieldProcess):
             log_scale = log_scale + L.diagonal(dim1=1, dim2=2)[part.own].log().sum()
         found = torch.cat(kept)
         return Block(found[:, 0], found[:, 1:], log_scale)
+
+    def begin(self, seed: int) -> None:
+        """Find start values of covariance and noise; see `start_covariance`."""
+        start_covariance(self, seed)
 
     def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
         """Do nothing, because `finish` learns the remaining parts after the last step."""

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 MEMBERS, HIDDEN = 5, 64
 """Number of networks, and of units in each hidden layer."""
 
-LEAST_ROWS = 500
+LEAST_ROWS = 2000
 """With fewer training rows, the networks are not fitted."""
 
 EPOCHS, RATE, BATCHES = 8, 4e-3, (128, 1024)

@@ -143,6 +143,8 @@ class _Run:
                 "support solve_mean=True."
             )
         self.rows = self.step.gathered(model.keep_rows(model.as_rows(train), settings.seed))
+        if checkpoint is None or not checkpoint.exists():
+            model.begin(settings.seed)
         self.held_out = model.as_rows(validation)
         self.train, self.validation = train, validation
         self.optimiser = make_optimiser(model, settings)

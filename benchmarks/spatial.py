@@ -1,0 +1,222 @@
+"""`FieldGP` and GPBoost on public benchmarks of spatial prediction.
+
+    python benchmarks/spatial.py --data spatial --sets heaton-satellite --models field gpboost
+
+The sets are the satellite temperatures of Heaton et al. (2019, JABES 24) and the simulated
+processes 2a of KAUST's competition of 2022 (Abdulah et al., arXiv 2211.03119). A Parquet file
+contains coordinates, values, and the mark `test` of the rows to predict. The scores are those of
+the papers' scripts. Each fit has its own file under --out. Writes a Markdown and a JSON file.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from time import monotonic, process_time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.spatial import KDTree
+from trial import Figures, Floats, command, kept, machine, parser, table, write_results
+
+import geogp
+from geogp.errors import RequestError
+
+ALPHA = 0.05
+"""The interval score is that of the interval with the probability 1 - `ALPHA`."""
+
+CLASSES = 4
+"""Number of classes of the distance to the nearest training place, with equal numbers of rows."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Columns of a set: coordinates, time, values; and the coordinate reference system."""
+
+    x: str
+    y: str
+    value: str
+    time: str | None = None
+    crs: str | None = None
+
+
+TEMPERATURES = Kind("longitude", "latitude", "temperature", crs="EPSG:4326")
+SIMULATED = Kind("x", "y", "z", time="t")
+
+PUBLISHED: dict[str, dict[str, tuple[float, ...]]] = {
+    "heaton-satellite": {
+        "SPDE": (1.10, 1.53, 0.83, 8.85, 0.97, 7200),
+        "NNGP, conjugate": (1.21, 1.64, 0.85, 7.57, 0.95, 126),
+        "LatticeKrig": (1.22, 1.68, 0.87, 7.55, 0.96, 1680),
+        "NNGP, response": (1.24, 1.68, 0.87, 7.50, 0.94, 2580),
+        "periodic embedding": (1.29, 1.79, 0.91, 7.44, 0.93, 588),
+    }
+}
+"""MAE, RMSE, CRPS, interval score, coverage and seconds of table 3 of Heaton et al. (2019), on the
+machines of the authors."""
+
+Law = geogp.Prediction
+Fit = Callable[[Kind, pd.DataFrame, pd.DataFrame, argparse.Namespace], tuple[Law, Figures]]
+
+
+def field(
+    kind: Kind, train: pd.DataFrame, test: pd.DataFrame, options: argparse.Namespace
+) -> tuple[Law, Figures]:
+    """Fit `FieldGP` with its defaults."""
+    model = geogp.FieldGP(
+        x=kind.x,
+        y=kind.y,
+        time=kind.time,
+        crs=kind.crs,
+        time_unit="quarter" if kind.time else None,
+        random_state=options.seed,
+        validation=options.validation,
+        preset=options.preset,
+    )
+    return _timed(
+        lambda: model.fit(train, train[kind.value]), lambda: model.predict_distribution(test)
+    )
+
+
+def gpboost(
+    kind: Kind, train: pd.DataFrame, test: pd.DataFrame, options: argparse.Namespace
+) -> tuple[Law, Figures]:
+    """Fit GPBoost's Vecchia approximation: exponential in space, or Gneiting's in space and time."""
+    import gpboost as package  # noqa: PLC0415
+
+    names = [*([kind.time] if kind.time else []), kind.x, kind.y]
+    model = package.GPModel(
+        gp_coords=train[names].to_numpy(float),
+        cov_function="space_time_gneiting" if kind.time else "exponential",
+        gp_approx="vecchia",
+        num_neighbors=options.neighbours,
+        likelihood="gaussian",
+        num_parallel_threads=torch.get_num_threads(),
+    )
+    ones = np.ones((len(train), 1)), np.ones((len(test), 1))
+
+    def predict() -> Law:
+        found = model.predict(
+            gp_coords_pred=test[names].to_numpy(float),
+            X_pred=ones[1],
+            predict_var=True,
+            predict_response=True,
+        )
+        zero = np.zeros(len(test))
+        return Law(found["mu"], found["var"], zero)
+
+    return _timed(lambda: model.fit(train[kind.value].to_numpy(), X=ones[0]), predict)
+
+
+def _timed(fit: Callable[[], Any], predict: Callable[[], Law]) -> tuple[Law, Figures]:
+    start, cpu = monotonic(), process_time()
+    fit()
+    fitted = monotonic()
+    law = predict()
+    return law, {
+        "fit": fitted - start,
+        "predict": monotonic() - fitted,
+        "cpu": process_time() - cpu,
+    }
+
+
+MODELS: dict[str, Fit] = {"field": field, "gpboost": gpboost}
+
+
+def scores(law: Law, y: Floats, distance: Floats) -> Figures:
+    """Return the scores of predictive distributions, and the coverage by distance."""
+    low, high = law.interval(1 - ALPHA)
+    inside = (y >= low) & (y <= high)
+    outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
+    edges = np.unique(np.quantile(distance, np.linspace(0, 1, CLASSES + 1)))
+    number = np.clip(np.searchsorted(edges, distance, side="right") - 1, 0, len(edges) - 2)
+    classes = [
+        {
+            "from": float(edges[k]),
+            "to": float(edges[k + 1]),
+            "n": int((number == k).sum()),
+            "coverage": float(inside[number == k].mean()),
+        }
+        for k in range(len(edges) - 1)
+        if (number == k).any()
+    ]
+    return {
+        "mae": float(np.abs(y - law.mean).mean()),
+        "rmse": float(np.sqrt(np.square(y - law.mean).mean())),
+        "crps": float(law.crps(y).mean()),
+        "interval": float((high - low + 2 / ALPHA * outside).mean()),
+        "coverage": float(inside.mean()),
+        "log_score": float(law.log_score(y).mean()),
+        "classes": classes,
+    }
+
+
+def measure(path: Path, model: str, options: argparse.Namespace) -> Figures:
+    """Fit a model to a set and return its scores."""
+    frame = pd.read_parquet(path)
+    kind = TEMPERATURES if TEMPERATURES.value in frame else SIMULATED
+    test = frame["test"].to_numpy(bool)
+    frame = frame.drop(columns="test")
+    train, asked = frame[~test], frame[test]
+    law, seconds = MODELS[model](kind, train, asked.drop(columns=kind.value), options)
+    near = [kind.x, kind.y, *([kind.time] if kind.time else [])]
+    scale = train[near].std().to_numpy()
+    tree = KDTree(train[near].to_numpy() / scale)
+    distance = tree.query(asked[near].to_numpy() / scale)[0]
+    found = scores(law, asked[kind.value].to_numpy(float), np.asarray(distance))
+    return {"set": path.stem, "model": model, "seconds": seconds, **found, "machine": machine()}
+
+
+HEADER = ("model", "MAE", "RMSE", "CRPS", "interval score", "coverage", "seconds")
+
+
+def page(found: list[Figures]) -> str:
+    """Return the tables of all sets."""
+    text = "# Public benchmarks of spatial prediction\n"
+    for name in dict.fromkeys(figures["set"] for figures in found):
+        lines, classes = [], []
+        for each in (figures for figures in found if figures["set"] == name):
+            seconds = each["seconds"]["fit"] + each["seconds"]["predict"]
+            shown = [f"{each[k]:.3f}" for k in ("mae", "rmse", "crps", "interval", "coverage")]
+            lines.append([f"`{each['model']}`", *shown, f"{seconds:.0f}"])
+            held = [f"{100 * part['coverage']:.1f} %" for part in each["classes"]]
+            classes.append([f"`{each['model']}`", *held])
+        for method, values in PUBLISHED.get(name, {}).items():
+            lines.append([f"{method}, published", *(f"{v:g}" for v in values)])
+        ends = [f"to {part['to']:.2g}" for part in found[0]["classes"]] if classes else []
+        first = next(figures for figures in found if figures["set"] == name)
+        ends = [f"to {part['to']:.2g}" for part in first["classes"]]
+        text += f"\n## {name}\n\n{table(HEADER, lines)}\n"
+        text += (
+            "Coverage of the 95 % interval by distance to the nearest training row, in standard\n"
+        )
+        text += "deviations of the coordinates:\n\n"
+        text += table(["model", *ends], classes)
+    return text
+
+
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fit the models to the sets, and write the table."""
+    asked = parser(__doc__, out="spatial", table="spatial", seed=0, neighbours=20, preset="quick")
+    asked.add_argument("--data", type=Path, required=True, help="folder of the Parquet files")
+    asked.add_argument("--sets", nargs="+", required=True)
+    asked.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    asked.add_argument("--validation", choices=("blocks", "random"), default="blocks")
+    options = asked.parse_args(arguments)
+    found = []
+    for name, model in product(options.sets, options.models):
+        path = options.data / f"{name}.parquet"
+        if not path.exists():
+            raise RequestError(f"expected a file {path}, found none.")
+        out = options.out / f"{name}-{model}-{options.preset}.json"
+        found.append(kept(out, lambda path=path, model=model: measure(path, model, options)))
+    write_results(options.table, page(found), found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
