@@ -327,6 +327,31 @@ MUTANTS = [
         networks_summed=(".numpy() / NETWORKS)", ".numpy())"),
         networks_left_out=(" + self.outputs @ units", " + 0 * self.outputs @ units"),
     ),
+    *_of(
+        "models/field/predictive_law",
+        "models/test_near_network",
+        spread_between_predictions_left_out=(
+            "between = share * (1 - share) *",
+            "between = 0 * share * (1 - share) *",
+        ),
+        shares_exchanged=("(1 - share) * x + share * y", "share * x + (1 - share) * y"),
+    ),
+    *_of(
+        "models/field/near_network",
+        "models/test_near_network",
+        one_network_predicts_every_part=("weights[k : k + 1]", "weights[:1]"),
+        clipped_together=("part.square().sum((1, 2))", "part.square().sum()[None]"),
+    ),
+    *_of(
+        "models/field/near_summaries",
+        "models/test_near_summaries",
+        own_row_kept=("sums[k][at] -= terms[k]", "sums[k][at] -= 0 * terms[k]"),
+    ),
+    *_of(
+        "models/field/covariance_start",
+        "models/test_covariance_start",
+        noisy_rows_change=("if noise == NOISE[0]:", "if noise != NOISE[0]:"),
+    ),
     # Joint distributions
     *_of(
         "models/joint/joint_law",
