@@ -168,7 +168,10 @@ def measure(path: Path, model: str, options: argparse.Namespace) -> Figures:
     tree = KDTree(train[near].to_numpy() / scale)
     distance = tree.query(asked[near].to_numpy() / scale)[0]
     found = scores(law, asked[kind.value].to_numpy(float), np.asarray(distance))
-    return {"set": path.stem, "model": model, "seconds": seconds, **found, "machine": machine()}
+    how = {k: vars(options)[k] for k in ("preset", "validation", "neighbours", "seed")}
+    return {"set": path.stem, "model": model, **how, "seconds": seconds, **found} | {
+        "machine": machine()
+    }
 
 
 HEADER = ("model", "MAE", "RMSE", "CRPS", "interval score", "coverage", "seconds")
@@ -180,8 +183,9 @@ def page(found: list[Figures]) -> str:
 
     python benchmarks/spatial.py --data spatial --sets heaton-satellite --models field gpboost
 
-`FieldGP(validation="random")` with its other defaults. GPBoost and `FieldGP` ran with
-{found[0]["machine"]["threads"]} thread; the published methods ran on machines of their authors.
+`FieldGP(preset="{found[0]["preset"]}", validation="{found[0]["validation"]}")`, and GPBoost with
+{found[0]["neighbours"]} neighbours, with {found[0]["machine"]["threads"]} thread and seed
+{found[0]["seed"]}. The published methods ran on machines of their authors.
 """
     for name in dict.fromkeys(figures["set"] for figures in found):
         lines, classes = [], []
@@ -218,7 +222,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         path = options.data / f"{name}.parquet"
         if not path.exists():
             raise RequestError(f"expected a file {path}, found none.")
-        out = options.out / f"{name}-{model}-{options.preset}.json"
+        how = f"{options.preset}-{options.validation}" if model == "field" else options.neighbours
+        out = options.out / f"{name}-{model}-{how}-{options.seed}.json"
         found.append(kept(out, lambda path=path, model=model: measure(path, model, options)))
     write_results(options.table, page(found), found)
 

@@ -92,7 +92,10 @@ def test_a_covariance_that_does_not_factorise_is_no_better_start(monkeypatch):
         return whole(self, *arguments, **others)
 
     monkeypatch.setattr(FieldNetwork, "block", sometimes)
+    before = _state(model)["tiles.log_ranges"]
     model.begin(0)
+    assert len(calls) > 50, "some calls failed"
+    assert not torch.equal(model.tiles.log_ranges, before)
     assert all(bool(value.isfinite().all()) for value in model.parameters())
 
 
@@ -102,3 +105,14 @@ def test_one_place_is_enough():
     model.keep_rows(rows._replace(x=rows.x[:1].expand(40, 2).contiguous()), 0)
     model.begin(0)
     assert all(bool(value.isfinite().all()) for value in model.parameters())
+
+
+def test_copies_of_rows_change_nothing():
+    """Copies look like measurements without noise."""
+    model = _model(300, 0.0)
+    rows = model.rows.as_rows()
+    twice = rows.at(torch.arange(300).repeat(2))
+    model.keep_rows(twice, 0)
+    before = _state(model)
+    model.begin(0)
+    assert all(torch.equal(before[name], value) for name, value in _state(model).items())

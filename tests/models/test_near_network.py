@@ -1,6 +1,7 @@
 """Networks of near measurements: known truths, blindness to left-out rows, and their share."""
 
 import math
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -117,6 +118,17 @@ def test_rows_are_predicted_by_the_network_trained_without_their_group(grouped, 
             found.append(np.array(networks.fit(columns, targets, groups, 0)))
     np.testing.assert_array_equal(found[0][:, chosen], found[1][:, chosen])
     assert (found[0] != found[1]).any(0).mean() > 0.3
+
+
+def test_a_large_group_leaves_enough_steps_for_all_networks():
+    """The smallest part of the rows must not limit the steps of the networks of other parts."""
+    columns, networks = _columns(4_000), NearNetworks(INPUTS, torch.float32)
+    groups = np.where(np.arange(4_000) < 3_600, 0, np.arange(4_000))
+    with torch.no_grad():
+        networks.fit(columns, _targets(columns), groups, 0)
+    asked = _columns(2_000, seed=2)
+    true_mean, _ = _truth(asked)
+    assert np.square(networks(asked)[0] - true_mean).mean() < 0.25 * true_mean.var()
 
 
 def test_a_seed_gives_the_same_networks_and_another_does_not():
@@ -296,14 +308,37 @@ def test_a_file_without_networks_predicts_without_them(field, tmp_path):
     np.testing.assert_array_equal(older.predict(x).sd, expected.sd)
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.5])
-def test_a_share_out_of_range_is_refused(field, share, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("networks_share", -0.1, "expected a share from 0 to 1, found -0.1"),
+        ("networks_share", 1.5, "expected a share from 0 to 1, found 1.5"),
+        ("networks.spread", 0.0, "expected standard deviations of inputs above 0"),
+        ("networks_law_ranges", 0.0, "expected standard deviations of covariates above 0"),
+        ("networks.last", np.inf, r"tensor networks.last in .* is not finite"),
+    ],
+)
+def test_numbers_that_no_fit_gives_are_refused(field, name, value, message, tmp_path):
     path = tmp_path / "m.safetensors"
     save_model(field, path)
     tensors, described = read_tensors(path)
-    write_tensors(path, tensors | {"networks_share": torch.tensor(share).double()}, described)
-    with pytest.raises(DataError, match=f"expected a share from 0 to 1, found {share:g}"):
+    changed = torch.full_like(tensors[name].double(), value)
+    write_tensors(path, tensors | {name: changed}, described)
+    with pytest.raises(DataError, match=message):
         load_model(path)
+
+
+def test_after_the_data_the_mean_stays(field):
+    """The variance grows there, and the location of the errors does not grow with it."""
+    model = deepcopy(field)
+    x = _world(60, seed=3).x
+    model.drift.copy_(torch.tensor([0.3, 0.0]))
+    away = np.column_stack([40 + x[:, :2], np.ones(60)])
+    then = away.copy()
+    then[:, 2] = 1.5
+    first, second = model.predict(away), model.predict(then)
+    np.testing.assert_allclose(second.mean, first.mean, rtol=1e-6)
+    assert (second.variance > first.variance).all()
 
 
 def test_a_widened_model_ignores_its_networks():

@@ -154,7 +154,7 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch lists every unexpected tensor
         raise DataError(f"the tensors in {path} do not fit its model: {message}.") from error
-    for name, value in tensors.items():
+    for name, value in model.state_dict().items():
         if not bool(torch.isfinite(value).all()):
             raise DataError(f"the tensor {name} in {path} is not finite.")
     return model, context

@@ -25,6 +25,11 @@ of the factors.
 NOISE = (1.0, 0.1, 0.01)
 """Possible multiples of the usual noise, and of the usual variance of single tiles."""
 
+MOST_COPIES = 0.05
+"""With a larger share of rows that repeat another row exactly, nothing changes: copies look like
+measurements without noise.
+"""
+
 ITERATIONS = 30
 """Largest number of iterations of L-BFGS."""
 
@@ -43,10 +48,13 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
     The usual start values suit noisy measurements, and gradient descent changes them slowly. So the
     likelihood of a sample first compares `NOISE` and `FACTORS`. If it is highest with the usual
     noise, nothing changes. Otherwise the start values maximise the likelihood, plus a weak normal
-    prior around the best of the compared values. This is Vecchia's log likelihood of the rows at
-    randomly drawn places, given the rows that condition them, if the field is constant. The
-    optimiser is L-BFGS.
+    prior around the best of the compared values, by L-BFGS. This likelihood is Vecchia's, of the
+    rows at randomly drawn places, given the rows that condition them, if the field is constant.
+    Nothing changes either if many rows are copies; see `MOST_COPIES`.
     """
+    rows = torch.cat([model.points(model.rows.x), model.rows.y[:, None]], 1)
+    if len(torch.unique(rows, dim=0)) < (1 - MOST_COPIES) * len(rows):
+        return
     random = np.random.default_rng([seed, 5])
     sites = model.sites.sites
     order = random.permutation(len(sites))[:MOST_PLACES]
@@ -77,7 +85,7 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
             tiles.log_sills[2:] += math.log(noise)
             law.log_floor.add_(math.log(noise))
             law.log_single.add_(math.log(noise))
-            # The total variance of a row stays the same.
+            # The total variance of a single test stays the same.
             tiles.log_sills[:2] += (1 + (1 - noise) * nugget / shared).log()
             step = torch.tensor(RANGES, dtype=torch.float64) * distance * factor
             tiles.log_ranges.copy_(step.log())

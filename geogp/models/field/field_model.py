@@ -189,7 +189,8 @@ class FieldNetwork(FieldProcess):
         of_networks = fit_law(seen.predicted_by(*predicted))
         y = seen.values
         counted = seen.held_out | is_single(groups)
-        of_groups = counted.sum() / seen.group_rows(counted)
+        parts = (seen.held_out, counted & ~seen.held_out)
+        of_groups = sum(part.sum() / seen.group_rows(part) for part in parts)
 
         def objective(share: float) -> float:
             pooled = pooled_law(law, of_networks, share, seen.covariates, predicted)
@@ -328,11 +329,11 @@ class FieldNetwork(FieldProcess):
         covariates = self._covariates(counts, known, self.distance_to_others(then))
         law, share = self.predictive_law(), float(self.networks_share)
         if alone or not share or not len(self.rows.y):
-            return self._assembled(found, law.at(covariates), level=level)
+            return self._assembled(found, known, law.at(covariates), level=level)
         predicted = self.network_prediction(then, counts)
         pooled = pooled_law(law, self.predictive_law("networks_law"), share, covariates, predicted)
         errors = pooled.standardised(*prediction_in(covariates))
-        return self._assembled(found, errors.distribution(), level=level)
+        return self._assembled(found, known, errors.distribution(), level=level)
 
     def _conditional(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditional:
         """Predict at scaled inputs, in chunks, given the stored rows near each input (if any)."""
@@ -364,13 +365,22 @@ class FieldNetwork(FieldProcess):
         return level_drift(self.points(self.rows.x)[:, 2], values)
 
     def _assembled(
-        self, found: Conditional, law: tuple[Floats, Floats, Shape], *, level: bool
+        self,
+        found: Conditional,
+        known: Conditional,
+        law: tuple[Floats, Floats, Shape],
+        *,
+        level: bool,
     ) -> Prediction:
-        """Return the prediction in the target's unit."""
+        """Return the prediction in the target's unit.
+
+        `known` is the prediction within the times of the stored rows, whose errors have the
+        distribution `law`.
+        """
         mean, field, tile, noise = (numpy_of(part) for part in found[:4])
         location, scale, shape = law
         factor = (scale * float(self.y_sd)) ** 2
-        mean = mean + location * np.sqrt(field + tile + noise)
+        mean = mean + location * np.sqrt(sum(numpy_of(part) for part in known[1:4]))
         return Prediction(
             float(self.y_mean) + float(self.y_sd) * mean,
             factor * (field + tile),

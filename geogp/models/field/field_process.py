@@ -123,6 +123,8 @@ class FieldProcess(LowRankGP):
 
     def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
         super()._load_from_state_dict(state, prefix, *others)
+        if not all(bool((getattr(self, f"{law}_ranges")[3] > 0).all()) for law in LAWS):
+            raise ValueError("expected standard deviations of covariates above 0")
         if not 0 <= float(self.networks_share) <= 1:
             raise ValueError(f"expected a share from 0 to 1, found {float(self.networks_share):g}")
         bounds = zip(self.near_places.tolist(), (TRAINING_PLACES, PREDICTION_PLACES), strict=True)

@@ -1,5 +1,7 @@
 """Small networks that predict a measurement from summaries of the measurements near it."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,7 +21,7 @@ LEAST_ROWS = 2000
 """With fewer training rows, the networks are not fitted."""
 
 EPOCHS, RATE, BATCHES = 8, 4e-3, (128, 1024)
-"""Epochs, largest learning rate, and bounds of the rows in a step; an epoch has at least 40 steps
+"""Epochs, largest learning rate, and bounds of the rows in a step; an epoch has about 32 steps
 unless a bound applies.
 """
 
@@ -72,6 +74,11 @@ class NearNetworks(nn.Module):
             # The last row of a matrix is the intercept.
             self.register_buffer(name, torch.zeros(MEMBERS, before + 1, after, dtype=dtype))
 
+    def _load_from_state_dict(self, *given: Any) -> None:
+        super()._load_from_state_dict(*given)
+        if not bool((self.spread > 0).all()):
+            raise ValueError("expected standard deviations of inputs above 0")
+
     def forward(self, columns: Floats) -> tuple[Floats, Floats]:
         """Return mean and log standard deviation, each (n,), for inputs (n, c)."""
         parts = []
@@ -118,14 +125,14 @@ class NearNetworks(nn.Module):
 
     def _train(self, z: Tensor, y: Tensor, rows: list[Tensor], random: torch.Generator) -> None:
         weights = [part.clone().requires_grad_() for part in self._weights()]
-        least = min(len(own) for own in rows)
-        batch = min(max(len(z) // 40, BATCHES[0]), BATCHES[1], least)
-        steps = EPOCHS * (least // batch)
+        size = sum(len(own) for own in rows) // len(rows)
+        batch = min(max(len(z) // 40, BATCHES[0]), BATCHES[1], size)
+        used = batch * (size // batch)
+        steps = EPOCHS * (size // batch)
         optimiser = torch.optim.AdamW(weights, lr=RATE)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, steps, pct_start=0.1)
         for _ in range(EPOCHS):
-            orders = [own[torch.randperm(len(own), generator=random)] for own in rows]
-            epoch = torch.stack([order[: batch * (least // batch)] for order in orders])
+            epoch = torch.stack([_drawn(own, used, random) for own in rows])
             for chosen in epoch.to(z.device).split(batch, 1):
                 mean, log_sd = _outputs(weights, z[chosen]).unbind(2)
                 ratio = (y[chosen] - mean).square() * (-2 * log_sd).exp() / (DEGREES - 2)
@@ -146,6 +153,13 @@ class NearNetworks(nn.Module):
         z = ((given - self.centre) / self.spread).clamp(-MOST_SPREADS, MOST_SPREADS)
         missing = given[:, self.flags].isnan()
         return torch.cat([z.nan_to_num(), missing.double()], 1).to(self.first.dtype)
+
+
+def _drawn(rows: Tensor, n: int, random: torch.Generator) -> Tensor:
+    """Return n of the rows in random order; if there are fewer, each is repeated equally often."""
+    times = -(-n // len(rows))
+    orders = [rows[torch.randperm(len(rows), generator=random)] for _ in range(times)]
+    return torch.cat(orders)[:n]
 
 
 def _clip(weights: list[Tensor]) -> None:

@@ -135,8 +135,11 @@ class TileSums:
             times = times[0] + step * (np.arange(MOST_TIMES) + 0.5)
         shape = len(places) + 1, len(times)
         cell = place.reshape(-1) * shape[1] + _nearest_time(times, rows.time)
-        sums = [np.bincount(cell, term, shape[0] * shape[1]) for term in _terms(rows)]
-        return cls(KDTree(places), times, np.reshape(sums, (4, *shape)))
+        terms = _terms(rows)
+        sums = np.empty((len(terms), *shape))
+        for k, term in enumerate(terms):
+            sums[k].flat = np.bincount(cell, term, shape[0] * shape[1])
+        return cls(KDTree(places), times, sums)
 
     def summaries(self, asked: Measurements, own: Indices | None = None) -> Floats:
         """Return summaries (n, 29) of asked rows; NaN without a source row for the summary.

@@ -123,7 +123,8 @@ class Parameters(NamedTuple):
         """Return the weighted means of these parameters and of `other`, with the weight `share`.
 
         If all ε and log δ are equal, this averages the quantiles (up to the kind of mean of b). The
-        squared scale also gains share (1 - share) (a - a')², as the variance of a mixture does.
+        squared scale also gains share (1 - share) (a - a')², as the variance of a mixture of normal
+        distributions does.
         """
         pairs = zip(self, other, strict=True)
         a, log_b, skewness, log_tail = ((1 - share) * x + share * y for x, y in pairs)

@@ -143,8 +143,7 @@ class _Run:
                 "support solve_mean=True."
             )
         self.rows = self.step.gathered(model.keep_rows(model.as_rows(train), settings.seed))
-        if checkpoint is None or not checkpoint.exists():
-            model.begin(settings.seed)
+        self._begin()
         self.held_out = model.as_rows(validation)
         self.train, self.validation = train, validation
         self.optimiser = make_optimiser(model, settings)
@@ -157,6 +156,17 @@ class _Run:
         self.kept: dict[str, Tensor] = {}
         self.kept_state: dict[str, Any] = {}
         self.saved_at = monotonic()
+
+    def _begin(self) -> None:
+        """Find start values, unless there is a checkpoint; all processes use those of the first."""
+        if self.team.leads and (self.path is None or not self.path.exists()):
+            self.model.begin(self.settings.seed)
+        if self.team.size > 1:
+            own: dict[str, Tensor] = dict(self.model.named_parameters())
+            told, _ = tell(self.team, (own, {}) if self.team.leads else None)
+            with torch.no_grad():
+                for name, value in told.items():
+                    own[name].copy_(value)
 
     def epoch(self) -> None:
         """Train on all rows once, in an order that depends only on the seed and the epoch."""
