@@ -191,7 +191,7 @@ class TestGrids:
             lower, upper = fitted.network_.predict(inputs, 8, devices).interval()
             widths.append(float((grid["upper_95"] - grid["lower_95"]).item()))
             assert widths[-1] == pytest.approx((upper - lower)[0], rel=1e-4)
-        assert widths[1] > 1.01 * widths[2]
+        assert widths[1] != pytest.approx(widths[2], rel=0.01), "the number of devices matters"
 
     @pytest.mark.filterwarnings("ignore:Use `@` matmul")  # of rioxarray's
     def test_a_region_is_written_as_a_raster(self, tmp_path):
