@@ -64,7 +64,7 @@ def test_a_small_run_writes_a_table(folder, seen):
 
 
 def test_values_of_test_rows_are_not_given_to_a_model(folder, seen):
-    options = spatial.argparse.Namespace(seed=0, validation="random", preset="quick")
+    options = spatial.argparse.Namespace(seed=0, validation="random", preset="quick", neighbours=20)
     spatial.measure(folder / "small.parquet", "mean", options)
     ((train, test),) = seen
     assert list(train) == ["x", "y", "t", "z"]
