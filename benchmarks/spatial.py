@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from scipy.spatial import KDTree
 from trial import Figures, Floats, command, kept, machine, parser, table, write_results
 
 import geogp
@@ -31,6 +30,9 @@ ALPHA = 0.05
 
 CLASSES = 4
 """Number of classes of the distance to the nearest training place, with equal numbers of rows."""
+
+
+ROWS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -165,13 +167,19 @@ def measure(path: Path, model: str, options: argparse.Namespace) -> Figures:
     law, seconds = MODELS[model](kind, train, asked.drop(columns=kind.value), options)
     near = [kind.x, kind.y, *([kind.time] if kind.time else [])]
     scale = train[near].std().to_numpy()
-    tree = KDTree(train[near].to_numpy() / scale)
-    distance = tree.query(asked[near].to_numpy() / scale)[0]
-    found = scores(law, asked[kind.value].to_numpy(float), np.asarray(distance))
+    distance = _nearest(train[near].to_numpy(float) / scale, asked[near].to_numpy(float) / scale)
+    found = scores(law, asked[kind.value].to_numpy(float), distance)
     how = {k: vars(options)[k] for k in ("preset", "validation", "neighbours", "seed")}
     return {"set": path.stem, "model": model, **how, "seconds": seconds, **found} | {
         "machine": machine()
     }
+
+
+def _nearest(places: Floats, asked: Floats) -> Floats:
+    """Return the distance from each asked point (m, d) to the nearest of places (n, d), (m,)."""
+    known = torch.from_numpy(places)
+    parts = torch.from_numpy(asked).split(ROWS_AT_ONCE)
+    return torch.cat([torch.cdist(part, known).amin(1) for part in parts]).numpy()
 
 
 HEADER = ("model", "MAE", "RMSE", "CRPS", "interval score", "coverage", "seconds")
