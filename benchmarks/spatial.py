@@ -31,8 +31,8 @@ ALPHA = 0.05
 CLASSES = 4
 """Number of classes of the distance to the nearest training place, with equal numbers of rows."""
 
-
 ROWS_AT_ONCE = 256
+"""Number of asked points whose distances to all training places are in memory at once."""
 
 
 @dataclass(frozen=True)
