@@ -300,12 +300,18 @@ MUTANTS = [
         later_in_every_tile=("torch.addcmul(shared, same, own)", "shared + own"),
     ),
     *_of(
+        "models/field/tile_process",
+        "models/test_tile_process",
+        separable_range=("psi.pow(-q / 2)", "psi.pow(0 * q)"),
+        mapped_the_other_way=("(even - odd * a) * north", "(even + odd * a) * north"),
+    ),
+    *_of(
         "models/field/vecchia",
         "models/test_vecchia",
         noise_added_twice=("torch.where(known, noise, 1.0)", "torch.where(known, 2 * noise, 1.0)"),
         later_rows_are_neighbours=(
-            "rank[near] >= rank[asked, None]",
-            "rank[near] == rank[asked, None]",
+            "before = near < rank[:, None]",
+            "before = near != rank[:, None]",
         ),
     ),
     *_of(
@@ -350,7 +356,11 @@ MUTANTS = [
     *_of(
         "models/field/covariance_start",
         "models/test_covariance_start",
-        noisy_rows_change=("if noise == NOISE[0]:", "if noise != NOISE[0]:"),
+        noisy_rows_change=("if best.noise == NOISE[0]:", "if best.noise != NOISE[0]:"),
+        roughest_always=(
+            "            chosen = found\n",
+            "            chosen = found\n            break\n",
+        ),
     ),
     # Joint distributions
     *_of(

@@ -17,6 +17,7 @@ from pathlib import Path
 from time import monotonic, process_time
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
@@ -30,6 +31,9 @@ ALPHA = 0.05
 
 CLASSES = 4
 """Number of classes of the distance to the nearest training place, with equal numbers of rows."""
+
+ASKED_AT_ONCE = 500
+"""Number of rows in one prediction of GPBoost, whose time grows with the square of this number."""
 
 ROWS_AT_ONCE = 256
 """Number of asked points whose distances to all training places are in memory at once."""
@@ -87,31 +91,56 @@ def field(
 def gpboost(
     kind: Kind, train: pd.DataFrame, test: pd.DataFrame, options: argparse.Namespace
 ) -> tuple[Law, Figures]:
-    """Fit GPBoost with Vecchia: an exponential covariance, or Gneiting's in space and time."""
+    """Fit GPBoost with Vecchia: an exponential covariance, or Gneiting's in space and time.
+
+    With --sample, a part of the training rows gives mean and covariance parameters: rows of
+    successive times in the middle, or, without times, random rows.
+    """
     import gpboost as package  # noqa: PLC0415
 
     names = [*([kind.time] if kind.time else []), kind.x, kind.y]
-    model = package.GPModel(
-        gp_coords=train[names].to_numpy(float),
-        cov_function="space_time_gneiting" if kind.time else "exponential",
-        gp_approx="vecchia",
-        num_neighbors=options.neighbours,
-        likelihood="gaussian",
-        num_parallel_threads=torch.get_num_threads(),
-    )
-    ones = np.ones((len(train), 1)), np.ones((len(test), 1))
+
+    def process(rows: pd.DataFrame) -> Any:
+        return package.GPModel(
+            gp_coords=rows[names].to_numpy(float),
+            cov_function="space_time_gneiting" if kind.time else "exponential",
+            gp_approx="vecchia",
+            num_neighbors=options.neighbours,
+            likelihood="gaussian",
+            num_parallel_threads=torch.get_num_threads(),
+            seed=options.seed,
+        )
+
+    y = train[kind.value].to_numpy()
+    fitted: list[Floats | float] = []
+
+    def fit() -> None:
+        rows = train.sample(frac=1, random_state=options.seed)
+        if kind.time:
+            away = (rows[kind.time] - rows[kind.time].median()).abs()
+            rows = rows.loc[away.sort_values(kind="stable").index]
+        rows = rows.iloc[: options.sample or len(train)]
+        model = process(rows)
+        model.fit(rows[kind.value].to_numpy(), X=np.ones((len(rows), 1)))
+        mean = float(np.asarray(model.get_coef()).reshape(-1)[0])
+        fitted.extend([mean, np.asarray(model.get_cov_pars()).reshape(-1)])
 
     def predict() -> Law:
-        found = model.predict(
-            gp_coords_pred=test[names].to_numpy(float),
-            X_pred=ones[1],
-            predict_var=True,
-            predict_response=True,
-        )
-        zero = np.zeros(len(test))
-        return Law(found["mu"], found["var"], zero)
+        mean, parameters = fitted
+        whole, parts = process(train), []
+        for start in range(0, len(test), ASKED_AT_ONCE):
+            found = whole.predict(
+                y=y - mean,
+                gp_coords_pred=test[names].to_numpy(float)[start : start + ASKED_AT_ONCE],
+                cov_pars=parameters,
+                predict_var=True,
+                predict_response=True,
+            )
+            parts.append((mean + found["mu"], found["var"]))
+        centre, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Law(centre, variance, np.zeros(len(test)))
 
-    return _timed(lambda: model.fit(train[kind.value].to_numpy(), X=ones[0]), predict)
+    return _timed(fit, predict)
 
 
 def _timed(fit: Callable[[], Any], predict: Callable[[], Law]) -> tuple[Law, Figures]:
@@ -169,10 +198,50 @@ def measure(path: Path, model: str, options: argparse.Namespace) -> Figures:
     scale = train[near].std().to_numpy()
     distance = _nearest(train[near].to_numpy(float) / scale, asked[near].to_numpy(float) / scale)
     found = scores(law, asked[kind.value].to_numpy(float), distance)
-    how = {k: vars(options)[k] for k in ("preset", "validation", "neighbours", "seed")}
+    if options.pictures:
+        draw(kind, train, asked, law, options.pictures / f"{path.stem}-{model}.webp")
+    how = {k: vars(options)[k] for k in ("preset", "validation", "neighbours", "sample", "seed")}
     return {"set": path.stem, "model": model, **how, "seconds": seconds, **found} | {
         "machine": machine()
     }
+
+
+def draw(kind: Kind, train: pd.DataFrame, asked: pd.DataFrame, law: Law, path: Path) -> None:
+    """Draw the values, the prediction and the width of the interval, at the last time asked."""
+    low, high = law.interval(1 - ALPHA)
+    test = asked.assign(mean=law.mean, width=high - low)
+    if kind.time:
+        last = test[kind.time].max()
+        train, test = (part[part[kind.time] == last] for part in (train, test))
+    everything = pd.concat([train, test])
+    ends = everything[kind.value].quantile([0.01, 0.99]).to_numpy()
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), sharey=True, layout="constrained")
+    size = min(40.0, 6e4 / len(everything))
+    panels = [
+        ("values, test rows included", everything, kind.value, ends, "viridis"),
+        ("predicted mean", test, "mean", ends, "viridis"),
+        ("width of the 95 % interval", test, "width", (0, test["width"].quantile(0.99)), "magma"),
+    ]
+    for axis, (title, rows, column, (first, end), colours) in zip(axes, panels, strict=True):
+        if column == "mean":  # training rows show where the test rows are
+            axis.scatter(train[kind.x], train[kind.y], c="0.85", s=size, marker="s", lw=0)
+        found = axis.scatter(
+            rows[kind.x],
+            rows[kind.y],
+            c=rows[column],
+            s=size,
+            vmin=first,
+            vmax=end,
+            cmap=colours,
+            marker="s",
+            lw=0,
+        )
+        axis.set(title=title, xlabel=kind.x)
+        figure.colorbar(found, ax=axis, extend="both")
+    axes[0].set_ylabel(kind.y)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=80)
+    plt.close(figure)
 
 
 def _nearest(places: Floats, asked: Floats) -> Floats:
@@ -220,17 +289,21 @@ def page(found: list[Figures]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fit the models to the sets, and write the table."""
     asked = parser(__doc__, out="spatial", table="spatial", seed=0, neighbours=20, preset="quick")
+    asked.add_argument("--sample", type=int, default=0, help="rows of GPBoost's fit; 0: all")
     asked.add_argument("--data", type=Path, required=True, help="folder of the Parquet files")
     asked.add_argument("--sets", nargs="+", required=True)
     asked.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    asked.add_argument("--validation", choices=("blocks", "random"), default="random")
+    asked.add_argument("--validation", choices=("blocks", "random"), default="blocks")
+    asked.add_argument("--pictures", type=Path, help="folder for a picture of each new fit")
     options = asked.parse_args(arguments)
     found = []
     for name, model in product(options.sets, options.models):
         path = options.data / f"{name}.parquet"
         if not path.exists():
             raise RequestError(f"expected a file {path}, found none.")
-        how = f"{options.preset}-{options.validation}" if model == "field" else options.neighbours
+        how = f"{options.neighbours}-{options.sample}"
+        if model == "field":
+            how = f"{options.preset}-{options.validation}"
         out = options.out / f"{name}-{model}-{how}-{options.seed}.json"
         found.append(kept(out, lambda path=path, model=model: measure(path, model, options)))
     write_results(options.table, page(found), found)

@@ -55,7 +55,9 @@ def seen(monkeypatch):
 def test_a_small_run_writes_a_table(folder, seen):
     out = folder / "out"
     options = ["--data", str(folder), "--sets", "small", "--models", "mean", "--out", str(out)]
-    assert spatial.main([*options, "--table", str(folder)]) == 0
+    pictures = ["--pictures", str(folder / "pictures")]
+    assert spatial.main([*options, "--table", str(folder), *pictures]) == 0
+    assert (folder / "pictures" / "small-mean.webp").stat().st_size > 2_000
     text = (folder / "table.md").read_text()
     assert "## small" in text
     assert "| `mean` |" in text
@@ -64,7 +66,9 @@ def test_a_small_run_writes_a_table(folder, seen):
 
 
 def test_values_of_test_rows_are_not_given_to_a_model(folder, seen):
-    options = spatial.argparse.Namespace(seed=0, validation="random", preset="quick", neighbours=20)
+    options = spatial.argparse.Namespace(
+        seed=0, validation="random", preset="quick", neighbours=20, sample=0, pictures=None
+    )
     spatial.measure(folder / "small.parquet", "mean", options)
     ((train, test),) = seen
     assert list(train) == ["x", "y", "t", "z"]

@@ -13,8 +13,6 @@ from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field import vecchia
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.predictive_law import no_law
-from geogp.models.field.tile_sequence import earlier_tiles
-from geogp.models.field.vecchia import NO_ROW
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.training.schedule import FitSettings
@@ -414,24 +412,3 @@ class TestRefusals:
         level = joint_level(make_field(4, 30), None, grid(4))
         with pytest.raises(RequestError, match="1 sample path or more, found 0"):
             next(level.paths(0))
-
-
-class TestEarlierTiles:
-    def test_they_come_earlier_and_are_the_nearest(self):
-        random = np.random.default_rng(0)
-        place, order = random.uniform(0, 10, (300, 2)), random.permutation(300)
-        found = earlier_tiles(place, order, 7)
-        rank = np.argsort(order)
-        for tile in range(300):
-            near = found[tile][found[tile] != NO_ROW]
-            before = order[: rank[tile]]
-            distance = np.hypot(*(place[before] - place[tile]).T)
-            assert (rank[near] < rank[tile]).all()
-            assert len(near) == min(7, rank[tile])
-            assert set(near) == set(before[np.argsort(distance)[:7]])
-
-    def test_all_of_them_or_none(self):
-        place, order = np.random.default_rng(1).uniform(0, 1, (20, 2)), np.arange(20)
-        found = earlier_tiles(place, order, 20)
-        assert [(row != NO_ROW).sum() for row in found] == list(range(20))
-        assert earlier_tiles(place, order, 0).shape == (20, 0)

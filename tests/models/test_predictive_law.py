@@ -289,6 +289,24 @@ def test_few_held_out_groups_move_the_law_less_than_many():
     assert many > own + 0.6
 
 
+def test_a_constant_law_has_one_scale_and_one_tail_weight():
+    random = np.random.default_rng(4)
+    n = 6_000
+    covariates = random.standard_normal((n, 11))
+    errors = 0.4 * np.exp(0.3 * covariates[:, 0]) * random.standard_t(4, n) + 0.2 * covariates[:, 1]
+    seen = Errors(errors, covariates, np.ones(n, bool))
+    law = fit_law(seen, constant=True)
+    found = law.parameters(covariates)
+    assert (found.a == 0).all()
+    assert (found.skewness == 0).all()
+    assert np.ptp(found.log_b) == np.ptp(found.log_tail) == 0
+    assert found.log_tail[0] < -0.1
+    mean, sd, shape = law.at(covariates)
+    z = (errors - mean) / sd
+    inside = (z >= shape.quantile(0.025)) & (z <= shape.quantile(0.975))
+    assert inside.mean() == pytest.approx(0.95, abs=0.01)
+
+
 def test_light_tails_need_many_errors():
     light = np.zeros((4, 5))
     light[3, 0] = 0.4

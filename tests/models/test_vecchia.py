@@ -7,12 +7,15 @@ from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from geogp.errors import NumericalError
+from geogp.models.field import vecchia
 from geogp.models.field.vecchia import (
     NO_ROW,
     NearSites,
     Sites,
     distance_to_others,
+    earlier_places,
     earlier_rows,
+    near_places,
     whiten,
 )
 
@@ -95,3 +98,74 @@ class TestDistanceToOthers:
             5,
             5,
         ]
+
+
+class TestEarlierPlaces:
+    @pytest.mark.parametrize("at_once", [5, 1000])
+    def test_they_come_earlier_and_are_the_nearest(self, monkeypatch, at_once):
+        monkeypatch.setattr(vecchia, "SEARCHED_AT_ONCE", at_once)
+        random = np.random.default_rng(0)
+        place, order = random.uniform(0, 10, (300, 2)), random.permutation(300)
+        found = earlier_places(place, order, 7)
+        rank = np.argsort(order)
+        for one in range(300):
+            near = found[one][found[one] != NO_ROW]
+            before = order[: rank[one]]
+            distance = np.hypot(*(place[before] - place[one]).T)
+            assert (rank[near] < rank[one]).all()
+            assert len(near) == min(7, rank[one])
+            assert near.tolist() == before[np.argsort(distance)[:7]].tolist()
+
+    def test_all_of_them_or_none(self):
+        place, order = np.random.default_rng(1).uniform(0, 1, (20, 2)), np.arange(20)
+        found = earlier_places(place, order, 20)
+        assert [(row != NO_ROW).sum() for row in found] == list(range(20))
+        assert earlier_places(place, order, 0).shape == (20, 0)
+
+
+class TestSeries:
+    """Places with many rows at different times."""
+
+    @staticmethod
+    def _points() -> np.ndarray:
+        random = np.random.default_rng(3)
+        places = random.uniform(0, 10, (6, 2))
+        at = [np.column_stack([np.tile(place, (70, 1)), np.arange(70) * 0.5]) for place in places]
+        return random.permutation(np.concatenate([*at, [[20.0, 20.0, 3.0]]]))
+
+    def test_blocks_are_eight_rows_that_follow_each_other(self):
+        points = self._points()
+        sites = Sites.of(points)
+        assert sorted(sites.count.tolist()) == sorted([*([8] * 8 + [6]) * 6, 1])
+        for first, count, centre in zip(sites.first, sites.count, sites.centre, strict=True):
+            own = points[sites.order[first : first + count]]
+            assert len(np.unique(own[:, :2], axis=0)) == 1
+            np.testing.assert_allclose(np.diff(own[:, 2]), 0.5)
+            np.testing.assert_allclose(sites.located(own).mean(0), centre)
+
+    def test_a_time_step_is_as_long_as_the_way_to_the_nearest_place(self):
+        points = self._points()
+        sites = Sites.of(points)
+        places = np.unique(points[:, :2], axis=0)
+        nearest = np.sort(cdist(places, places), 1)[:, 1]
+        assert sites.time_unit * 0.5 == pytest.approx(np.median(nearest))
+
+    def test_a_prediction_searches_near_times(self):
+        points = self._points()
+        sites = Sites.of(points)
+        assert near_places(sites) == (6, 64)
+        at = np.array([[*points[0, :2], 17.0]])
+        rows = NearSites.of(sites).rows(at, 2)
+        found = points[sites.order[rows[rows != NO_ROW]]]
+        assert abs(found[:, 2] - 17).max() < 10
+        assert 17.0 in found[:, 2]
+
+    def test_few_times_or_one_time_need_no_series(self):
+        points = self._points()
+        few = points[points[:, 2] < 20]
+        same = points * np.array([1.0, 1.0, 0.0])
+        for rows, most in ((few, 40), (same, 64)):
+            sites = Sites.of(rows)
+            assert sites.centre.shape[1] == 2
+            assert sites.count.max() == most
+            assert sites.located(rows).shape[1] == 2

@@ -28,7 +28,12 @@ SLACK = 10_000_000
 FIELD, EARLIER_TENSOR = "field", "shape_coefficients"
 """A field model with this tensor is from an earlier version, whose predictions differed."""
 
-ADDED_TENSORS = (("widening",), ("law_hidden", "law_outputs", "near_places"), ("networks",))
+ADDED_TENSORS = (
+    ("widening",),
+    ("law_hidden", "law_outputs", "near_places"),
+    ("networks",),
+    ("tiles.stretch", "tiles.powers", "tiles.smoothness"),
+)
 """First letters of the names of tensors, in groups, that files of earlier versions lack; these
 tensors then keep their start values.
 """

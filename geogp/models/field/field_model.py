@@ -54,6 +54,11 @@ PARTS = 4
 SHARES, USUAL_SHARE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 0.4
 """Possible shares of the networks in predictions; the share if few groups of rows can tell."""
 
+MOST_NOISE = 0.1
+"""Measurements are precise if `start_covariance` found another form of the covariance than the
+usual one, and if the noise of a single test has at most this share of the variance.
+"""
+
 PULL = 0.5
 """Strength of the pull to `USUAL_SHARE`."""
 
@@ -134,8 +139,9 @@ class FieldNetwork(FieldProcess):
         The posterior of the coefficients is conditioned on the means of the other weights. This
         maximises the bound if the coefficients are independent of the other weights. The error
         distribution is learned from the errors of training rows, each predicted without the rows
-        of its group, and from the errors of validation rows. Then the validation rows are stored
-        with the training rows.
+        of its group, and from the errors of validation rows. If the measurements are precise, this
+        distribution is the same everywhere, because the covariance then knows the sizes of errors
+        better than the covariates do. Then the validation rows are stored with the training rows.
         """
         with torch.no_grad():
             self._take_coefficients()
@@ -147,11 +153,18 @@ class FieldNetwork(FieldProcess):
             outside = LeftOutRows(validation, found, self.distance_to_others(validation.x))
             training = self._errors(inside, held_out=False)
             errors = training.joined(self._errors(outside, held_out=True))
-            law = fit_law(errors)
+            law = fit_law(errors, constant=self.is_precise())
             networks = self._learn_networks(errors, law, inside, outside)
             self._condition_on(validation)
             self.set_law(law)
             self.set_networks(*networks)
+
+    def is_precise(self) -> bool:
+        """Return whether the measurements are precise; see `MOST_NOISE`."""
+        counts = torch.ones(1, 2, dtype=torch.float64, device=self.device)
+        with torch.no_grad():
+            noise, tiles = self.law.anywhere(counts), self.tiles.variance()
+        return not self.tiles.form.usual and bool(noise < MOST_NOISE * (noise + tiles))
 
     def _take_coefficients(self) -> None:
         c = self.architecture.used_covariates
@@ -171,11 +184,13 @@ class FieldNetwork(FieldProcess):
         are those of rows `inside` the fit, predicted without the rows of their groups, and of rows
         `outside` the fit. The share w maximises the mean log density of the rows outside, minus
         `PULL` (w - `USUAL_SHARE`)² / G with the effective number G of their groups. If every row is
-        its own group, the rows inside count as well. The share is 0 if there are few rows.
+        its own group, the rows inside count as well. The share is 0 if there are few rows, or if
+        the measurements are precise.
         """
         rows, n = self.rows, len(self.rows.y)
         groups = np.arange(n) if self.groups is None else self.groups.cpu().numpy()
-        if n < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS:
+        few = n < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
+        if few or self.is_precise():
             return no_law(), 0.0
         seed = int(self.order_seed)
         source = self.measurements(rows.x, rows.counts, rows.y)

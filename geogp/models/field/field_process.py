@@ -155,7 +155,7 @@ class FieldProcess(LowRankGP):
 
         Forgets the drift and the error distribution of an earlier fit.
         """
-        sites = Sites.of(numpy_of(self.points(rows.x)[:, :2]))
+        sites = Sites.of(numpy_of(self.points(rows.x)))
         order = torch.from_numpy(sites.order).to(self.device)
         held = rows.at(order)
         self.rows.keep_rows(held)
@@ -174,8 +174,11 @@ class FieldProcess(LowRankGP):
         if self._sites is None or len(self._sites.sites.order) != len(self.rows.y):
             if not len(self.rows.y):
                 raise RequestError("the model is not fitted: it has no training rows.")
-            sites = Sites.of(numpy_of(self.points(self.rows.x)[:, :2]))
-            assert (np.diff(sites.order) == 1).all(), "the model stores rows in the order of places"
+            sites = Sites.of(numpy_of(self.points(self.rows.x)))
+            if (np.diff(sites.order) != 1).any():
+                # Earlier versions did not order the rows of crowded places by time.
+                order = torch.from_numpy(sites.order).to(self.device)
+                self.rows.keep_rows(self.rows.as_rows().at(order))
             self._sites = NearSites.of(sites)
         return self._sites
 
@@ -314,7 +317,7 @@ class FieldProcess(LowRankGP):
         out for each point.
         """
         search = among or self.sites
-        found = search.rows(numpy_of(points[:, :2]), int(self.near_places[1]))
+        found = search.rows(numpy_of(points), int(self.near_places[1]))
         near = torch.from_numpy(found).to(self.device)
         if without is not None:
             near = near.masked_fill(near == without[:, None], NO_ROW)

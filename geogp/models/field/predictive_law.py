@@ -212,7 +212,7 @@ class Errors:
         return float((sizes @ sizes) / sizes.sum())
 
 
-def fit_law(seen: Errors) -> PredictiveLaw:
+def fit_law(seen: Errors, *, constant: bool = False) -> PredictiveLaw:
     """Fit the error distribution to standardised errors by maximum a posteriori.
 
     The objective is the sum of the log densities, minus a penalty: the prior weight times half the
@@ -225,6 +225,8 @@ def fit_law(seen: Errors) -> PredictiveLaw:
     but at least `PRIOR_ROWS`. The result is the distribution for held-out rows. Tails lighter than
     normal tails need `ROWS_OF_LIGHT_TAILS` rows.
 
+    If `constant` is true, scale and tail weight are the same everywhere, and a and ε are 0.
+
     The linear part is fitted first. Then each network is fitted alone to correct the linear part,
     with the same penalty on its weights but no penalty on its intercepts; the result is the mean of
     the networks. The optimiser is L-BFGS in float64. Raises NumericalError if a value is not
@@ -234,11 +236,14 @@ def fit_law(seen: Errors) -> PredictiveLaw:
     if not len(r) or not all(np.isfinite(v).all() for v in (seen.errors, seen.covariates)):
         raise NumericalError("expected finite errors and covariates to fit a predictive law to.")
     ranges = _ranges(seen.covariates)
-    constant = (~seen.held_out).astype(np.float64)
-    design = torch.from_numpy(np.vstack([_design(seen.covariates, ranges), constant]))
+    inside = (~seen.held_out).astype(np.float64)
+    design = torch.from_numpy(np.vstack([_design(seen.covariates, ranges), inside]))
     c = seen.covariates.shape[1]
     used = torch.ones(PARAMETERS, len(design), dtype=torch.float64)
     used[[0, 2, 3], 1 + c : -1] = 0.0  # only the scale uses squares
+    if constant:
+        used.zero_()
+        used[1:4:2, [0, -1]] = 1.0
     weight = torch.full_like(used, max(PRIOR_ROWS, PRIOR_GROUPS * _rows_per_group(seen)))
     of_networks = float(weight[0, 0])
     weight[:, -1] = max(PRIOR_ROWS, OFFSET_GROUPS * seen.group_rows(seen.held_out))
@@ -265,7 +270,8 @@ def fit_law(seen: Errors) -> PredictiveLaw:
             size = outputs.square().sum() + hidden[:, 1:].square().sum()
             return loss(linear + outputs @ torch.tanh(hidden @ inputs), of_networks * size)
 
-        _minimise(corrected, [hidden, outputs], ITERATIONS)
+        if not constant:
+            _minimise(corrected, [hidden, outputs], ITERATIONS)
         every_hidden.append(hidden.detach().numpy())
         every_output.append(outputs.detach().numpy() / NETWORKS)
     found = PredictiveLaw(

@@ -1,5 +1,10 @@
 """The process of single tiles, with correlation over short distances and over time."""
 
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +17,9 @@ MEMORIES = (4.0, 2.0)
 
 SAME_TILE_KM = 1e-3
 
+NO_TIME, NO_LENGTH = 1e-6, 1e-24
+"""Smallest time, and smallest squared length, where powers and roots have gradients."""
+
 LARGEST_EXPONENT = 60.0
 """Largest absolute exponent of an amplitude; its fourth power, used in gradients, is finite."""
 
@@ -21,12 +29,20 @@ class TileProcess(nn.Module):
 
     With h the distance between two places in km and t the time between them in quarters,
 
-    k = s_1 exp(-h/l_1) + s_2 exp(-h/l_2) exp(-t/τ_2) + [same tile] (s_3 + s_4 exp(-t/τ_4)):
+    k = s_1 M(h/l_1) + s_2 M(h/l_2) exp(-t/τ_2) + [same tile] (s_3 + s_4 exp(-t/τ_4)),
+    M(r) = exp(-r).
 
     The first two terms correlate near tiles, and the last two belong to one tile. In each pair, the
     first term is constant in time and the second term decays with time. k is multiplied by
     amplitude(x) amplitude(x'), with amplitude(x) = exp(<c, phi(x)>) and an exponent from -60 to 60.
     So the tile process can be stronger in one part of a region than in another.
+
+    Precise measurements may need another form, which `take_form` sets before the training. M is
+    then a Matérn correlation with the smoothness 1/2, 3/2 or 5/2, and h is the length of
+    exp([[a, b], [b, -a]]) (x - x'), so that the correlation can depend on the direction. The second
+    term may have Gneiting's form (Gneiting 2002, equation 14), which is not separable:
+
+    s_2 M(h / (l_2 ψ^(q/2))) / ψ,  ψ = 1 + (t/τ_2)^(2p).
 
     Parameters
     ----------
@@ -36,12 +52,40 @@ class TileProcess(nn.Module):
         Dtype of the parameters; results are float64.
     """
 
+    stretch: Tensor
+    powers: Tensor
+    smoothness: Tensor
+
     def __init__(self, r: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.log_sills = nn.Parameter(torch.tensor(SILLS, dtype=dtype).log())
         self.log_ranges = nn.Parameter(torch.tensor(RANGES_KM, dtype=dtype).log())
         self.log_memories = nn.Parameter(torch.tensor(MEMORIES, dtype=dtype).log())
         self.head = nn.Parameter(torch.zeros(r, dtype=dtype))
+        self.register_buffer("stretch", torch.zeros(2, dtype=torch.float64))
+        self.register_buffer("powers", torch.zeros(2, dtype=torch.float64))
+        self.register_buffer("smoothness", torch.zeros((), dtype=torch.int64))
+        self._form = Form()
+
+    @property
+    def form(self) -> "Form":
+        """The form of the covariance."""
+        return self._form
+
+    def take_form(self, form: "Form") -> None:
+        """Set the form of the covariance, whose tensors may have gradients."""
+        self._form = form
+        self.stretch.copy_(form.stretch.detach())
+        self.powers.copy_(form.powers.detach())
+        self.smoothness.fill_(form.smoothness)
+
+    def _load_from_state_dict(self, *given: Any) -> None:
+        super()._load_from_state_dict(*given)
+        form = Form(self.stretch.clone(), self.powers.clone(), int(self.smoothness))
+        bounds = bool((form.powers >= 0).all() and (form.powers <= 1).all())
+        if not (bounds and 0 <= form.smoothness <= 2 and bool(form.stretch.isfinite().all())):
+            raise ValueError("expected a smoothness of 0, 1 or 2, and powers from 0 to 1")
+        self._form = form
 
     def amplitude(self, phi: Tensor) -> Tensor:
         """Return the amplitude, (b,) float64, for features (b, r)."""
@@ -61,14 +105,87 @@ class TileProcess(nn.Module):
         s1, s2, s3, s4 = self.log_sills.double().unbind()
         near, fast = (-self.log_ranges.double()).exp().unbind()
         fading, forgetting = (-self.log_memories.double()).exp().unbind()
-        with torch.no_grad():
-            east, north, t = (a[..., :, None, i] - b[..., None, :, i] for i in range(3))
-            h = east.square_().addcmul_(north, north)
-            same = (h < SAME_TILE_KM**2).to(h.dtype)
-            h, t = h.sqrt_(), t.abs_()
+        form = self._form
+        if not form.usual:
+            a, b = form.mapped(a), form.mapped(b)
+        # Only the stretch, and only while it is searched, needs gradients of distances.
+        with torch.set_grad_enabled(form.stretch.requires_grad and torch.is_grad_enabled()):
+            east, north = (a[..., :, None, i] - b[..., None, :, i] for i in range(2))
+            h = east.square().addcmul(north, north)
             del east, north  # saves memory: a block is large
-        fades = torch.addcmul(s2, h, fast, value=-1).addcmul(t, fading, value=-1)
-        shared = exponential_(fades) + exponential_(torch.addcmul(s1, h, near, value=-1))
-        del h, fades
+            same = (h.detach() < SAME_TILE_KM**2).to(h.dtype)
+            h = h.sqrt() if form.usual else h.add(NO_LENGTH).sqrt()
+        with torch.no_grad():
+            t = (a[..., :, None, 2] - b[..., None, :, 2]).abs_()
+        if form.usual:
+            fades = torch.addcmul(s2, h, fast, value=-1).addcmul(t, fading, value=-1)
+            shared = exponential_(fades) + exponential_(torch.addcmul(s1, h, near, value=-1))
+            del h, fades
+        else:
+            shared = form.shared(h, t, (s1, s2), (near, fast, fading))
         own = exponential_(torch.addcmul(s4, t, forgetting, value=-1)) + s3.exp()
         return torch.addcmul(shared, same, own)
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of the terms between tiles in a `TileProcess`.
+
+    `stretch` (2,) is (a, b). `powers` (2,) is (p, q); with p = 0, the second term is separable.
+    `smoothness` is 0, 1 or 2 for the smoothness 1/2, 3/2 or 5/2.
+    """
+
+    stretch: Tensor = field(default_factory=lambda: torch.zeros(2, dtype=torch.float64))
+    powers: Tensor = field(default_factory=lambda: torch.zeros(2, dtype=torch.float64))
+    smoothness: int = 0
+
+    def detached(self) -> "Form":
+        """Return a copy without gradients."""
+        return Form(self.stretch.detach().clone(), self.powers.detach().clone(), self.smoothness)
+
+    @cached_property
+    def separable(self) -> bool:
+        """Whether the second term is separable."""
+        return not bool(self.powers[0])
+
+    @cached_property
+    def usual(self) -> bool:
+        """Whether this is the form with exponentials, the same in all directions."""
+        return self.separable and not self.smoothness and not bool(self.stretch.any())
+
+    def mapped(self, points: Tensor) -> Tensor:
+        """Return points (..., 3) with coordinates multiplied by exp([[a, b], [b, -a]])."""
+        a, b = self.stretch.unbind()
+        size = (a.square() + b.square() + NO_LENGTH).sqrt()
+        even, odd = size.cosh(), size.sinh() / size
+        east, north, t = points.unbind(-1)
+        u = (even + odd * a) * east + odd * b * north
+        v = odd * b * east + (even - odd * a) * north
+        return torch.stack([u, v, t], -1)
+
+    def shared(
+        self,
+        h: Tensor,
+        t: Tensor,
+        log_sills: tuple[Tensor, Tensor],
+        rates: tuple[Tensor, Tensor, Tensor],
+    ) -> Tensor:
+        """Return the sum of the first two terms for distances and times, all of one shape.
+
+        `rates` are 1/l_1, 1/l_2 and 1/τ_2.
+        """
+        near, fast, fading = rates
+        s1, s2 = (value.exp() for value in log_sills)
+        first = s1 * self._matern(h * near)
+        if self.separable:
+            return first + s2 * self._matern(h * fast) * exponential_(-t * fading)
+        p, q = self.powers.unbind()
+        psi = 1 + (t.clamp(min=NO_TIME) * fading).pow(2 * p)
+        return first + s2 * self._matern(h * fast * psi.pow(-q / 2)) / psi
+
+    def _matern(self, r: Tensor) -> Tensor:
+        if not self.smoothness:
+            return exponential_(-r)
+        r = r * math.sqrt(2 * self.smoothness + 1)
+        polynomial = 1 + r if self.smoothness == 1 else 1 + r + r.square() / 3
+        return polynomial * exponential_(-r)

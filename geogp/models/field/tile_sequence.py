@@ -21,12 +21,11 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import splu
-from scipy.spatial import KDTree
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from geogp.errors import DataError
-from geogp.models.field.vecchia import NO_ROW, Sites, whiten
+from geogp.models.field.vecchia import NO_ROW, Sites, earlier_places, whiten
 from geogp.models.training.steps import CHUNK
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def tile_sequence(
     _check(points)
     place = points[:, :2].cpu().numpy()
     order = np.random.default_rng([seed, 2]).permutation(len(place))
-    known = _Known.of(model, x, points, earlier_tiles(place, order, earlier))
+    known = _Known.of(model, x, points, earlier_places(place, order, earlier))
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     s, alone = np.zeros(len(place)), np.zeros(len(place))
@@ -125,34 +124,6 @@ def tile_sequence(
         for v, e, f, width in zip(values, ends, starts, (len(model.rows.y), n), strict=True)
     )
     return TileSequence(order, A, B, s, alone)
-
-
-def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
-    """Return the nearest tiles earlier in an order, for each tile, (n, most), padded with `NO_ROW`.
-
-    The rank of a tile is its position in the order. For ranks from 2^j to 2^(j+1) - 1, the search
-    is among all ranks below 2^(j+1); at least half of these are earlier. The search first finds
-    4 `most` + 1 tiles. If too few of these are earlier, the search doubles the number.
-    """
-    n = len(order)
-    found = np.full((n, most), NO_ROW)
-    start = 1
-    while most and start < n:
-        end = min(2 * start, n)
-        tree = KDTree(place[order[:end]])
-        rank, looked = np.arange(start, end), 4 * most + 1
-        while len(rank):
-            near = tree.query(place[order[rank]], k=min(end, looked))[1].reshape(len(rank), -1)
-            before = near < rank[:, None]
-            enough = before.sum(1) >= np.minimum(most, rank)
-            # Earlier tiles come first, ordered by distance.
-            first = np.argsort(~before[enough], 1, kind="stable")[:, :most]
-            chosen = np.take_along_axis(np.where(before, near, NO_ROW)[enough], first, 1)
-            named = np.where(chosen == NO_ROW, NO_ROW, order[chosen])
-            found[order[rank[enough]], : named.shape[1]] = named
-            rank, looked = rank[~enough], 2 * looked
-        start = end
-    return found
 
 
 class _Known(NamedTuple):

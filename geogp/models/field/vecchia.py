@@ -33,6 +33,11 @@ DISTANCE_PLACES = 16
 PLACE_ROWS = 64
 """Largest number of rows in a block; a place with more rows is divided into several blocks."""
 
+SERIES_ROWS = 8
+"""Largest number of rows in a block if a place has more rows than `PLACE_ROWS`, at several times.
+The rows of a block then follow each other in time.
+"""
+
 SEARCHED_AT_ONCE = 2**15
 """Number of places whose near places are searched at once."""
 
@@ -43,34 +48,54 @@ NO_ROW = -1
 class Sites:
     """The distinct places of rows, ordered so that near places follow each other.
 
-    A place with more than `PLACE_ROWS` rows counts as several places with equal coordinates.
+    If a place has more than `PLACE_ROWS` rows, it counts as several places with equal coordinates.
 
     `order`: the numbers of the rows, grouped by place, (n,).
     `first`, `count`: for each place, the position in `order` of the first row, and the number of
         rows, (s,).
-    `centre`: coordinates of each place, (s, 2).
+    `centre`: coordinates of each place, (s, 2). If places have many rows at different times, blocks
+        also have a third coordinate, the mean time multiplied by `time_unit`, (s, 3). Then one
+        time step is as long as the median distance to the nearest other place.
     """
 
     order: Indices
     first: Indices
     count: Indices
     centre: Floats
+    time_unit: float = 0.0
 
     @classmethod
-    def of(cls, place: Floats) -> "Sites":
-        """Return the places of rows (n, 2)."""
-        centre, inverse = np.unique(place, axis=0, return_inverse=True)
+    def of(cls, points: Floats) -> "Sites":
+        """Return the places of rows, from two coordinates and optionally a time, (n, 2 or 3)."""
+        centre, inverse = np.unique(points[:, :2], axis=0, return_inverse=True)
         rank = np.argsort(np.argsort(_morton(centre), kind="stable"), kind="stable")
         inverse = rank[inverse.reshape(-1)]
-        order = np.argsort(inverse, kind="stable")
         count = np.bincount(inverse, minlength=len(centre))
+        time = points[:, 2] if points.shape[1] > 2 else np.zeros(len(points))
+        crowded = len(points) and count.max() > PLACE_ROWS
+        series = bool(crowded and time.min() < time.max())
+        order = np.lexsort((time, inverse)) if series else np.argsort(inverse, kind="stable")
         sorted_centre = np.empty_like(centre)
         sorted_centre[rank] = centre
-        within = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
-        first = np.flatnonzero(within % PLACE_ROWS == 0)
-        pieces = -(-count // PLACE_ROWS)
-        counts = np.diff(np.append(first, len(place)))
-        return cls(order, first, counts, np.repeat(sorted_centre, pieces, axis=0))
+        most = SERIES_ROWS if series else PLACE_ROWS
+        within = np.arange(len(points)) - np.repeat(np.cumsum(count) - count, count)
+        first = np.flatnonzero(within % most == 0)
+        pieces = -(-count // most)
+        counts = np.diff(np.append(first, len(points)))
+        centre = np.repeat(sorted_centre, pieces, axis=0)
+        unit = 0.0
+        if series:
+            unit = spacing(sorted_centre) / np.diff(np.unique(time)).min()
+            mean = np.add.reduceat(time[order], first) / counts
+            centre = np.column_stack([centre, unit * mean])
+        return cls(order, first, counts, centre, unit)
+
+    def located(self, points: Floats) -> Floats:
+        """Return points (m, 3) as coordinates of `centre`, (m, 2 or 3)."""
+        if not self.time_unit:
+            return points[:, :2]
+        located: Floats = points * np.array([1.0, 1.0, self.time_unit])
+        return located
 
     def __len__(self) -> int:
         return len(self.first)
@@ -96,35 +121,59 @@ class Sites:
 def near_places(sites: Sites) -> tuple[int, int]:
     """Return how many near places condition a place in training, and how many a prediction.
 
-    Unless a bound applies, they have about `TRAINING_ROWS` or `PREDICTION_ROWS` rows in total.
+    Unless a bound applies, they have about `TRAINING_ROWS` or `PREDICTION_ROWS` rows in total. If
+    blocks are series of times, a prediction searches the largest number of places, because the rows
+    of highest correlation may be at any of several times.
     """
     rows = float(sites.count.mean())
 
     def places(most: int, bounds: tuple[int, int]) -> int:
         return min(max(math.ceil(most / rows), bounds[0]), bounds[1])
 
-    return places(TRAINING_ROWS, TRAINING_PLACES), places(PREDICTION_ROWS, PREDICTION_PLACES)
+    search = PREDICTION_PLACES[1] if sites.time_unit else places(PREDICTION_ROWS, PREDICTION_PLACES)
+    return places(TRAINING_ROWS, TRAINING_PLACES), search
 
 
 def earlier_rows(sites: Sites, places: int, rng: np.random.Generator) -> Indices:
     """Return the rows that condition each place.
 
-    These are rows of near places that come earlier in a random order, from at most `places` places.
-    The result contains positions in `sites.order`,
-    (s, TRAINING_ROWS), padded with `NO_ROW`.
+    These are rows of the at most `places` nearest places that come earlier in a random order. The
+    first places of the order so have far places, which tell about long ranges. The result contains
+    positions in `sites.order`, (s, TRAINING_ROWS), padded with `NO_ROW`.
     """
-    s = len(sites)
-    rank, tree = rng.permutation(s), KDTree(sites.centre)
-    chosen = np.full((s, places), NO_ROW)
-    for start in range(0, s, SEARCHED_AT_ONCE):
-        asked = slice(start, start + SEARCHED_AT_ONCE)
-        _, near = tree.query(sites.centre[asked], k=min(s, 4 * places + 1))
-        near = near.reshape(len(rank[asked]), -1)
-        later = rank[near] >= rank[asked, None]
-        first = np.argsort(later, axis=1, kind="stable")[:, :places]
-        held = np.where(later, NO_ROW, near)
-        chosen[asked, : first.shape[1]] = np.take_along_axis(held, first, 1)
+    chosen = earlier_places(sites.centre, rng.permutation(len(sites)), places)
     return sites.rows(chosen, TRAINING_ROWS)
+
+
+def earlier_places(centre: Floats, order: Indices, most: int) -> Indices:
+    """Return the nearest places earlier in an order, for each place, (s, most).
+
+    The result is padded with `NO_ROW`. The rank of a place is its position in the order. For ranks
+    from 2^j to 2^(j+1) - 1, the search is among all ranks below 2^(j+1); at least half of these are
+    earlier. The search first finds 4 `most` + 1 places. If too few of these are earlier, the search
+    doubles the number.
+    """
+    s = len(order)
+    found = np.full((s, most), NO_ROW)
+    start = 1
+    while most and start < s:
+        end = min(2 * start, s)
+        tree = KDTree(centre[order[:end]])
+        for first in range(start, end, SEARCHED_AT_ONCE):
+            rank, looked = np.arange(first, min(first + SEARCHED_AT_ONCE, end)), 4 * most + 1
+            while len(rank):
+                near = tree.query(centre[order[rank]], k=min(end, looked))[1]
+                near = near.reshape(len(rank), -1)
+                before = near < rank[:, None]
+                enough = before.sum(1) >= np.minimum(most, rank)
+                # Earlier places come first, ordered by distance.
+                kept = np.argsort(~before[enough], 1, kind="stable")[:, :most]
+                chosen = np.take_along_axis(np.where(before, near, NO_ROW)[enough], kept, 1)
+                named = np.where(chosen == NO_ROW, NO_ROW, order[chosen])
+                found[order[rank[enough]], : named.shape[1]] = named
+                rank, looked = rank[~enough], 2 * looked
+        start = end
+    return found
 
 
 @dataclass(frozen=True)
@@ -142,19 +191,20 @@ class NearSites:
         numbers = np.flatnonzero(chosen)
         return cls(sites, numbers, KDTree(sites.centre[numbers]))
 
-    def rows(self, place: Floats, places: int) -> Indices:
-        """Return, for each point of `place` (m, 2), all rows of its `places` nearest places.
+    def rows(self, points: Floats, places: int) -> Indices:
+        """Return, for each point of `points` (m, 3), all rows of its `places` nearest places.
 
         The result contains positions in `sites.order`, (m, most), padded with `NO_ROW`.
         """
-        _, near = self.tree.query(place, k=min(len(self.numbers), places))
-        sites = self.numbers[near.reshape(len(place), -1)]
+        at = self.sites.located(points)
+        _, near = self.tree.query(at, k=min(len(self.numbers), places))
+        sites = self.numbers[near.reshape(len(at), -1)]
         return self.sites.rows(sites, int(self.sites.count[sites].sum(1).max()))
 
     @cached_property
     def places(self) -> KDTree:
         """A tree of the distinct places to search."""
-        return KDTree(np.unique(self.tree.data, axis=0))
+        return KDTree(np.unique(self.tree.data[:, :2], axis=0))
 
 
 def distance_to_others(places: KDTree, at: Floats) -> Floats:
@@ -196,6 +246,17 @@ def whiten(
         ) from error
     V = values.masked_fill(~known[..., None], 0.0)
     return L, torch.linalg.solve_triangular(L, V, upper=False)
+
+
+def spacing(places: Floats, asked: Indices | None = None) -> float:
+    """Return the median distance from places (s, 2) to the nearest other place; 1 if alone.
+
+    `asked` are the numbers of the places whose distances count, by default all.
+    """
+    if len(places) < 2:
+        return 1.0
+    at = places if asked is None else places[asked]
+    return float(np.median(np.asarray(KDTree(places).query(at, k=2)[0])[:, 1]))
 
 
 def _morton(centre: Floats) -> Indices:

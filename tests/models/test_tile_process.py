@@ -1,0 +1,115 @@
+"""The covariance of tiles in all its forms, against formulas written with NumPy and SciPy."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import expm
+from scipy.special import gamma, kv
+
+from geogp.errors import DataError
+from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
+from geogp.models.core.architecture import Architecture
+from geogp.models.field.tile_process import Form, TileProcess
+
+STRETCH, POWERS = (0.3, -0.5), (0.7, 0.4)
+
+
+def _matern(r: np.ndarray, nu: float) -> np.ndarray:
+    """The correlation by Bessel functions, for r in ranges (Rasmussen and Williams, 4.14)."""
+    r = np.maximum(r, 1e-10) * math.sqrt(2 * nu)
+    return 2 ** (1 - nu) / gamma(nu) * r**nu * kv(nu, r)
+
+
+def _form(smoothness: int, *, gneiting: bool = True, stretched: bool = True) -> Form:
+    stretch = torch.tensor(STRETCH if stretched else (0.0, 0.0), dtype=torch.float64)
+    powers = torch.tensor(POWERS if gneiting else (0.0, 0.0), dtype=torch.float64)
+    return Form(stretch, powers, smoothness)
+
+
+def _points(n: int, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    points = random.uniform(0, 6, (n, 3))
+    points[n // 2 :, :2] = points[: n - n // 2, :2]  # the same tiles at other times
+    return points
+
+
+def _expected(points: np.ndarray, process: TileProcess, form: Form) -> np.ndarray:
+    s, ranges, memories = (
+        value.detach().double().exp().numpy()
+        for value in (process.log_sills, process.log_ranges, process.log_memories)
+    )
+    a, b = form.stretch.numpy()
+    p, q = form.powers.numpy()
+    mapped = points[:, :2] @ expm(np.array([[a, b], [b, -a]]))
+    h = np.linalg.norm(mapped[:, None] - mapped, axis=2)
+    t = np.abs(points[:, None, 2] - points[:, 2])
+    nu = form.smoothness + 0.5
+    if p:
+        psi = 1 + (t / memories[0]) ** (2 * p)
+        second = _matern(h / ranges[1] / psi ** (q / 2), nu) / psi
+    else:
+        second = _matern(h / ranges[1], nu) * np.exp(-t / memories[0])
+    own = (h < 1e-9) * (s[2] + s[3] * np.exp(-t / memories[1]))
+    return s[0] * _matern(h / ranges[0], nu) + s[1] * second + own
+
+
+@pytest.mark.parametrize("smoothness", [0, 1, 2])
+@pytest.mark.parametrize("gneiting", [False, True])
+@pytest.mark.parametrize("stretched", [False, True])
+def test_each_form_against_its_formula(smoothness, gneiting, stretched):
+    process, points = TileProcess(3, torch.float64), _points(40)
+    form = _form(smoothness, gneiting=gneiting, stretched=stretched)
+    process.take_form(form)
+    at = torch.from_numpy(points)
+    with torch.no_grad():
+        found = process(at, at).numpy()
+    np.testing.assert_allclose(found, _expected(points, process, form), atol=1e-6)
+    assert np.linalg.eigvalsh(found).min() > 0
+
+
+def test_the_usual_form_is_a_case_of_the_others():
+    """Two routes: the fast one, and the general one with a stretch of nearly nothing."""
+    process, at = TileProcess(3, torch.float64), torch.from_numpy(_points(30))
+    with torch.no_grad():
+        usual = process(at, at)
+        process.take_form(Form(stretch=torch.full((2,), 1e-9, dtype=torch.float64)))
+        general = process(at, at)
+    torch.testing.assert_close(general, usual, rtol=1e-7, atol=1e-9)
+
+
+def test_gradients_of_all_numbers_of_a_form():
+    at = torch.from_numpy(_points(8))
+    sizes = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (STRETCH, POWERS)]
+
+    def covariance(stretch: torch.Tensor, powers: torch.Tensor) -> torch.Tensor:
+        process = TileProcess(3, torch.float64)
+        process.take_form(Form(stretch, powers, 1))
+        return process(at, at)
+
+    assert torch.autograd.gradcheck(covariance, sizes, atol=1e-6)
+
+
+def test_a_form_is_saved_and_older_files_have_the_usual_one(tmp_path):
+    x = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+    sizes = Architecture(d=2, h=8, r=4, blocks=1, dtype="float64", units=(30.0, 30.0))
+    model = build("field", sizes, x, seed=0)
+    model.tiles.take_form(_form(2))
+    path = tmp_path / "m.safetensors"
+    save_model(model, path)
+    same, _ = load_model(path)
+    at = torch.from_numpy(_points(10))
+    with torch.no_grad():
+        torch.testing.assert_close(same.tiles(at, at), model.tiles(at, at), rtol=0, atol=0)
+    tensors, described = read_tensors(path)
+    added = {f"tiles.{part}" for part in ("stretch", "powers", "smoothness")}
+    write_tensors(path, {k: v for k, v in tensors.items() if k not in added}, described)
+    older, _ = load_model(path)
+    assert older.tiles.form.usual
+    for wrong in ({"tiles.smoothness": torch.tensor(3)}, {"tiles.powers": torch.tensor([0.5, 2])}):
+        changed = {name: wrong.get(name, value).to(value.dtype) for name, value in tensors.items()}
+        write_tensors(path, changed, described)
+        with pytest.raises(DataError, match="smoothness of 0, 1 or 2, and powers from 0 to 1"):
+            load_model(path)
