@@ -224,7 +224,7 @@ def draw(kind: Kind, train: pd.DataFrame, asked: pd.DataFrame, law: Law, path: P
     ]
     for axis, (title, rows, column, (first, end), colours) in zip(axes, panels, strict=True):
         if column == "mean":  # training rows show where the test rows are
-            axis.scatter(train[kind.x], train[kind.y], c="0.85", s=size, marker="s", lw=0)
+            axis.scatter(train[kind.x], train[kind.y], color="0.8", s=size, marker="s", lw=0)
         found = axis.scatter(
             rows[kind.x],
             rows[kind.y],
@@ -237,7 +237,7 @@ def draw(kind: Kind, train: pd.DataFrame, asked: pd.DataFrame, law: Law, path: P
             lw=0,
         )
         axis.set(title=title, xlabel=kind.x)
-        figure.colorbar(found, ax=axis, extend="both")
+        figure.colorbar(found, ax=axis, extend="max" if column == "width" else "both")
     axes[0].set_ylabel(kind.y)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=80)
@@ -268,8 +268,11 @@ def page(found: list[Figures]) -> str:
         lines, classes = [], []
         for each in (figures for figures in found if figures["set"] == name):
             seconds = each["seconds"]["fit"] + each["seconds"]["predict"]
+            label = f"`{each['model']}`"
+            if each["model"] == "gpboost" and each["sample"]:
+                label += f", covariance from {each['sample']:,} rows"
             shown = [f"{each[k]:.3f}" for k in ("mae", "rmse", "crps", "interval", "coverage")]
-            lines.append([f"`{each['model']}`", *shown, f"{seconds:.0f}"])
+            lines.append([label, *shown, f"{seconds:.0f}"])
             held = [f"{100 * part['coverage']:.1f} %" for part in each["classes"]]
             classes.append([f"`{each['model']}`", *held])
         for method, values in PUBLISHED.get(name, {}).items():

@@ -111,5 +111,29 @@ def test_a_form_is_saved_and_older_files_have_the_usual_one(tmp_path):
     for wrong in ({"tiles.smoothness": torch.tensor(3)}, {"tiles.powers": torch.tensor([0.5, 2])}):
         changed = {name: wrong.get(name, value).to(value.dtype) for name, value in tensors.items()}
         write_tensors(path, changed, described)
-        with pytest.raises(DataError, match="smoothness of 0, 1 or 2, and powers from 0 to 1"):
+        with pytest.raises(
+            DataError, match="finite stretch, a smoothness of 0, 1 or 2, and powers"
+        ):
             load_model(path)
+
+
+@pytest.mark.parametrize("power", [0.05, 0.5, 1.0])
+@pytest.mark.parametrize("scale", [1e-7, 1.0, 1e6])
+def test_the_variance_is_that_of_one_place_and_time(power, scale):
+    """Whatever the unit of time, and however steep the correlation is at 0."""
+    process = TileProcess(3, torch.float64)
+    process.take_form(Form(powers=torch.tensor([power, 0.5], dtype=torch.float64)))
+    with torch.no_grad():
+        process.log_memories.fill_(math.log(3 * scale))
+        at = torch.from_numpy(_points(40) * [1, 1, scale])
+        k = process(at, at)
+    torch.testing.assert_close(k.diagonal(), process.variance().expand(40))
+    assert torch.linalg.eigvalsh(k).min() > 0
+
+
+def test_the_form_moves_with_the_tensors():
+    process = TileProcess(3, torch.float64)
+    process.take_form(_form(1))
+    moved = process.to("meta")
+    assert {moved.form.stretch.device.type, moved.form.powers.device.type} == {"meta"}
+    assert moved.form.smoothness == 1

@@ -169,3 +169,25 @@ class TestSeries:
             assert sites.centre.shape[1] == 2
             assert sites.count.max() == most
             assert sites.located(rows).shape[1] == 2
+
+    def test_irregular_times_and_a_single_crowded_place(self):
+        points, random = self._points(), np.random.default_rng(5)
+        unit = Sites.of(points).time_unit
+        shifted = points.copy()
+        shifted[0, 2] += 1e-6
+        assert Sites.of(shifted).time_unit == pytest.approx(unit)
+        jittered = points + np.column_stack([np.zeros((len(points), 2)), *random.random((1, 421))])
+        assert Sites.of(jittered).time_unit == pytest.approx(unit, rel=0.5)
+        many = np.column_stack([random.uniform(0, 10, (700, 2)), random.uniform(0, 35, 700)])
+        one = points[(points[:, :2] == points[0, :2]).all(1)]
+        sites = Sites.of(np.concatenate([many, one]))
+        assert sites.time_unit == 0, "one crowded place does not change the others"
+        assert sites.count.max() == 64
+
+
+@pytest.mark.parametrize(
+    ("place", "time", "expected"),
+    [([0, 0, 0, 1], [1.0, 3, 7, 0], 3.0), ([0, 0, 1], [2.0, 2, 5], None), ([], [], None)],
+)
+def test_the_time_step_is_that_within_places(place, time, expected):
+    assert vecchia.time_step(np.array(place, int), np.array(time, float)) == expected

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geogp.errors import NumericalError
 from geogp.models.field.tile_process import Form
-from geogp.models.field.vecchia import spacing
+from geogp.models.field.vecchia import spacing, time_step
 
 if TYPE_CHECKING:
     from geogp.models.field.field_model import FieldNetwork
@@ -46,8 +46,10 @@ measurements without noise.
 ITERATIONS = 15
 """Largest number of iterations of L-BFGS for each smoothness."""
 
-PRIOR_SD = 3.0
-"""Standard deviation of the parameters around their start values in a weak prior."""
+PRIOR_SD, STRETCH_SD = 3.0, 1.0
+"""Standard deviations of the parameters, and of the stretch, around their start values in a weak
+prior.
+"""
 
 SMOOTHNESS, LEAST_GAIN = (0, 1, 2), 0.01
 """Possible values of `Form.smoothness`, tried in this order while the log likelihood per row rises
@@ -77,12 +79,13 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
 
     The usual start values suit noisy measurements, and gradient descent changes them slowly. So the
     likelihood of a sample first compares all `Start` values. If it is highest with the usual noise,
-    nothing changes. Otherwise the start values and the `Form` of the covariance maximise the
-    likelihood, plus a weak normal prior around the best of the compared values, by L-BFGS. This
-    likelihood is Vecchia's, of the rows at randomly drawn places, given the rows that condition
-    them, if the field is constant. Nothing changes either if many rows are copies; see
+    the values and the usual form stay. Otherwise the start values and the `Form` of the covariance
+    maximise the likelihood, plus a weak normal prior around the best of the compared values, by
+    L-BFGS. This likelihood is Vecchia's, of the rows at randomly drawn places, given the rows that
+    condition them, if the field is constant. The values also stay if many rows are copies; see
     `MOST_COPIES`.
     """
+    model.tiles.take_form(model.tiles.form.nothing())
     rows = torch.cat([model.points(model.rows.x), model.rows.y[:, None]], 1)
     if len(torch.unique(rows, dim=0)) < (1 - MOST_COPIES) * len(rows):
         return
@@ -165,8 +168,9 @@ class _Sample:
         self.n = int(sites.count[self.many.cpu().numpy()].sum())
         places = np.unique(sites.centre[:, :2], axis=0)
         self.spacing = spacing(places, random.permutation(len(places))[:MOST_PLACES])
-        times = torch.unique(model.points(model.rows.x)[:, 2])
-        self.step = float(times.diff().min()) if len(times) > 1 else None
+        points = model.points(model.rows.x).cpu().numpy()
+        place = np.unique(points[:, :2], axis=0, return_inverse=True)[1].reshape(-1)
+        self.step = time_step(place, points[:, 2])
         self.usual = _Values.of(model)
         self.no_weights = model.posterior.m.new_zeros(model.basis.rank, 0).detach()
 
@@ -181,8 +185,11 @@ class _Sample:
     def compared(self, start: Start) -> float:
         """Return the loss of a start on a part of the sample."""
         self.take(start)
-        with torch.no_grad():
-            return float(self._loss(self.few))
+        try:
+            with torch.no_grad():
+                return float(self._loss(self.few))
+        except NumericalError:
+            return UNDEFINED
 
     def take(self, start: Start) -> None:
         """Set the model to a start."""
@@ -199,7 +206,8 @@ class _Sample:
             tiles.log_ranges.copy_(ranges.log())
             if start.memory is not None:
                 tiles.log_memories[0] = math.log(start.memory)
-                tiles.take_form(Form(powers=torch.tensor(POWERS, dtype=torch.float64)))
+                powers = torch.tensor(POWERS, dtype=torch.float64, device=self.model.device)
+                tiles.take_form(replace(tiles.form, powers=powers))
 
     def fit(self, smoothness: int) -> _Values:
         """Maximise the likelihood for one smoothness, starting at the values that the model has."""
@@ -217,8 +225,13 @@ class _Sample:
         def loss() -> Tensor:
             powers = before.powers if before.separable else logits.sigmoid()
             model.tiles.take_form(Form(stretch, powers, smoothness))
-            away = [(v - c).double().square().sum() for v, c in zip(free, centres, strict=True)]
-            prior = torch.stack(away).sum() / (2 * PRIOR_SD**2)
+            away = [
+                ((value - centre) / (STRETCH_SD if value is stretch else PRIOR_SD))
+                .double()
+                .square()
+                for value, centre in zip(free, centres, strict=True)
+            ]
+            prior = torch.stack([part.sum() for part in away]).sum() / 2
             return self._loss(self.many) + prior / self.n
 
         def closure() -> float:

@@ -135,6 +135,13 @@ class FieldProcess(LowRankGP):
                 f"{self.near_places.tolist()}"
             )
 
+    def load_state_dict(self, *given: Any, **options: Any) -> Any:
+        """Take the tensors of a file, whose rows may have another order; see `sites`."""
+        found = super().load_state_dict(*given, **options)
+        if self._sites is None and len(self.rows.y):
+            _ = self.sites
+        return found
+
     @property
     def can_solve_mean(self) -> bool:
         """False, because a training step needs places with the rows near them, not single rows."""
@@ -176,9 +183,11 @@ class FieldProcess(LowRankGP):
                 raise RequestError("the model is not fitted: it has no training rows.")
             sites = Sites.of(numpy_of(self.points(self.rows.x)))
             if (np.diff(sites.order) != 1).any():
-                # Earlier versions did not order the rows of crowded places by time.
+                # Earlier versions did not divide crowded places into series of times.
                 order = torch.from_numpy(sites.order).to(self.device)
                 self.rows.keep_rows(self.rows.as_rows().at(order))
+                self.near_places.copy_(torch.tensor(near_places(sites)))
+                return self.sites
             self._sites = NearSites.of(sites)
         return self._sites
 

@@ -1,7 +1,7 @@
 """The process of single tiles, with correlation over short distances and over time."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +17,8 @@ MEMORIES = (4.0, 2.0)
 
 SAME_TILE_KM = 1e-3
 
-NO_TIME, NO_LENGTH = 1e-6, 1e-24
-"""Smallest time, and smallest squared length, where powers and roots have gradients."""
+NO_LENGTH = 1e-24
+"""Smallest squared length in km², so that its root has a gradient."""
 
 LARGEST_EXPONENT = 60.0
 """Largest absolute exponent of an amplitude; its fourth power, used in gradients, is finite."""
@@ -79,12 +79,20 @@ class TileProcess(nn.Module):
         self.powers.copy_(form.powers.detach())
         self.smoothness.fill_(form.smoothness)
 
+    def _apply(self, *given: Any, **options: Any) -> Any:
+        """Move the tensors to another device; the form follows."""
+        moved = super()._apply(*given, **options)  # type: ignore[no-untyped-call]
+        self._form = replace(self._form, stretch=self.stretch.clone(), powers=self.powers.clone())
+        return moved
+
     def _load_from_state_dict(self, *given: Any) -> None:
         super()._load_from_state_dict(*given)
         form = Form(self.stretch.clone(), self.powers.clone(), int(self.smoothness))
         bounds = bool((form.powers >= 0).all() and (form.powers <= 1).all())
         if not (bounds and 0 <= form.smoothness <= 2 and bool(form.stretch.isfinite().all())):
-            raise ValueError("expected a smoothness of 0, 1 or 2, and powers from 0 to 1")
+            raise ValueError(
+                "expected a finite stretch, a smoothness of 0, 1 or 2, and powers from 0 to 1"
+            )
         self._form = form
 
     def amplitude(self, phi: Tensor) -> Tensor:
@@ -106,22 +114,17 @@ class TileProcess(nn.Module):
         near, fast = (-self.log_ranges.double()).exp().unbind()
         fading, forgetting = (-self.log_memories.double()).exp().unbind()
         form = self._form
-        if not form.usual:
-            a, b = form.mapped(a), form.mapped(b)
-        # Only the stretch, and only while it is searched, needs gradients of distances.
-        with torch.set_grad_enabled(form.stretch.requires_grad and torch.is_grad_enabled()):
-            east, north = (a[..., :, None, i] - b[..., None, :, i] for i in range(2))
-            h = east.square().addcmul(north, north)
-            del east, north  # saves memory: a block is large
-            same = (h.detach() < SAME_TILE_KM**2).to(h.dtype)
-            h = h.sqrt() if form.usual else h.add(NO_LENGTH).sqrt()
         with torch.no_grad():
+            h = _squared_distances(a, b)
+            same = (h < SAME_TILE_KM**2).to(h.dtype)
             t = (a[..., :, None, 2] - b[..., None, :, 2]).abs_()
         if form.usual:
+            h = h.sqrt_()
             fades = torch.addcmul(s2, h, fast, value=-1).addcmul(t, fading, value=-1)
             shared = exponential_(fades) + exponential_(torch.addcmul(s1, h, near, value=-1))
             del h, fades
         else:
+            h = _squared_distances(form.mapped(a), form.mapped(b)).add(NO_LENGTH).sqrt()
             shared = form.shared(h, t, (s1, s2), (near, fast, fading))
         own = exponential_(torch.addcmul(s4, t, forgetting, value=-1)) + s3.exp()
         return torch.addcmul(shared, same, own)
@@ -142,6 +145,10 @@ class Form:
     def detached(self) -> "Form":
         """Return a copy without gradients."""
         return Form(self.stretch.detach().clone(), self.powers.detach().clone(), self.smoothness)
+
+    def nothing(self) -> "Form":
+        """Return the usual form, with tensors on the same device."""
+        return Form(torch.zeros_like(self.stretch), torch.zeros_like(self.powers))
 
     @cached_property
     def separable(self) -> bool:
@@ -180,7 +187,8 @@ class Form:
         if self.separable:
             return first + s2 * self._matern(h * fast) * exponential_(-t * fading)
         p, q = self.powers.unbind()
-        psi = 1 + (t.clamp(min=NO_TIME) * fading).pow(2 * p)
+        later = t > 0
+        psi = 1 + torch.where(later, (torch.where(later, t, 1.0) * fading).pow(2 * p), 0.0)
         return first + s2 * self._matern(h * fast * psi.pow(-q / 2)) / psi
 
     def _matern(self, r: Tensor) -> Tensor:
@@ -189,3 +197,9 @@ class Form:
         r = r * math.sqrt(2 * self.smoothness + 1)
         polynomial = 1 + r if self.smoothness == 1 else 1 + r + r.square() / 3
         return polynomial * exponential_(-r)
+
+
+def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """Return squared distances in km² between points (..., m, 3) and (..., n, 3): (..., m, n)."""
+    east, north = (a[..., :, None, i] - b[..., None, :, i] for i in range(2))
+    return east.square().addcmul(north, north)

@@ -33,9 +33,9 @@ DISTANCE_PLACES = 16
 PLACE_ROWS = 64
 """Largest number of rows in a block; a place with more rows is divided into several blocks."""
 
-SERIES_ROWS = 8
-"""Largest number of rows in a block if a place has more rows than `PLACE_ROWS`, at several times.
-The rows of a block then follow each other in time.
+SERIES_ROWS, SERIES_SHARE = 8, 0.5
+"""If places with more than `PLACE_ROWS` rows, at several times, have more than this share of all
+rows, every block has at most `SERIES_ROWS` rows, which follow each other in time.
 """
 
 SEARCHED_AT_ONCE = 2**15
@@ -53,9 +53,10 @@ class Sites:
     `order`: the numbers of the rows, grouped by place, (n,).
     `first`, `count`: for each place, the position in `order` of the first row, and the number of
         rows, (s,).
-    `centre`: coordinates of each place, (s, 2). If places have many rows at different times, blocks
-        also have a third coordinate, the mean time multiplied by `time_unit`, (s, 3). Then one
-        time step is as long as the median distance to the nearest other place.
+    `centre`: coordinates of each place, (s, 2). If most rows are at crowded places and at different
+        times (`SERIES_SHARE`), blocks also have a third coordinate, the mean time multiplied by
+        `time_unit`, (s, 3). The median time between successive rows of a crowded place is then as
+        long as the median distance to the nearest other place.
     """
 
     order: Indices
@@ -72,8 +73,9 @@ class Sites:
         inverse = rank[inverse.reshape(-1)]
         count = np.bincount(inverse, minlength=len(centre))
         time = points[:, 2] if points.shape[1] > 2 else np.zeros(len(points))
-        crowded = len(points) and count.max() > PLACE_ROWS
-        series = bool(crowded and time.min() < time.max())
+        crowded = count[inverse] > PLACE_ROWS
+        step = time_step(inverse[crowded], time[crowded])
+        series = step is not None and crowded.mean() > SERIES_SHARE
         order = np.lexsort((time, inverse)) if series else np.argsort(inverse, kind="stable")
         sorted_centre = np.empty_like(centre)
         sorted_centre[rank] = centre
@@ -84,8 +86,8 @@ class Sites:
         counts = np.diff(np.append(first, len(points)))
         centre = np.repeat(sorted_centre, pieces, axis=0)
         unit = 0.0
-        if series:
-            unit = spacing(sorted_centre) / np.diff(np.unique(time)).min()
+        if series and step is not None:
+            unit = spacing(sorted_centre) / step
             mean = np.add.reduceat(time[order], first) / counts
             centre = np.column_stack([centre, unit * mean])
         return cls(order, first, counts, centre, unit)
@@ -246,6 +248,17 @@ def whiten(
         ) from error
     V = values.masked_fill(~known[..., None], 0.0)
     return L, torch.linalg.solve_triangular(L, V, upper=False)
+
+
+def time_step(place: Indices, time: Floats) -> float | None:
+    """Return the median time between successive times of a place; None without two such times.
+
+    `place` (n,) are the numbers of the places of rows, and `time` (n,) their times.
+    """
+    order = np.lexsort((time, place))
+    step, same = np.diff(time[order]), np.diff(place[order]) == 0
+    found = step[same & (step > 0)]
+    return float(np.median(found)) if len(found) else None
 
 
 def spacing(places: Floats, asked: Indices | None = None) -> float:

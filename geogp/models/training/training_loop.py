@@ -162,11 +162,9 @@ class _Run:
         if self.team.leads and (self.path is None or not self.path.exists()):
             self.model.begin(self.settings.seed)
         if self.team.size > 1:
-            own: dict[str, Tensor] = dict(self.model.named_parameters())
+            own = self.model.state_dict()
             told, _ = tell(self.team, (own, {}) if self.team.leads else None)
-            with torch.no_grad():
-                for name, value in told.items():
-                    own[name].copy_(value)
+            self.model.load_state_dict(told)
 
     def epoch(self) -> None:
         """Train on all rows once, in an order that depends only on the seed and the epoch."""
