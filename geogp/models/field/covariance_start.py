@@ -82,10 +82,12 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
     the values and the usual form stay. Otherwise the start values and the `Form` of the covariance
     maximise the likelihood, plus a weak normal prior around the best of the compared values, by
     L-BFGS. This likelihood is Vecchia's, of the rows at randomly drawn places, given the rows that
-    condition them, if the field is constant. The values also stay if many rows are copies; see
-    `MOST_COPIES`.
+    condition them, if the field is constant. The values also stay if many rows are copies (see
+    `MOST_COPIES`), or if there are covariates, whose effect this likelihood does not know.
     """
     model.tiles.take_form(model.tiles.form.nothing())
+    if model.architecture.used_covariates:
+        return
     rows = torch.cat([model.points(model.rows.x), model.rows.y[:, None]], 1)
     if len(torch.unique(rows, dim=0)) < (1 - MOST_COPIES) * len(rows):
         return
