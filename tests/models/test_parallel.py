@@ -111,7 +111,7 @@ def start(folder, processes, cases):
     folder.mkdir()
     rng = np.random.default_rng(3)
     rows = {}
-    for part, n in (("", 190), ("v", 61)):
+    for part, n in (("", 325), ("v", 61)):
         # 20 places, so that rows of one place stand together or are collapsed.
         x = rng.uniform(-1, 1, (60, 2))[rng.integers(0, 60, n)]
         level = np.sin(3 * x).sum(1)

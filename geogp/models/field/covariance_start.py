@@ -18,6 +18,9 @@ from geogp.models.field.vecchia import spacing, time_step
 if TYPE_CHECKING:
     from geogp.models.field.field_model import FieldNetwork
 
+LEAST_ROWS = 300
+"""With fewer rows, nothing changes: they tell too little about the noise."""
+
 MOST_ROWS, MOST_PLACES = 3000, 1500
 """Largest numbers of rows and of places in the sample."""
 
@@ -82,11 +85,12 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
     the values and the usual form stay. Otherwise the start values and the `Form` of the covariance
     maximise the likelihood, plus a weak normal prior around the best of the compared values, by
     L-BFGS. This likelihood is Vecchia's, of the rows at randomly drawn places, given the rows that
-    condition them, if the field is constant. The values also stay if many rows are copies (see
-    `MOST_COPIES`), or if there are covariates, whose effect this likelihood does not know.
+    condition them, if the field is constant. The values also stay if there are fewer than
+    `LEAST_ROWS` rows, if many rows are copies (see `MOST_COPIES`), or if there are covariates,
+    whose effect this likelihood does not know.
     """
     model.tiles.take_form(model.tiles.form.nothing())
-    if model.architecture.used_covariates:
+    if model.architecture.used_covariates or len(model.rows.y) < LEAST_ROWS:
         return
     rows = torch.cat([model.points(model.rows.x), model.rows.y[:, None]], 1)
     if len(torch.unique(rows, dim=0)) < (1 - MOST_COPIES) * len(rows):
