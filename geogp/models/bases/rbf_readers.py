@@ -65,8 +65,10 @@ def interpolation(K: Tensor, most: int) -> Interpolation:
     """Choose up to `most` points one by one, each with the largest remaining variance.
 
     This is the partial pivoted Cholesky decomposition of K (r, r), float64. It stops when the
-    remaining variances are rounding errors.
+    remaining variances are rounding errors. It runs on the CPU, because each step depends on the
+    values of the step before.
     """
+    device, K = K.device, K.cpu()
     left = K.diagonal().clone()
     floor = 1e-13 * left.max()
     rows, points = K.new_zeros(most, len(K)), []
@@ -81,9 +83,10 @@ def interpolation(K: Tensor, most: int) -> Interpolation:
         points.append(at)
     onto = rows[: len(points)]
     M = onto[:, points].T
-    identity = torch.eye(len(points), dtype=K.dtype, device=K.device)
+    identity = torch.eye(len(points), dtype=K.dtype)
     inverse = torch.linalg.solve_triangular(M, identity, upper=False)
-    return Interpolation(torch.tensor(points, dtype=torch.int64, device=K.device), inverse, onto)
+    chosen = torch.tensor(points, dtype=torch.int64)
+    return Interpolation(*(part.to(device) for part in (chosen, inverse, onto)))
 
 
 def product_error(rest: Tensor, columns: Tensor) -> float:

@@ -76,17 +76,18 @@ def _with_jitter(
 ) -> tuple[Tensor, float]:
     assert K.dtype == torch.float64, "factorisations run in float64"
     scale = K.diagonal().mean()
-    # If the sum is finite, all values are finite. A sum of finite values may overflow, so if the
-    # sum is not finite, the values are checked one by one.
-    if not bool(torch.isfinite(K.sum())) and not bool(torch.isfinite(K).all()):
-        raise NumericalError(
-            "a kernel matrix contains values that are not finite; the fit has diverged. "
-            "Lower the learning rate or check the inputs."
-        )
     used = jitter
     while True:
         factor, info = factorise(K.diagonal_scatter(K.diagonal() + used * scale))
-        if int(info) == 0:
+        # One transfer from the device has both. If the sum is finite, all values are finite.
+        failed, finite = torch.stack([info, torch.isfinite(K.sum()).to(info)]).tolist()
+        # A sum of finite values may overflow, so then the values are checked one by one.
+        if not finite and not bool(torch.isfinite(K).all()):
+            raise NumericalError(
+                "a kernel matrix contains values that are not finite; the fit has diverged. "
+                "Lower the learning rate or check the inputs."
+            )
+        if not failed:
             return factor, used
         used = 10 * max(used, 1e-9)
         if used > LARGEST_JITTER * (1 + 1e-9):

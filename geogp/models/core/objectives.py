@@ -8,6 +8,7 @@ the sums in `Statistics`.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +20,13 @@ from geogp.models.core.options import Weights
 from geogp.models.core.products import squared_norms
 from geogp.models.training.teams import current_team
 
-_NODES, _SHARES = np.polynomial.hermite_e.hermegauss(20)
-HERMITE = (_NODES, _SHARES / _SHARES.sum())
-"""Nodes and weights of Gauss-Hermite quadrature for a standard normal variable."""
+
+@cache
+def hermite(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return 20 nodes and weights of Gauss-Hermite quadrature for a standard normal, float64."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+    found = torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())
+    return found[0].to(device), found[1].to(device)
 
 
 class Repeats(NamedTuple):
@@ -192,7 +197,7 @@ def negative_binomial_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weigh
     assert terms.dispersion is not None, "negative binomial counts need a dispersion"
     a = 1 / terms.dispersion.double()
     middle = log_rate - a.log()
-    nodes, shares = (torch.as_tensor(part, device=y.device) for part in HERMITE)
+    nodes, shares = hermite(y.device)
     placed = middle[:, None] + spread.sqrt()[:, None] * nodes
     softplus = torch.logaddexp(placed, torch.zeros_like(placed)) @ shares
     gammas = torch.lgamma(a) + torch.lgamma(counts + 1) - torch.lgamma(counts + a)

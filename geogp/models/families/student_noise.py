@@ -17,7 +17,7 @@ from geogp.distributions.prediction import Prediction
 from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.noise import NOISE_FLOOR, NOISE_START, Noise
-from geogp.models.core.objectives import HERMITE, BatchTerms
+from geogp.models.core.objectives import BatchTerms, hermite
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import WeightedRows
 from geogp.models.training.steps import ByInputs
@@ -128,7 +128,7 @@ def student_expected_nll(
     the integral is 1e-8 if q is at most 1, up to 0.04 if q is 5, and up to 0.5 if q is 16.
     `residual` and `variance` (0 or more) are (b,); σ² and df are scalars, float64.
     """
-    at, share = (torch.from_numpy(part).to(residual.device) for part in HERMITE)
+    at, share = hermite(residual.device)
     # The square root has no derivative at 0.
     sd = variance.double().clamp(min=torch.finfo(torch.float64).tiny).sqrt()
     e = residual.double()[:, None] + sd[:, None] * at

@@ -1,0 +1,304 @@
+"""A second device on a machine without a GPU.
+
+Inside `second_device()`, tensors on `DEVICE` keep their values in a CPU tensor, but behave like
+tensors on a GPU: they report another device, do not mix with CPU tensors, and cannot be read by
+NumPy. `Counts` has the number of kernel launches, and of host synchronisations with the lines of
+geogp that caused them. PyTorch's C++ code sees the tensors as CPU tensors, because a backend that
+is registered from Python has no device guard for the threads of autograd.
+"""
+
+import inspect
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+import geogp
+
+NAME = "testgpu"
+_setup_privateuseone_for_python_backend(NAME)
+DEVICE = torch.device(NAME, 0)
+
+PACKAGE = str(Path(geogp.__file__).parent)
+
+VIEWS = frozenset(
+    [
+        *("_unsafe_view", "alias", "as_strided", "detach", "diagonal", "empty", "empty_like"),
+        *("empty_strided", "expand", "lift_fresh", "new_empty", "new_empty_strided", "permute"),
+        *("select", "slice", "split", "split_with_sizes", "squeeze", "t", "transpose", "unbind"),
+        *("unfold", "unsqueeze", "view", "view_as_real"),
+    ]
+)
+"""Operations that start no kernel."""
+
+DATA_DEPENDENT = frozenset(
+    [
+        *("nonzero", "masked_select", "unique_dim", "_unique2", "unique_consecutive"),
+        *("repeat_interleave", "bincount"),
+    ]
+)
+"""Operations whose result has a size that depends on values: the host must wait for them."""
+
+CHECKED = frozenset(
+    ("linalg_cholesky", "linalg_inv", "linalg_lu_factor", "linalg_solve", "linalg_eigh")
+)
+"""Operations that wait for an error code; those ending in `_ex` do not."""
+
+
+@dataclass
+class Counts:
+    """Kernel launches by operation, and host synchronisations by cause and line of geogp."""
+
+    launches: Counter[str] = field(default_factory=Counter)
+    waits: Counter[str] = field(default_factory=Counter)
+
+    def clear(self) -> None:
+        """Set all counts to 0."""
+        self.launches.clear()
+        self.waits.clear()
+
+
+class DeviceTensor(Tensor):
+    """A tensor on `DEVICE`; `held` has its values."""
+
+    held: Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl  # noqa: SLF001
+
+    @staticmethod
+    def __new__(cls: type[Self], held: Tensor) -> Self:  # noqa: D102
+        return Tensor._make_wrapper_subclass(  # noqa: SLF001
+            cls,
+            held.shape,
+            strides=held.stride(),
+            storage_offset=held.storage_offset(),
+            dtype=held.dtype,
+            device="cpu",
+        )
+
+    def __init__(self, held: Tensor) -> None:
+        self.held = held
+
+    def __repr__(self, **_: Any) -> str:
+        return f"DeviceTensor({self.held!r})"
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the tensor reports."""
+        return DEVICE
+
+    def __deepcopy__(self, _memo: Any) -> Tensor:
+        copy = DeviceTensor(self.held.clone())
+        if isinstance(self, torch.nn.Parameter):
+            return torch.nn.Parameter(copy, self.requires_grad)
+        return copy.requires_grad_(self.requires_grad)
+
+    @classmethod
+    def __torch_dispatch__(cls, op: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert _CURRENT is not None, "a device tensor is used outside second_device()"
+        return _CURRENT.run(op, args, kwargs or {})
+
+
+class _Dispatch(TorchDispatchMode):
+    """Runs every operation on the held values, and counts it."""
+
+    def __init__(self, counts: Counts) -> None:
+        super().__init__()
+        self.counts = counts
+
+    def __torch_dispatch__(self, op: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.run(op, args, kwargs or {})
+
+    def run(self, op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        given, _ = tree_flatten((args, kwargs))
+        tensors = [value for value in given if isinstance(value, Tensor)]
+        here = [isinstance(value, DeviceTensor) for value in tensors]
+        device = kwargs.get("device")
+        if not any(here) and not _is_second(device):
+            found = op(*args, **kwargs)
+            made = not tensors and device in {None, torch.device("cpu")}
+            # For autograd, `DEVICE` is the CPU, where it makes zeros for outputs that no loss uses.
+            return _wrapped(found, {}) if made and _in_backward() else found
+        name = op.overloadpacket.__name__
+        if name == "_to_copy":
+            return self._copied(op, args, kwargs)
+        if name == "copy_":
+            return self._copy(*args)
+        if name == "_local_scalar_dense":
+            self.waits("item")
+            return op(args[0].held)
+        self._check(name, tensors, kwargs)
+        held = {id(value.held): value for value in tensors if isinstance(value, DeviceTensor)}
+        args, kwargs = tree_map(_unwrapped, (args, kwargs))
+        if name not in VIEWS:
+            self.counts.launches[name] += 1
+        masks = name.startswith("index") and any(value.dtype == torch.bool for value in tensors[1:])
+        if masks or name in DATA_DEPENDENT or name in CHECKED:
+            self.waits(name)
+        return _wrapped(op(*args, **kwargs), held)
+
+    def waits(self, cause: str) -> None:
+        """Count a host synchronisation."""
+        self.counts.waits[f"{cause} at {_line()}"] += 1
+
+    def _check(self, name: str, tensors: list[Tensor], kwargs: dict[str, Any]) -> None:
+        if kwargs.get("generator") is not None:
+            raise RuntimeError(f"{name}: a generator of the CPU on {DEVICE}, at {_line()}")
+        for value in tensors:
+            if not isinstance(value, DeviceTensor) and value.dim() > 0:
+                raise RuntimeError(
+                    f"{name}: a CPU tensor of shape {tuple(value.shape)} meets tensors on "
+                    f"{DEVICE}, at {_line()}"
+                )
+
+    def _copied(self, op: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
+        source, device = args[0], kwargs.get("device")
+        kept = isinstance(source, DeviceTensor) and (device is None or _in_backward())
+        to = kept or _is_second(device)
+        self._transfer(source, to)
+        plain = {**kwargs, "device": torch.device("cpu")} if device is not None else kwargs
+        found: Tensor = op(_unwrapped(source), *args[1:], **plain)
+        self.counts.launches["_to_copy"] += 1
+        return DeviceTensor(found) if to else found
+
+    def _copy(self, target: Tensor, source: Tensor, *_: Any) -> Tensor:
+        self._transfer(source, isinstance(target, DeviceTensor))
+        self.counts.launches["copy_"] += 1
+        _unwrapped(target).copy_(_unwrapped(source))
+        return target
+
+    def _transfer(self, source: Tensor, to: bool) -> None:
+        if isinstance(source, DeviceTensor) != to:
+            self.waits("copy to the device" if to else "copy to the CPU")
+
+
+class _Down(torch.autograd.Function):
+    """A differentiable copy to the CPU."""
+
+    @staticmethod
+    def forward(_context: Any, value: DeviceTensor) -> Tensor:
+        return value.held.clone()
+
+    @staticmethod
+    def backward(_context: Any, gradient: Tensor) -> Tensor:
+        return DeviceTensor(gradient.clone())
+
+
+class _Functions(TorchFunctionMode):
+    """Answers in Python what PyTorch's C++ code would answer for a CPU tensor."""
+
+    def __init__(self, dispatch: _Dispatch) -> None:
+        super().__init__()
+        self.dispatch = dispatch
+
+    def __torch_function__(self, call: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        first = args[0] if args else None
+        if call is Tensor.to and len(args) > 1 and isinstance(args[1], DeviceTensor):
+            return call(first, DEVICE, args[1].dtype, *args[2:], **kwargs)
+        if not isinstance(first, DeviceTensor):
+            return call(*args, **kwargs)
+        if call in {Tensor.numpy, Tensor.__array__}:
+            raise TypeError(f"cannot convert a tensor on {DEVICE} to NumPy, at {_line()}")
+        if call is Tensor.cpu:
+            return self.down(first)
+        if call is Tensor.tolist:
+            return self.down(first.detach()).tolist()
+        if call is Tensor.to:
+            return self._to(first, *args[1:], **kwargs)
+        return call(*args, **kwargs)
+
+    def down(self, value: DeviceTensor) -> Tensor:
+        """Return a copy on the CPU."""
+        self.dispatch.waits("copy to the CPU")
+        if value.requires_grad:
+            return _Down.apply(value)  # type: ignore[no-any-return]
+        return value.held.detach().clone()
+
+    def _to(self, value: DeviceTensor, *args: Any, **kwargs: Any) -> Tensor:
+        device, rest = kwargs.pop("device", None), []
+        for given in args:
+            if isinstance(given, Tensor):
+                device = given.device
+                rest.append(given.dtype)
+            elif isinstance(given, str | torch.device):
+                device = given
+            else:
+                rest.append(given)
+        moved = value if device is None or _is_second(device) else self.down(value)
+        return Tensor.to(moved, *rest, **kwargs) if rest or kwargs else moved
+
+
+_CURRENT: _Dispatch | None = None
+
+
+@contextmanager
+def second_device() -> Iterator[Counts]:
+    """Make `DEVICE` available, and return its counts."""
+    global _CURRENT  # noqa: PLW0603 - subclasses of Tensor have no other way to find it
+    overwrite = torch.__future__.get_overwrite_module_params_on_conversion()
+    threads = torch.autograd.is_multithreading_enabled()
+    counts = Counts()
+    dispatch = _Dispatch(counts)
+    before, _CURRENT = _CURRENT, dispatch
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    torch.autograd.set_multithreading_enabled(False)
+    try:
+        with dispatch, _Functions(dispatch):
+            yield counts
+    finally:
+        _CURRENT = before
+        torch.__future__.set_overwrite_module_params_on_conversion(overwrite)
+        torch.autograd.set_multithreading_enabled(threads)
+
+
+def _is_second(device: Any) -> bool:
+    return device is not None and torch.device(device).type == NAME
+
+
+def _unwrapped(value: Any) -> Any:
+    if isinstance(value, DeviceTensor):
+        return value.held
+    return torch.device("cpu") if isinstance(value, torch.device) and _is_second(value) else value
+
+
+def _wrapped(found: Any, known: dict[int, DeviceTensor]) -> Any:
+    def wrap(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return known[id(value)] if id(value) in known else DeviceTensor(value)
+
+    return tree_map(wrap, found)
+
+
+def _line() -> str:
+    frame = inspect.currentframe()
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(PACKAGE):
+            return f"{Path(name).relative_to(PACKAGE).as_posix()}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "a caller of geogp"
+
+
+def _in_backward() -> bool:
+    """Return whether autograd's engine calls, to differentiate a value on `DEVICE`.
+
+    A backward function of geogp, which the engine calls, does not count.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(PACKAGE):
+            return False
+        if frame.f_code.co_name == "_engine_run_backward":
+            return any(isinstance(value, DeviceTensor) for value in frame.f_locals["t_outputs"])
+        frame = frame.f_back
+    return False

@@ -1,0 +1,92 @@
+"""Every model of the catalogue on a second device: the same numbers, no tensor left behind."""
+
+import numpy as np
+import pytest
+from benchmark_scripts import load
+
+from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.joint.joint_law import joint_posterior
+
+launches, device = load("launches"), load("second_device")
+
+STEP_WAITS = {
+    "field": 30,
+    "dbk-rbf": 2,
+    "pp-dkl": 2,
+    "sv-dkl": 2,
+    "sv-rbf": 2,
+    "sv-t-process": 2,
+}
+"""Most host synchronisations in a step of AdamW; none for the models that are not named."""
+
+STEP_LAUNCHES = {
+    "field": 760,
+    "sv-t-process": 520,
+    "dbk-rbf": 270,
+    "sv-dkl": 250,
+    "pp-dkl": 250,
+    "sv-rbf": 225,
+}
+"""Most kernel launches in a step of AdamW."""
+
+LAUNCHES = 175
+"""Most kernel launches in a step of AdamW of a model that is not named."""
+
+BY_BATCH = 15
+"""Steps of a fit by batches; other models take one step per epoch."""
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path):
+    train, validation = launches.world(name, 190, 1), launches.world(name, 60, 2)
+    about, here = CATALOGUE[name].about, launches.made(name, train)
+    has_joint = about.has_spread and not about.counts
+    expected = launches.fitted(here, train, validation)
+    with device.second_device() as counts:
+        there = launches.made(name, train).to(device.DEVICE)
+        with launches.counted_steps(counts) as steps:
+            assert launches.fitted(there, train, validation) == expected
+        for value in (*there.parameters(), *there.buffers()):
+            assert value.device == device.DEVICE
+        found = there.predict(validation.x)
+        save_model(there, tmp_path / "there.safetensors")
+        joint = joint_posterior(there, train).mean(validation.x) if has_joint else None
+    predicted = here.predict(validation.x)
+    np.testing.assert_array_equal(found.mean, predicted.mean)
+    np.testing.assert_array_equal(found.sd, predicted.sd)
+    if joint is not None:
+        np.testing.assert_allclose(
+            joint, joint_posterior(here, train).mean(validation.x), rtol=1e-9
+        )
+    again, _ = load_model(tmp_path / "there.safetensors")
+    np.testing.assert_array_equal(again.predict(validation.x).mean, predicted.mean)
+    if len(steps.launches) == BY_BATCH:
+        assert np.median(steps.waits) <= STEP_WAITS.get(name, 0), steps.lines
+        assert np.median(steps.launches) <= STEP_LAUNCHES.get(name, LAUNCHES)
+
+
+def test_a_tensor_left_on_the_cpu_is_found(monkeypatch):
+    from geogp.models.core.lowrank import LowRankGP
+
+    train = launches.world("dbk-silu", 190, 1)
+    whole = LowRankGP.terms
+
+    def left_behind(model, x):
+        return whole(model, x.cpu())
+
+    monkeypatch.setattr(LowRankGP, "terms", left_behind)
+    with device.second_device():
+        model = launches.made("dbk-silu", train).to(device.DEVICE)
+        with pytest.raises(RuntimeError, match=r"a CPU tensor of shape .* meets"):
+            launches.fitted(model, train, train)
+
+
+def test_the_table_has_a_line_for_each_model(tmp_path, capsys):
+    path = tmp_path / "table.md"
+    assert launches.main(["--models", "dnn", "--table", str(path)]) == 0
+    line = path.read_text("utf-8").splitlines()[-1]
+    assert line == capsys.readouterr().out.splitlines()[-2]
+    name, steps, waits = [cell.strip() for cell in line.strip("|").split("|")][:3]
+    assert (name, waits) == ("`dnn`", "0")
+    assert 0 < int(steps) <= LAUNCHES
