@@ -112,9 +112,9 @@ def main(argv: list[str] | None = None) -> int:
         "# Kernel launches and host synchronisations\n\n"
         "    python benchmarks/launches.py\n\n"
         "Counted without a GPU, by tensors that behave like those of one. *launches*: kernels of\n"
-        "a training step (median). *waits*: host synchronisations of a training step (median). The\n"
-        "columns with *predict* are for one prediction of 60 rows. The last column has the lines\n"
-        "of geogp where training waits most. 190 rows, batches of 40, rank 8, three epochs;\n"
+        "a training step (median). *waits*: host synchronisations of a step (median). Two\n"
+        "columns are for one prediction of 60 rows. The last column has the lines of geogp where\n"
+        "training waits most. 190 rows, batches of 40, rank 8, three epochs;\n"
         f"torch {torch.__version__}.\n\n" + table(titles, rows) + "\n"
     )
     options.table.parent.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,14 @@ DATA_DEPENDENT = frozenset(
 """Operations whose result has a size that depends on values: the host must wait for them."""
 
 CHECKED = frozenset(
-    ("linalg_cholesky", "linalg_inv", "linalg_lu_factor", "linalg_solve", "linalg_eigh")
+    (
+        "_linalg_check_errors",
+        "linalg_cholesky",
+        "linalg_inv",
+        "linalg_lu_factor",
+        "linalg_solve",
+        "linalg_eigh",
+    )
 )
 """Operations that wait for an error code; those ending in `_ex` do not."""
 

@@ -2,16 +2,18 @@
 
 import numpy as np
 import pytest
+import torch
 from benchmark_scripts import load
 
 from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.field.vecchia import whiten
 from geogp.models.joint.joint_law import joint_posterior
 
 launches, device = load("launches"), load("second_device")
 
 STEP_WAITS = {
-    "field": 30,
+    "field": 1,
     "dbk-rbf": 2,
     "pp-dkl": 2,
     "sv-dkl": 2,
@@ -80,6 +82,19 @@ def test_a_tensor_left_on_the_cpu_is_found(monkeypatch):
         model = launches.made("dbk-silu", train).to(device.DEVICE)
         with pytest.raises(RuntimeError, match=r"a CPU tensor of shape .* meets"):
             launches.fitted(model, train, train)
+
+
+def test_a_block_that_does_not_factorise_becomes_nan_without_a_wait():
+    known, values = torch.ones(2, 2, dtype=torch.bool), torch.ones(2, 2, 1).double()
+    covariance = torch.eye(2).double().repeat(2, 1, 1)
+    covariance[1, 0, 0] = -9.0
+    with device.second_device() as counts:
+        given = [part.to(device.DEVICE) for part in (covariance, known.double(), known, values)]
+        counts.clear()
+        factor, white = whiten(*given)
+        assert not counts.waits
+        assert factor.isfinite().cpu().all((1, 2)).tolist() == [True, False]
+        assert white.isfinite().cpu().all((1, 2)).tolist() == [True, False]
 
 
 def test_the_table_has_a_line_for_each_model(tmp_path, capsys):

@@ -10,29 +10,36 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
 from geogp.models.field import field_model as field
-from geogp.models.field.field_rows import Padded, packed
+from geogp.models.field.field_rows import block_rows
 from geogp.models.field.vecchia import NO_ROW
 
 
 @given(st.integers(1, 9), st.integers(1, 7), st.integers(1, 6), st.integers(0, 999))
-def test_packed_blocks_hold_the_same_rows_in_the_same_order(blocks, width, parts, seed):
+def test_arranged_blocks_have_the_same_rows_in_the_same_order(blocks, width, parts, seed):
     random = np.random.default_rng(seed)
-    rows = torch.from_numpy(random.integers(0, 50, (blocks, width)))
-    known = torch.from_numpy(random.random((blocks, width)) < 0.6)
-    known[:, -1] = True
-    own = known & (torch.arange(width) >= width // 2)
-    found = packed(Padded(rows, known, own), parts)
+    index = random.integers(0, 50, (blocks, width))
+    index[random.random((blocks, width)) < 0.4] = NO_ROW
+    index[:, -1] = random.integers(0, 50, blocks)
+    first_own = width // 2
+    distinct, own, found = block_rows(index, first_own, parts, torch.device("cpu"))
+    assert distinct.tolist() == sorted(set(index[index != NO_ROW].tolist()))
+    ours = index[:, first_own:]
+    assert distinct[own].tolist() == ours[ours != NO_ROW].tolist()
     assert sum(len(part.rows) for part in found) == blocks
     kept = []
     for part in found:
         assert part.rows.shape[1] == part.known.sum(1).max()
         counts = part.known.sum(1, keepdim=True)
         assert torch.equal(part.known, torch.arange(part.rows.shape[1]) < counts)
-        for k, *held in zip(part.known, part.rows, part.own, strict=True):
-            kept.append(tuple(tuple(each[k].tolist()) for each in held))
+        is_own = torch.zeros(part.rows.numel(), dtype=torch.bool)
+        is_own[part.own] = True
+        for k, rows, mine in zip(part.known, part.rows, is_own.view_as(part.rows), strict=True):
+            kept.append((tuple(distinct[rows[k]].tolist()), int(mine.sum())))
+            assert not mine[~k].any()
+            assert mine[k].tolist() == sorted(mine[k].tolist())  # own rows come last
     expected = [
-        tuple(tuple(each[k].tolist()) for each in held)
-        for k, *held in zip(known, rows, own, strict=True)
+        (tuple(row[row != NO_ROW].tolist()), int((row[first_own:] != NO_ROW).sum()))
+        for row in index
     ]
     assert sorted(kept) == sorted(expected)
 

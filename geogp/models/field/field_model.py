@@ -24,7 +24,7 @@ from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
-from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
+from geogp.models.field.field_rows import Block, block_rows
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import LEAST_ROWS, MEMBERS
@@ -91,24 +91,21 @@ class FieldNetwork(FieldProcess):
         )
 
     def block(
-        self, sites: Tensor, *, factor: Tensor | None, without: Tensor | None = None
+        self, sites: Tensor, *, factor: Tensor | None, without: NDArray[np.bool_] | None = None
     ) -> Block:
         """Return the stored rows, whitened, of the places with the numbers `sites` (b,).
 
         `factor` is the factor L (r, r) of q(w); if `factor` is None, `spread` of the result is W
         Phi. `without` (n,) marks stored rows that must not condition the places.
         """
-        earlier = self.earlier[sites]
-        if without is not None:
-            earlier = earlier.masked_fill(without[earlier.clamp(min=0)], NO_ROW)
         number = sites.cpu().numpy()
+        earlier = self.earlier.numpy()[number]
+        if without is not None:
+            earlier = np.where(without[earlier], NO_ROW, earlier)
         places = self.sites.sites
         here = places.rows(number[:, None], int(places.count[number].max()))
-        index = torch.cat([earlier, torch.from_numpy(here).to(self.device)], 1)
-        known = index != NO_ROW
-        own = known.clone()
-        own[:, : earlier.shape[1]] = False
-        distinct, back = distinct_rows(index, known)
+        index = np.concatenate([earlier, here], axis=1)
+        distinct, own, parts = block_rows(index, earlier.shape[1], PARTS, self.device)
         x, y = self.rows.x[distinct], self.rows.y[distinct]
         terms = self.row_terms(x, self.rows.counts[distinct])
         spread = terms.phi if factor is None else terms.phi @ factor
@@ -116,13 +113,13 @@ class FieldNetwork(FieldProcess):
         values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
         values = values * terms.amplitude.reciprocal()[:, None]
         noise, points = terms.noise / terms.amplitude.square(), self.points(x)
-        kept, log_scale = [], terms.amplitude.log()[back[own]].sum()
-        for part in packed(Padded(back, known, own), PARTS):
+        kept, log_scale = [], terms.amplitude.log()[own].sum()
+        for part in parts:
             at = points[part.rows]
             prior = self.tiles(at, at)
             L, white = whiten(prior, noise[part.rows], part.known, values[part.rows])
-            kept.append(white[part.own])
-            log_scale = log_scale + L.diagonal(dim1=1, dim2=2)[part.own].log().sum()
+            kept.append(white.flatten(0, 1)[part.own])
+            log_scale = log_scale + L.diagonal(dim1=1, dim2=2).flatten()[part.own].log().sum()
         found = torch.cat(kept)
         return Block(found[:, 0], found[:, 1:], log_scale)
 
@@ -260,11 +257,11 @@ class FieldNetwork(FieldProcess):
 
         `rows` are not used, because the model stores all rows that its predictions depend on.
         """
-        numbers = torch.arange(len(self.sites.sites), device=self.device)
+        numbers = torch.arange(len(self.sites.sites))
         for part in numbers.split(SITES_AT_ONCE):
             yield self.whitened(part)
 
-    def whitened(self, sites: Tensor, without: Tensor | None = None) -> WeightedRows:
+    def whitened(self, sites: Tensor, without: NDArray[np.bool_] | None = None) -> WeightedRows:
         """Return W Phi and W (y - m0 - shift) for the stored rows at places; see `block`."""
         with torch.no_grad():
             found = self.block(sites, factor=None, without=without)

@@ -193,12 +193,11 @@ class FieldProcess(LowRankGP):
 
     @property
     def earlier(self) -> Tensor:
-        """For each of the s places, the numbers of the stored rows that condition it, (s, most)."""
+        """For each of the s places, the rows that condition it, (s, most); on the CPU."""
         if self._earlier is None:
             random = np.random.default_rng([int(self.order_seed), 1])
             places = int(self.near_places[0])
             self._earlier = torch.from_numpy(earlier_rows(self.sites.sites, places, random))
-        self._earlier = self._earlier.to(self.device)
         return self._earlier
 
     @property

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from geogp.models.core.lowrank import Rows
+from geogp.models.field.vecchia import NO_ROW, Indices
 
 
 class HeldRows(nn.Module):
@@ -78,25 +80,60 @@ def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     return distinct, back
 
 
-class Padded(NamedTuple):
-    """Rows of b blocks, (b, m): row numbers, masks of actual rows and of the block's own rows."""
+class PaddedBlocks(NamedTuple):
+    """Blocks with similar numbers of rows, on the device of the model.
+
+    `rows` (b, m) are positions among the distinct rows, and `known` (b, m) marks actual rows, which
+    come before the padding. `own` (k,) are the positions in `rows.flatten()` of the blocks' own
+    rows.
+    """
 
     rows: Tensor
     known: Tensor
     own: Tensor
 
 
-def packed(blocks: Padded, parts: int) -> list[Padded]:
-    """Divide the blocks into parts with similar numbers of rows, to need less padding.
+class BlockRows(NamedTuple):
+    """The rows of blocks, divided into parts with similar numbers of rows, to need less padding.
 
-    The rows of a block keep their order; the padding comes last.
+    `distinct` (u,) are the numbers of the stored rows. `own` (k,) are the positions of the blocks'
+    own rows among these.
     """
-    order = blocks.known.byte().sort(dim=1, descending=True, stable=True).indices
-    first = Padded(*(each.gather(1, order) for each in blocks))
-    count = blocks.known.sum(1)
-    pieces = [piece for piece in count.argsort().tensor_split(parts) if len(piece)]
-    widths = [int(count[piece[-1]]) for piece in pieces]
-    return [
-        Padded(*(each[piece, :width] for each in first))
-        for piece, width in zip(pieces, widths, strict=True)
-    ]
+
+    distinct: Tensor
+    own: Tensor
+    parts: list[PaddedBlocks]
+
+
+def block_rows(index: Indices, first_own: int, parts: int, device: torch.device) -> BlockRows:
+    """Arrange the rows of blocks; each block has the row numbers in a row of `index` (b, m).
+
+    `NO_ROW` is padding. From column `first_own` on, a row belongs to the block itself; the other
+    rows condition it. The rows of a block keep their order. All of this is computed on the CPU, and
+    goes to the device in one transfer, because the sizes depend on the values.
+    """
+    known = index != NO_ROW
+    distinct, inverse = np.unique(index[known], return_inverse=True)
+    back = np.zeros_like(index)
+    back[known] = inverse.reshape(-1)
+    own = known & (np.arange(index.shape[1]) >= first_own)
+    order = np.argsort(~known, axis=1, kind="stable")
+    count = known.sum(1)
+    pieces = [p for p in np.array_split(np.argsort(count, kind="stable"), parts) if len(p)]
+    arrays = [distinct if len(distinct) else np.zeros(1, index.dtype), back[own]]
+    for piece in pieces:
+        kept = piece[:, None], order[piece, : count[piece[-1]]]
+        arrays += [back[kept], count[piece], np.flatnonzero(own[kept])]
+    first, second, *others = _on_device(arrays, device)
+    found = []
+    for rows, counts, positions in zip(others[::3], others[1::3], others[2::3], strict=True):
+        slots = torch.arange(rows.shape[1], device=device)
+        found.append(PaddedBlocks(rows, slots < counts[:, None], positions))
+    return BlockRows(first, second, found)
+
+
+def _on_device(arrays: list[Indices], device: torch.device) -> list[Tensor]:
+    """Return integer arrays on a device, in one transfer."""
+    flat = torch.from_numpy(np.concatenate([part.reshape(-1) for part in arrays])).to(device)
+    pieces = flat.split([part.size for part in arrays])
+    return [piece.view(part.shape) for piece, part in zip(pieces, arrays, strict=True)]

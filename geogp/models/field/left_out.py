@@ -78,14 +78,14 @@ def _folds(
 ) -> Iterator[Part]:
     sites = model.sites.sites
     fold_of_site = fold[sites.first]
-    earlier = model.earlier.cpu().numpy()
+    earlier = model.earlier.numpy()
     known = _information(model, np.arange(len(sites)))
     for number in np.unique(fold[chosen]):
         own, others = fold == number, fold_of_site != number
         # The information from other places must not be conditioned on the rows left out.
         near = others & (own[earlier] & (earlier != NO_ROW)).any(1)
         changed = _information(model, np.flatnonzero(near | ~others))
-        again = _information(model, np.flatnonzero(near), torch.from_numpy(own).to(model.device))
+        again = _information(model, np.flatnonzero(near), own)
         rest = Information(*(a - b + c for a, b, c in zip(known, changed, again, strict=True)))
         weights = WeightPosterior(*posterior_of(rest))
         among = NearSites.of(sites, others)
@@ -98,12 +98,12 @@ def _folds(
 
 
 def _information(
-    model: "FieldNetwork", sites: NDArray[np.int64], without: Tensor | None = None
+    model: "FieldNetwork", sites: NDArray[np.int64], without: NDArray[np.bool_] | None = None
 ) -> Information:
     """Return the information about the weights in the whitened rows of places; see `block`."""
 
     def chunks() -> Iterator[WeightedRows]:
-        for part in torch.from_numpy(sites).to(model.device).split(ROWS_AT_ONCE):
+        for part in torch.from_numpy(sites).split(ROWS_AT_ONCE):
             if len(part):
                 yield model.whitened(part, without)
 

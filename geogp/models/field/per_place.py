@@ -54,8 +54,7 @@ class PerPlace(Step[FieldNetwork]):
         steps = np.array_split(shuffled, max(1, round(n / self.rows(batch, n))))
         chosen = [np.concatenate([groups[i] for i in step]) for step in steps if len(step)]
         return [
-            Part(torch.from_numpy(c).to(model.device), int(sites.count[c].sum()), whole_places=True)
-            for c in chosen
+            Part(torch.from_numpy(c), int(sites.count[c].sum()), whole_places=True) for c in chosen
         ]
 
     def split(self, model: FieldNetwork, rows: Rows, part: Part, count: int) -> list[Part]:

@@ -234,18 +234,22 @@ def whiten(
     `covariance` (b, m, m), `noise` (b, m) and `values` (b, m, c) are float64. `known` (b, m) marks
     the rows that are not padding; padding may have any values. The results have shapes (b, m, m)
     and (b, m, c). In rows of padding, L equals the identity matrix, and the other result is 0.
-    Raises NumericalError if a covariance does not factorise.
+    If a covariance does not factorise, raises NumericalError on the CPU, and returns NaN for this
+    block on other devices.
     """
     both = known[:, :, None] & known[:, None, :]
     K = covariance.masked_fill(~both, 0.0)
     K.diagonal(dim1=1, dim2=2).add_(torch.where(known, noise, 1.0))
-    try:
-        L = torch.linalg.cholesky(K)
-    except RuntimeError as error:
+    L, failed = torch.linalg.cholesky_ex(K)
+    if K.device.type != "cpu":
+        # A host that reads the codes waits for the device. NaN reaches the loss or the prediction,
+        # which are checked.
+        L = torch.where(failed[:, None, None] == 0, L, torch.nan)
+    elif bool(failed.any()):
         raise NumericalError(
-            f"the covariance of a block of tiles does not factorise ({error}); the fit has "
-            "diverged. Lower the learning rate."
-        ) from error
+            "the covariance of a block of tiles does not factorise; the fit has diverged. "
+            "Lower the learning rate."
+        )
     V = values.masked_fill(~known[..., None], 0.0)
     return L, torch.linalg.solve_triangular(L, V, upper=False)
 
