@@ -27,7 +27,7 @@ Tell = Callable[[str], None]
 class FitPlan:
     """All choices of a fit except its rows.
 
-    `columns`, `units`, `dropped`, `noise` and `covariates` are those of `Architecture`. `epochs`,
+    `columns`, `units`, `dropped`, `noise`, `covariates` and `classes` are those of `Architecture`. `epochs`,
     `batch` and `weights` replace the values of the preset.
     """
 
@@ -43,6 +43,7 @@ class FitPlan:
     noise: str = "gaussian"
     seed: int = 0
     covariates: tuple[str, ...] = ()
+    classes: int = 0
 
     @property
     def settings(self) -> FitSettings:
@@ -77,6 +78,7 @@ class FitPlan:
             units=self.units,
             noise=self.noise,
             covariates=self.covariates,
+            classes=self.classes,
         )
         check_memory(sizes, len(rows.y), min(self.batch, len(rows.y)), self.device)
         with warnings.catch_warnings(record=True) as caught:
