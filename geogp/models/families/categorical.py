@@ -29,6 +29,11 @@ from geogp.models.training.steps import CHUNK, ByInputs, Part
 TRAINING_DRAWS = 16
 """Number T of draws of the logits in a step of training."""
 
+HEAD_RATE, SCALE_RATE = 15.0, 60.0
+"""Learning rates of the posterior and the kernel, and of the scale of the functions, relative to
+that of a network. Logits are large, so the scale is far from its start value.
+"""
+
 LEAST_SHAPE = 1.05
 """Lower limit of a' in q(s²) = InvGamma(a', b'), so that s² has a mean."""
 
@@ -82,6 +87,12 @@ class ClassProcess(LowRankGP):
         super().__init__(name, architecture, **{**parts, "posterior": posterior})
         self.mean_constant.requires_grad = False
         self.constants = nn.Parameter(torch.zeros(k, dtype=architecture.torch_dtype))
+
+    def rates(self) -> dict[str, float]:
+        """Return learning rates by parameter name, relative to that of a network."""
+        names = [name for name, _ in self.named_parameters() if ".backbone." not in name]
+        scales = {"basis.kernel.log_readout", "basis.log_variance", "log_scale"}
+        return {name: SCALE_RATE if name in scales else HEAD_RATE for name in names}
 
     def take_target(self, y: Floats) -> None:
         """Set the constants c_j; raise DataError if a target is not the number of a class."""
@@ -155,9 +166,11 @@ class ClassProcess(LowRankGP):
 class StudentClassProcess(ClassProcess):
     """A process of classes with a random scale s²; the logits are multivariate t (Scale D).
 
-    q(w, s²) = Π_j N(w_j; m_j, s² L_j L_j') InvGamma(s²; a', b') and the prior is w_j ~ N(0, s² I),
-    s² ~ InvGamma(2, 2). One scale is common to all classes. a' and b' are learned, because a
-    softmax has no optimal value of a' in closed form. Variances of `terms` are in units of b' / a'.
+    q(w, s²) = Π_j N(w_j; s0 m_j, s² L_j L_j') InvGamma(s²; a', b'), where s0² = b'/a', and the prior
+    is w_j ~ N(0, s² I), s² ~ InvGamma(2, 2). One scale is common to all classes. In units of s0,
+    m_j stays of order 1 although logits are large. a' and b' are learned, because a softmax has no
+    optimal a' in closed form. The divergence from the prior is Σ_j KL(N(m_j, L_j L_j') || N(0, I))
+    plus `scale_divergence`, because E[1/s²] s0² = 1.
     """
 
     def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
@@ -180,13 +193,14 @@ class StudentClassProcess(ClassProcess):
         """Return the terms of the objectives; variances are the squared scales of the logits."""
         usual = super().terms(x)
         a, b = self.scale_parameters()
-        means, _ = self.posterior.weights()
-        square = means.double().square().sum()
-        prior = self.constants.new_tensor([SCALE_PRIOR.a, SCALE_PRIOR.b], dtype=torch.float64)
-        kl = scale_divergence(usual.kl.double(), square, (a, b), (prior[0], prior[1]))
+        prior = a.new_tensor([SCALE_PRIOR.a, SCALE_PRIOR.b])
+        kl = usual.kl.double() + scale_divergence(a, b, prior)
         scale = (b / a).to(usual.mean.dtype)
         return replace(
-            usual, function_variance=scale * usual.function_variance, kl=kl.to(usual.mean.dtype)
+            usual,
+            mean=self.constants + scale.sqrt() * (usual.mean - self.constants),
+            function_variance=scale * usual.function_variance,
+            kl=kl.to(usual.mean.dtype),
         )
 
     def steps(self, shape: tuple[int, int, int]) -> Tensor:

@@ -233,19 +233,14 @@ def scaled_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tens
     return 0.5 * (constant + terms.average(spread) / terms.noise_var) + terms.kl / n
 
 
-def scale_divergence(
-    kl: Tensor, square: Tensor, posterior: tuple[Tensor, Tensor], prior: tuple[Tensor, Tensor]
-) -> Tensor:
-    """Return KL(q(w, s²) || prior), a scalar (appendix D, after Soch and Allefeld 2016).
+def scale_divergence(a: Tensor, b: Tensor, prior: Tensor) -> Tensor:
+    """Return KL(InvGamma(a', b') || InvGamma(a, b)), a scalar, for a prior (a, b), (2,).
 
-    q is N(w; m, s² L L') InvGamma(s²; a', b'), and the prior is N(0, s² I) InvGamma(a, b). The
-    divergence is kl + ½ (a'/b' - 1) ||m||² + a log(b'/b) - log Γ(a') / Γ(a) + (a' - a) ψ(a')
-    + (b - b') a'/b', where `kl` is KL(N(m, L L') || N(0, I)) and `square` is ||m||².
+    It is a log(b'/b) - log Γ(a') / Γ(a) + (a' - a) ψ(a') + (b - b') a' / b'.
     """
-    (a, b), (a0, b0) = posterior, prior
-    scale = a0 * (b / b0).log() - torch.lgamma(a) + torch.lgamma(a0)
-    scale = scale + (a - a0) * torch.digamma(a) + (b0 - b) * a / b
-    return kl + (a / b - 1) * square / 2 + scale
+    a0, b0 = prior
+    found: Tensor = a0 * (b / b0).log() - torch.lgamma(a) + torch.lgamma(a0)
+    return found + (a - a0) * torch.digamma(a) + (b0 - b) * a / b
 
 
 class VariationalStudentProcess(RandomScale):
@@ -290,13 +285,19 @@ class VariationalStudentProcess(RandomScale):
         """Return the terms of `scaled_elbo` at scaled inputs (b, d)."""
         usual = super().terms(x)
         a, b = self._scale_parameters()
-        square = self.posterior.m.double().square().sum()
-        prior = (self.scale_prior[0], self.scale_prior[1])
-        kl = scale_divergence(self.posterior.kl().double(), square, (a, b), prior)
         dtype = usual.mean.dtype
         return replace(
             usual,
-            kl=kl.to(dtype),
+            kl=self._kl(a, b).to(dtype),
             inverse_scale=(a / b).to(dtype),
             log_scale=(b.log() - torch.digamma(a)).to(dtype),
         )
+
+    def _kl(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return KL(q(w, s²) || prior) (appendix D, after Soch and Allefeld 2016).
+
+        It is ½ (||L||_F² + E[1/s²] ||m||² - r) - Σ log L_ii plus `scale_divergence`.
+        """
+        more = (a / b - 1) * self.posterior.m.double().square().sum() / 2
+        found: Tensor = self.posterior.kl().double() + more
+        return found + scale_divergence(a, b, self.scale_prior)

@@ -49,7 +49,7 @@ class SoftmaxLayer(ClassProcess, LastLayerGP):
         """Return learning rates as multiples of the usual rate; see `Mlp.rates`."""
         readout = BASE_WIDTH / self.network.root
         own = {f"posterior.parts.{k}.m": readout for k in range(len(self.posterior.parts))}
-        return own | super().rates()
+        return LastLayerGP.rates(self) | own
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:
         """Store the training inputs for `finish`, and set the covariance to 0."""
