@@ -24,10 +24,10 @@ _ENTRIES = 2**22
 class ClassPrediction:
     """Distributions over k classes at n points, from e models with equal shares.
 
-    The logits of a point under one model are f_j = mean_j + sqrt(variance_j) z_j t, with independent
-    standard normal z_j. If `df` is infinite, t is 1. Otherwise t² = df / chi²_df is common to all
-    classes, so the logits are multivariate t. The probability of class j is the mean of
-    softmax_j(f) over draws and models (Scale appendices C, D; Rich C.3).
+    The logits of a point under one model are f_j = mean_j + sqrt(variance_j) z_j t, where the z_j
+    are independent and standard normal. If `df` is infinite, t is 1. Otherwise t² = df / chi²_df is
+    common to all classes, so the logits are multivariate t. The probability of class j is the mean
+    of softmax_j(f) over draws and models (Scale appendices C, D; Rich C.3).
 
     The draws are scrambled Sobol points, the same at every point and in every call. So a prediction
     does not depend on the other points, and its error is smaller than that of random draws.
@@ -44,11 +44,14 @@ class ClassPrediction:
     @classmethod
     def pooled(cls, parts: Sequence["ClassPrediction"]) -> "ClassPrediction":
         """Return the mixture, with equal shares, of the predictions of several models."""
-        found = (np.concatenate([getattr(p, name) for p in parts]) for name in ("mean", "variance"))
-        return cls(*found, np.concatenate([part.df for part in parts]), parts[0].draws)
+        mean, variance, df = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("mean", "variance", "df")
+        )
+        return cls(mean, variance, df, parts[0].draws)
 
     def __len__(self) -> int:
-        return self.mean.shape[1]
+        return int(self.mean.shape[1])
 
     @property
     def probabilities(self) -> Floats:
@@ -64,7 +67,8 @@ class ClassPrediction:
     @property
     def codes(self) -> Codes:
         """Number of the most probable class at each point, (n,)."""
-        return self.log_probabilities.argmax(1)
+        found: Codes = self.log_probabilities.argmax(1)
+        return found
 
     @property
     def entropy(self) -> Floats:
@@ -106,8 +110,8 @@ class ClassPrediction:
         whole = found.astype(np.intp)
         if found.shape != (n,) or (whole != found).any() or (whole < 0).any() or (whole >= k).any():
             raise DataError(
-                f"expected {n} numbers of classes from 0 to {k - 1}, found shape {found.shape} with "
-                f"values from {found.min(initial=0)} to {found.max(initial=0)}."
+                f"expected {n} numbers of classes from 0 to {k - 1}, found shape {found.shape} "
+                f"with values from {found.min(initial=0)} to {found.max(initial=0)}."
             )
         score: Floats = -self.log_probabilities[np.arange(n), whole]
         return score

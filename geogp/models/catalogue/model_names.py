@@ -151,7 +151,9 @@ MODELS: dict[str, ModelName] = {model.name: model for model in _MODELS}
 _class = partial(ModelName, family="class")
 
 _CLASS_MODELS = (
-    _class("class-nngp", "sparse variational GP: kernel of infinitely wide erf networks at anchors"),
+    _class(
+        "class-nngp", "sparse variational GP: kernel of infinitely wide erf networks at anchors"
+    ),
     _class("class-t-process", "class-nngp with an inverse-gamma scale: a Student-t process"),
     _class("class-rbf", "sparse variational GP: inducing points of an RBF kernel on inputs"),
     _class("class-dbk", "deep basis kernel: a dense SiLU layer on a network, ELBO"),

@@ -140,7 +140,7 @@ CLASS_PRESETS = {
         epochs=epochs,
         batch=128,
         least_steps=0,
-        learning_rate=5e-3,
+        learning_rate=2e-3,
         decay="cosine",
         placement="kmeans++",
         weights=Weights(alpha=0.0, beta=1.0),
@@ -156,7 +156,6 @@ PRESETS_OF = {
     "field": FIELD_PRESETS,
     "kernel": KERNEL_PRESETS,
     "count": COUNT_PRESETS,
-    "class": CLASS_PRESETS,
 }
 """The presets of each family of models."""
 

@@ -1,14 +1,14 @@
 """Gaussian processes of classes: the class is a draw from the softmax of k functions.
 
-Each class j has a function f_j(x) = c_j + <w_j, phi(x)>. The basis phi is common to all classes, and
-the weights w_j are independent. The variational posterior and the bound are those of Lee et al.,
+Each class j has a function f_j(x) = c_j + <w_j, phi(x)>. The basis phi is common to all classes,
+and the weights w_j are independent. The variational posterior and the bound are those of Lee et al.,
 "Scale mixtures of neural network Gaussian processes" (Scale), appendices C and D.
 """
 
 import zlib
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -55,17 +55,21 @@ class ClassPosterior(Posterior):
 
     def weights(self) -> tuple[Tensor, Tensor]:
         """Return the means (k, r) and the factors (k, r, ·) of the covariances."""
-        means, factors = zip(*(part.weights() for part in self.parts), strict=True)
+        means, factors = zip(*(part.weights() for part in self.each()), strict=True)
         return torch.stack(means), torch.stack(factors)
 
     def moments(self, phi: Tensor) -> Moments:
         """Return mean and variance of <w_j, phi>, each (b, k)."""
-        means, variances = zip(*(part.moments(phi) for part in self.parts), strict=True)
+        means, variances = zip(*(part.moments(phi) for part in self.each()), strict=True)
         return Moments(torch.stack(means, 1), torch.stack(variances, 1))
 
     def kl(self) -> Tensor:
         """Return the sum over the classes of the divergences from the prior, a scalar."""
-        return torch.stack([part.kl() for part in self.parts]).sum()
+        return torch.stack([part.kl() for part in self.each()]).sum()
+
+    def each(self) -> list[Posterior]:
+        """Return the posteriors of the classes, in order."""
+        return cast("list[Posterior]", list(self.parts))
 
 
 class ClassProcess(LowRankGP):
@@ -166,8 +170,8 @@ class ClassProcess(LowRankGP):
 class StudentClassProcess(ClassProcess):
     """A process of classes with a random scale s²; the logits are multivariate t (Scale D).
 
-    q(w, s²) = Π_j N(w_j; s0 m_j, s² L_j L_j') InvGamma(s²; a', b'), where s0² = b'/a', and the prior
-    is w_j ~ N(0, s² I), s² ~ InvGamma(2, 2). One scale is common to all classes. In units of s0,
+    q(w, s²) = Π_j N(w_j; s0 m_j, s² L_j L_j') InvGamma(s²; a', b'), where s0² = b'/a'. The prior is
+    w_j ~ N(0, s² I), s² ~ InvGamma(2, 2). One scale is common to all classes. In units of s0,
     m_j stays of order 1 although logits are large. a' and b' are learned, because a softmax has no
     optimal a' in closed form. The divergence from the prior is Σ_j KL(N(m_j, L_j L_j') || N(0, I))
     plus `scale_divergence`, because E[1/s²] s0² = 1.

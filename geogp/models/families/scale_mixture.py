@@ -240,7 +240,8 @@ def scale_divergence(a: Tensor, b: Tensor, prior: Tensor) -> Tensor:
     """
     a0, b0 = prior
     found: Tensor = a0 * (b / b0).log() - torch.lgamma(a) + torch.lgamma(a0)
-    return found + (a - a0) * torch.digamma(a) + (b0 - b) * a / b
+    found = found + (a - a0) * torch.digamma(a) + (b0 - b) * a / b
+    return found
 
 
 class VariationalStudentProcess(RandomScale):

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geogp.models.bases.tangents import BASE_WIDTH
 from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, posterior_of
-from geogp.models.bases.tangents import BASE_WIDTH
-from geogp.models.families.categorical import ClassProcess
+from geogp.models.families.categorical import ClassPosterior, ClassProcess
 from geogp.models.families.last_layers import (
     LastLayerGP,
     enrich,
@@ -25,7 +26,6 @@ from geogp.models.families.last_layers import (
     rows_for,
     stacked_triangle,
 )
-from geogp.models.core.lowrank import Rows
 from geogp.models.families.scale_mixture import SCALE_PRIOR
 from geogp.models.training.steps import CHUNK
 
@@ -40,6 +40,8 @@ class SoftmaxLayer(ClassProcess, LastLayerGP):
     last layer with the noise variance 0.1, phi' (Phi' Phi / 0.1 + I)^(-1) phi, from all training
     rows. It is the same for all classes. The constants c_j stay at their start value.
     """
+
+    posterior: ClassPosterior  # type: ignore[assignment]
 
     def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
         super().__init__(name, architecture, **parts)
@@ -59,8 +61,8 @@ class SoftmaxLayer(ClassProcess, LastLayerGP):
 
     def take_factor(self, L: Tensor) -> None:
         """Set the covariance of the weights of every class to L L', (r, r)."""
-        for part in self.posterior.parts:
-            part.L.copy_(L)
+        for part in self.posterior.each():
+            part.weights()[1].copy_(L)
 
     def finish(self, validation: Rows) -> None:
         """Compute the covariance from the training rows, once the best epoch is known."""
@@ -134,8 +136,8 @@ class NormalReadout(SoftmaxNetwork):
         super().__init__(name, architecture, **parts)
         self.register_buffer("readout_scale", self.draw_scale())
         with torch.no_grad():
-            for part in self.posterior.parts:
-                part.m.normal_()
+            for part in self.posterior.each():
+                part.weights()[0].normal_()
 
     def draw_scale(self) -> Tensor:
         """Return the scale s, a scalar, float64."""

@@ -8,7 +8,7 @@ from time import monotonic
 
 import torch
 
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build_model import Scaling, build
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.presets import Preset
 from geogp.models.core.architecture import Architecture
@@ -27,8 +27,8 @@ Tell = Callable[[str], None]
 class FitPlan:
     """All choices of a fit except its rows.
 
-    `columns`, `units`, `dropped`, `noise`, `covariates` and `classes` are those of `Architecture`. `epochs`,
-    `batch` and `weights` replace the values of the preset.
+    `columns`, `units`, `dropped`, `noise`, `covariates` and `classes` are those of `Architecture`.
+    `epochs`, `batch` and `weights` replace the values of the preset. `scaling` is that of `build`.
     """
 
     model: str
@@ -44,6 +44,7 @@ class FitPlan:
     seed: int = 0
     covariates: tuple[str, ...] = ()
     classes: int = 0
+    scaling: Scaling = "none"
 
     @property
     def settings(self) -> FitSettings:
@@ -88,6 +89,7 @@ class FitPlan:
                 sizes,
                 torch.from_numpy(rows.x),
                 placement=preset.placement,
+                scaling=self.scaling,
                 noise_start=preset.noise_start,
                 seed=self.seed,
             )
