@@ -94,8 +94,9 @@ class ClassPrediction:
         change if a number is added to all logits, so each model's mean logit is first subtracted.
         Infinite if `df` is 2 or less.
         """
-        wide = np.where(self.df > 2, self.df / np.where(self.df > 2, self.df - 2, 1.0), np.inf)
-        within = (self.variance * np.where(np.isfinite(self.df), wide, 1.0)[:, None, None]).mean(0)
+        # df / (df - 2), which is 1 for infinite df.
+        wide = np.where(self.df > 2, 1 / (1 - 2 / np.maximum(self.df, 2.0 + 1e-12)), np.inf)
+        within = (self.variance * wide[:, None, None]).mean(0)
         between = (self.mean - self.mean.mean(2, keepdims=True)).var(0)
         found: Floats = np.take_along_axis(within + between, self.codes[:, None], 1)[:, 0]
         return found

@@ -14,6 +14,8 @@ from geogp.distributions.class_prediction import ClassPrediction
 from geogp.errors import DataError, RequestError
 from geogp.estimators.fit_rows import warn_caller
 from geogp.estimators.parameters import Parameters
+from geogp.estimators.point_columns import number_rows
+from geogp.models.catalogue.build_model import SCALINGS, Scaling
 from geogp.models.catalogue.model_names import CLASS_MODELS
 from geogp.models.catalogue.presets import CLASS_PRESETS
 from geogp.models.catalogue.storage import save_models
@@ -37,8 +39,7 @@ MAX_MEMBERS = 1000
 class ClassGP(Parameters):
     """A Gaussian process of classes: the class of a row is a draw from the softmax of functions.
 
-    Each class has a function of the inputs. Inputs are numbers of any meaning; the estimator maps
-    the range of each column to [-1, 1]. The models are sparse variational processes, networks with
+    Each class has a function of the inputs, which are numbers of any meaning. The models are sparse variational processes, networks with
     a Bayesian last layer, and plain networks. With several members, the estimator is an ensemble:
     the models are fitted with different seeds, and their probabilities are averaged.
 
@@ -50,6 +51,11 @@ class ClassGP(Parameters):
         Number of models in the ensemble.
     columns
         Columns of a table to use as inputs; by default all columns.
+    classes
+        All classes that can occur, if some have no training rows; by default the classes of `y`.
+    scaling
+        ``minmax`` maps the range of each column to [-1, 1]. ``none`` expects columns that are about
+        in [-1, 1], and suits columns with one unit, such as the pixels of an image.
     validation
         Rows on which the best epoch is chosen: ``random`` (a tenth of the rows of each class), or a
         mask of the rows, (n,). For points on a map, give a mask of whole areas.
@@ -73,7 +79,7 @@ class ClassGP(Parameters):
     validation_
         Mask of the validation rows, bool (n,).
     n_features_in_, feature_names_in_
-        Number of columns of the training table or array, and for a table the names of the columns.
+        Number of inputs, and for a table the names of their columns.
 
     Examples
     --------
@@ -90,6 +96,8 @@ class ClassGP(Parameters):
     model: str = field(default="class-nngp", kw_only=False)
     members: int = 1
     columns: Sequence[str] | None = None
+    classes: Sequence[Any] | None = None
+    scaling: Scaling = "minmax"
     validation: Any = VALIDATION
 
     classes_: NDArray[Any] = field(init=False)
@@ -129,8 +137,8 @@ class ClassGP(Parameters):
             A model has more weights than there are training rows.
         """
         self.check()
-        x = self._inputs(X)
-        classes, codes = _coded(y, len(x))
+        x = self._inputs(X, fitted=False)
+        classes, codes = self._coded(y, len(x))
         held = self._held(codes)
         rows, chosen = (Data(x[part], codes[part].astype(np.float64)) for part in (~held, held))
         networks, history = [], []
@@ -142,10 +150,10 @@ class ClassGP(Parameters):
             networks.append(network)
         self.classes_, self.networks_, self.history_ = classes, networks, history
         self.validation_ = held
-        self.n_features_in_ = np.shape(X)[1]
+        self.n_features_in_ = x.shape[1]
         vars(self).pop("feature_names_in_", None)  # from an earlier fit
         if isinstance(X, pd.DataFrame):
-            self.feature_names_in_ = np.asarray(X.columns, object)
+            self.feature_names_in_ = np.asarray(self.columns or X.columns, object)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -172,12 +180,7 @@ class ClassGP(Parameters):
         """
         if not hasattr(self, "networks_"):
             raise RequestError(f"this {type(self).__name__} is not fitted yet; call fit first.")
-        x = self._inputs(X)
-        if np.shape(X)[1] != self.n_features_in_ and self.columns is None:
-            raise DataError(
-                f"X has {np.shape(X)[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
+        x = self._inputs(X, fitted=True)
         return ClassPrediction.pooled([network.predict_classes(x) for network in self.networks_])
 
     def score(self, X: Any, y: ArrayLike) -> float:
@@ -207,6 +210,7 @@ class ClassGP(Parameters):
             raise RequestError(f"this {type(self).__name__} is not fitted yet; call fit first.")
         params = {name: getattr(self, name) for name in ClassGP.defaults()}
         params["columns"] = None if self.columns is None else list(self.columns)
+        params["classes"] = None if self.classes is None else self.classes_.tolist()
         if not isinstance(self.validation, str):
             params["validation"] = VALIDATION  # the file has no rows for a mask
         context = {
@@ -239,6 +243,7 @@ class ClassGP(Parameters):
         """Raise RequestError if a parameter is out of range, or the model is not one of classes."""
         one_of("model of classes", self.model, CLASS_MODELS)
         one_of("preset", self.preset, CLASS_PRESETS)
+        one_of("scaling", self.scaling, SCALINGS)
         whole_number("random_state", self.random_state, 0, MAX_SEED)
         whole_number("members", self.members, 1, MAX_MEMBERS)
         for name in ("epochs", "rank", "batch"):
@@ -265,7 +270,7 @@ class ClassGP(Parameters):
             dropped=() if constant.all() else dropped,
             seed=seed,
             classes=classes,
-            scaling="minmax",
+            scaling=self.scaling,
         )
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -283,10 +288,11 @@ class ClassGP(Parameters):
             input_tags=InputTags(),
         )
 
-    def _inputs(self, X: Any) -> Floats:
+    def _inputs(self, X: Any, *, fitted: bool) -> Floats:
+        """Return the inputs of rows, (n, d); if fitted, those of the columns of the fit."""
         if isinstance(X, pd.DataFrame):
-            known = getattr(self, "feature_names_in_", X.columns)
-            names = list(known if self.columns is None else self.columns)
+            usual = getattr(self, "feature_names_in_", X.columns) if fitted else X.columns
+            names = list(usual if self.columns is None else self.columns)
             missing = [name for name in names if name not in X.columns]
             if missing:
                 raise RequestError(
@@ -294,12 +300,34 @@ class ClassGP(Parameters):
                     f"{', '.join(map(str, missing))}."
                 )
             X = X[names].to_numpy()
+            if not len(X):
+                raise DataError("expected rows, found an empty table.")
         elif self.columns is not None:
             raise RequestError("expected a table, because `columns` names columns of a table.")
-        x = as_floats(X, "inputs X")
-        if x.ndim != 2 or not x.size:
-            raise DataError(f"expected inputs X of shape (n, d) with n, d >= 1, found {x.shape}.")
+        x = as_floats(number_rows(X), "inputs X")
+        if not x.shape[1]:
+            raise DataError(
+                f"expected columns, found 0 feature(s) (shape={x.shape}) while a minimum of 1 is "
+                f"required."
+            )
+        width = getattr(self, "n_features_in_", None) if fitted else None
+        if width is not None and x.shape[1] != width:
+            raise DataError(
+                f"X has {x.shape[1]} features, but {type(self).__name__} is expecting {width} "
+                f"features as input."
+            )
         return x
+
+    def _coded(self, y: ArrayLike, n: int) -> tuple[NDArray[Any], Codes]:
+        """Return the sorted classes (k,) and the code of each row (n,)."""
+        labels = _labels(y, n)
+        classes = np.unique(labels if self.classes is None else np.asarray(self.classes))
+        if len(classes) < 2:
+            raise DataError(f"expected 2 classes or more, found one class, {classes[0]!r}.")
+        unknown = np.setdiff1d(labels, classes)
+        if len(unknown):
+            raise DataError(f"expected the classes {classes}, found also {unknown}.")
+        return classes, np.searchsorted(classes, labels)
 
     def _held(self, codes: Codes) -> Mask:
         """Return a mask of the validation rows, (n,)."""
@@ -317,8 +345,8 @@ class ClassGP(Parameters):
         return mask
 
 
-def _coded(y: ArrayLike, n: int) -> tuple[NDArray[Any], Codes]:
-    """Return the sorted classes (k,) and the code of each row (n,)."""
+def _labels(y: ArrayLike, n: int) -> NDArray[Any]:
+    """Return the class of each row, (n,)."""
     if y is None:
         raise DataError("fit requires y to be passed, but the target y is None.")
     found = np.asarray(y)
@@ -329,7 +357,9 @@ def _coded(y: ArrayLike, n: int) -> tuple[NDArray[Any], Codes]:
         raise DataError(f"expected {n} classes, one for each row of X, found shape {found.shape}.")
     if found.dtype.kind == "O":
         if not all(isinstance(one, str) for one in found):
-            raise DataError("expected classes y of one kind: all text, or all whole numbers.")
+            raise DataError(
+                "Unknown label type: expected classes y of one kind, all text or all whole numbers."
+            )
         found = found.astype(np.str_)
     if found.dtype.kind == "f":
         whole = as_floats(found, "classes y")
@@ -340,10 +370,7 @@ def _coded(y: ArrayLike, n: int) -> tuple[NDArray[Any], Codes]:
             )
     elif found.dtype.kind not in "biuUT":
         raise DataError(f"expected classes as text or whole numbers, found {found.dtype}.")
-    classes, codes = np.unique(found, return_inverse=True)
-    if len(classes) < 2:
-        raise DataError(f"expected 2 classes or more, found one class, {classes[0]!r}.")
-    return classes, codes.astype(np.intp)
+    return found
 
 
 def _tenth(codes: Codes, seed: int) -> Mask:

@@ -1,7 +1,7 @@
 """Gaussian processes of classes: the class is a draw from the softmax of k functions.
 
 Each class j has a function f_j(x) = c_j + <w_j, phi(x)>. The basis phi is common to all classes,
-and the weights w_j are independent. The variational posterior and the bound are those of Lee et al.,
+and the weights w_j are independent. The variational posterior and the bound are from Lee et al.,
 "Scale mixtures of neural network Gaussian processes" (Scale), appendices C and D.
 """
 

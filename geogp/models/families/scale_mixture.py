@@ -239,9 +239,9 @@ def scale_divergence(a: Tensor, b: Tensor, prior: Tensor) -> Tensor:
     It is a log(b'/b) - log Γ(a') / Γ(a) + (a' - a) ψ(a') + (b - b') a' / b'.
     """
     a0, b0 = prior
-    found: Tensor = a0 * (b / b0).log() - torch.lgamma(a) + torch.lgamma(a0)
-    found = found + (a - a0) * torch.digamma(a) + (b0 - b) * a / b
-    return found
+    ratio: Tensor = a0 * (b / b0).log() + (b0 - b) * a / b
+    gammas: Tensor = torch.lgamma(a0) - torch.lgamma(a) + (a - a0) * torch.digamma(a)
+    return ratio + gammas
 
 
 class VariationalStudentProcess(RandomScale):
