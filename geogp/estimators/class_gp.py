@@ -39,9 +39,10 @@ MAX_MEMBERS = 1000
 class ClassGP(Parameters):
     """A Gaussian process of classes: the class of a row is a draw from the softmax of functions.
 
-    Each class has a function of the inputs, which are numbers of any meaning. The models are sparse variational processes, networks with
-    a Bayesian last layer, and plain networks. With several members, the estimator is an ensemble:
-    the models are fitted with different seeds, and their probabilities are averaged.
+    Each class has a function of the inputs, which are numbers of any meaning. The models are sparse
+    variational processes, networks with a Bayesian last layer, and plain networks. With several
+    members, the estimator is an ensemble: the models are fitted with different seeds, and their
+    probabilities are averaged.
 
     Parameters
     ----------
@@ -158,7 +159,8 @@ class ClassGP(Parameters):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, (n,)."""
-        found: NDArray[Any] = self.classes_[self.predict_distribution(X).codes]
+        codes = self.predict_distribution(X).codes
+        found: NDArray[Any] = self.classes_[codes]
         return found
 
     def predict_proba(self, X: Any) -> Floats:
