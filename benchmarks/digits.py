@@ -68,10 +68,15 @@ class Images:
 
 @dataclass(frozen=True)
 class Answer:
-    """Probabilities of ten classes and scores of unusual images: a function of images."""
+    """Functions of images: probabilities of ten classes (n, 10), and scores of unusual images (n,).
+
+    `density`, for Gaussian likelihoods: minus the log density of the indicators of all known
+    classes, from images and classes, (n,).
+    """
 
     probabilities: Callable[[Floats], Floats]
     unusual: Callable[[Floats], Floats]
+    density: Callable[[Floats, Codes], Floats] | None = None
 
 
 def images(seed: int) -> Images:
@@ -161,7 +166,14 @@ def one_hot(model: str, rows: Images, seed: int) -> Answer:
         best = np.stack([law.mean for law in found]).argmax(0)
         return np.stack([law.sd for law in found])[best, np.arange(len(at))]
 
-    return Answer(probabilities, unusual)
+    def density(at: Floats, known: Codes) -> Floats:
+        scores = (
+            law.log_score((known == one).astype(np.float64))
+            for law, one in zip(laws(at), classes, strict=True)
+        )
+        return functools.reduce(np.add, scores)
+
+    return Answer(probabilities, unusual, density)
 
 
 def largest_probabilities(laws: Sequence[Prediction]) -> Floats:
@@ -228,6 +240,7 @@ def measure(method: str, seed: int) -> Figures:
         "rows": [len(rows.train[1]), len(y), len(removed)],
         **asdict(class_scores(p, y)),
         "nll_all": everything.nll if math.isfinite(everything.nll) else None,
+        "density": None if answer.density is None else float(answer.density(x, y).mean()),
         "accuracy_turned": turned.accuracy,
         "nll_turned": turned.nll,
         "ece_turned": turned.ece,
