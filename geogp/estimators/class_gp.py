@@ -13,7 +13,7 @@ from geogp.choices import MAX_SEED, one_of, whole_number
 from geogp.distributions.class_prediction import ClassPrediction
 from geogp.errors import DataError, RequestError
 from geogp.estimators.fit_rows import warn_caller
-from geogp.estimators.parameters import Parameters
+from geogp.estimators.parameters import EstimatorParameters
 from geogp.estimators.point_columns import number_rows
 from geogp.models.catalogue.build_model import SCALINGS, Scaling
 from geogp.models.catalogue.model_names import CLASS_MODELS
@@ -36,7 +36,7 @@ MAX_MEMBERS = 1000
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ClassGP(Parameters):
+class ClassGP(EstimatorParameters):
     """A Gaussian process of classes: the class of a row is a draw from the softmax of functions.
 
     Each class has a function of the inputs, which are numbers of any meaning. The models are sparse

@@ -20,7 +20,7 @@ _MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Parameters:
+class EstimatorParameters:
     """Parameters that all estimators have: the model, and the training of the model."""
 
     families: ClassVar[tuple[str, ...]] = ()
@@ -83,13 +83,13 @@ class Parameters:
         return hasattr(self, "network_")
 
     @classmethod
-    def kind(cls) -> type["Parameters"]:
+    def kind(cls) -> type["EstimatorParameters"]:
         """Return the class to store in files: for a user's subclass, its parent class in geogp."""
         return next(one for one in cls.__mro__ if "families" in vars(one))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SpatialParameters(Parameters):
+class SpatialParameters(EstimatorParameters):
     """Parameters of an estimator of points: also the columns, and the validation rows."""
 
     counts: ClassVar[bool] = False
