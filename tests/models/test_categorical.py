@@ -204,14 +204,17 @@ class TestRandomScale:
         both = scale_divergence(*torch.tensor([a, b]), torch.tensor([2.0, 2.0]))
         assert found == pytest.approx(expected + float(both), rel=1e-5)
 
-    def test_a_known_scale_gives_the_process_without_one(self):
-        """With s0² = 1 and equal weights, means and squared scales are those of normal logits."""
+    @pytest.mark.parametrize("squared", [1.0, 4.0])
+    def test_the_scale_multiplies_the_functions(self, squared):
+        """With equal weights, functions are s0 times those of the process without a scale."""
         plain, random = _model("class-nngp"), _model("class-t-process")
         with torch.no_grad():
-            random.log_scale.fill_(0.0)
+            random.log_scale.fill_(np.log(squared))
         one, other = (found.predict_classes(X) for found in (plain, random))
-        assert other.mean == pytest.approx(one.mean, abs=1e-5)
-        assert other.variance == pytest.approx(one.variance, abs=1e-5)
+        middle = plain.constants.detach().numpy()
+        expected = middle + np.sqrt(squared) * (one.mean - middle)
+        assert other.mean == pytest.approx(expected, abs=1e-5)
+        assert other.variance == pytest.approx(squared * one.variance, abs=1e-5)
         assert np.isinf(one.df).all()
         assert other.df == pytest.approx([2 * float(random.scale_parameters()[0].detach())])
 
