@@ -214,7 +214,7 @@ def number_rows(X: Any) -> Floats:
     if array.ndim != 2:
         raise DataError(
             f"expected an array of n rows and d columns, found shape {array.shape}. "
-            f"Reshape your data: one row for each measurement."
+            f"Reshape your data: one row for each point."
         )
     if not len(array):
         raise DataError(f"expected rows, found 0 sample(s) (shape={array.shape}).")
