@@ -401,6 +401,22 @@ MUTANTS = [
         "models/test_cox",
         offset_lost=("offset=self.y_mean + x[:, -1]", "offset=self.y_mean + 0 * x[:, -1]"),
     ),
+    *_of(
+        "models/families/categorical",
+        "models/test_categorical",
+        residual_lost=("moments.variance + self.diagonal(found)[:, None]", "moments.variance"),
+        variance_without_its_scale=(
+            "function_variance=scale * usual.function_variance",
+            "function_variance=usual.function_variance",
+        ),
+        scale_squared=("(a / g).sqrt()", "(a / g)"),
+    ),
+    *_of(
+        "models/families/softmax_layers",
+        "models/test_softmax_layers",
+        ridge_lost=(", ridge=RIDGE)", ")"),
+        sum_over_classes=(" / math.sqrt(len(found))", ""),
+    ),
     # Estimators
     *_of(
         "estimators/point_scale",

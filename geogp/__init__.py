@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from geogp.distributions.class_prediction import ClassPrediction
     from geogp.distributions.prediction import Prediction
     from geogp.errors import (
         DataError,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         ReadingError,
         RequestError,
     )
+    from geogp.estimators.class_gp import ClassGP
     from geogp.estimators.estimator_classes import CountGP, DeepBasisGP, FieldGP, KernelGP
     from geogp.estimators.stored_estimators import load_model
     from geogp.evaluation.evaluate import evaluate
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _MODULES = {
+    "ClassGP": "estimators.class_gp",
+    "ClassPrediction": "distributions.class_prediction",
     "CountGP": "estimators.estimator_classes",
     "DataError": "errors",
     "DeepBasisGP": "estimators.estimator_classes",
@@ -63,6 +67,8 @@ _MODULES = {
 """The public names, and the module that defines each name."""
 
 __all__ = [
+    "ClassGP",
+    "ClassPrediction",
     "CountGP",
     "DataError",
     "DeepBasisGP",

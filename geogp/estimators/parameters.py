@@ -20,29 +20,13 @@ _MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SpatialParameters:
-    """Parameters of an estimator: the columns, the model, and the training of the model."""
-
-    counts: ClassVar[bool] = False
-    """Whether targets must be 0 or more."""
+class EstimatorParameters:
+    """Parameters that all estimators have: the model, and the training of the model."""
 
     families: ClassVar[tuple[str, ...]] = ()
     """Families of models that the estimator fits."""
 
     model: str = field(default="", init=False, kw_only=False)
-    x: str = "longitude"
-    y: str = "latitude"
-    crs: Any = "EPSG:4326"
-    time: str | None = None
-    time_unit: str | None = None
-    tests: str | None = field(default=None, init=False)
-    devices: str | None = field(default=None, init=False)
-    exposure: str | None = field(default=None, init=False)
-    covariates: Sequence[str] | None = field(default=None, init=False)
-    alpha: float | None = field(default=None, init=False)
-    beta: float | None = field(default=None, init=False)
-    noise: str = field(default=NOISES[0], init=False)
-    validation: Any = "blocks"
     preset: str = "quick"
     epochs: int | None = None
     rank: int | None = None
@@ -98,6 +82,33 @@ class SpatialParameters:
         """Return whether the estimator is fitted; scikit-learn calls this method."""
         return hasattr(self, "network_")
 
+    @classmethod
+    def kind(cls) -> type["EstimatorParameters"]:
+        """Return the class to store in files: for a user's subclass, its parent class in geogp."""
+        return next(one for one in cls.__mro__ if "families" in vars(one))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SpatialParameters(EstimatorParameters):
+    """Parameters of an estimator of points: also the columns, and the validation rows."""
+
+    counts: ClassVar[bool] = False
+    """Whether targets must be 0 or more."""
+
+    x: str = "longitude"
+    y: str = "latitude"
+    crs: Any = "EPSG:4326"
+    time: str | None = None
+    time_unit: str | None = None
+    tests: str | None = field(default=None, init=False)
+    devices: str | None = field(default=None, init=False)
+    exposure: str | None = field(default=None, init=False)
+    covariates: Sequence[str] | None = field(default=None, init=False)
+    alpha: float | None = field(default=None, init=False)
+    beta: float | None = field(default=None, init=False)
+    noise: str = field(default=NOISES[0], init=False)
+    validation: Any = "blocks"
+
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags; only scikit-learn calls this method."""
         from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # noqa: PLC0415
@@ -152,11 +163,6 @@ class SpatialParameters:
             self.random_state,
             tuple(one.name for one in scale.covariates),
         )
-
-    @classmethod
-    def kind(cls) -> type["SpatialParameters"]:
-        """Return the class to store in files: for a user's subclass, its parent class in geogp."""
-        return next(one for one in cls.__mro__ if "families" in vars(one))
 
 
 def _equal(one: Any, other: Any) -> bool:

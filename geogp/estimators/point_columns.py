@@ -124,35 +124,7 @@ class PointColumns:
                 f"expected a table with the covariates {', '.join(self.covariates or ())}, found "
                 f"{type(X).__name__}; give a table (pandas.DataFrame) whose columns have names."
             )
-        if hasattr(X, "columns") or hasattr(X, "column_names"):
-            raise DataError(
-                f"expected a pandas table or an array, found {type(X).__name__}; convert it with "
-                "to_pandas()."
-            )
-        if type(X).__module__.startswith("scipy.sparse"):
-            raise DataError("expected a dense array: sparse input is not supported.")
-        try:
-            array = np.asarray(X)
-        except ValueError as error:
-            raise DataError(f"expected a table or an array of numbers, found {error}.") from None
-        if array.dtype.kind == "O":
-            try:
-                array = array.astype(np.float64)
-            except (TypeError, ValueError):
-                raise DataError(
-                    "expected an array of numbers, found other objects; give a table "
-                    "(pandas.DataFrame) whose columns have names."
-                ) from None
-        if array.dtype.kind not in "iuf":
-            hint = " Complex data not supported." if array.dtype.kind == "c" else ""
-            raise DataError(f"expected an array of real numbers, found dtype {array.dtype}.{hint}")
-        if array.ndim != 2:
-            raise DataError(
-                f"expected an array of n rows and 2 columns or more, found shape {array.shape}. "
-                f"Reshape your data: one row for each point."
-            )
-        if not len(array):
-            raise DataError(f"expected rows, found 0 sample(s) (shape={array.shape}).")
+        array = number_rows(X)
         names = ("x", "y", "time", "tests", "devices")
         if not 2 <= array.shape[1] <= len(names):
             raise DataError(
@@ -160,7 +132,7 @@ class PointColumns:
                 f"{array.shape[1]} feature(s) (shape={array.shape}) while a minimum of "
                 "2 is required."
             )
-        parts = dict(zip(names, array.T.astype(np.float64), strict=False))
+        parts = dict(zip(names, array.T, strict=False))
         found = {name: name for name in parts}
         columns = PointColumns(crs=self.crs, time_unit=self.time_unit, **found)
         return columns._of_table(pd.DataFrame(parts))
@@ -210,6 +182,43 @@ class PointColumns:
         if points.exposure is not None and not points.exposure.min() > 0:
             raise DataError(f"expected exposures above 0, found {points.exposure.min():g}.")
         return points
+
+
+def number_rows(X: Any) -> Floats:
+    """Return an array of numbers, (n, d) float64, with n of 1 or more.
+
+    Raises DataError if X is a table of another library, a sparse array or no array of real numbers.
+    """
+    if hasattr(X, "columns") or hasattr(X, "column_names"):
+        raise DataError(
+            f"expected a pandas table or an array, found {type(X).__name__}; convert it with "
+            "to_pandas()."
+        )
+    if type(X).__module__.startswith("scipy.sparse"):
+        raise DataError("expected a dense array: sparse input is not supported.")
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise DataError(f"expected a table or an array of numbers, found {error}.") from None
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise DataError(
+                "expected an array of numbers, found other objects; give a table "
+                "(pandas.DataFrame) whose columns have names."
+            ) from None
+    if array.dtype.kind not in "iuf":
+        hint = " Complex data not supported." if array.dtype.kind == "c" else ""
+        raise DataError(f"expected an array of real numbers, found dtype {array.dtype}.{hint}")
+    if array.ndim != 2:
+        raise DataError(
+            f"expected an array of n rows and d columns, found shape {array.shape}. "
+            f"Reshape your data: one row for each point."
+        )
+    if not len(array):
+        raise DataError(f"expected rows, found 0 sample(s) (shape={array.shape}).")
+    return array.astype(np.float64)
 
 
 def covariate_names(given: Any) -> tuple[str, ...]:

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 
 from geogp.errors import DataError
+from geogp.estimators.class_gp import ClassGP
 from geogp.estimators.estimator_classes import CountGP, DeepBasisGP, FieldGP, KernelGP
 from geogp.estimators.point_scale import CovariateScale, PointScale
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.models.catalogue import storage
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.devices import pick_device
+from geogp.models.core.lowrank import LowRankGP
 from geogp.models.training.training_loop import FitState
 
 ESTIMATORS: dict[str, type[SpatialGP]] = {
@@ -19,7 +21,7 @@ ESTIMATORS: dict[str, type[SpatialGP]] = {
 }
 
 
-def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
+def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP | ClassGP:
     """Return the estimator from a file that `save` wrote, or from ``model.safetensors`` of a run.
 
     Parameters
@@ -36,12 +38,28 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
     RequestError
         The device is unknown or not available.
     """
-    return load_with_notes(path, device=device)[0]
+    networks, context = storage.load_models(path)
+    if context.get("estimator") != ClassGP.__name__:
+        return _spatial(networks, context, path, device)
+    try:
+        return ClassGP.restored(networks, context, device)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} does not describe its classes ({error!r}).") from error
 
 
 def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialGP, dict[str, Any]]:
-    """Return the estimator in a file, and all entries of the file by name; see `load_model`."""
+    """Return the estimator in a file of a run, and all entries of the file by name.
+
+    Raises the errors of `load_model`.
+    """
     network, context = storage.load_model(path)
+    return _spatial([network], context, path, device), context
+
+
+def _spatial(
+    networks: list[LowRankGP], context: dict[str, Any], path: Path | str, device: str
+) -> SpatialGP:
+    network = networks[0]
     try:
         estimator = _estimator(network.name, context)
         estimator.scale_ = _scale(estimator, context["inputs"])
@@ -57,7 +75,7 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
         raise DataError(f"{path} does not describe the inputs of its model ({error!r}).") from error
     estimator.device = device
     estimator.network_ = network.to(pick_device(device))
-    return estimator, context
+    return estimator
 
 
 def make_estimator(model: str, **parameters: Any) -> SpatialGP:

@@ -226,7 +226,7 @@ def test_sizes_fix_the_tensors(name, dtype):
     ("sizes", "message"),
     [
         ({"dtype": "float16"}, "unknown dtype 'float16'; choose one of float32, float64"),
-        ({"d": 0}, "expected whole numbers as sizes, d from 1 .* h of 2 or more .* found d 0"),
+        ({"d": 0}, "expected whole numbers as sizes, d from 1 .* h of 2 or more, .* found d 0"),
         ({"r": -1}, "r -1"),
         ({"h": 1}, "h 1"),
         ({"jitter": float("nan")}, "jitter from 0 to 0.01, found nan"),

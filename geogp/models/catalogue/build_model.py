@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.catalogue_rows import CATALOGUE, ModelSpec
+from geogp.models.catalogue.catalogue_rows import CATALOGUE, CLASS_CATALOGUE, ModelSpec
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.part_makers import PlacementContext
 from geogp.models.core.architecture import Architecture
@@ -23,6 +23,7 @@ from geogp.models.families.student_noise import StudentGP, StudentNoise
 
 __all__ = [
     "CATALOGUE",
+    "CLASS_CATALOGUE",
     "SCALINGS",
     "ModelSpec",
     "Scaling",
@@ -105,8 +106,9 @@ def build(
 
 
 def find_spec(name: str) -> ModelSpec:
-    """Return the row of the catalogue with this name; raise the errors of `find_model`."""
-    return CATALOGUE[find_model(name).name]
+    """Return the row of either catalogue with this name; raise the errors of `find_model`."""
+    found = CLASS_CATALOGUE.get(name)
+    return CATALOGUE[find_model(name).name] if found is None else found
 
 
 def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:

@@ -10,7 +10,7 @@ import torch
 
 from geogp.models.bases.nystrom import AnchorEvidence, KernelProcess, kernel_prior
 from geogp.models.catalogue import part_makers as parts
-from geogp.models.catalogue.model_names import MODELS, ModelName
+from geogp.models.catalogue.model_names import CLASS_MODELS, MODELS, ModelName
 from geogp.models.core import objectives
 from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
 from geogp.models.core.lowrank import LowRankGP
@@ -22,6 +22,14 @@ from geogp.models.core.posteriors import (
     VariationalPosterior,
 )
 from geogp.models.families import scale_mixture as scales
+from geogp.models.families import softmax_layers as softmax
+from geogp.models.families.categorical import (
+    ClassProcess,
+    DrawnBatch,
+    StudentClassProcess,
+    logit_noise,
+    softmax_cross_entropy,
+)
 from geogp.models.families.cox import CoxGP, Dispersion
 from geogp.models.families.last_layers import EnrichedGP, LastLayerGP, LastLayerPosterior
 from geogp.models.families.student_noise import StudentPerBatch
@@ -53,7 +61,7 @@ class ModelSpec:
     @property
     def about(self) -> ModelName:
         """Description of the model for users."""
-        return MODELS[self.name]
+        return (MODELS | CLASS_MODELS)[self.name]
 
 
 _DPPGP, _ELBO = PerBatch(objectives.dppgp), PerBatch(objectives.elbo)
@@ -146,4 +154,39 @@ _ROWS = (
 )
 
 CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _ROWS}
-"""All models that can be fitted, by name."""
+"""All models of numbers, by name."""
+
+_classes = partial(
+    ModelSpec,
+    posterior=VariationalPosterior,
+    step=DrawnBatch(),
+    noise=logit_noise,
+    assemble=ClassProcess,
+)
+_softmax = partial(
+    _classes,
+    basis=parts.last_layer_basis,
+    posterior=LastLayerPosterior,
+    # Rows with equal inputs can have different classes.
+    step=PerBatch(softmax_cross_entropy, combines=False),
+)
+
+_CLASS_ROWS = (
+    _classes("class-nngp", _ERF, diagonal=NystromDiagonal),
+    _classes(
+        "class-t-process", _SCALED_ERF, diagonal=NystromDiagonal, assemble=StudentClassProcess
+    ),
+    _classes("class-rbf", parts.plain_basis, diagonal=NystromDiagonal),
+    _classes("class-dbk", parts.dense_basis),
+    _softmax("class-dnn", assemble=softmax.SoftmaxNetwork),
+    _softmax("class-bll", assemble=softmax.SoftmaxLayer),
+    _softmax("class-rich-bll", assemble=softmax.EnrichedSoftmax),
+    _softmax("class-laplace", assemble=softmax.LaplaceSoftmax),
+    _softmax("class-dnn-normal", assemble=softmax.NormalReadout),
+    _softmax("class-dnn-student", assemble=softmax.StudentReadout),
+)
+
+CLASS_CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _CLASS_ROWS}
+"""All models of classes, by name. They are apart from `CATALOGUE`, because maps, runs and reports
+describe numbers, and cannot show a class.
+"""

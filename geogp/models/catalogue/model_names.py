@@ -8,7 +8,7 @@ from geogp.choices import nearest, one_of
 from geogp.errors import RequestError
 from geogp.models.core.options import NOISES
 
-Family = Literal["deep", "field", "kernel", "count"]
+Family = Literal["deep", "field", "kernel", "count", "class"]
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,35 @@ _MODELS = (
 )
 
 MODELS: dict[str, ModelName] = {model.name: model for model in _MODELS}
-"""All models that can be fitted, by name."""
+"""All models of numbers, by name; `geogp map` fits these."""
+
+_class = partial(ModelName, family="class")
+
+_CLASS_MODELS = (
+    _class(
+        "class-nngp", "sparse variational GP: kernel of infinitely wide erf networks at anchors"
+    ),
+    _class("class-t-process", "class-nngp with an inverse-gamma scale: a Student-t process"),
+    _class("class-rbf", "sparse variational GP: inducing points of an RBF kernel on inputs"),
+    _class("class-dbk", "deep basis kernel: a dense SiLU layer on a network, ELBO"),
+    _class("class-dnn", "a plain network with a softmax, cross-entropy", has_spread=False),
+    _class("class-bll", "class-dnn with a Bayesian last layer"),
+    _class("class-rich-bll", "class-bll enriched by the tangent kernel of the layers before it"),
+    _class("class-laplace", "class-dnn with a Laplace approximation of its last layer"),
+    _class(
+        "class-dnn-normal",
+        "a network whose last layer starts at normal draws, for ensembles",
+        has_spread=False,
+    ),
+    _class(
+        "class-dnn-student",
+        "class-dnn-normal times a random inverse-gamma scale, for ensembles",
+        has_spread=False,
+    ),
+)
+
+CLASS_MODELS: dict[str, ModelName] = {model.name: model for model in _CLASS_MODELS}
+"""All models of classes, by name; `geogp map` does not fit these."""
 
 
 def find_model(name: str) -> ModelName:
@@ -165,8 +193,8 @@ def list_models(family: str | None = None) -> list[str]:
     Parameters
     ----------
     family
-        ``field``, ``deep``, ``kernel`` or ``count``. The classes of these families are `FieldGP`,
-        `DeepBasisGP`, `KernelGP` and `CountGP`.
+        ``field``, ``deep``, ``kernel``, ``count`` or ``class``. The estimators of these families
+        are `FieldGP`, `DeepBasisGP`, `KernelGP`, `CountGP` and `ClassGP`.
 
     Raises
     ------
@@ -180,4 +208,5 @@ def list_models(family: str | None = None) -> list[str]:
     """
     if family is not None:
         one_of("family", family, get_args(Family))
-    return [name for name, model in MODELS.items() if family in {None, model.family}]
+    every = MODELS | CLASS_MODELS
+    return [name for name, model in every.items() if family in {None, model.family}]

@@ -133,6 +133,24 @@ COUNT_PRESETS = {
 }
 """The presets of models of counts; these have one row for each tile and quarter."""
 
+CLASS_PRESETS = {
+    name: replace(
+        preset,
+        r=r,
+        epochs=epochs,
+        batch=128,
+        least_steps=0,
+        learning_rate=2e-3,
+        decay="cosine",
+        placement="kmeans++",
+        weights=Weights(alpha=0.0, beta=1.0),
+    )
+    for (name, preset), r, epochs in zip(
+        PRESETS.items(), (128, 256, 400), (60, 120, 400), strict=True
+    )
+}
+"""The presets of models of classes. ``paper`` has the 400 inducing points of the Scale paper."""
+
 PRESETS_OF = {
     "deep": PRESETS,
     "field": FIELD_PRESETS,

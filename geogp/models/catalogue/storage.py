@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from geogp.errors import DataError, RequestError
 from geogp.files import write_bytes
-from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.build_model import CATALOGUE, CLASS_CATALOGUE, build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 
@@ -117,27 +118,52 @@ def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | Non
 
     Raises RequestError if JSON cannot represent the context, and OutputError as `write_tensors`.
     """
+    write_tensors(Path(path), model.state_dict(), _described(model, context))
+
+
+def save_models(
+    models: Sequence[LowRankGP], path: Path | str, context: dict[str, Any] | None = None
+) -> None:
+    """Save the members of an ensemble, which differ only in their tensors; see `save_model`."""
+    described = {**_described(models[0], context), "members": len(models)}
+    tensors = {
+        f"{number}.{name}": value
+        for number, model in enumerate(models)
+        for name, value in model.state_dict().items()
+    }
+    write_tensors(Path(path), tensors, described)
+
+
+def _described(model: LowRankGP, context: dict[str, Any] | None) -> dict[str, Any]:
     try:
         json.dumps(context or {}, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise RequestError(f"the context of a model must be valid JSON: {error}.") from None
-    described = {
+    return {
         "format": FORMAT,
         "model": model.name,
         "architecture": model.architecture.as_dict(),
         "context": context or {},
     }
-    write_tensors(Path(path), model.state_dict(), described)
 
 
 def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
-    """Load a model and its context from a file written by `save_model`.
+    """Load a model and its context from a file written by `save_model`; see `load_models`."""
+    models, context = load_models(path)
+    if len(models) > 1:
+        raise DataError(f"expected one model in {path}, found an ensemble of {len(models)} models.")
+    return models[0], context
+
+
+def load_models(path: Path | str) -> tuple[list[LowRankGP], dict[str, Any]]:
+    """Load the members of an ensemble, or a single model, and their context.
 
     Raises DataError if the file is damaged, edited or from another version, if the model is
     unknown, or if tensors do not fit the model or are not finite.
     """
     tensors, described = read_tensors(Path(path))
-    if described.get("format") != FORMAT or described.get("model") not in list(CATALOGUE):
+    known = [*CATALOGUE, *CLASS_CATALOGUE]
+    if described.get("format") != FORMAT or described.get("model") not in known:
         raise DataError(
             f"expected a model of format {FORMAT} in {path}, found format "
             f"{described.get('format')!r}, model {described.get('model')!r}."
@@ -147,6 +173,24 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
             f"the field model in {path} was saved by an earlier version of geogp. Map the region "
             f"again; the predictions and maps of the run stay readable."
         )
+    members = described.get("members")
+    context = described.get("context")
+    if not isinstance(context, dict):
+        raise DataError(f"expected a description of the model in {path}, found {context!r}.")
+    if members is None:
+        return [_filled(tensors, described, path)], context
+    if members not in range(1, len(tensors) + 1):
+        raise DataError(f"expected 1 model or more in {path}, found {members!r}.")
+    models = []
+    for number in range(members):
+        start = f"{number}."
+        own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+        models.append(_filled(own, described, path))
+    return models, context
+
+
+def _filled(tensors: dict[str, Tensor], described: dict[str, Any], path: Path | str) -> LowRankGP:
+    """Return the model with the given tensors; raise the errors of `load_models`."""
     try:
         architecture = Architecture(**described["architecture"])
         _check_sizes(architecture, tensors)
@@ -155,11 +199,10 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
         lacking = (g for g in ADDED_TENSORS if not any(name.startswith(g) for name in tensors))
         added = {name: own[name] for g in lacking for name in own if name.startswith(g)}
         model.load_state_dict(added | tensors)
-        context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch lists every unexpected tensor
         raise DataError(f"the tensors in {path} do not fit its model: {message}.") from error
     for name, value in model.state_dict().items():
         if not bool(torch.isfinite(value).all()):
             raise DataError(f"the tensor {name} in {path} is not finite.")
-    return model, context
+    return model

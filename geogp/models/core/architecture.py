@@ -11,7 +11,7 @@ from geogp.errors import RequestError
 from geogp.models.core.linalg import LARGEST_JITTER
 from geogp.models.core.options import NOISES
 
-MAX_COLUMNS, MAX_BLOCKS = 100_000, 1_000
+MAX_COLUMNS, MAX_BLOCKS, MAX_CLASSES = 100_000, 1_000, 1_000
 """Upper limits, far above any useful size, to find mistakes. Memory also limits r and h."""
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -29,6 +29,7 @@ class Architecture:
     `units`: number of kilometres or quarters in one unit of each column, for models that measure
         distances.
     `covariates`: names of the covariates, which are the last columns and enter linearly.
+    `classes`: number of classes of the target; 0 if the target is a number.
 
     Raises RequestError if a name is unknown, a size or the jitter is out of range, or the number of
     names or units is not the number of columns.
@@ -45,6 +46,7 @@ class Architecture:
     units: tuple[float, ...] = ()
     noise: str = NOISES[0]
     covariates: tuple[str, ...] = ()
+    classes: int = 0
 
     def __post_init__(self) -> None:
         one_of("dtype", self.dtype, _DTYPES)
@@ -75,10 +77,10 @@ class Architecture:
             )
 
     def _check_sizes(self) -> None:
-        sizes = {name: getattr(self, name) for name in ("d", "r", "h", "blocks")}
+        sizes = {name: getattr(self, name) for name in ("d", "r", "h", "blocks", "classes")}
         # LayerNorm over a single feature is constant.
-        least = {"d": 1, "r": 1, "h": 2, "blocks": 0}
-        most = {"d": MAX_COLUMNS, "blocks": MAX_BLOCKS}
+        least = {"d": 1, "r": 1, "h": 2, "blocks": 0, "classes": 0}
+        most = {"d": MAX_COLUMNS, "blocks": MAX_BLOCKS, "classes": MAX_CLASSES}
         if not all(
             isinstance(size, Integral) and least[name] <= int(size) <= most.get(name, int(size))
             for name, size in sizes.items()
@@ -86,7 +88,8 @@ class Architecture:
             found = ", ".join(f"{name} {size!s:.40}" for name, size in sizes.items())
             raise RequestError(
                 f"expected whole numbers as sizes, d from 1 to {MAX_COLUMNS:,}, r of 1 or more, h "
-                f"of 2 or more and blocks from 0 to {MAX_BLOCKS:,}, found {found}."
+                f"of 2 or more, blocks from 0 to {MAX_BLOCKS:,} and classes from 0 to "
+                f"{MAX_CLASSES:,}, found {found}."
             )
 
     @property

@@ -33,12 +33,14 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = max(chunk * CHUNK_ARRAYS, min(n, CHUNK) * 4) * width * WORD
     pivots = min(n, MAX_CANDIDATES) * sizes.r * WORD
-    return features + pivots + SQUARE_ARRAYS * sizes.r**2 * WORD + ROW_WORDS * n * WORD
+    squares = SQUARE_ARRAYS * max(1, sizes.classes) * sizes.r**2 * WORD
+    return features + pivots + squares + ROW_WORDS * n * WORD
 
 
 def check_model(sizes: Architecture) -> None:
     """Refuse a model whose parameters do not fit into memory; see `refuse_above`."""
-    needed = PARAMETER_BYTES * (sizes.r**2 + max(sizes.blocks, 1) * sizes.h**2)
+    squares = max(1, sizes.classes) * sizes.r**2 + max(sizes.blocks, 1) * sizes.h**2
+    needed = PARAMETER_BYTES * squares
     what = f"a model of rank {sizes.r:,} and width {sizes.h:,}"
     refuse_above(needed, what, "Choose a smaller r or h.")
 

@@ -1,1 +1,1 @@
-"""Model families from papers: scale mixtures, counts, last layers and heavy-tailed noise."""
+"""Model families from papers: scale mixtures, counts, classes, last layers, heavy-tailed noise."""

@@ -55,13 +55,20 @@ class Enrichment(NamedTuple):
 
 
 def enrich(
-    network: Mlp, readout: Tensor, x: Tensor, k: int | None = None, *, seed: int = 0
+    network: Mlp,
+    readout: Tensor,
+    x: Tensor,
+    k: int | None = None,
+    *,
+    seed: int = 0,
+    ridge: float = 0.0,
 ) -> Enrichment:
     """Compute the factor L of B'B from a trained network and its training inputs x (n, d).
 
     `readout` (r,) contains the weights and the bias of the last layer. If `k` is given, k of the N
     rows are drawn, and Phi^r' Phi^r is multiplied by N/k (Rich 21). If Phi^r does not have full
-    rank, A is the least-norm solution. Raises RequestError if k is not from r to N.
+    rank, A is the least-norm solution. With a `ridge` λ, A = Phi^m' Phi^r (Phi^r' Phi^r + λ I)^(-1)
+    (Rich C.3). Raises RequestError if k is not from r to N.
     """
     scale = 1.0
     if k is not None:
@@ -81,7 +88,8 @@ def enrich(
         whitening = Vh.T * inverse
         D = _tangent_factor(network, readout, x, whitening)
         identity = torch.eye(len(T), dtype=torch.float64, device=x.device)
-        return Enrichment(_triangle(D @ whitening.T, identity).T, scale * T, len(x))
+        shrunk = Vh.T * torch.where(kept, s / (s.square() + ridge), 0.0)
+        return Enrichment(stacked_triangle(D @ shrunk.T, identity).T, scale * T, len(x))
 
 
 def row_factor(network: Mlp, x: Tensor) -> Tensor:
@@ -90,14 +98,14 @@ def row_factor(network: Mlp, x: Tensor) -> Tensor:
     T = torch.zeros(r, r, dtype=torch.float64, device=x.device)
     nothing = T.new_zeros(r)
     for part in x.split(CHUNK):
-        T = _triangle(T, network.tangents(part, nothing).last)
+        T = stacked_triangle(T, network.tangents(part, nothing).last)
     return T
 
 
 def posterior_factor(T: Tensor, L: Tensor, noise_var: float) -> Tensor:
     """Return V with V V' = (T'T / noise_var + (L L')^(-1))^(-1), (r, r), as in (13)."""
     identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
-    P = _triangle(T @ L / math.sqrt(noise_var), identity)
+    P = stacked_triangle(T @ L / math.sqrt(noise_var), identity)
     found: Tensor = torch.linalg.solve_triangular(P, L, upper=True, left=False)
     return found
 
@@ -117,7 +125,7 @@ def rows_for(network: Mlp, n: int) -> int | None:
     return None if n <= k else k
 
 
-def _triangle(*parts: Tensor) -> Tensor:
+def stacked_triangle(*parts: Tensor) -> Tensor:
     """Return the upper triangular factor of stacked matrices; its diagonal is 0 or more."""
     stacked = torch.cat(parts)
     R: Tensor = torch.linalg.qr(stacked, mode="r").R
@@ -135,7 +143,7 @@ def _tangent_factor(network: Mlp, readout: Tensor, x: Tensor, whitening: Tensor)
         for part in x.split(max(1, BLOCK_ENTRIES // size)):
             found = network.tangents(part, readout)
             D += found.block(layer, units).T @ (found.last @ whitening)
-        R = _triangle(R, D)
+        R = stacked_triangle(R, D)
     return R
 
 

@@ -233,6 +233,17 @@ def scaled_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tens
     return 0.5 * (constant + terms.average(spread) / terms.noise_var) + terms.kl / n
 
 
+def scale_divergence(a: Tensor, b: Tensor, prior: Tensor) -> Tensor:
+    """Return KL(InvGamma(a', b') || InvGamma(a, b)), a scalar, for a prior (a, b), (2,).
+
+    It is a log(b'/b) - log Γ(a') / Γ(a) + (a' - a) ψ(a') + (b - b') a' / b'.
+    """
+    a0, b0 = prior
+    ratio: Tensor = a0 * (b / b0).log() + (b0 - b) * a / b
+    gammas: Tensor = torch.lgamma(a0) - torch.lgamma(a) + (a - a0) * torch.digamma(a)
+    return ratio + gammas
+
+
 class VariationalStudentProcess(RandomScale):
     """The Student-t process by mini-batches: q(w, s²) = N(w; m, s² L L') InvGamma(s²; a', b').
 
@@ -278,20 +289,16 @@ class VariationalStudentProcess(RandomScale):
         dtype = usual.mean.dtype
         return replace(
             usual,
-            kl=self._kl().to(dtype),
+            kl=self._kl(a, b).to(dtype),
             inverse_scale=(a / b).to(dtype),
             log_scale=(b.log() - torch.digamma(a)).to(dtype),
         )
 
-    def _kl(self) -> Tensor:
+    def _kl(self, a: Tensor, b: Tensor) -> Tensor:
         """Return KL(q(w, s²) || prior) (appendix D, after Soch and Allefeld 2016).
 
-        It is ½ (||L||_F² + E[1/s²] ||m||² - r) - Σ log L_ii + a log(b'/b) - log Γ(a') / Γ(a)
-        + (a' - a) ψ(a') + (b - b') a' / b', for the prior InvGamma(a, b).
+        It is ½ (||L||_F² + E[1/s²] ||m||² - r) - Σ log L_ii plus `scale_divergence`.
         """
-        (a, b), (a0, b0) = self._scale_parameters(), self.scale_prior
         more = (a / b - 1) * self.posterior.m.double().square().sum() / 2
-        scale = a0 * (b / b0).log() - torch.lgamma(a) + torch.lgamma(a0)
-        scale = scale + (a - a0) * torch.digamma(a) + (b0 - b) * a / b
-        found: Tensor = self.posterior.kl().double() + more + scale
-        return found
+        found: Tensor = self.posterior.kl().double() + more
+        return found + scale_divergence(a, b, self.scale_prior)

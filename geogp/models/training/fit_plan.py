@@ -8,7 +8,7 @@ from time import monotonic
 
 import torch
 
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build_model import Scaling, build
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.presets import Preset
 from geogp.models.core.architecture import Architecture
@@ -27,8 +27,8 @@ Tell = Callable[[str], None]
 class FitPlan:
     """All choices of a fit except its rows.
 
-    `columns`, `units`, `dropped`, `noise` and `covariates` are those of `Architecture`. `epochs`,
-    `batch` and `weights` replace the values of the preset.
+    `columns`, `units`, `dropped`, `noise`, `covariates` and `classes` are those of `Architecture`.
+    `epochs`, `batch` and `weights` replace the values of the preset. `scaling` is that of `build`.
     """
 
     model: str
@@ -43,6 +43,8 @@ class FitPlan:
     noise: str = "gaussian"
     seed: int = 0
     covariates: tuple[str, ...] = ()
+    classes: int = 0
+    scaling: Scaling = "none"
 
     @property
     def settings(self) -> FitSettings:
@@ -77,6 +79,7 @@ class FitPlan:
             units=self.units,
             noise=self.noise,
             covariates=self.covariates,
+            classes=self.classes,
         )
         check_memory(sizes, len(rows.y), min(self.batch, len(rows.y)), self.device)
         with warnings.catch_warnings(record=True) as caught:
@@ -86,6 +89,7 @@ class FitPlan:
                 sizes,
                 torch.from_numpy(rows.x),
                 placement=preset.placement,
+                scaling=self.scaling,
                 noise_start=preset.noise_start,
                 seed=self.seed,
             )

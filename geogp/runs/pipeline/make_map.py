@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from geogp.estimators.spatial_gp import SpatialGP
-from geogp.estimators.stored_estimators import load_model
+from geogp.estimators.stored_estimators import load_with_notes
 from geogp.evaluation.splits.row_parts import CALIBRATION, TEST, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_names import RANDOM
 from geogp.files import sha256_of, write_bytes, write_text
@@ -188,7 +188,7 @@ def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: boo
     fitted = complete_record(job.folder.path, held, FittedRecord)
     predictions = read_predictions(job.folder.path, held)
     file = job.folder.path / MODEL_FILE
-    model = load_model(file, device=str(job.device))
+    model = load_with_notes(file, device=str(job.device))[0]
     content = file.read_bytes()
     for text in fitted.fit_warnings:
         job.warn(text)

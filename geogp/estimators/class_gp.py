@@ -1,0 +1,397 @@
+"""The estimator of classes, with the conventions of scikit-learn's classifiers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from geogp.choices import MAX_SEED, one_of, whole_number
+from geogp.distributions.class_prediction import ClassPrediction
+from geogp.errors import DataError, RequestError
+from geogp.estimators.fit_rows import warn_caller
+from geogp.estimators.parameters import EstimatorParameters
+from geogp.estimators.point_columns import number_rows
+from geogp.models.catalogue.build_model import SCALINGS, Scaling
+from geogp.models.catalogue.model_names import CLASS_MODELS
+from geogp.models.catalogue.presets import CLASS_PRESETS
+from geogp.models.catalogue.storage import save_models
+from geogp.models.core.arrays import as_floats
+from geogp.models.core.devices import pick_device
+from geogp.models.families.categorical import ClassProcess
+from geogp.models.training.fit_plan import FitPlan
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import FitState, fit
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Codes = NDArray[np.intp]
+
+VALIDATION = "random"
+
+MAX_MEMBERS = 1000
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ClassGP(EstimatorParameters):
+    """A Gaussian process of classes: the class of a row is a draw from the softmax of functions.
+
+    Each class has a function of the inputs, which are numbers of any meaning. The models are sparse
+    variational processes, networks with a Bayesian last layer, and plain networks. With several
+    members, the estimator is an ensemble: the models are fitted with different seeds, and their
+    probabilities are averaged.
+
+    Parameters
+    ----------
+    model
+        One of ``geogp.list_models("class")``.
+    members
+        Number of models in the ensemble.
+    columns
+        Columns of a table to use as inputs; by default all columns.
+    classes
+        All classes that can occur, if some have no training rows; by default the classes of `y`.
+    scaling
+        ``minmax`` maps the range of each column to [-1, 1]. ``none`` expects columns that are about
+        in [-1, 1], and suits columns with one unit, such as the pixels of an image.
+    validation
+        Rows on which the best epoch is chosen: ``random`` (a tenth of the rows of each class), or a
+        mask of the rows, (n,). For points on a map, give a mask of whole areas.
+    preset
+        Sizes and training schedule: ``quick``, ``standard`` or ``paper``.
+    epochs, rank, batch
+        If given, these replace the values of the preset.
+    device
+        ``auto``, ``cpu`` or ``cuda``.
+    random_state
+        Seed for the choice of validation rows and for the fit.
+
+    Attributes
+    ----------
+    classes_
+        The classes, sorted, (k,).
+    networks_
+        The fitted models, PyTorch modules, one for each member.
+    history_
+        Losses, validation scores and the best epoch of each fit.
+    validation_
+        Mask of the validation rows, bool (n,).
+    n_features_in_, feature_names_in_
+        Number of inputs, and for a table the names of their columns.
+
+    Examples
+    --------
+    >>> import numpy as np, geogp
+    >>> rng = np.random.default_rng(0)
+    >>> places = rng.uniform(-1, 1, (400, 2))
+    >>> side = np.where(places[:, 0] > 0, "east", "west")
+    >>> model = geogp.ClassGP(epochs=5, rank=20).fit(places, side)
+    >>> model.predict([[-0.8, 0.0], [0.8, 0.0]]).tolist()
+    ['west', 'east']
+    """
+
+    families: ClassVar[tuple[str, ...]] = ("class",)
+    model: str = field(default="class-nngp", kw_only=False)
+    members: int = 1
+    columns: Sequence[str] | None = None
+    classes: Sequence[Any] | None = None
+    scaling: Scaling = "minmax"
+    validation: Any = VALIDATION
+
+    classes_: NDArray[Any] = field(init=False)
+    networks_: list[ClassProcess] = field(init=False)
+    history_: list[FitState] = field(init=False)
+    validation_: Mask = field(init=False)
+    n_features_in_: int = field(init=False)
+    feature_names_in_: NDArray[np.object_] = field(init=False)
+
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Fit the model to rows with known classes.
+
+        Parameters
+        ----------
+        X
+            A table (pandas) or an array of numbers, (n, d).
+        y
+            The class of each row, (n,): text, whole numbers or booleans.
+
+        Returns
+        -------
+        The estimator.
+
+        Raises
+        ------
+        RequestError
+            A parameter is out of range, a column is missing, or there is not enough memory.
+        DataError
+            A value is missing or infinite, X and y differ in length, there is only one class, or
+            all inputs are constant.
+        NumericalError
+            The fit diverges.
+
+        Warns
+        -----
+        UserWarning
+            A model has more weights than there are training rows.
+        """
+        self.check()
+        x = self._inputs(X, fitted=False)
+        classes, codes = self._coded(y, len(x))
+        held = self._held(codes)
+        rows, chosen = (Data(x[part], codes[part].astype(np.float64)) for part in (~held, held))
+        networks, history = [], []
+        for member in range(self.members):
+            seed = (self.members * self.random_state + member) % MAX_SEED
+            plan = self.plan(rows, len(classes), seed)
+            network = cast("ClassProcess", plan.build(rows, warn=warn_caller))
+            history.append(fit(network, rows, chosen, plan.settings))
+            networks.append(network)
+        self.classes_, self.networks_, self.history_ = classes, networks, history
+        self.validation_ = held
+        self.n_features_in_ = x.shape[1]
+        vars(self).pop("feature_names_in_", None)  # from an earlier fit
+        if isinstance(X, pd.DataFrame):
+            self.feature_names_in_ = np.asarray(self.columns or X.columns, object)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each row, (n,)."""
+        codes = self.predict_distribution(X).codes
+        found: NDArray[Any] = self.classes_[codes]
+        return found
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class, (n, k), in the order of `classes_`."""
+        return self.predict_distribution(X).probabilities
+
+    def predict_distribution(self, X: Any) -> ClassPrediction:
+        """Return the distributions of classes, with scores of their uncertainty.
+
+        `mutual_information` and `logit_variance` of the result are large at rows that differ from
+        the training rows.
+
+        Raises
+        ------
+        RequestError
+            The estimator is not fitted, or a column is missing.
+        DataError
+            A value is missing or infinite, or the number of columns is not that of the fit.
+        """
+        if not hasattr(self, "networks_"):
+            raise RequestError(f"this {type(self).__name__} is not fitted yet; call fit first.")
+        x = self._inputs(X, fitted=True)
+        return ClassPrediction.pooled([network.predict_classes(x) for network in self.networks_])
+
+    def score(self, X: Any, y: ArrayLike) -> float:
+        """Return the share of rows whose most probable class is y.
+
+        Raises
+        ------
+        RequestError, DataError
+            As in `predict_distribution`. Also DataError if the lengths of X and y differ.
+        """
+        found, true = self.predict(X), np.asarray(y)
+        if true.shape != found.shape:
+            raise DataError(f"expected {len(found)} classes, found shape {true.shape}.")
+        return float((found == true).mean())
+
+    def save(self, path: Path | str) -> None:
+        """Write the fitted estimator to a safetensors file; `geogp.load_model` reads this file.
+
+        Raises
+        ------
+        RequestError
+            The estimator is not fitted.
+        OutputError
+            The file cannot be written.
+        """
+        if not hasattr(self, "networks_"):
+            raise RequestError(f"this {type(self).__name__} is not fitted yet; call fit first.")
+        params = {name: getattr(self, name) for name in ClassGP.defaults()}
+        params["columns"] = None if self.columns is None else list(self.columns)
+        params["classes"] = None if self.classes is None else self.classes_.tolist()
+        if not isinstance(self.validation, str):
+            params["validation"] = VALIDATION  # the file has no rows for a mask
+        context = {
+            "estimator": ClassGP.__name__,
+            "params": params,
+            "classes": self.classes_.tolist(),
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": [str(n) for n in getattr(self, "feature_names_in_", [])],
+            "fits": [[one.best_epoch, one.best_nll] for one in self.history_],
+        }
+        save_models(self.networks_, path, context)
+
+    @classmethod
+    def restored(cls, networks: Sequence[Any], context: dict[str, Any], device: str) -> "ClassGP":
+        """Return the estimator from the content of a file; `geogp.load_model` calls this."""
+        found = cls(**{**context["params"], "device": device})
+        found.classes_ = np.asarray(context["classes"])
+        found.networks_ = [network.to(pick_device(device)) for network in networks]
+        found.history_ = [
+            FitState(best_epoch=int(e), best_nll=float(s)) for e, s in context["fits"]
+        ]
+        found.n_features_in_ = int(context["n_features_in"])
+        if context["feature_names_in"]:
+            found.feature_names_in_ = np.asarray(context["feature_names_in"], object)
+        if len(found.history_) != len(networks) or found.model != networks[0].name:
+            raise ValueError(f"{len(networks)} models {networks[0].name}")
+        return found
+
+    def check(self) -> None:
+        """Raise RequestError if a parameter is out of range, or the model is not one of classes."""
+        one_of("model of classes", self.model, CLASS_MODELS)
+        one_of("preset", self.preset, CLASS_PRESETS)
+        one_of("scaling", self.scaling, SCALINGS)
+        whole_number("random_state", self.random_state, 0, MAX_SEED)
+        whole_number("members", self.members, 1, MAX_MEMBERS)
+        for name in ("epochs", "rank", "batch"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), 1, MAX_SEED)
+
+    def plan(self, rows: Data, classes: int, seed: int) -> FitPlan:
+        """Return the settings of the fit of one member to training rows."""
+        preset = CLASS_PRESETS[self.preset]
+        preset = replace(preset, r=preset.r if self.rank is None else self.rank)
+        names = tuple(f"x{column}" for column in range(rows.x.shape[1]))
+        constant = rows.x.min(0) == rows.x.max(0)
+        dropped = tuple(name for name, same in zip(names, constant, strict=True) if same)
+        return FitPlan(
+            model=self.model,
+            preset=preset,
+            columns=names,
+            units=(),
+            epochs=preset.epochs if self.epochs is None else self.epochs,
+            batch=preset.batch_for(len(rows.y)) if self.batch is None else self.batch,
+            weights=preset.weights,
+            device=pick_device(self.device),
+            # If all columns are constant, `build` says so.
+            dropped=() if constant.all() else dropped,
+            seed=seed,
+            classes=classes,
+            scaling=self.scaling,
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether the estimator is fitted; scikit-learn calls this method."""
+        return hasattr(self, "networks_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags; only scikit-learn calls this method."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags  # noqa: PLC0415
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(),
+        )
+
+    def _inputs(self, X: Any, *, fitted: bool) -> Floats:
+        """Return the inputs of rows, (n, d); if fitted, those of the columns of the fit."""
+        if isinstance(X, pd.DataFrame):
+            usual = getattr(self, "feature_names_in_", X.columns) if fitted else X.columns
+            names = list(usual if self.columns is None else self.columns)
+            missing = [name for name in names if name not in X.columns]
+            if missing:
+                raise RequestError(
+                    f"expected the columns {', '.join(map(str, names))}, found no column "
+                    f"{', '.join(map(str, missing))}."
+                )
+            X = X[names].to_numpy()
+            if not len(X):
+                raise DataError("expected rows, found an empty table.")
+        elif self.columns is not None:
+            raise RequestError("expected a table, because `columns` names columns of a table.")
+        x = as_floats(number_rows(X), "inputs X")
+        if not x.shape[1]:
+            raise DataError(
+                f"expected columns, found 0 feature(s) (shape={x.shape}) while a minimum of 1 is "
+                f"required."
+            )
+        width = getattr(self, "n_features_in_", None) if fitted else None
+        if width is not None and x.shape[1] != width:
+            raise DataError(
+                f"X has {x.shape[1]} features, but {type(self).__name__} is expecting {width} "
+                f"features as input."
+            )
+        return x
+
+    def _coded(self, y: ArrayLike, n: int) -> tuple[NDArray[Any], Codes]:
+        """Return the sorted classes (k,) and the code of each row (n,)."""
+        labels = _labels(y, n)
+        classes = np.unique(labels if self.classes is None else np.asarray(self.classes))
+        if len(classes) < 2:
+            raise DataError(f"expected 2 classes or more, found one class, {classes[0]!r}.")
+        unknown = np.setdiff1d(labels, classes)
+        if len(unknown):
+            raise DataError(f"expected the classes {classes}, found also {unknown}.")
+        return classes, np.searchsorted(classes, labels)
+
+    def _held(self, codes: Codes) -> Mask:
+        """Return a mask of the validation rows, (n,)."""
+        if isinstance(self.validation, str) and self.validation == VALIDATION:
+            return _tenth(codes, self.random_state)
+        mask = np.asarray(self.validation)
+        if mask.dtype != np.bool_ or mask.shape != codes.shape:
+            found = repr(self.validation) if mask.ndim == 0 else f"{mask.dtype}, {mask.shape}"
+            raise RequestError(
+                f"expected validation as {VALIDATION}, or a mask of {len(codes)} rows, found "
+                f"{found}."
+            )
+        if not 0 < mask.sum() < len(mask):
+            raise DataError("expected a mask that selects some of the rows, found all or none.")
+        return mask
+
+
+def _labels(y: ArrayLike, n: int) -> NDArray[Any]:
+    """Return the class of each row, (n,)."""
+    if y is None:
+        raise DataError("fit requires y to be passed, but the target y is None.")
+    found = np.asarray(y)
+    if found.ndim == 2 and found.shape[1] == 1:
+        warn_caller("expected y of shape (n,), found shape (n, 1): geogp uses it as a vector.")
+        found = found[:, 0]
+    if found.shape != (n,):
+        raise DataError(f"expected {n} classes, one for each row of X, found shape {found.shape}.")
+    if found.dtype.kind == "O":
+        if not all(isinstance(one, str) for one in found):
+            raise DataError(
+                "Unknown label type: expected classes y of one kind, all text or all whole numbers."
+            )
+        found = found.astype(np.str_)
+    if found.dtype.kind == "f":
+        whole = as_floats(found, "classes y")
+        if (whole != np.floor(whole)).any():
+            raise DataError(
+                "Unknown label type: continuous. Expected classes, found numbers that are not "
+                "whole."
+            )
+    elif found.dtype.kind not in "biuUT":
+        raise DataError(f"expected classes as text or whole numbers, found {found.dtype}.")
+    return found
+
+
+def _tenth(codes: Codes, seed: int) -> Mask:
+    """Return a mask of a random tenth of the rows of each class, at least one row in all.
+
+    A class of fewer than five rows has no row in it.
+    """
+    rng = np.random.default_rng(seed)
+    held = np.zeros(len(codes), np.bool_)
+    for code in np.unique(codes):
+        rows = rng.permutation(np.flatnonzero(codes == code))
+        held[rows[: round(len(rows) / 10)]] = True
+    if not held.any():
+        largest = np.bincount(codes).argmax()
+        rows = np.flatnonzero(codes == largest)
+        if len(rows) < 2:
+            raise DataError(
+                f"expected a class with 2 rows or more, found {len(codes)} rows of "
+                f"{len(codes)} classes; none is left to choose the epoch."
+            )
+        held[rng.choice(rows)] = True
+    return held

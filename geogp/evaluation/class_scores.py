@@ -1,0 +1,135 @@
+"""Scores of class probabilities: accuracy, log score, Brier score, calibration error, AUROC."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from geogp.errors import DataError
+
+Floats = NDArray[np.float64]
+
+CALIBRATION_BINS = 15
+"""Number of bins of the expected calibration error (Guo et al. 2017)."""
+
+TOLERANCE = 1e-6
+"""Largest difference from 1 of the sum of a row's probabilities."""
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """Mean scores over n rows.
+
+    `accuracy`: share of rows whose most probable class is the observed class.
+    `nll`: mean of -log of the probability of the observed class.
+    `brier`: mean of Σ_j (p_j - o_j)², from 0 to 2, with o_j = 1 for the observed class and 0 for
+        the others.
+    `ece`: expected calibration error; see `calibration_error`.
+    """
+
+    n: int
+    accuracy: float
+    nll: float
+    brier: float
+    ece: float
+
+
+def class_scores(probabilities: ArrayLike, codes: ArrayLike) -> ClassScores:
+    """Return the scores of probabilities (n, k), from the numbers of the observed classes (n,).
+
+    Raises DataError if a probability is not from 0 to 1, a row's sum is not 1, or a code is not the
+    number of a class.
+    """
+    p, y = checked_classes(probabilities, codes)
+    observed = p[np.arange(len(y)), y]
+    with np.errstate(divide="ignore"):  # the score of an observed class with probability 0 is inf
+        nll = float(-np.log(observed).mean())
+    brier = float((np.square(p).sum(1) - 2 * observed + 1).mean())
+    accuracy = float((p.argmax(1) == y).mean())
+    return ClassScores(len(y), accuracy, nll, brier, calibration_error(p, y))
+
+
+def class_reliability(
+    probabilities: ArrayLike, codes: ArrayLike, bins: int = CALIBRATION_BINS
+) -> pd.DataFrame:
+    """Return the stated confidence and the accuracy of rows with similar confidence.
+
+    The confidence of a row is the probability of its most probable class. The bins divide (0, 1]
+    equally, and each includes its upper limit. Columns: ``lower`` and ``upper``, the limits of a
+    bin; ``n``, its number of rows; ``stated``, the mean confidence; ``observed``, the accuracy.
+    Empty bins are left out. Raises the errors of `class_scores`.
+    """
+    p, y = checked_classes(probabilities, codes)
+    return _binned(p.max(1), p.argmax(1) == y, bins)
+
+
+def reliability_of_class(
+    probabilities: ArrayLike, codes: ArrayLike, code: int, bins: int = 10
+) -> pd.DataFrame:
+    """Return the stated probability and the observed share of one class, as `class_reliability`."""
+    p, y = checked_classes(probabilities, codes)
+    return _binned(p[:, code], y == code, bins)
+
+
+def calibration_error(
+    probabilities: ArrayLike, codes: ArrayLike, bins: int = CALIBRATION_BINS
+) -> float:
+    """Return Σ_bins n_bin / n |accuracy - mean confidence| (Naeini et al. 2015, Guo et al. 2017).
+
+    The bins are those of `class_reliability`.
+    """
+    found = class_reliability(probabilities, codes, bins)
+    gap = (found["observed"] - found["stated"]).abs()
+    return float((found["n"] * gap).sum() / found["n"].sum())
+
+
+def auroc(score: ArrayLike, outlier: ArrayLike) -> float:
+    """Return the probability that an outlier has a higher score than another row; ties count ½.
+
+    This is the area under the receiver operating characteristic curve, computed from ranks (Mann
+    and Whitney 1947). `score` (n,) may be infinite, and `outlier` (n,) is boolean. Raises DataError
+    if a score is NaN, or all rows or no rows are outliers.
+    """
+    values, positive = np.asarray(score, np.float64), np.asarray(outlier, np.bool_)
+    if values.shape != positive.shape or values.ndim != 1 or np.isnan(values).any():
+        raise DataError(
+            f"expected as many scores as marks of outliers, and no NaN, found shapes "
+            f"{values.shape} and {positive.shape}."
+        )
+    n, m = int(positive.sum()), int((~positive).sum())
+    if not n or not m:
+        raise DataError(f"expected outliers and other rows, found {n} outliers of {n + m} rows.")
+    ranks = stats.rankdata(values)
+    return float((ranks[positive].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def checked_classes(probabilities: ArrayLike, codes: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
+    """Return probabilities (n, k) and codes (n,) as arrays; raise the errors of `class_scores`."""
+    p, y = np.asarray(probabilities, np.float64), np.asarray(codes)
+    if p.ndim != 2 or y.shape != p.shape[:1] or not len(y):
+        raise DataError(
+            f"expected probabilities of shape (n, k) and n observed classes, found shapes "
+            f"{p.shape} and {y.shape}."
+        )
+    if not ((p >= 0) & (p <= 1 + TOLERANCE)).all() or np.abs(p.sum(1) - 1).max() > TOLERANCE:
+        raise DataError("expected probabilities from 0 to 1 with the sum 1 in each row.")
+    if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= p.shape[1]:
+        raise DataError(
+            f"expected numbers of classes from 0 to {p.shape[1] - 1}, found {y.dtype} from "
+            f"{y.min()} to {y.max()}."
+        )
+    return p, y.astype(np.intp)
+
+
+def _binned(stated: Floats, hit: NDArray[np.bool_], bins: int) -> pd.DataFrame:
+    number = np.clip(np.ceil(stated * bins) - 1, 0, bins - 1).astype(np.intp)
+    rows = pd.DataFrame({"bin": number, "stated": stated, "observed": hit.astype(np.float64)})
+    grouped = rows.groupby("bin")
+    found = grouped.mean()
+    found.insert(0, "n", grouped.size())
+    at = found.index.to_numpy()
+    found.insert(0, "upper", (at + 1) / bins)
+    found.insert(0, "lower", at / bins)
+    return found.reset_index(drop=True)
