@@ -100,6 +100,12 @@ class ClassGP(EstimatorParameters):
     classes: Sequence[Any] | None = None
     scaling: Scaling = "minmax"
     validation: Any = VALIDATION
+    preset: str = "quick"
+    epochs: int | None = None
+    rank: int | None = None
+    batch: int | None = None
+    device: str = "auto"
+    random_state: int = 0
 
     classes_: NDArray[Any] = field(init=False)
     networks_: list[ClassProcess] = field(init=False)

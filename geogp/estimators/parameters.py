@@ -19,20 +19,11 @@ from geogp.models.training.fit_plan import FitPlan
 _MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class EstimatorParameters:
-    """Parameters that all estimators have: the model, and the training of the model."""
+    """Parameters of an estimator by name; the estimators are dataclasses of their parameters."""
 
     families: ClassVar[tuple[str, ...]] = ()
     """Families of models that the estimator fits."""
-
-    model: str = field(default="", init=False, kw_only=False)
-    preset: str = "quick"
-    epochs: int | None = None
-    rank: int | None = None
-    batch: int | None = None
-    device: str = "auto"
-    random_state: int = 0
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -90,11 +81,12 @@ class EstimatorParameters:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SpatialParameters(EstimatorParameters):
-    """Parameters of an estimator of points: also the columns, and the validation rows."""
+    """Parameters of an estimator: the columns, the model, and the training of the model."""
 
     counts: ClassVar[bool] = False
     """Whether targets must be 0 or more."""
 
+    model: str = field(default="", init=False, kw_only=False)
     x: str = "longitude"
     y: str = "latitude"
     crs: Any = "EPSG:4326"
@@ -108,6 +100,12 @@ class SpatialParameters(EstimatorParameters):
     beta: float | None = field(default=None, init=False)
     noise: str = field(default=NOISES[0], init=False)
     validation: Any = "blocks"
+    preset: str = "quick"
+    epochs: int | None = None
+    rank: int | None = None
+    batch: int | None = None
+    device: str = "auto"
+    random_state: int = 0
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags; only scikit-learn calls this method."""
