@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from trial import Figures, mean_and_error, plus_minus, table
+
+import geogp
 
 COLUMNS = {
     "accuracy": ("accuracy", 3),
@@ -161,7 +164,8 @@ have convolutional networks and kernels; here, networks have two layers of 64 un
 belong to fully connected networks. Each seed removes three classes from the training rows, and
 divides the rows 8:2 ({rows[0]} training rows with the tenth that chooses the epoch, {rows[1]}
 test rows of known classes and {rows[2]} of removed classes, on average). All methods of a seed
-have the same rows, and the last layers have the same network. One thread of a CPU.
+have the same rows, and the last layers have the same network. One thread of a CPU, geogp
+{geogp.__version__}, torch {torch.__version__}.
 
 - **NLL, ECE** (15 bins), **Brier**: test rows of the seven known classes. Lower is better.
 - **NLL, all classes**: test rows of all ten classes, as "w. OOD" of Scale. The models know that
