@@ -23,9 +23,11 @@ import torch
 from second_device import DEVICE, Counts, second_device
 from trial import table
 
-from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.catalogue_rows import CATALOGUE, CLASS_CATALOGUE
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
+from geogp.models.families.categorical import ClassProcess
 from geogp.models.training import training_loop
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
@@ -42,18 +44,36 @@ class Steps:
     lines: Counter[str] = field(default_factory=Counter)
 
 
+MODELS = CATALOGUE | CLASS_CATALOGUE
+
+CLASSES = 3
+
+
 def world(name: str, n: int, seed: int) -> Data:
-    """Return n rows of a smooth surface, or of counts with a smooth log rate."""
+    """Return n rows of a smooth surface, of counts with a smooth log rate, or of classes."""
     random = np.random.default_rng(seed)
     x = random.uniform(-1, 1, (n, 2))
     y = np.sin(3 * x).sum(1) + 0.5 * x.prod(1) + 0.1 * random.standard_normal(n)
-    return Data(x, random.poisson(np.exp(y)).astype(float) if CATALOGUE[name].about.counts else y)
+    if MODELS[name].about.family == "class":
+        return Data(x, np.digitize(y, [0.0, 1.0]).astype(float))
+    return Data(x, random.poisson(np.exp(y)).astype(float) if MODELS[name].about.counts else y)
 
 
 def made(name: str, train: Data) -> LowRankGP:
     """Return a small untrained model."""
-    sizes = Architecture(d=2, h=6, r=8, blocks=1, dtype="float32", units=(5.0, 5.0))
+    classes = CLASSES if MODELS[name].about.family == "class" else 0
+    sizes = Architecture(
+        d=2, h=6, r=8, blocks=1, dtype="float32", units=(5.0, 5.0), classes=classes
+    )
     return build(name, sizes, torch.from_numpy(train.x), seed=0)
+
+
+def predicted(model: LowRankGP, x: np.ndarray) -> np.ndarray:
+    """Return mean and standard deviation, (2, n), or the probabilities of classes, (n, k)."""
+    if isinstance(model, ClassProcess):
+        return model.predict_classes(x).probabilities
+    found = model.predict(x)
+    return np.stack([found.mean, found.sd])
 
 
 def fitted(model: LowRankGP, train: Data, validation: Data) -> float:
@@ -88,7 +108,7 @@ def row_of(name: str) -> list[object]:
         with counted_steps(counts) as steps:
             fitted(model, train, validation)
         counts.clear()
-        model.predict(validation.x)
+        predicted(model, validation.x)
     lines = ", ".join(f"{line} ({number})" for line, number in steps.lines.most_common(3))
     return [
         f"`{name}`",
@@ -103,7 +123,7 @@ def row_of(name: str) -> list[object]:
 def main(argv: list[str] | None = None) -> int:
     """Count all models, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", choices=list(CATALOGUE), default=list(CATALOGUE))
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--table", type=Path, default=RESULTS / "table.md")
     options = parser.parse_args(argv)
     titles = ["model", "launches", "waits", "launches, predict", "waits, predict", "lines (waits)"]

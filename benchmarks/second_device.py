@@ -199,6 +199,18 @@ class _Down(torch.autograd.Function):
         return DeviceTensor(gradient.clone())
 
 
+class _Up(torch.autograd.Function):
+    """A differentiable copy to the device."""
+
+    @staticmethod
+    def forward(_context: Any, value: Tensor) -> Tensor:
+        return DeviceTensor(value.detach().clone())
+
+    @staticmethod
+    def backward(_context: Any, gradient: DeviceTensor) -> Tensor:
+        return gradient.held.clone()
+
+
 class _Functions(TorchFunctionMode):
     """Answers in Python what PyTorch's C++ code would answer for a CPU tensor."""
 
@@ -209,8 +221,8 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, call: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         first = args[0] if args else None
-        if call is Tensor.to and len(args) > 1 and isinstance(args[1], DeviceTensor):
-            return call(first, DEVICE, args[1].dtype, *args[2:], **kwargs)
+        if call is Tensor.to:
+            return self._to(first, *args[1:], **kwargs)
         if not isinstance(first, DeviceTensor):
             return call(*args, **kwargs)
         if call in {Tensor.numpy, Tensor.__array__}:
@@ -219,9 +231,14 @@ class _Functions(TorchFunctionMode):
             return self.down(first)
         if call is Tensor.tolist:
             return self.down(first.detach()).tolist()
-        if call is Tensor.to:
-            return self._to(first, *args[1:], **kwargs)
         return call(*args, **kwargs)
+
+    def up(self, value: Tensor) -> Tensor:
+        """Return a copy on the device."""
+        self.dispatch.waits("copy to the device")
+        if value.requires_grad:
+            return _Up.apply(value)  # type: ignore[no-any-return]
+        return DeviceTensor(value.detach().clone())
 
     def down(self, value: DeviceTensor) -> Tensor:
         """Return a copy on the CPU."""
@@ -230,18 +247,21 @@ class _Functions(TorchFunctionMode):
             return _Down.apply(value)  # type: ignore[no-any-return]
         return value.held.detach().clone()
 
-    def _to(self, value: DeviceTensor, *args: Any, **kwargs: Any) -> Tensor:
-        device, rest = kwargs.pop("device", None), []
+    def _to(self, value: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        device, dtype = kwargs.get("device"), kwargs.get("dtype")
         for given in args:
             if isinstance(given, Tensor):
-                device = given.device
-                rest.append(given.dtype)
+                device, dtype = given.device, given.dtype
             elif isinstance(given, str | torch.device):
                 device = given
-            else:
-                rest.append(given)
-        moved = value if device is None or _is_second(device) else self.down(value)
-        return Tensor.to(moved, *rest, **kwargs) if rest or kwargs else moved
+            elif isinstance(given, torch.dtype):
+                dtype = given
+        there, to = isinstance(value, DeviceTensor), _is_second(device)
+        if there and device is not None and not to:
+            value = self.down(value)
+        elif to and not there:
+            value = self.up(value)
+        return value if dtype is None else Tensor.to(value, dtype)
 
 
 _CURRENT: _Dispatch | None = None
