@@ -1,7 +1,7 @@
 """The simulation study of Mixed, section 5, with eight scenarios.
 
     python benchmarks/scenarios.py
-    python benchmarks/scenarios.py --scenarios C1 C2 --seeds 20
+    python benchmarks/scenarios.py --scenarios C1 C2 --seeds 5
 
 "Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
 Gaussian Processes". As in the paper, all replicates have the same inputs (seed 0) and new functions
@@ -332,7 +332,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
     asked = parser(__doc__, out="scenarios", table="scenarios", r=500)
     asked.add_argument("--scenarios", nargs="+", default=list(SCENARIOS), choices=SCENARIOS)
-    asked.add_argument("--seeds", type=int, default=4, choices=range(1, MAX_DRAWS + 1))
+    asked.add_argument("--seeds", type=int, default=20, choices=range(1, MAX_DRAWS + 1))
     asked.add_argument("--other-seeds", type=int, default=1, choices=range(1, MAX_DRAWS + 1))
     asked.add_argument(
         "--batch", type=int, default=2000, help="number of rows to learn the kernel from"
