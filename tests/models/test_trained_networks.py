@@ -81,18 +81,21 @@ def test_the_tangent_kernel_of_one_relu_layer_in_closed_form():
     torch.testing.assert_close(kernel.tangent(a, b), order_one + order_zero * (a @ b.T))
 
 
-def _trained(limit: TrainedNetwork, new: np.ndarray, networks: int) -> tuple[np.ndarray, ...]:
-    """Train networks of one hidden layer by gradient descent; return their values and their s.
+def _trained(
+    limit: TrainedNetwork, new: np.ndarray, s: np.ndarray, *, as_printed: bool = False
+) -> np.ndarray:
+    """Train a network of one hidden layer for each s by gradient descent; return their values.
 
     The readout is s w / √n with w standard normal. Steps are divided by s², which changes the time
-    of the flow but not its end.
+    of the flow but not its end. `as_printed`: the flow of s w instead of w, for a single value of s
+    (the step of w is then 1 / s² times that of the other parameters).
     """
     random = np.random.default_rng(1)
-    s = np.sqrt(1 / random.gamma(PRIOR.a, 1 / PRIOR.b, networks))
-    draws = [(networks, WIDTH, limit.x.shape[1]), (networks, 1, WIDTH), (networks, WIDTH, 1)]
+    draws = [(len(s), WIDTH, limit.x.shape[1]), (len(s), 1, WIDTH), (len(s), WIDTH, 1)]
     W, c, w = (torch.from_numpy(random.standard_normal(part)).float() for part in draws)
     trained = [w] if limit.layers == "readout" else [W, c, w]
-    scale = torch.from_numpy(s).float()[:, None, None] / math.sqrt(WIDTH)
+    squares = torch.from_numpy(s).float()[:, None, None].square()
+    scale = squares.sqrt() / math.sqrt(WIDTH)
     train, points, y = (torch.from_numpy(part).float() for part in (limit.x, new, limit.y))
     factor, offset = math.sqrt(VALUES["weight"] / train.shape[1]), math.sqrt(VALUES["bias"])
 
@@ -103,8 +106,10 @@ def _trained(limit: TrainedNetwork, new: np.ndarray, networks: int) -> tuple[np.
     tensor = torch.from_numpy(limit.x)
     kernel = limit.kernel if limit.layers == "readout" else limit.kernel.tangent
     with torch.no_grad():
-        values = torch.linalg.eigvalsh(kernel(tensor, tensor))
-    rate = float(1 / values[-1]) / (WIDTH * scale.square())
+        C = _printed_kernel(limit, tensor, tensor, s[0]) if as_printed else kernel(tensor, tensor)
+        values = torch.linalg.eigvalsh(C)
+    step = 1 / values[-1].float() / (1 if as_printed else squares)
+    steps = [step, step, step / squares][-len(trained) :] if as_printed else [step] * 3
     for _ in range(int(9 * values[-1] / values[0])):
         for value in trained:
             value.requires_grad_()
@@ -112,19 +117,26 @@ def _trained(limit: TrainedNetwork, new: np.ndarray, networks: int) -> tuple[np.
         left = (seen @ (scale * w))[..., 0] - y
         gradients = torch.autograd.grad(left.square().sum() / 2, trained)
         with torch.no_grad():
-            for value, gradient in zip(trained, gradients, strict=True):
-                value.sub_(rate * gradient)
+            for value, gradient, size in zip(trained, gradients, steps, strict=False):
+                value.sub_(size * gradient)
     assert left.abs().max() < 0.02
     with torch.no_grad():
         found: np.ndarray = (hidden(points) @ (scale * w))[..., 0].double().numpy()
-    return found, s
+    return found
+
+
+def _printed_kernel(limit, a: torch.Tensor, b: torch.Tensor, s: float) -> torch.Tensor:
+    """The tangent kernel if s w is trained: the part of the readout has no factor s²."""
+    K = limit.kernel(a, b).detach()
+    return K + s**2 * (limit.kernel.tangent(a, b) - K)
 
 
 @pytest.mark.parametrize("layers", ["readout", "all"])
 def test_wide_networks_trained_by_gradient_descent_have_the_law(layers):
     limit, new = _limit(layers), _points(3, 5)
     law = limit.law(new)
-    values, s = _trained(limit, new, 300)
+    s = np.sqrt(1 / np.random.default_rng(2).gamma(PRIOR.a, 1 / PRIOR.b, 300))
+    values = _trained(limit, new, s)
     standard = (values - law.mean) / s[:, None]
     # Standard errors of 300 networks, and an error of a finite width of order 1 / √512.
     spread = np.sqrt(law.covariance.diagonal())
@@ -134,6 +146,17 @@ def test_wide_networks_trained_by_gradient_descent_have_the_law(layers):
     for point in range(3):
         t = stats.t(2 * PRIOR.a, law.mean[point], math.sqrt(PRIOR.b / PRIOR.a) * spread[point])
         assert stats.kstest(values[:, point], t.cdf).pvalue > 0.01
+
+
+def test_the_flow_that_theorem_3_3_prints_has_another_mean():
+    """If s w is trained, instead of w, the mean depends on s."""
+    limit, new, s = _limit("all"), _points(3, 5), 0.3
+    found = _trained(limit, new, np.full(200, s), as_printed=True).mean(0)
+    x, points = torch.from_numpy(limit.x), torch.from_numpy(new)
+    C, across = (_printed_kernel(limit, rows, x, s).numpy() for rows in (x, points))
+    expected = across @ np.linalg.solve(C, limit.y)
+    theorem = limit.law(new).mean
+    assert abs(found - expected).max() < 0.3 * abs(theorem - expected).max()
 
 
 def test_the_two_laws_differ():
