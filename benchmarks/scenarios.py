@@ -333,7 +333,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     asked = parser(__doc__, out="scenarios", table="scenarios", r=500)
     asked.add_argument("--scenarios", nargs="+", default=list(SCENARIOS), choices=SCENARIOS)
     asked.add_argument("--seeds", type=int, default=20, choices=range(1, MAX_DRAWS + 1))
-    asked.add_argument("--other-seeds", type=int, default=1, choices=range(1, MAX_DRAWS + 1))
+    asked.add_argument("--other-seeds", type=int, default=5, choices=range(1, MAX_DRAWS + 1))
     asked.add_argument(
         "--batch", type=int, default=2000, help="number of rows to learn the kernel from"
     )
