@@ -134,6 +134,25 @@ def test_parts_are_the_same_in_every_replicate_and_noise_is_not(study):
     assert first.var() == pytest.approx(0.25, rel=0.15)
 
 
+def test_one_fit_gives_both_predictive_variances(study):
+    """The scores are those of two models with the same posterior."""
+    random = np.random.default_rng(0)
+    world = study.World(random.uniform(-0.5, 0.5, (90, 4)), None, 0.1, 2.0)
+    train = study.Data(2 * world.x[:60], random.standard_normal(60))
+    test = study.Data(2 * world.x[60:], random.standard_normal(30))
+    found = {}
+    for name in ("nystrom-mixed", "nystrom-mixed-dtc"):
+        model = study.make_model(study.Case("C1", r=5, model=name), train, world)
+        rows = model.as_rows(train)
+        model.update_closed_forms(rows, rows)
+        found[name] = study.score(model.predict(test.x), test.y), study.scores(model, test)
+    (usual, both), (full, _) = found.values()
+    assert both["nll"] == usual["nll"]
+    assert both["full_nll"] == pytest.approx(full["nll"])
+    assert both["full_mese"] == pytest.approx(full["mese"])
+    assert full["mese"] > usual["mese"] + 1e-3
+
+
 def test_the_committed_table_is_that_of_its_figures(study):
     committed = SCRIPTS / "results" / "scenarios"
     held = json.loads((committed / "results.json").read_text())
@@ -150,7 +169,9 @@ def test_a_tiny_study_is_kept_and_makes_the_table(study, tmp_path, monkeypatch):
     figures = json.loads((tmp_path / "made" / "results.json").read_text())
     assert {f["scenario"] for f in figures["replicates"]} == set(tiny)
     # The process that made the data is no worse than a model that must learn it.
-    fitted = [f["rmse"] for f in figures["replicates"] if f["scenario"] == "C1"]
+    by = load("scenarios_table").groups(figures["replicates"])
+    assert {anchors for _, anchors in by} == {"kmeans++", "first"}
+    fitted = [f["rmse"] for f in by["C1", "kmeans++"]]
     exact = [f["rmse"] for f in figures["oracle"][0]["per_seed"]]
     assert len(fitted) == len(exact) == 2
     assert np.mean(exact) < 1.2 * np.mean(fitted)

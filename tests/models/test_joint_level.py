@@ -317,6 +317,7 @@ class TestWithoutTiles:
         params=[
             "dbk-exact",
             "dbk-exact-rbf",
+            "nystrom-mixed-dtc",
             "nystrom-mixed-fitc",
             "sv-rbf",
             "sv-dbk",

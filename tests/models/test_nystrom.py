@@ -65,7 +65,7 @@ def _dense(model: LowRankGP, x: np.ndarray) -> np.ndarray:
 def _missed(model: LowRankGP, x: np.ndarray) -> np.ndarray:
     """The prior variance that anchors miss at new points, where the model does not add it."""
     residual = model.basis(torch.from_numpy(x)).residual.detach().numpy()
-    return 0 * residual if type(model.diagonal) is NystromDiagonal else residual
+    return 0 * residual if isinstance(model.diagonal, NystromDiagonal) else residual
 
 
 @pytest.mark.parametrize("name", sorted(set(KERNELS) - {"t-process", "burr-process"}))
@@ -82,6 +82,46 @@ def test_as_many_anchors_as_rows_are_the_exact_process(name, device):
     variance = np.diag(K[40:, 40:] - K[40:, :40] @ A @ K[:40, 40:])
     np.testing.assert_allclose(found.mean, mean, atol=1e-8)
     np.testing.assert_allclose(found.function_variance + _missed(model, new), variance, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["nystrom-mixed", "nystrom-mixed-dtc"])
+def test_two_predictive_variances_are_the_dense_formulas(name, tmp_path):
+    """Mixed equation (24) with Nyström's k(x, x), and with the whole k(x, x)."""
+    train, new = _table(40), _table(15, seed=1).x
+    model, rows = _model(name, train, r=6, jitter=0.0), _rows(train)
+    model.update_closed_forms(rows, rows)
+    save_model(model, tmp_path / "model.safetensors")
+    found = load_model(tmp_path / "model.safetensors")[0].predict(new)
+    x = np.concatenate([model.basis.anchors.numpy(), train.x, new])
+    K, noise = _dense(model, x), model.noise().item()
+    Q = K[:, :6] @ np.linalg.solve(K[:6, :6], K[:6])
+    weights = np.linalg.solve(Q[6:46, 6:46] + noise * np.eye(40), Q[6:46, 46:])
+    prior = np.diag({"nystrom-mixed": Q, "nystrom-mixed-dtc": K}[name])[46:]
+    variance = prior - (Q[46:, 6:46] @ weights).diagonal()
+    np.testing.assert_allclose(found.mean, train.y @ weights, atol=1e-9)
+    np.testing.assert_allclose(found.function_variance, variance, atol=1e-9)
+    np.testing.assert_allclose(found.noise_variance, noise, rtol=1e-12)
+    assert (np.diag(K - Q)[46:] > 1e-3 * variance).any()
+
+
+def test_the_gradient_has_the_opposite_sign_of_equation_21():
+    """∂(-log p)/∂θ = ½ tr[(C⁻¹ - C⁻¹ y y' C⁻¹) ∂C/∂θ]; the paper prints the other sign."""
+    data = _table(30)
+    model, rows = _model("nystrom-mixed", data, r=30, jitter=0.0), _rows(data)
+    step = AnchorEvidence(log_marginal_likelihood)
+    _, gradients = _gradients(model, step, rows)
+    inverse = np.linalg.inv(_dense(model, data.x) + model.noise().item() * np.eye(30))
+    white = inverse @ data.y
+    for name, value in model.basis.kernel.named_parameters():
+        ends = []
+        for change in (1e-5, -2e-5):
+            value.data += change
+            ends.append(_dense(model, data.x))
+        value.data += 1e-5
+        slope = (ends[0] - ends[1]) / 2e-5
+        expected = np.trace((inverse - np.outer(white, white)) @ slope) / 2
+        assert abs(expected) > 1e-3, name
+        assert 30 * gradients[f"basis.kernel.{name}"].item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_kernel_sees_half_the_inputs():

@@ -14,6 +14,7 @@ Mixed equation (8) is exact for erf(sqrt(π) z / 2), which approximates tanh.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -51,6 +52,16 @@ def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
     """
     found: Tensor = _Relu.apply(k11, k12, k22)  # type: ignore[no-untyped-call]
     return found
+
+
+def expected_slopes(
+    expectation: Callable[[Tensor, Tensor, Tensor], Tensor], k11: Tensor, k12: Tensor, k22: Tensor
+) -> Tensor:
+    """Return E[ψ'(Z) ψ'(Z')], in the shape of k12, from E[ψ(Z) ψ(Z')]; it has no gradient."""
+    with torch.enable_grad():
+        at = k12.detach().clone().requires_grad_()
+        total = expectation(k11.detach(), at, k22.detach()).sum()
+    return torch.autograd.grad(total, at)[0]
 
 
 def weighted_sum(constant: Tensor, coefficients: list[Tensor], terms: list[Tensor]) -> Tensor:

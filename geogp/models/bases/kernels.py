@@ -15,7 +15,14 @@ from torch import Tensor, nn
 
 from geogp.choices import one_of
 from geogp.errors import RequestError
-from geogp.models.bases.expectations import ERF_GAIN, TANH_GAIN, arcsine, relu, weighted_sum
+from geogp.models.bases.expectations import (
+    ERF_GAIN,
+    TANH_GAIN,
+    arcsine,
+    expected_slopes,
+    relu,
+    weighted_sum,
+)
 
 VARIANCE_PRIOR = (2.0, 3.0)
 """Shape and scale of a variance's inverse-gamma prior: mode 1, mean 3, infinite variance."""
@@ -145,6 +152,30 @@ class NetworkKernel(Kernel):
         k = variances(a, self._input_weight(a), self.log_bias.double())
         return self._through(k, k, k)
 
+    def tangent(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the tangent kernel between rows, (m, d), (n, d) -> (m, n), float64.
+
+        This is the limit of <∇f(x), ∇f(x')>, with the gradients by standard normal parameters: each
+        layer multiplies them by the prior standard deviations (Jacot et al. 2018; equation 4 of the
+        Scale paper). With F'(K) = E[φ'(Z) φ'(Z')],
+
+        Θ¹ = K¹,    Θ^(l+1) = K^(l+1) + weight · F'(K^l) Θ^l,
+        Θ = readout · (F(K^depth) + F'(K^depth) Θ^depth).
+
+        It is proportional to the variance of the readout, and has no gradient.
+        """
+        with torch.no_grad():
+            layer = covariances(a, b, self._input_weight(a), self.log_bias.double())
+            weight, tangent = self.log_weight.double().exp(), layer[1]
+            for _ in range(self.depth - 1):
+                slopes = expected_slopes(ACTIVATIONS[self.activation], *layer)
+                layer = self._next_layer(*layer)
+                tangent = layer[1] + weight * slopes * tangent
+            expectation = ACTIVATIONS[self.activation]
+            slopes = expected_slopes(expectation, *layer)
+            found: Tensor = expectation(*layer) + slopes * tangent
+            return self.log_readout.double().exp() * found
+
     def log_prior(self) -> Tensor:
         """Return 0: the variances have no prior."""
         return torch.zeros((), dtype=torch.float64, device=self.log_bias.device)
@@ -154,17 +185,21 @@ class NetworkKernel(Kernel):
 
     def _through(self, k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
         """Return the output's kernel, shaped as k12, from the covariances of the first layer."""
+        for _ in range(self.depth - 1):
+            k11, k12, k22 = self._next_layer(k11, k12, k22)
+        readout = self.log_readout.double().exp()
+        expectation = ACTIVATIONS[self.activation](k11, k12, k22)
+        return weighted_sum(torch.zeros_like(readout), [readout], [expectation])
+
+    def _next_layer(self, k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the covariances of the next layer from those of a layer."""
         expectation = ACTIVATIONS[self.activation]
         weight, bias = self.log_weight.double().exp(), self.log_bias.double().exp()
-        for _ in range(self.depth - 1):
-            inner = (
-                expectation(k11, k12, k22),
-                expectation(k11, k11, k11),
-                expectation(k22, k22, k22),
-            )
-            k12, k11, k22 = (weighted_sum(bias, [weight], [part]) for part in inner)
-        readout = self.log_readout.double().exp()
-        return weighted_sum(torch.zeros_like(bias), [readout], [expectation(k11, k12, k22)])
+        across, first, second = (
+            weighted_sum(bias, [weight], [expectation(*part)])
+            for part in ((k11, k12, k22), (k11, k11, k11), (k22, k22, k22))
+        )
+        return first, across, second
 
 
 def covariances(

@@ -12,7 +12,12 @@ from geogp.models.bases.nystrom import AnchorEvidence, KernelProcess, kernel_pri
 from geogp.models.catalogue import part_makers as parts
 from geogp.models.catalogue.model_names import CLASS_MODELS, MODELS, ModelName
 from geogp.models.core import objectives
-from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
+from geogp.models.core.diagonals import (
+    Diagonal,
+    NystromDiagonal,
+    PredictiveDiagonal,
+    VarianceCorrection,
+)
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.noise import ConstantNoise, Noise, ValidationNoise
 from geogp.models.core.posteriors import (
@@ -71,6 +76,7 @@ _MLL: Step[LowRankGP] = WholeData(objectives.log_marginal_likelihood)
 _FITC_MAP = WholeData(
     objectives.fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True
 )
+_MAP = AnchorEvidence(objectives.log_marginal_likelihood, kernel_prior)
 _EVIDENCE = AnchorEvidence(objectives.log_marginal_likelihood)
 _MSE = PerBatch(objectives.squared_error)
 
@@ -109,11 +115,8 @@ _ROWS = (
     _closed("dbk-exact-rbf", parts.deep_basis, step=_CORRECTED_MLL, diagonal=VarianceCorrection),
     _closed("dbk-mml", parts.dense_basis, step=_MLL),
     ModelSpec("dnn", parts.network_basis, PointPosterior, _MSE, noise=ValidationNoise),
-    _kernel(
-        "nystrom-mixed",
-        _MIXED,
-        step=AnchorEvidence(objectives.log_marginal_likelihood, kernel_prior),
-    ),
+    _kernel("nystrom-mixed", _MIXED, step=_MAP),
+    _kernel("nystrom-mixed-dtc", _MIXED, step=_MAP, diagonal=PredictiveDiagonal),
     _kernel("nystrom-mixed-fitc", _MIXED, step=_FITC_MAP, diagonal=NystromDiagonal),
     _kernel("nngp", _ERF, step=_EVIDENCE),
     _kernel("nngp-relu", parts.anchored(parts.network_kernel("relu")), step=_EVIDENCE),

@@ -113,6 +113,10 @@ _MODELS = (
         "nystrom-mixed", "mixed arcsine and leaky-ReLU kernel at anchors, maximum a posteriori"
     ),
     _kernel(
+        "nystrom-mixed-dtc",
+        "nystrom-mixed, whose predictions add the prior variance that the anchors do not explain",
+    ),
+    _kernel(
         "nystrom-mixed-fitc",
         "nystrom-mixed plus the prior variance that the anchors do not explain",
     ),

@@ -31,6 +31,11 @@ class Diagonal(nn.Module):
         """Return the added variance, (b,)."""
         return torch.zeros_like(features.norm)
 
+    def of_rows(self, features: "Features") -> Tensor:
+        """Return the added variance of training rows in the closed form, (b,); by default all."""
+        found: Tensor = self(features)
+        return found
+
     def update_closed_forms(self, features: Iterable["Features"]) -> None:
         """Learn from the features of the training rows, chunk by chunk; by default, do nothing."""
 
@@ -43,6 +48,20 @@ class NystromDiagonal(Diagonal):
     def forward(self, features: "Features | Marginals") -> Tensor:
         """Return the residual, (b,)."""
         return features.residual
+
+
+class PredictiveDiagonal(NystromDiagonal):
+    """The residual of `NystromDiagonal` in predictions only; training rows have none.
+
+    The variance of f at x is then k~(x, x) - ||phi||² + ||L' phi||², with L L' = (I + Phi' Phi /
+    noise_var)^(-1). This is Mixed equation (24) with the whole k(x, x), and with Nyström's
+    approximation of the other covariances; Quiñonero-Candela and Rasmussen (2005, section 5) call
+    it the deterministic training conditional (DTC).
+    """
+
+    def of_rows(self, features: "Features") -> Tensor:
+        """Return 0 for each row, (b,)."""
+        return torch.zeros_like(features.norm)
 
 
 class VarianceCorrection(Diagonal):

@@ -86,7 +86,7 @@ class StudentGP(LowRankGP):
         for part in rows.chunks():
             found: Features = self.basis(part.x)
             moments = self.posterior.moments(found.phi)
-            added = self.diagonal(found).double()
+            added = self.diagonal.of_rows(found).double()
             residual = (part.y - self.mean_constant).double()
             away = (residual - moments.mean).square() + moments.variance + added
             variance = squared * (df + away / squared) / (df + 1) + added
