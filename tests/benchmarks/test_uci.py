@@ -177,6 +177,7 @@ def test_the_table_is_made_from_the_figures(tmp_path):
         "| `dbk-silu` | 0.01, 0.1 | 400 | 3 | -2.500 ± 0.500 | -2.967 |  | 0.2000 | 0.0144 |"
         in text
     )
+    assert text.splitlines()[2] == "3 seeds for each model; the paper has 5."
     # Differences -1, -1.5, -1.4: mean -1.3, deviation 0.2646, standard error 0.1528.
     assert "| pol | `dbk-silu` | `vbll` | -1.300 ± 0.153 |" in text
 
