@@ -195,6 +195,15 @@ def test_the_sensitivity_is_drawn_from_every_pair(table, tmp_path):
     assert (made / "sensitivity-waves.png").stat().st_size > 10_000
 
 
+def test_the_sensitivity_to_one_weight(table, tmp_path):
+    options = ("--data", table, "--seeds", "2", "--out", tmp_path / "out", "--table", tmp_path)
+    told("sensitivity", *options, *SHORT[:-2], "--alphas", "0", "1", "--betas", "0.01")
+    text = (tmp_path / "sensitivity-waves.md").read_text()
+    assert "| alpha | 1 | " in text
+    assert "| beta | " not in text
+    assert "\n| alpha | beta 0.01 |\n" in text
+
+
 def test_effects_are_paired():
     """Two seeds of different levels: the effect of alpha 0.1 is -1 and -3, whatever beta is."""
     sensitivity = load("sensitivity")
