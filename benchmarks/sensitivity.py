@@ -174,10 +174,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     line = fitted(table, options, "vbll", "auto")
     options.table.mkdir(parents=True, exist_ok=True)
-    draw(options.table / f"sensitivity-{table.name}.png", pairs, line)
+    name = f"sensitivity-{table.name}-{options.epochs}"
+    draw(options.table / f"{name}.png", pairs, line)
     per_pair = [{"alpha": a, "beta": b, "per_seed": seeds} for (a, b), seeds in pairs.items()]
     found = {"epochs": options.epochs, "vbll": line, "dbk-silu": per_pair}
-    name = f"sensitivity-{table.name}"
     write_results(options.table, page(table, options, pairs, line), found, name)
 
 

@@ -186,19 +186,19 @@ def test_the_sensitivity_is_drawn_from_every_pair(table, tmp_path):
     made = tmp_path / "made"
     options = ("--data", table, "--seeds", "1", "--out", tmp_path / "out", "--table", made)
     told("sensitivity", *options, *SHORT[:-2], "--epochs", "1")
-    text = (made / "sensitivity-waves.md").read_text()
+    text = (made / "sensitivity-waves-1.md").read_text()
     assert text.splitlines()[2].startswith("1 seeds and 1 epochs; the paper has 10 seeds")
-    found = json.loads((made / "sensitivity-waves.json").read_text())
+    found = json.loads((made / "sensitivity-waves-1.json").read_text())
     pairs = {(line["alpha"], line["beta"]) for line in found["dbk-silu"]}
     assert pairs == {(a, b) for a in (0, 0.01, 0.1, 1) for b in (0, 0.01, 0.1, 1)}
     assert len({line["per_seed"][0]["nll"] for line in found["dbk-silu"]}) > 4
-    assert (made / "sensitivity-waves.png").stat().st_size > 10_000
+    assert (made / "sensitivity-waves-1.png").stat().st_size > 10_000
 
 
 def test_the_sensitivity_to_one_weight(table, tmp_path):
     options = ("--data", table, "--seeds", "2", "--out", tmp_path / "out", "--table", tmp_path)
     told("sensitivity", *options, *SHORT[:-2], "--alphas", "0", "1", "--betas", "0.01")
-    text = (tmp_path / "sensitivity-waves.md").read_text()
+    text = (tmp_path / "sensitivity-waves-3.md").read_text()
     assert "| alpha | 1 | " in text
     assert "| beta | " not in text
     assert "\n| alpha | beta 0.01 |\n" in text
