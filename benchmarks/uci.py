@@ -5,6 +5,10 @@
 The seed determines the split of rows, 8:1:1, and the initial model. Inputs are scaled to [-1, 1]
 and targets standardised by the training rows; figures are on the standardised scale. Each fit has
 its own file under --out, and the same command continues where it stopped.
+
+With --recipe paper, the training is that of the paper (appendix B): one split for all seeds, inputs
+scaled by all rows, AdamW at a constant rate, no clipping and no average. There, --weights auto fits
+every pair of weights once, with seed 0 and all epochs.
 """
 
 import argparse
@@ -12,7 +16,7 @@ import functools
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
@@ -20,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from heavier_tails import student_tails, with_student_tails
 from number_tables import Table
 from peers import PEERS, fit_peer, predict_peer
 from trial import Figures, command, kept, parser, say
@@ -42,11 +47,41 @@ SCORES = ("mae", "rmse", "nll", "crps")
 
 SETTINGS_FILE = "settings.json"
 
-SETTINGS = ("model", "h", "r", "batch", "epochs", "learning_rate", "weights", "device")
+SETTINGS = ("model", "recipe", "h", "r", "batch", "epochs", "weights", "device")
 """Options that identify figures."""
 
-FITTING = {"head_rate": 10.0, "noise_rate": 2.0, "clip": 1.0, "average": 10.0, "decay": "cosine"}
+RECIPES: dict[str, Figures] = {
+    "own": {
+        "learning_rate": 2e-3,
+        "head_rate": 10.0,
+        "noise_rate": 2.0,
+        "clip": 1.0,
+        "average": 10.0,
+        "decay": "cosine",
+    },
+    "paper": {
+        "learning_rate": 1e-3,
+        "head_rate": 1.0,
+        "noise_rate": 1.0,
+        "clip": None,
+        "average": 0.0,
+        "decay": "constant",
+    },
+}
+"""Settings of the training, by the name of the recipe."""
+
+SHARED_SPLIT = 0
+"""The seed of the split in the paper's recipe."""
+
 PLACEMENT = "uniform"
+
+WORST = 5
+"""Number of rows with the worst log scores whose share is measured."""
+
+FAR = 6.0
+"""Rows whose error exceeds this number of standard deviations are counted."""
+
+Predict = Callable[[Data], Prediction]
 
 
 class Benchmark:
@@ -54,9 +89,14 @@ class Benchmark:
 
     def __init__(self, table: Table, options: argparse.Namespace) -> None:
         self.table, self.options = table, options
+        self.shares_split = options.recipe == "paper"
+        self.fitting = RECIPES[options.recipe] | (
+            {} if options.learning_rate is None else {"learning_rate": options.learning_rate}
+        )
         self.settings = {
             **{name: getattr(options, name) for name in SETTINGS},
-            **FITTING,
+            **self.fitting,
+            "split": SHARED_SPLIT if self.shares_split else "seed",
             "placement": PLACEMENT,
             "table": table.sha256,
             "versions": {"geogp": geogp.__version__, "torch": torch.__version__},
@@ -96,11 +136,14 @@ class Benchmark:
         path = self.folder / "weights.json"
         if not path.exists():
             parts = self.table.split(0)
+            epochs = self.options.epochs
             trials = choose_weights(
                 lambda: self.make(parts["train"], 0),
                 parts["train"],
                 parts["validation"],
-                self.fit_settings(0, Weights(), min(TUNING_EPOCHS, self.options.epochs)),
+                self.fit_settings(
+                    0, Weights(), epochs if self.shares_split else min(TUNING_EPOCHS, epochs)
+                ),
                 folder=self.folder,
                 tell=lambda trial: say(f"{self.table.name} {self.options.model} {trial}"),
             )
@@ -111,13 +154,20 @@ class Benchmark:
 
     def measure(self, seed: int, weights: Weights) -> Figures:
         """Fit with one seed and score the test rows."""
-        parts = self.table.split(seed)
-        test = parts["test"]
-        prediction, seconds, best = self.fitted(parts, seed, weights)
-        scores = asdict(score(prediction, test.y))
+        parts = self.table.split(SHARED_SPLIT if self.shares_split else seed)
+        predict, seconds, best = self.fitted(parts, seed, weights)
+        predictions = {name: predict(part) for name, part in parts.items()}
+        test, held_out = predictions["test"], predictions["validation"]
+        scores = asdict(score(test, parts["test"].y))
+        df, factor = student_tails(held_out, parts["validation"].y)
+        heavier = score(with_student_tails(test, df, factor), parts["test"].y)
         return {
             "seed": seed,
             **{name: scores[name] for name in (*SCORES, "coverage_95")},
+            "validation_nll": float(held_out.log_score(parts["validation"].y).mean()),
+            **_worst(test, parts["test"].y),
+            "far": {name: _far(found, parts[name].y) for name, found in predictions.items()},
+            "student_t": {"df": df, "factor": factor, "nll": heavier.nll, "crps": heavier.crps},
             "seconds": seconds,
             "best_epoch": best,
             "threads": torch.get_num_threads(),
@@ -125,10 +175,10 @@ class Benchmark:
 
     def fitted(
         self, parts: dict[str, Data], seed: int, weights: Weights
-    ) -> tuple[Prediction, float, int | None]:
-        """Return the test prediction, the seconds of the fit and the chosen epoch."""
+    ) -> tuple[Predict, float, int | None]:
+        """Return a function that predicts rows, the seconds of the fit and the chosen epoch."""
         settings = self.fit_settings(seed, weights, self.options.epochs)
-        train, validation, test = parts["train"], parts["validation"], parts["test"]
+        train, validation = parts["train"], parts["validation"]
         if self.options.model in PEERS:
             low, high = train.x.min(0), train.x.max(0)
             used = high > low
@@ -146,12 +196,12 @@ class Benchmark:
                 device=self.options.device,
             )
             seconds = monotonic() - start
-            return predict_peer(model, likelihood, scaled(test).x), seconds, None
+            return lambda data: predict_peer(model, likelihood, scaled(data).x), seconds, None
         path = self.folder / f"seed-{seed}.safetensors"
         own = self.make(train, seed)
         state = fit(own, train, validation, settings, checkpoint=path)
         path.unlink(missing_ok=True)
-        return own.predict(test.x), state.seconds, state.best_epoch
+        return lambda data: own.predict(data.x), state.seconds, state.best_epoch
 
     def make(self, train: Data, seed: int) -> Any:
         """Return the untrained model."""
@@ -161,7 +211,7 @@ class Benchmark:
         made = build(
             options.model,
             sizes,
-            train.x,
+            self.table.x if self.shares_split else train.x,
             placement=PLACEMENT,
             scaling="minmax",
             seed=seed,
@@ -173,11 +223,28 @@ class Benchmark:
         return FitSettings(
             epochs=epochs,
             batch=self.options.batch,
-            learning_rate=self.options.learning_rate,
             weights=weights,
             seed=seed,
-            **FITTING,
+            **self.fitting,
         )
+
+
+def _worst(prediction: Prediction, y: np.ndarray) -> Figures:
+    """Return what the rows with the worst log scores add to the mean, and the worst row."""
+    scores = prediction.log_score(y)
+    order = np.argsort(-scores)
+    error = y[order[0]] - prediction.mean[order[0]]
+    return {
+        "nll_of_worst": float(scores[order[:WORST]].sum() / len(y)),
+        "nll_without_worst": float(scores[order[WORST:]].mean()),
+        "worst_error": float(error),
+        "worst_error_in_sd": float(error / prediction.sd[order[0]]),
+    }
+
+
+def _far(prediction: Prediction, y: np.ndarray) -> int:
+    """Return the number of rows further than `FAR` standard deviations from their prediction."""
+    return int((np.abs(y - prediction.mean) > FAR * prediction.sd).sum())
 
 
 def _weights(given: str) -> Weights:
@@ -193,8 +260,9 @@ def _weights(given: str) -> Weights:
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     asked = parser(
-        __doc__, out="uci", seeds=3, epochs=400, batch=1024, h=64, r=128, learning_rate=2e-3
+        __doc__, out="uci", seeds=3, epochs=400, batch=1024, h=64, r=128, learning_rate=float
     )
+    asked.add_argument("--recipe", choices=[*RECIPES], default="own", help="settings of training")
     asked.add_argument("--data", type=Path, required=True, help="table with columns x0.., y")
     asked.add_argument("--model", required=True, choices=[*CATALOGUE, *PEERS])
     asked.add_argument("--json", action="store_true", help="print one JSON object")

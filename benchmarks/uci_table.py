@@ -23,7 +23,7 @@ from trial import (
     table,
     write_results,
 )
-from uci import SETTINGS_FILE
+from uci import FAR, SETTINGS_FILE, WORST
 
 from geogp.errors import RequestError
 
@@ -44,12 +44,30 @@ PAPER = {
 
 ORDER = (*reversed(PAPER), "sv-rbf", "dnn", "gpytorch-ppgp", "gpytorch-svgp")
 
-ALIKE = ("h", "r", "batch", "epochs", "learning_rate", "head_rate", "noise_rate", "average")
+ALIKE = (
+    "h",
+    "r",
+    "batch",
+    "epochs",
+    "learning_rate",
+    "head_rate",
+    "noise_rate",
+    "average",
+    "split",
+)
 """Settings that must be the same for all our models."""
 
+PAPER_SEEDS = 5
+
 COLUMNS = (
-    *("model", "alpha, beta", "epochs", "seeds", "NLL", "paper", "CRPS", "paper", "MAE"),
+    *("model", "alpha, beta", "epochs", "seeds", "NLL", "paper", "NLL, t", "CRPS", "paper", "MAE"),
     *("holds 95 %", "seconds"),
+)
+
+ROW_COLUMNS = (
+    *("table", "model", "seed", "NLL, validation", "NLL", f"of the {WORST} worst", "without them"),
+    *("worst error", "in sd", f"over {FAR:g} sd: train", "validation", "test", "NLL, t", "CRPS"),
+    *("CRPS, t", "df"),
 )
 
 PREDICTIVE, BOUND = ("dbk-rbf", "dbk-silu", "pp-dkl"), ("sv-dkl", "vbll")
@@ -77,7 +95,7 @@ def read(folder: Path) -> Found:
     if not found:
         raise RequestError(f"no figures of uci.py under {folder}.")
     for name in ALIKE:
-        values = {json.dumps(settings[name]) for settings in _own(found)}
+        values = {json.dumps(settings.get(name)) for settings in _own(found)}
         if len(values) > 1:
             raise RequestError(f"the models were run with several values of {name}: {values}.")
     return found
@@ -91,10 +109,15 @@ def _own(found: Found) -> list[Figures]:
 def page(found: Found) -> str:
     """Return the tables."""
     own = _own(found)[0]
-    versions = ", ".join(f"{name} {version}" for name, version in own["versions"].items())
-    settings = ", ".join(f"{name} {own[name]}" for name in ALIKE) + f"; {versions}"
+    versions = {", ".join(map(" ".join, of["versions"].items())) for of in _own(found)}
+    settings = ", ".join(f"{name} {own[name]}" for name in ALIKE if name in own)
+    settings += f"; {'; '.join(sorted(versions))}"
+    if len(versions) > 1:
+        settings += " (the later version where there is an NLL with Student-t tails)"
+    counts = sorted({len(of["seeds"]) for of in found.values()})
+    seeds = " to ".join(str(count) for count in {counts[0]: 0, counts[-1]: 0})
     tables = ""
-    for name in TABLES:
+    for name in _tables(found):
         lines = [
             _line(found[name, model], name, model) for model in ORDER if (name, model) in found
         ]
@@ -102,22 +125,78 @@ def page(found: Found) -> str:
     header = ("table", "model", "against", "difference")
     return f"""# Regression tables
 
-    python benchmarks/uci.py --data TABLE.parquet --model MODEL --seeds N --epochs N
-    python benchmarks/uci_table.py benchmarks/out/uci
+{seeds} seeds for each model; the paper has {PAPER_SEEDS}.
+
+    python benchmarks/uci.py --data TABLE.parquet --model MODEL --seeds N{_recipe(own)}
+    python benchmarks/uci_table.py FOLDER
 
 `uci.py`, protocol of Zhu, Yuchi and Xie, section 4.2; figures on the scale of the
-standardised target, mean over the seeds ± standard deviation. In the paper all seeds share
-one split; here the seed also determines the split. The GPyTorch models have inducing
-points under an RBF on the inputs, and no network.
+standardised target, mean over the seeds ± standard deviation. {_protocol(own)} "NLL, t" is the
+NLL with Student-t tails, whose degrees of freedom (2.05 or more) and scale are learned
+from the validation rows. The GPyTorch models have inducing points under an RBF on the inputs, and
+no network.
 
 Our models: {settings}.
-{tables}
+{tables}{_rows(found)}
 ## Predictive objectives against the evidence lower bound
 
 Difference in NLL on the same splits, mean ± standard error over the seeds. A negative
 difference means that the predictive objective is better.
 
 {table(header, _differences(found), left=(0, 1, 2))}"""
+
+
+def _tables(found: Found) -> list[str]:
+    """Return the names of the tables, those of the paper first."""
+    held = {name for name, _ in found}
+    return [*(name for name in TABLES if name in held), *sorted(held - {*TABLES})]
+
+
+def _recipe(own: Figures) -> str:
+    if own.get("recipe") == "paper":
+        return f" --recipe paper --weights {own['weights']} --out FOLDER"
+    return " --epochs N --out FOLDER"
+
+
+def _protocol(own: Figures) -> str:
+    """Return how the rows are split and the weights are chosen."""
+    if own.get("recipe") == "paper":
+        return f"""As in the
+paper, all seeds share one split, training is at a constant rate, and alpha and beta are
+the best of 16 pairs by the validation NLL of seed 0 (weights `{own["weights"]}`)."""
+    return """In the
+paper all seeds share one split; here the seed also determines the split."""
+
+
+def _rows(found: Found) -> str:
+    """Return the section on the worst rows of each seed, for the figures that have them."""
+    lines = []
+    for (name, model), of in found.items():
+        for seed in of["seeds"]:
+            if "far" not in seed:
+                continue
+            tails, numbers = seed["student_t"], ("validation_nll", "nll", "nll_of_worst")
+            lines.append(
+                (
+                    *(name, f"`{model}`", seed["seed"], *(f"{seed[key]:.3f}" for key in numbers)),
+                    *(f"{seed['nll_without_worst']:.3f}", f"{seed['worst_error']:+.2f}"),
+                    f"{seed['worst_error_in_sd']:+.1f}",
+                    *(seed["far"][part] for part in ("train", "validation", "test")),
+                    *(f"{tails['nll']:.3f}", f"{seed['crps']:.4f}", f"{tails['crps']:.4f}"),
+                    f"{tails['df']:.2f}",
+                )
+            )
+    if not lines:
+        return ""
+    return f"""
+## The worst rows of each seed
+
+"Of the {WORST} worst" is what the {WORST} test rows with the worst log scores add to the mean
+NLL. The worst row's error is on the scale of the standardised target, and in predictive
+standard deviations. Then follow the numbers of rows whose error is more than {FAR:g} standard
+deviations.
+
+{table(ROW_COLUMNS, lines, left=(0, 1))}"""
 
 
 def _line(figures: Figures, name: str, model: str) -> tuple[object, ...]:
@@ -135,15 +214,23 @@ def _line(figures: Figures, name: str, model: str) -> tuple[object, ...]:
     return (
         *(f"`{model}`", weights, settings["epochs"], len(seeds)),
         *(spread([seed["nll"] for seed in seeds]), theirs[0]),
+        _heavier(seeds),
         *(f"{mean('crps'):.4f}", theirs[1], f"{mean('mae'):.4f}"),
         *(percent(mean("coverage_95")), f"{mean('seconds'):.0f}"),
     )
 
 
+def _heavier(seeds: Sequence[Figures]) -> str:
+    """Return the NLL with Student-t tails, or an empty text if a seed has none."""
+    if any("student_t" not in seed for seed in seeds):
+        return ""
+    return spread([seed["student_t"]["nll"] for seed in seeds])
+
+
 def _differences(found: Found) -> list[tuple[str, ...]]:
     """Return the differences in NLL over the seeds that both models have."""
     lines = []
-    for name in TABLES:
+    for name in _tables(found):
         for first in PREDICTIVE:
             for second in (*BOUND, *(("pp-dkl",) if first != "pp-dkl" else ())):
                 if (name, first) in found and (name, second) in found:
