@@ -31,6 +31,10 @@ class Diagonal(nn.Module):
         """Return the added variance, (b,)."""
         return torch.zeros_like(features.norm)
 
+    def around_rows(self, features: "Features") -> Tensor:
+        """Return the added variance of training rows in the posterior of w, (b,)."""
+        return self(features)
+
     def update_closed_forms(self, features: Iterable["Features"]) -> None:
         """Learn from the features of the training rows, chunk by chunk; by default, do nothing."""
 
@@ -43,6 +47,18 @@ class NystromDiagonal(Diagonal):
     def forward(self, features: "Features | Marginals") -> Tensor:
         """Return the residual, (b,)."""
         return features.residual
+
+
+class CollapsedDiagonal(NystromDiagonal):
+    """`NystromDiagonal` at predictions only, as in the posterior of Titsias (2009, equation 10).
+
+    The collapsed bound penalises the residual of the training rows instead; in its best q(w), rows
+    scatter around <w, phi> by the noise alone.
+    """
+
+    def around_rows(self, features: "Features") -> Tensor:
+        """Return 0, (b,)."""
+        return torch.zeros_like(features.residual)
 
 
 class VarianceCorrection(Diagonal):

@@ -246,13 +246,13 @@ class LowRankGP(nn.Module):
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows, in chunks, for `condition`.
 
-        The variance of a row around <w, phi> is noise_var plus the variance of the diagonal. If
+        The variance of a row around <w, phi> is noise_var plus `Diagonal.around_rows`. If
         `spread_is_noise`, the function variance is added. For the mean of k rows at one input, the
         variance is divided by k.
         """
         for part in rows.chunks():
             found: Features = self.basis(part.x)
-            variance = self.noise().double() + self.diagonal(found).double()
+            variance = self.noise().double() + self.diagonal.around_rows(found).double()
             if self.spread_is_noise:
                 variance = variance + self.posterior.moments(found.phi).variance.double()
             if part.repeats is not None:
