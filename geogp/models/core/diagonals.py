@@ -33,7 +33,8 @@ class Diagonal(nn.Module):
 
     def around_rows(self, features: "Features") -> Tensor:
         """Return the added variance of training rows in the posterior of w, (b,)."""
-        return self(features)
+        added: Tensor = self(features)
+        return added
 
     def update_closed_forms(self, features: Iterable["Features"]) -> None:
         """Learn from the features of the training rows, chunk by chunk; by default, do nothing."""
