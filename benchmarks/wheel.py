@@ -207,7 +207,7 @@ def page(results: list[Figures], seeds: int, runs: int) -> str:
     horizon, growth = first["horizon"], first["growth"]
     return f"""# The Wheel bandit
 
-{len(results)} of {runs} runs ({seeds} seeds) of {horizon:,} steps; in the paper, 10 seeds of 16,000.
+{len(results)} of {runs} runs ({seeds} seeds) of {horizon:,} steps (paper: 10 seeds, 16,000).
 
     python benchmarks/wheel.py --horizon {horizon} --growth {growth} --seeds {seeds}
 
