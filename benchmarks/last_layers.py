@@ -5,10 +5,10 @@
 The protocol follows Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK
 Features" (Rich), appendix C.1: rows split 72:18:10, standardised inputs, an MLP of 2 x 50 ReLU in
 the maximal update parametrisation, Adam at 1e-3, gradients clipped at 1, and the epoch and the
-noise variance from the validation rows. There are three differences: the network is not trained
-again on training and validation rows together, there are fewer epochs, and the fit standardises the
-target; scores are in the target's unit. Each seed has its own file under --out, and the same
-command continues where it stopped.
+noise variance from the validation rows. There are three differences: without --retrain, the network
+is not trained again on training and validation rows together; without --epochs, there are fewer
+epochs; and the fit standardises the target. Scores are in the target's unit. Each seed has its own
+file under --out, and the same command continues where it stopped.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -59,11 +59,16 @@ SHARE = 0.4
 
 @dataclass(frozen=True)
 class Plan:
-    """Batch and epochs of a table, and the paper's largest number of epochs (None if absent)."""
+    """Batch and epochs of a table, and the paper's largest number of epochs (None if absent).
+
+    With `retrained`, the network is trained a second time, on training and validation rows, for the
+    chosen number of epochs, as in the paper. The noise variance remains that of the first fit.
+    """
 
     batch: int
     epochs: int
     paper_epochs: int | None = None
+    retrained: bool = False
 
 
 PLANS = {
@@ -91,20 +96,29 @@ def split(x: Floats, y: Floats, seed: int) -> dict[str, Data]:
     return {name: Data(x[rows], y[rows]) for name, rows in parts.items()}
 
 
+def untrained(name: str, train: Data, seed: int) -> LastLayerGP:
+    """Return a model whose inputs are standardised by the training rows."""
+    sizes = Architecture(train.x.shape[1], h=WIDTH)
+    model = build(name, sizes, train.x, scaling="minmax", seed=seed)
+    # Mean minus and plus one standard deviation map to -1 and 1, so inputs are standardised.
+    used = train.x[:, list(model.architecture.used)]
+    centre, spread = (torch.from_numpy(v) for v in (used.mean(0), used.std(0)))
+    model.x_low.copy_(centre - spread)
+    model.x_high.copy_(centre + spread)
+    assert isinstance(model, LastLayerGP)
+    return model
+
+
+def rows_of(rows: dict[str, Data], plan: Plan) -> Data:
+    """Return the rows of the last training: also the validation rows if `plan.retrained`."""
+    train = rows["train"]
+    return train.joined(rows["validation"]) if plan.retrained else train
+
+
 def fitted(rows: dict[str, Data], plan: Plan, seed: int) -> tuple[LastLayerGP, LowRankGP, int]:
     """Return `rich-bll`, `bll` on the same network, and the chosen epoch."""
     train, validation = rows["train"], rows["validation"]
-    models = []
-    for name in ("rich-bll", "bll"):
-        sizes = Architecture(train.x.shape[1], h=WIDTH)
-        model = build(name, sizes, train.x, scaling="minmax", seed=seed)
-        # Mean minus and plus one standard deviation map to -1 and 1, so inputs are standardised.
-        used = train.x[:, list(model.architecture.used)]
-        centre, spread = (torch.from_numpy(v) for v in (used.mean(0), used.std(0)))
-        model.x_low.copy_(centre - spread)
-        model.x_high.copy_(centre + spread)
-        models.append(model)
-    rich, plain = models
+    rich = untrained("rich-bll", train, seed)
     settings = FitSettings(
         epochs=plan.epochs,
         batch=plan.batch,
@@ -115,6 +129,15 @@ def fitted(rows: dict[str, Data], plan: Plan, seed: int) -> tuple[LastLayerGP, L
         seed=seed,
     )
     state = fit(rich, train, validation, settings)
+    if plan.retrained:
+        noise = float(rich.noise()) * float(rich.y_sd) ** 2
+        train = rows_of(rows, plan)
+        rich = untrained("rich-bll", train, seed)
+        fit(rich, train, train, replace(settings, epochs=state.best_epoch))
+        rich.noise.variance.fill_(noise / float(rich.y_sd) ** 2)
+        T = row_factor(rich.network, rich.scaled(train.x))
+        rich.posterior.L.copy_(posterior_factor(T, rich.enrichment, float(rich.noise())))
+    plain = untrained("bll", train, seed)
     plain.load_state_dict(rich.state_dict())
     scaled = plain.scaled(train.x)
     T = row_factor(plain.network, scaled)
@@ -152,7 +175,7 @@ def factors(rich: LastLayerGP, train: Data, seed: int) -> dict[str, torch.Tensor
 def measure(rows: dict[str, Data], plan: Plan, seed: int) -> Figures:
     """Fit with one seed and score the test rows in the unit of the target."""
     rich, plain, best = fitted(rows, plan, seed)
-    train, test = rows["train"], rows["test"]
+    train, test = rows_of(rows, plan), rows["test"]
     noise = float(rich.noise()) * float(rich.y_sd) ** 2
     mean = rich.predict(test.x).mean
     variances: dict[str, list[Floats]] = {}
@@ -202,13 +225,13 @@ def gain_of_share(square_over_noise: float, share: float) -> float:
     return 0.5 * (c - c / (1 + share) - math.log1p(share))
 
 
-def page(found: dict[str, list[Figures]]) -> str:
+def page(found: dict[str, list[Figures]], plans: dict[str, Plan]) -> str:
     """Return the tables."""
     epochs = "; ".join(
-        f"{name} {PLANS[name].epochs} (batch {PLANS[name].batch}, paper "
-        f"{PLANS[name].paper_epochs or 'without it'})"
-        for name in found
+        f"{name} {plan.epochs} (batch {plan.batch}, paper {plan.paper_epochs or 'without it'})"
+        for name, plan in plans.items()
     )
+    retraining = "with" if any(plan.retrained for plan in plans.values()) else "without"
     raw = [
         (
             name,
@@ -222,8 +245,8 @@ def page(found: dict[str, list[Figures]]) -> str:
     python benchmarks/last_layers.py --data uci --seeds {max(map(len, found.values()))}
 
 Protocol of Rich, appendix C.1 (72:18:10, standardised inputs, MLP 2 x 50 in µP, Adam at
-1e-3, clip 1, noise variance from the validation rows), without the paper's final training
-on training and validation rows together, and with fewer epochs: {epochs}.
+1e-3, clip 1, noise variance from the validation rows), {retraining} the paper's final
+training on training and validation rows together, and at most so many epochs: {epochs}.
 Targets are in their own unit; that of yacht is a logarithm. Concrete and Wine are not included.
 
 Test NLL, mean ± standard error over the seeds; differences are paired by seed.
@@ -287,6 +310,12 @@ def _shares(found: dict[str, list[Figures]]) -> str:
     return table(header, lines)
 
 
+def chosen(options: argparse.Namespace, name: str) -> Plan:
+    """Return the plan of a table, changed by the options."""
+    plan = PLANS[name]
+    return replace(plan, epochs=options.epochs or plan.epochs, retrained=options.retrain)
+
+
 def seeds_of(options: argparse.Namespace, name: str) -> list[Figures]:
     """Return the figures of all seeds of a table.
 
@@ -295,9 +324,9 @@ def seeds_of(options: argparse.Namespace, name: str) -> list[Figures]:
     DataError
         If the folder contains fits with other rows or settings.
     """
-    plan, source = PLANS[name], options.data / f"{name}.parquet"
+    plan, source = chosen(options, name), options.data / f"{name}.parquet"
     rows, described = Table(source), {**asdict(plan), "sha256": sha256_of(source)}
-    folder = options.out / f"{name}-{plan.epochs}"
+    folder = options.out / f"{name}-{plan.epochs}{'-retrained' * plan.retrained}"
     settings = folder / "settings.json"
     if settings.exists() and json.loads(settings.read_text()) != described:
         raise DataError(f"{folder} has fits with other rows or settings; give another --out.")
@@ -316,11 +345,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser(__doc__, out="last-layers", table="last-layers", seeds=20)
     asked.add_argument("--data", type=Path, required=True, help="folder of parquet files")
     asked.add_argument("--tables", nargs="+", choices=list(PLANS), default=list(PLANS))
+    asked.add_argument("--epochs", type=int, help="largest number of epochs of every table")
+    asked.add_argument("--retrain", action="store_true", help="train again, with validation rows")
     options = asked.parse_args(arguments)
+    plans = {name: chosen(options, name) for name in options.tables}
     torch.set_flush_denormal(True)
     found = {name: seeds_of(options, name) for name in options.tables}
-    whole = {"plans": {name: asdict(PLANS[name]) for name in found}, "seeds": found}
-    write_results(options.table, page(found), whole)
+    whole = {"plans": {name: asdict(plan) for name, plan in plans.items()}, "seeds": found}
+    write_results(options.table, page(found, plans), whole)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,13 @@ class Table:
         self.y = np.asarray(frame["y"], np.float64)
         self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
 
-    def split(self, seed: int) -> dict[str, Data]:
-        """Return training, validation and test rows, standardised by the training targets."""
+    def split(self, seed: int, shares: tuple[float, float] = (0.8, 0.1)) -> dict[str, Data]:
+        """Return training, validation and test rows, standardised by the training targets.
+
+        `shares` are the shares of training and validation rows; the rest is tested.
+        """
         order = np.random.default_rng(seed).permutation(len(self.y))
-        first, second = int(0.8 * len(order)), int(0.9 * len(order))
+        first, second = (int(round(share, 9) * len(order)) for share in np.cumsum(shares))
         train = order[:first]
         centre, spread = self.y[train].mean(), self.y[train].std()
         if not spread:

@@ -47,6 +47,19 @@ def test_inputs_are_standardised_and_both_models_share_a_network(bench, table):
     assert best in {1, 2}
 
 
+def test_a_second_training_uses_the_validation_rows_and_keeps_the_noise(bench, table):
+    rows = bench.split(*table, 0)
+    first, second = bench.Plan(32, 3), bench.Plan(32, 3, retrained=True)
+    once, again = (bench.fitted(rows, plan, 0)[0] for plan in (first, second))
+    noise = [model.noise().item() * model.y_sd.item() ** 2 for model in (once, again)]
+    assert noise[1] == pytest.approx(noise[0], rel=1e-6)
+    both = np.concatenate([rows["train"].y, rows["validation"].y])
+    assert again.y_sd.item() == pytest.approx(both.std(), rel=1e-6)
+    found = bench.measure(rows, second, 0)
+    assert found["n"] == 270
+    assert found["noise_var"] == pytest.approx(noise[0], rel=1e-6)
+
+
 def test_every_enrichment_raises_the_variance_within_its_bound(bench, measured):
     share = 51 / measured["n"]
     train = measured["share_train"]
@@ -102,7 +115,7 @@ def test_a_run_continues_and_writes_both_files(bench, table, tmp_path, monkeypat
     assert [row["seed"] for row in made["seeds"]["yacht"]] == [0, 1]
     text = (tmp_path / "made" / "table.md").read_text()
     assert "| yacht | 216 |" in text
-    assert "fewer epochs: yacht 2 (batch 32" in text
+    assert "at most so many epochs: yacht 2 (batch 32" in text
     monkeypatch.setattr(bench, "measure", lambda *_: pytest.fail("fitted again"))
     told("last_layers", *options)
     assert (tmp_path / "made" / "table.md").read_text() == text

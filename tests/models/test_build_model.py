@@ -13,7 +13,12 @@ from geogp.models.bases.tangents import LastLayerBasis
 from geogp.models.catalogue.build_model import CATALOGUE, build, find_spec
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
+from geogp.models.core.diagonals import (
+    Diagonal,
+    NystromDiagonal,
+    PredictiveDiagonal,
+    VarianceCorrection,
+)
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.noise import ConstantNoise, ValidationNoise
 from geogp.models.core.options import Weights
@@ -46,6 +51,8 @@ PARTS = {
         VarianceCorrection,
     ),
     "dbk-mml": (DenseBasis, ClosedFormPosterior, "log_marginal_likelihood", Diagonal),
+    "sgp": (InducingBasis, ClosedFormPosterior, "collapsed_bound", PredictiveDiagonal),
+    "sdkl": (InducingBasis, ClosedFormPosterior, "collapsed_bound", PredictiveDiagonal),
     "dnn": (NetworkBasis, PointPosterior, "squared_error", Diagonal),
     "bll": (LastLayerBasis, LastLayerPosterior, "squared_error", Diagonal),
     "rich-bll": (LastLayerBasis, LastLayerPosterior, "squared_error", Diagonal),
@@ -165,11 +172,13 @@ def test_rows_have_the_parts_of_the_papers(name):
     by_errors = objective == "squared_error"
     assert type(model.noise) is (ValidationNoise if by_errors else ConstantNoise)
     assert step.objective.__name__ == objective
-    assert type(step) is (WholeData if "marginal" in objective else PerBatch)
+    assert type(step) is (
+        PerBatch if CATALOGUE[name].posterior is not ClosedFormPosterior else WholeData
+    )
     assert about.spread_is_noise == ("ppgp" in objective)
     assert about.uses == {"dppgp": ("alpha", "beta"), "ppgp": ("beta",)}.get(objective, ())
     has_network = getattr(model.basis, "backbone", None) is not None
-    assert has_network == (name != "sv-rbf")
+    assert has_network == (name not in {"sv-rbf", "sgp"})
 
 
 @pytest.mark.parametrize(

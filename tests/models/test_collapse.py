@@ -52,6 +52,7 @@ class TestTheorem3:
                         norm.sum(),
                         norm.max(),
                         torch.zeros(()),
+                        torch.zeros(()),
                     ),
                     noise,
                 )

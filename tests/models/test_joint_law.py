@@ -34,6 +34,7 @@ FAMILIES = {
     "sv-rbf": "residual",
     "vbll": "nothing",
     "dbk-exact": "correction",
+    "sgp": "nothing",
     "dnn": "nothing",
 }
 

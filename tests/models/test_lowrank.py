@@ -214,7 +214,7 @@ def test_sizes_fix_the_tensors(name, dtype):
     rank = {"dnn": 5, "bll": 6, "rich-bll": 6}.get(name, 4)
     assert model.basis.rank == _rank(model) == rank
     if isinstance(model.basis, InducingBasis):
-        assert model.basis.anchors.shape == (4, 3 if name == "sv-rbf" else 5)
+        assert model.basis.anchors.shape == (4, 3 if name in {"sv-rbf", "sgp"} else 5)
     assert model.posterior.m.shape == (rank,)
     assert _factor(model).shape == (rank, rank)
     assert model.features(np.zeros((2, 3))).shape == (2, rank)

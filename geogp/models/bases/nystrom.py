@@ -133,9 +133,9 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         gram.requires_grad_()
         moment.requires_grad_()
         nothing = torch.zeros_like(square)
-        # The largest norm does not follow from sums, so an objective that uses it is NaN.
-        norms = gram.diagonal().sum()
-        sums = Statistics(n, gram, moment, square, norms, nothing + torch.nan, nothing)
+        # Largest norm and residuals do not follow from sums, so objectives with them are NaN.
+        norms, unknown = gram.diagonal().sum(), nothing + torch.nan
+        sums = Statistics(n, gram, moment, square, norms, unknown, unknown, nothing)
         loss = -(self.objective(sums, model.noise()) + self.prior(model)) / n
         loss.backward()
         assert gram.grad is not None, "expected an objective that depends on the features"

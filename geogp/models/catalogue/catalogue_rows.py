@@ -72,6 +72,7 @@ class ModelSpec:
 _DPPGP, _ELBO = PerBatch(objectives.dppgp), PerBatch(objectives.elbo)
 _STUDENT_ELBO = StudentPerBatch(attrgetter("residual"))
 _CORRECTED_MLL: Step[LowRankGP] = WholeData(objectives.corrected_log_marginal_likelihood)
+_COLLAPSED: Step[LowRankGP] = WholeData(objectives.collapsed_bound)
 _MLL: Step[LowRankGP] = WholeData(objectives.log_marginal_likelihood)
 _FITC_MAP = WholeData(
     objectives.fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True
@@ -94,6 +95,7 @@ _last_layer = partial(
     step=_MSE,
     noise=ValidationNoise,
 )
+_collapsed = partial(_closed, step=_COLLAPSED, diagonal=PredictiveDiagonal)
 _sparse = partial(_learned, step=_ELBO, diagonal=NystromDiagonal, student=_STUDENT_ELBO)
 
 _ROWS = (
@@ -114,6 +116,8 @@ _ROWS = (
     _closed("dbk-exact", parts.dense_basis, step=_CORRECTED_MLL, diagonal=VarianceCorrection),
     _closed("dbk-exact-rbf", parts.deep_basis, step=_CORRECTED_MLL, diagonal=VarianceCorrection),
     _closed("dbk-mml", parts.dense_basis, step=_MLL),
+    _collapsed("sgp", parts.plain_basis),
+    _collapsed("sdkl", parts.deep_basis),
     ModelSpec("dnn", parts.network_basis, PointPosterior, _MSE, noise=ValidationNoise),
     _kernel("nystrom-mixed", _MIXED, step=_MAP),
     _kernel("nystrom-mixed-dtc", _MIXED, step=_MAP, diagonal=PredictiveDiagonal),

@@ -104,6 +104,12 @@ _MODELS = (
         "deep basis kernel in closed form: inducing points, corrected marginal likelihood",
     ),
     ModelName("dbk-mml", "dbk-exact without the correction, for study: its variance collapses"),
+    ModelName("sgp", "sparse GP: inducing points of an RBF kernel on inputs, collapsed bound"),
+    ModelName(
+        "sdkl",
+        "sparse deep kernel learning: inducing points of an RBF kernel on a network, "
+        "collapsed bound",
+    ),
     ModelName(
         "dnn",
         "a plain network, squared error; one noise variance from the validation rows",

@@ -56,7 +56,8 @@ class PredictiveDiagonal(NystromDiagonal):
     The variance of f at x is then k~(x, x) - ||phi||² + ||L' phi||², with L L' = (I + Phi' Phi /
     noise_var)^(-1). This is Mixed equation (24) with the whole k(x, x), and with Nyström's
     approximation of the other covariances; Quiñonero-Candela and Rasmussen (2005, section 5) call
-    it the deterministic training conditional (DTC).
+    it the deterministic training conditional (DTC). It is also the posterior of the collapsed bound
+    (Titsias 2009, equation 10), which penalises the residual of the training rows instead.
     """
 
     def of_rows(self, features: "Features") -> Tensor:

@@ -93,9 +93,9 @@ class Statistics(NamedTuple):
     """Sums over all n training rows, float64, where e is the target minus the mean constant.
 
     `gram` is Phi'Phi (r, r), `moment` is Phi'e (r,) and `square` is ||e||². `norm_sum` and
-    `largest_norm` are the sum and maximum of ||phi(x_i)||². `log_variance` is 0. If each row has
-    its own variance v_i, `log_variance` is Σ log v_i, and `gram`, `moment`, `square` have weights 1
-    / v_i.
+    `largest_norm` are the sum and maximum of ||phi(x_i)||². `residual_sum` is the sum of k~(x_i,
+    x_i) - ||phi(x_i)||². `log_variance` is 0. If each row has its own variance v_i, `log_variance`
+    is Σ log v_i, and `gram`, `moment`, `square` have weights 1 / v_i.
     """
 
     n: int
@@ -104,6 +104,7 @@ class Statistics(NamedTuple):
     square: Tensor
     norm_sum: Tensor
     largest_norm: Tensor
+    residual_sum: Tensor
     log_variance: Tensor
 
 
@@ -239,6 +240,17 @@ def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Te
     """
     trace = sums.n * sums.largest_norm - sums.norm_sum
     return log_marginal_likelihood(sums, noise_var) - trace / (2 * noise_var.double())
+
+
+def collapsed_bound(sums: Statistics, noise_var: Tensor) -> Tensor:
+    """Return the evidence lower bound at its best q(w), in closed form (Titsias 2009, equation 9).
+
+    log N(y; m0, Q + noise_var I) - tr(K - Q) / (2 noise_var) with Q = Phi Phi' and the kernel K
+    of the inducing points' prior. It is at most log N(y; m0, K + noise_var I), and equal if the
+    inducing points are the rows. A scalar, float64.
+    """
+    likelihood = log_marginal_likelihood(sums, noise_var)
+    return likelihood - sums.residual_sum / (2 * noise_var.double())
 
 
 def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor:

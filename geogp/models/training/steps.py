@@ -195,6 +195,7 @@ def statistics(model: "LowRankGP", rows: "Rows", *, own_variance: bool = False) 
         weight @ square,
         count @ norm,
         norm.max(),
+        count @ features.residual.double(),
         count @ log_variance,
     )
 
