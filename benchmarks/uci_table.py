@@ -28,7 +28,7 @@ from uci import FAR, SETTINGS_FILE, WORST
 from geogp.errors import RequestError
 
 Found = dict[tuple[str, str], Figures]
-"""By table and model: `settings`, and the figures of all `seeds`."""
+"""By table and model: `settings`, the figures of all `seeds`, and the `trials` of the weights."""
 
 TABLES = ("pol", "elevators", "protein", "keggundirected")
 
@@ -91,7 +91,9 @@ def read(folder: Path) -> Found:
         if key in found:
             raise RequestError(f"{key} has figures of several settings; keep one folder.")
         settings = json.loads((place / SETTINGS_FILE).read_text())
-        found[key] = {"settings": settings, "seeds": seeds}
+        searched = place / "weights.json"
+        trials = json.loads(searched.read_text()) if searched.exists() else []
+        found[key] = {"settings": settings, "seeds": seeds, "trials": trials}
     if not found:
         raise RequestError(f"no figures of uci.py under {folder}.")
     for name in ALIKE:
@@ -122,28 +124,21 @@ def page(found: Found) -> str:
             _line(found[name, model], name, model) for model in ORDER if (name, model) in found
         ]
         tables += f"\n## {name}\n\n{table(COLUMNS, lines)}"
-    header = ("table", "model", "against", "difference")
     return f"""# Regression tables
 
 {seeds} seeds for each model; the paper has {PAPER_SEEDS}.
 
-    python benchmarks/uci.py --data TABLE.parquet --model MODEL --seeds N{_recipe(own)}
+    python benchmarks/uci.py --data TABLE.parquet --model MODEL --seeds N{_recipe(own)} --out FOLDER
     python benchmarks/uci_table.py FOLDER
 
 `uci.py`, protocol of Zhu, Yuchi and Xie, section 4.2; figures on the scale of the
-standardised target, mean over the seeds ± standard deviation. {_protocol(own)} "NLL, t" is the
+standardised target, mean over the seeds ± standard deviation. {_protocol(found)} "NLL, t" is the
 NLL with Student-t tails, whose degrees of freedom (2.05 or more) and scale are learned
 from the validation rows. The GPyTorch models have inducing points under an RBF on the inputs, and
 no network.
 
 Our models: {settings}.
-{tables}{_rows(found)}
-## Predictive objectives against the evidence lower bound
-
-Difference in NLL on the same splits, mean ± standard error over the seeds. A negative
-difference means that the predictive objective is better.
-
-{table(header, _differences(found), left=(0, 1, 2))}"""
+{tables}{_search(found)}{_rows(found)}{_compared(found)}"""
 
 
 def _tables(found: Found) -> list[str]:
@@ -153,19 +148,40 @@ def _tables(found: Found) -> list[str]:
 
 
 def _recipe(own: Figures) -> str:
-    if own.get("recipe") == "paper":
-        return f" --recipe paper --weights {own['weights']} --out FOLDER"
-    return " --epochs N --out FOLDER"
+    return " --recipe paper --weights auto" if own.get("recipe") == "paper" else " --epochs N"
 
 
-def _protocol(own: Figures) -> str:
+def _protocol(found: Found) -> str:
     """Return how the rows are split and the weights are chosen."""
-    if own.get("recipe") == "paper":
-        return f"""As in the
-paper, all seeds share one split, training is at a constant rate, and alpha and beta are
-the best of 16 pairs by the validation NLL of seed 0 (weights `{own["weights"]}`)."""
-    return """In the
-paper all seeds share one split; here the seed also determines the split."""
+    if _own(found)[0].get("recipe") != "paper":
+        return """In the paper
+all seeds share one split; here the seed also determines the split."""
+    given = sorted(
+        f"`{model}` on {name}"
+        for (name, model), of in found.items()
+        if model in PREDICTIVE and of["settings"]["weights"] != "auto"
+    )
+    said = f" They are given, not searched, for {', '.join(given)}." if given else ""
+    return f"""As in the
+paper, all seeds share one split, the learning rate is constant, and alpha and beta are the
+best of all pairs by the validation NLL of seed 0 after all epochs.{said}"""
+
+
+def _search(found: Found) -> str:
+    """Return the section on the search of the weights, if there was one."""
+    lines = [
+        (name, f"`{model}`", *(f"{trial['weights'][key]:g}" for key in ("alpha", "beta")), nll)
+        for (name, model), of in found.items()
+        for trial in of["trials"]
+        for nll in (f"{trial['nll']:.3f}",)
+    ]
+    if not lines:
+        return ""
+    header = ("table", "model", "alpha", "beta", "NLL, validation")
+    return f"""
+## Search of the weights
+
+{table(header, lines, left=(0, 1))}"""
 
 
 def _rows(found: Found) -> str:
@@ -225,6 +241,21 @@ def _heavier(seeds: Sequence[Figures]) -> str:
     if any("student_t" not in seed for seed in seeds):
         return ""
     return spread([seed["student_t"]["nll"] for seed in seeds])
+
+
+def _compared(found: Found) -> str:
+    """Return the section on differences between models, if two of them can be compared."""
+    lines = _differences(found)
+    if not lines:
+        return ""
+    header = ("table", "model", "against", "difference")
+    return f"""
+## Predictive objectives against the evidence lower bound
+
+Difference in NLL on the same splits, mean ± standard error over the seeds. A negative
+difference means that the predictive objective is better.
+
+{table(header, lines, left=(0, 1, 2))}"""
 
 
 def _differences(found: Found) -> list[tuple[str, ...]]:

@@ -182,6 +182,25 @@ def test_the_table_is_made_from_the_figures(tmp_path):
     assert "| pol | `dbk-silu` | `vbll` | -1.300 ± 0.153 |" in text
 
 
+def test_the_table_says_whether_weights_were_searched(tmp_path):
+    folder = tmp_path / "out" / "pol"
+    for model, weights in (("dbk-silu", "auto"), ("dbk-rbf", "0.01,0.1")):
+        (folder / f"{model}-0").mkdir(parents=True)
+        settings = {**SETTINGS, "recipe": "paper", "split": 0, "weights": weights}
+        (folder / f"{model}-0" / "settings.json").write_text(json.dumps(settings))
+        figures = {"nll": -1.0, "mae": 0.1, "crps": 0.2, "coverage_95": 0.95, "seconds": 3.0}
+        figures |= {"seed": 0, "student_t": {"nll": -1.5}}
+        (folder / f"{model}-0" / "seed-0.json").write_text(json.dumps(figures))
+    trials = [{"weights": {"alpha": 0.1, "beta": 1.0}, "nll": -2.0}]
+    (folder / "dbk-silu-0" / "weights.json").write_text(json.dumps(trials))
+    told("uci_table", tmp_path / "out", "--table", tmp_path / "made")
+    text = (tmp_path / "made" / "table.md").read_text()
+    assert "| pol | `dbk-silu` | 0.1 | 1 | -2.000 |" in text
+    assert "They are given, not searched, for `dbk-rbf` on pol." in text
+    assert "| `dbk-rbf` | 0.01, 0.1 | 400 | 1 | -1.000 | -2.981 | -1.500 | 0.2000 |" in text
+    assert "evidence lower bound" not in text
+
+
 def test_the_sensitivity_is_drawn_from_every_pair(table, tmp_path):
     made = tmp_path / "made"
     options = ("--data", table, "--seeds", "1", "--out", tmp_path / "out", "--table", made)
