@@ -212,11 +212,12 @@ def page(results: list[Figures], seeds: int, runs: int) -> str:
 
     python benchmarks/wheel.py --horizon {horizon} --growth {growth} --seeds {seeds}
 
-A run has {horizon:,} steps (16,000 in the paper). A phase has {STEPS} steps, or {growth:g} times the steps before it if that is more; then there are
-{first["gradient_steps"]} gradient steps and one new posterior. In the paper, each phase has 20
-steps and there is a new posterior at every gradient step. Networks: 2 x 100 for last layers,
-residual of width 100 and rank 100 for `vbll` and `dbk-silu`. `rich-bll-s` uses 30 % of the rows.
-`linear` is the full posterior of a regression for each action (in the paper: its diagonal).
+A run has {horizon:,} steps (16,000 in the paper). A phase has {STEPS} steps, or {growth:g} times
+the steps before it if that is more; then there are {first["gradient_steps"]} gradient steps and one
+new posterior. In the paper, each phase has 20 steps and there is a new posterior at every gradient
+step. Networks: 2 x 100 for last layers, residual of width 100 and rank 100 for `vbll` and
+`dbk-silu`. `rich-bll-s` uses 30 % of the rows. `linear` is the full posterior of a regression for
+each action (in the paper: its diagonal).
 
 Two settings of an earlier table made `vbll` and `dbk-silu` worse than uniform at delta 0.95:
 
