@@ -144,5 +144,5 @@ def test_the_table_and_its_files(bench, tmp_path, monkeypatch, capsys):
     assert printed == json.loads((tmp_path / "made" / "results.json").read_text())
     assert [row["seed"] for row in printed] == [0, 1]
     text = (tmp_path / "made" / "table.md").read_text()
-    assert "2 of 2 runs (2 seeds) of 20 steps" in text
+    assert "2 of 2 runs (seeds: 2, deltas: 0.5)" in text
     assert text.rstrip().endswith("0.48 ± 0.01 |")
