@@ -229,9 +229,13 @@ Two settings of an earlier table made `vbll` and `dbk-silu` worse than uniform a
   rewards were then fitted as noise, the squared norm of the features fell to 0 within six phases,
   and did not recover: still 102 % after 16,000 steps. Here all rates are equal.
 
+This does not cure `neural-linear`, which still plays only action 0 at delta 0.95. One seed does not
+rank the policies: here the last layers have another order than in the paper.
+
 Regret is that of expected rewards, in percent of the uniform policy's on the same contexts; it
 includes the exploration, which has more weight in a short run. Simple regret is that of the action
-with the highest posterior mean, on new contexts at the end. Mean ± standard error over seeds.
+with the highest posterior mean, on new contexts at the end. Mean ± standard error over seeds,
+if there are several.
 
 {table(header, lines, left=(1, 4))}"""
 

@@ -150,7 +150,7 @@ class ClassGP(EstimatorParameters):
         rows, chosen = (Data(x[part], codes[part].astype(np.float64)) for part in (~held, held))
         networks, history = [], []
         for member in range(self.members):
-            seed = (self.members * self.random_state + member) % MAX_SEED
+            seed = (self.members * int(self.random_state) + member) % MAX_SEED
             plan = self.plan(rows, len(classes), seed)
             network = cast("ClassProcess", plan.build(rows, warn=warn_caller))
             history.append(fit(network, rows, chosen, plan.settings))
@@ -160,7 +160,8 @@ class ClassGP(EstimatorParameters):
         self.n_features_in_ = x.shape[1]
         vars(self).pop("feature_names_in_", None)  # from an earlier fit
         if isinstance(X, pd.DataFrame):
-            self.feature_names_in_ = np.asarray(self.columns or X.columns, object)
+            names = list(X.columns if self.columns is None else self.columns)
+            self.feature_names_in_ = np.asarray(names, object)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -176,8 +177,9 @@ class ClassGP(EstimatorParameters):
     def predict_distribution(self, X: Any) -> ClassPrediction:
         """Return the distributions of classes, with scores of their uncertainty.
 
-        `mutual_information` and `logit_variance` of the result are large at rows that differ from
-        the training rows.
+        `mutual_information` and `logit_variance` of the result measure the uncertainty of the
+        model. In most models, they are large at rows that differ from the training rows. Both are 0
+        for one plain network. For ``class-laplace``, they can be small there; use `entropy`.
 
         Raises
         ------
@@ -199,9 +201,11 @@ class ClassGP(EstimatorParameters):
         RequestError, DataError
             As in `predict_distribution`. Also DataError if the lengths of X and y differ.
         """
-        found, true = self.predict(X), np.asarray(y)
-        if true.shape != found.shape:
-            raise DataError(f"expected {len(found)} classes, found shape {true.shape}.")
+        found = self.predict(X)
+        true = _labels(y, len(found))
+        one, other = self.classes_.tolist()[0], true.tolist()[0]
+        if isinstance(one, str) != isinstance(other, str):
+            raise DataError(f"expected classes like {one!r}, found {other!r}.")
         return float((found == true).mean())
 
     def save(self, path: Path | str) -> None:
@@ -216,8 +220,8 @@ class ClassGP(EstimatorParameters):
         """
         if not hasattr(self, "networks_"):
             raise RequestError(f"this {type(self).__name__} is not fitted yet; call fit first.")
-        params = {name: getattr(self, name) for name in ClassGP.defaults()}
-        params["columns"] = None if self.columns is None else list(self.columns)
+        params = {name: _plain(getattr(self, name)) for name in ClassGP.defaults()}
+        params["columns"] = None if self.columns is None else [_plain(n) for n in self.columns]
         params["classes"] = None if self.classes is None else self.classes_.tolist()
         if not isinstance(self.validation, str):
             params["validation"] = VALIDATION  # the file has no rows for a mask
@@ -226,7 +230,7 @@ class ClassGP(EstimatorParameters):
             "params": params,
             "classes": self.classes_.tolist(),
             "n_features_in": self.n_features_in_,
-            "feature_names_in": [str(n) for n in getattr(self, "feature_names_in_", [])],
+            "feature_names_in": [_plain(n) for n in getattr(self, "feature_names_in_", [])],
             "fits": [[one.best_epoch, one.best_nll] for one in self.history_],
         }
         save_models(self.networks_, path, context)
@@ -257,11 +261,15 @@ class ClassGP(EstimatorParameters):
         for name in ("epochs", "rank", "batch"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), 1, MAX_SEED)
+        for name in ("columns", "classes"):
+            found = getattr(self, name)
+            if isinstance(found, str):
+                raise RequestError(f"expected {name} as a list, found the text {found!r}.")
 
     def plan(self, rows: Data, classes: int, seed: int) -> FitPlan:
         """Return the settings of the fit of one member to training rows."""
         preset = CLASS_PRESETS[self.preset]
-        preset = replace(preset, r=preset.r if self.rank is None else self.rank)
+        preset = replace(preset, r=preset.r if self.rank is None else int(self.rank))
         names = tuple(f"x{column}" for column in range(rows.x.shape[1]))
         constant = rows.x.min(0) == rows.x.max(0)
         dropped = tuple(name for name, same in zip(names, constant, strict=True) if same)
@@ -270,8 +278,8 @@ class ClassGP(EstimatorParameters):
             preset=preset,
             columns=names,
             units=(),
-            epochs=preset.epochs if self.epochs is None else self.epochs,
-            batch=preset.batch_for(len(rows.y)) if self.batch is None else self.batch,
+            epochs=preset.epochs if self.epochs is None else int(self.epochs),
+            batch=preset.batch_for(len(rows.y)) if self.batch is None else int(self.batch),
             weights=preset.weights,
             device=pick_device(self.device),
             # If all columns are constant, `build` says so.
@@ -329,12 +337,16 @@ class ClassGP(EstimatorParameters):
     def _coded(self, y: ArrayLike, n: int) -> tuple[NDArray[Any], Codes]:
         """Return the sorted classes (k,) and the code of each row (n,)."""
         labels = _labels(y, n)
-        classes = np.unique(labels if self.classes is None else np.asarray(self.classes))
+        named = labels
+        if self.classes is not None:
+            given = list(self.classes)
+            named = _labels(given, len(given))
+        classes = np.unique(named)
         if len(classes) < 2:
-            raise DataError(f"expected 2 classes or more, found one class, {classes[0]!r}.")
-        unknown = np.setdiff1d(labels, classes)
-        if len(unknown):
-            raise DataError(f"expected the classes {classes}, found also {unknown}.")
+            raise DataError(f"expected 2 classes or more, found one class: {classes.tolist()}.")
+        also = np.setdiff1d(labels, classes).tolist()
+        if also:
+            raise DataError(f"expected the classes {classes.tolist()}, found also {also}.")
         return classes, np.searchsorted(classes, labels)
 
     def _held(self, codes: Codes) -> Mask:
@@ -351,6 +363,11 @@ class ClassGP(EstimatorParameters):
         if not 0 < mask.sum() < len(mask):
             raise DataError("expected a mask that selects some of the rows, found all or none.")
         return mask
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy's integers as integers of Python, which JSON can store."""
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def _labels(y: ArrayLike, n: int) -> NDArray[Any]:
@@ -384,7 +401,7 @@ def _labels(y: ArrayLike, n: int) -> NDArray[Any]:
 def _tenth(codes: Codes, seed: int) -> Mask:
     """Return a mask of a random tenth of the rows of each class, at least one row in all.
 
-    A class of fewer than five rows has no row in it.
+    A class of five rows or fewer has no row in it.
     """
     rng = np.random.default_rng(seed)
     held = np.zeros(len(codes), np.bool_)

@@ -11,39 +11,15 @@ from geogp.models.joint.joint_law import joint_posterior
 
 launches, device = load("launches"), load("second_device")
 
-STEP_WAITS = {
-    "field": 1,
-    "dbk-rbf": 2,
-    "pp-dkl": 2,
-    "sv-dkl": 2,
-    "sv-rbf": 2,
-    "sv-t-process": 2,
-    "class-nngp": 4,
-    "class-t-process": 5,
-    "class-rbf": 4,
-    "class-dbk": 2,
-}
-"""Most host synchronisations in a step of AdamW; none for the models that are not named."""
+MORE = 1.05
+"""Launches may exceed those of the committed table by this factor, for another version of torch."""
 
-STEP_LAUNCHES = {
-    "class-t-process": 625,
-    "class-nngp": 540,
-    "class-rbf": 340,
-    "class-dbk": 240,
-    "field": 760,
-    "sv-t-process": 520,
-    "dbk-rbf": 270,
-    "sv-dkl": 250,
-    "pp-dkl": 250,
-    "sv-rbf": 225,
-}
-"""Most kernel launches in a step of AdamW."""
 
-LAUNCHES = 175
-"""Most kernel launches in a step of AdamW of a model that is not named."""
-
-BY_BATCH = 15
-"""Steps of a fit by batches; other models take one step per epoch."""
+def _limits() -> dict[str, tuple[int, int]]:
+    """Return launches and waits of a training step by model, from the committed table."""
+    lines = (launches.RESULTS / "table.md").read_text("utf-8").splitlines()
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if "| `" in line]
+    return {name.strip("`"): (int(steps), int(waits)) for name, steps, waits, *_ in cells}
 
 
 @pytest.mark.parametrize("name", sorted(launches.MODELS))
@@ -69,9 +45,9 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path):
         )
     again, _ = load_model(tmp_path / "there.safetensors")
     np.testing.assert_array_equal(launches.predicted(again, validation.x), predicted)
-    if len(steps.launches) == BY_BATCH:
-        assert np.median(steps.waits) <= STEP_WAITS.get(name, 0), steps.lines
-        assert np.median(steps.launches) <= STEP_LAUNCHES.get(name, LAUNCHES)
+    most_launches, most_waits = _limits()[name]
+    assert np.median(steps.waits) <= most_waits, steps.lines
+    assert np.median(steps.launches) <= MORE * most_launches
 
 
 def test_a_tensor_left_on_the_cpu_is_found(monkeypatch):
@@ -111,4 +87,4 @@ def test_the_table_has_a_line_for_each_model(tmp_path, capsys):
     [line] = [line for line in text.splitlines() if line.startswith("| `")]
     name, steps, waits = [cell.strip() for cell in line.strip("|").split("|")][:3]
     assert (name, waits) == ("`dnn`", "0")
-    assert 0 < int(steps) <= LAUNCHES
+    assert int(steps) == pytest.approx(_limits()["dnn"][0], rel=0.05)

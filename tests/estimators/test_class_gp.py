@@ -233,3 +233,30 @@ def test_other_widths_and_lengths_are_refused(table):
         model.predict(x[:, :1])
     with pytest.raises(DataError, match="expected 300 classes"):
         model.score(x, table["class"][:5])
+
+
+def test_a_table_with_numbered_columns_is_predicted_after_loading(tmp_path):
+    x = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    table, sides = pd.DataFrame(x), np.where(x[:, 0] > 0, "east", "west")
+    for columns in (None, table.columns, np.arange(2)):
+        model = ClassGP(columns=columns, epochs=2, rank=np.int64(8), random_state=np.int64(3)).fit(
+            table, sides
+        )
+        model.save(tmp_path / "model.safetensors")
+        again = load_model(tmp_path / "model.safetensors")
+        np.testing.assert_array_equal(again.predict_proba(table), model.predict_proba(table))
+
+
+@pytest.mark.parametrize("name", ["columns", "classes"])
+def test_a_text_is_no_list(name):
+    with pytest.raises(RequestError, match=f"expected {name} as a list, found the text 'ab'"):
+        ClassGP(**{name: "ab"}).fit(np.zeros((4, 2)), [0, 1, 0, 1])
+
+
+def test_classes_to_score_are_of_the_kind_of_the_fit():
+    x = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    model = ClassGP(epochs=2, rank=8).fit(x, x[:, 0] > 0)
+    with pytest.raises(DataError, match="expected classes like False, found 'True'"):
+        model.score(x, (x[:, 0] > 0).astype(str))
+    with pytest.raises(DataError, match="found one class"):
+        ClassGP(classes=[]).fit(x, x[:, 0] > 0)

@@ -217,7 +217,7 @@ class _LogDensity(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class ExactFit:
-    """What `fit_exact` did: the `likelihood` per row after each step, the kept step, `seconds`."""
+    """What `fit_exact` did: the `likelihood` per row before each step, the kept step, `seconds`."""
 
     likelihood: list[float]
     best_step: int
