@@ -68,7 +68,7 @@ def line(found: Figures, *names: str) -> tuple[str, ...]:
 def by_seeds(found: Sequence[Figures]) -> str:
     """Return the table of the ranks with several seeds: mean and best of the seeds."""
     lines = []
-    for r in SEEDED:
+    for r in sorted(set(SEEDED) & {one["case"]["r"] for one in found}):
         held = [one for one in found if one["case"]["r"] == r]
         nll, gap = ([one[name] for one in held] for name in ("nll", "gap"))
         best = (f"{min(part):.4f}" for part in (nll, gap))
