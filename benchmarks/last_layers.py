@@ -232,6 +232,10 @@ def page(found: dict[str, list[Figures]], plans: dict[str, Plan]) -> str:
         for name, plan in plans.items()
     )
     retraining = "with" if any(plan.retrained for plan in plans.values()) else "without"
+    splits, plan = max(map(len, found.values())), next(iter(plans.values()))
+    options = ""
+    if plan.retrained:
+        options = f" --tables {' '.join(plans)} --epochs {plan.epochs} --retrain"
     raw = [
         (
             name,
@@ -242,7 +246,9 @@ def page(found: dict[str, list[Figures]], plans: dict[str, Plan]) -> str:
     ]
     return f"""# Bayesian last layers on small tables
 
-    python benchmarks/last_layers.py --data uci --seeds {max(map(len, found.values()))}
+{splits} splits here; the paper has 20.
+
+    python benchmarks/last_layers.py --data uci --seeds {splits}{options}
 
 Protocol of Rich, appendix C.1 (72:18:10, standardised inputs, MLP 2 x 50 in µP, Adam at
 1e-3, clip 1, noise variance from the validation rows), {retraining} the paper's final
