@@ -230,7 +230,8 @@ Two settings of an earlier table made `vbll` and `dbk-silu` worse than uniform a
   and did not recover: still 102 % after 16,000 steps. Here all rates are equal.
 
 This does not cure `neural-linear`, which still plays only action 0 at delta 0.95. One seed does not
-rank the policies: here the last layers have another order than in the paper.
+rank the policies: here the last layers have another order than in the paper. The scale and the
+rates were chosen on seed 0, so the lines of this seed are not independent of the choice.
 
 Regret is that of expected rewards, in percent of the uniform policy's on the same contexts; it
 includes the exploration, which has more weight in a short run. Simple regret is that of the action
