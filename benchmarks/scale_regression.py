@@ -238,7 +238,8 @@ because one data set has one scale.
 
 Baselines: five networks with learned variances (ensemble), and Monte Carlo dropout with rate and
 noise chosen by the validation rows; one hidden layer of 50 units, 40 and 200 epochs (in their
-papers 40 and 400). The 40 epochs replaced 200 after test scores were seen. PBP-MV is not included: no library that geogp uses has it. Concrete, kin8nm,
+papers 40 and 400). The 40 epochs replaced 200 after test scores were seen. PBP-MV is not included:
+no library that geogp uses has it. Concrete, kin8nm,
 naval and wine are not at hand. Seconds are those of one thread on a busy machine.
 
 {summary(figures)}"""
