@@ -25,8 +25,8 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
 from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.tile_sequence import tile_sequence
 from geogp.models.joint.joint_level import JointLevel, joint_level
-from geogp.models.joint.tile_level import TileLevel, closed_form_mean
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
 from geogp.models.training.training_loop import fit
@@ -153,12 +153,13 @@ def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Float
     """
     model, random = world.model, np.random.default_rng([seed, 1])
     level = joint_level(model, None, world.tiles, calibrated=False)
-    assert isinstance(level, TileLevel), "the field model has a process of single tiles"
     sds = {
         "joint": np.sqrt(level.sum_variances(world.weights)),
         "independent": np.sqrt((world.weights**2).T @ level.single_variances()),
     }
     learned, held = gain(world, level), model.rows
+    every = torch.eye(len(held.y), dtype=torch.float64)
+    of_residuals = tile_sequence(model, model.scaled(world.tiles), level.L, every).told
     errors = []
     for start in range(0, replicates, REPLICATES_AT_ONCE):
         drawn = draw(world, min(REPLICATES_AT_ONCE, replicates - start), random)
@@ -170,20 +171,17 @@ def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Float
             endless = float(model.law.shift(model.endless(1))[0])
         residual = drawn.y - base - shift[:, None]
         m = learned @ residual
-        u = level.tiles.forward(np.ascontiguousarray(level.tiles.A @ (residual - phi @ m)))
-        mean = base + endless + tile_phi @ m + u
+        mean = base + endless + tile_phi @ m + of_residuals @ (residual - phi @ m)
         if not start:
-            _check(world, level, drawn.y[:, 0], mean[:, 0])
+            _check(world, drawn.y[:, 0], mean[:, 0])
         errors.append((world.weights.T @ (mean - drawn.level)).T)
     return {name: np.concatenate(errors) / sd for name, sd in sds.items()}
 
 
-def _check(world: World, level: TileLevel, y: Floats, mean: Floats) -> None:
+def _check(world: World, y: Floats, mean: Floats) -> None:
     """Compare means of the level with the model's own means, given the targets."""
-    model, held = world.model, world.model.rows
-    held.y.copy_(torch.from_numpy(y))
-    m, _ = model.conditioned(held.as_rows())
-    own = closed_form_mean(model, level.x, m, level.tiles)
+    world.model.rows.y.copy_(torch.from_numpy(y))
+    own = joint_level(world.model, None, world.tiles, calibrated=False).mean
     if not np.allclose(own, mean, atol=1e-8):
         raise NumericalError(
             f"means differ from those of the model by up to {np.abs(own - mean).max():.3g}."

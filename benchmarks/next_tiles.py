@@ -54,7 +54,6 @@ from geogp.models.joint.design import (
     widest,
 )
 from geogp.models.joint.joint_level import JointLevel, joint_level
-from geogp.models.joint.tile_level import TileLevel, closed_form_mean
 from geogp.runs.open_run import open_run
 from geogp.runs.reopen import Reopened
 
@@ -187,14 +186,12 @@ def try_world(
     random: np.random.Generator,
 ) -> Figures:
     """Draw a world; return squared error and log score of the level before and after."""
-    assert isinstance(level, TileLevel), "only the model field has a process of single tiles"
     model = level.model
+    assert isinstance(model, FieldNetwork), "the benchmark is for the field model"
     values, true = truth.draw(random)
     held, y_mean, y_sd = model.rows, float(model.y_mean), float(model.y_sd)
     held.y.copy_(torch.from_numpy((values - y_mean) / y_sd))
-    with torch.no_grad():
-        m, _ = model.conditioned(held.as_rows())
-    before = closed_form_mean(model, level.x, m, level.tiles)
+    before = joint_level(model, None, level.x, calibrated=False).mean
     variance = level.single_variances()
     counts = torch.cat([model.counts_of(float(tests), None, 1), model.endless(1)])
     shift = y_sd * model.law.shift(counts).detach().numpy()

@@ -167,25 +167,27 @@ class TestApproximation:
         weights = areas(len(level), self.SIDE)
         whole = level.sum_variances(weights)
         monkeypatch.setattr("geogp.models.joint.joint_level.AT_ONCE", 2)
-        monkeypatch.setattr("geogp.models.core.lowrank.CHUNK", 50)
-        monkeypatch.setattr("geogp.models.joint.tile_level.CHUNK", 50)
         np.testing.assert_allclose(level.sum_variances(weights), whole, rtol=1e-12)
 
-    def test_many_sums_and_paths_take_one_pass_over_the_features(self, level, monkeypatch):
-        passes = []
-        chunks = FieldNetwork.feature_chunks
-        monkeypatch.setattr(
-            FieldNetwork, "feature_chunks", lambda *given: passes.append(0) or chunks(*given)
-        )
-        weights = np.random.default_rng(0).uniform(size=(len(level), 100))
-        whole = level.sum_variances(weights)
-        drawn = np.concatenate(list(level.paths(100)))
-        assert len(passes) == 2
-        # With hardly any memory each batch takes a pass of its own, to the same end.
-        monkeypatch.setattr("geogp.models.joint.joint_level.HELD_BYTES", 1)
-        np.testing.assert_allclose(level.sum_variances(weights), whole, rtol=1e-10)
-        np.testing.assert_allclose(np.concatenate(list(level.paths(100))), drawn, rtol=1e-10)
-        assert len(passes) == 2 + 4 + 4
+    def test_a_group_depends_on_earlier_groups_alone(self, level):
+        tiles, n = level.tiles, len(level)
+        dense, ends = tiles.B.toarray(), tiles.ends.tolist()
+        assert ends[-1] == n
+        assert len(ends) < n / 2
+        for start, end in zip([0, *ends[:-1]], ends, strict=True):
+            assert not dense[start:end, start:].any()
+
+    def test_solutions_are_those_of_the_dense_matrices(self, level):
+        tiles, n = level.tiles, len(level)
+        random = np.random.default_rng(2).standard_normal((n, 3))
+        inverse = np.linalg.inv(np.eye(n) - tiles.B.toarray())
+        forward = np.empty((n, 3))
+        forward[tiles.order] = inverse @ random
+        np.testing.assert_allclose(tiles.forward(random), forward, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(tiles.back(random), inverse.T @ random[tiles.order], atol=1e-12)
+        single = tiles.forward(random.astype(np.float32))
+        assert single.dtype == np.float32
+        np.testing.assert_allclose(single, forward, rtol=1e-4, atol=1e-5)
 
     def test_without_earlier_tiles_single_ones_are_those_of_prediction(self, model):
         x = grid(self.SIDE)
@@ -283,6 +285,22 @@ class TestWithoutTiles:
         paths = np.concatenate(list(level.paths(4000))) @ weights
         variance = level.sum_variances(weights)[0]
         assert abs(paths.var() / variance - 1) < 4 * np.sqrt(2 / 4000)
+
+    def test_many_paths_take_one_pass_over_the_features(self, fitted, train, monkeypatch):
+        x, passes = np.random.default_rng(3).uniform(-1, 1, (40, 2)), []
+        level = joint_level(fitted("dbk-silu"), train, x)
+        chunks = type(level.model).feature_chunks
+        monkeypatch.setattr(
+            type(level.model),
+            "feature_chunks",
+            lambda *given: passes.append(0) or chunks(*given),
+        )
+        drawn = np.concatenate(list(level.paths(100)))
+        assert (len(passes), drawn.shape) == (1, (100, 40))
+        # With hardly any memory, each batch needs its own pass.
+        monkeypatch.setattr("geogp.models.joint.joint_level.HELD_BYTES", 1)
+        assert np.concatenate(list(level.paths(100))).shape == (100, 40)
+        assert len(passes) == 1 + 4
 
     def test_what_the_diagonal_adds_is_independent_between_tiles(self, own, train):
         model, x = own, np.random.default_rng(3).uniform(-1, 1, (40, 2))

@@ -28,7 +28,7 @@ from geogp.models.field.field_rows import Block, block_rows
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import LEAST_ROWS, MEMBERS
-from geogp.models.field.near_rows import Conditional, given_rows, without_rows
+from geogp.models.field.near_rows import Conditional, Conditionals, given_rows, without_rows
 from geogp.models.field.near_summaries import is_single, left_out_summaries, near_summaries
 from geogp.models.field.predictive_law import (
     Errors,
@@ -327,17 +327,17 @@ class FieldNetwork(FieldProcess):
         *,
         level: bool = False,
         alone: bool = False,
+        near: Conditionals | None = None,
     ) -> Prediction:
         """Predict at inputs returned by `scaled`; see `predict`.
 
         If `alone` is true, the prediction ignores the stored rows near each tile; this is fast.
+        `near` are the `conditionals`, if they are known.
         """
         if counts is None:
             counts = self.counts_of(None, None, len(x))
-        found = self._conditional(x, counts, alone=alone)
-        # The law holds for errors within the times of the stored rows.
+        found, known = near or self.conditionals(x, counts, alone=alone)
         then = self.seen(x)
-        known = found if torch.equal(then, x) else self._conditional(then, counts, alone=alone)
         covariates = self._covariates(counts, known, self.distance_to_others(then))
         law, share = self.predictive_law(), float(self.networks_share)
         if alone or not share or not len(self.rows.y):
@@ -346,6 +346,13 @@ class FieldNetwork(FieldProcess):
         pooled = pooled_law(law, self.predictive_law("networks_law"), share, covariates, predicted)
         errors = pooled.standardised(*prediction_in(covariates))
         return self._assembled(found, known, errors.distribution(), level=level)
+
+    def conditionals(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditionals:
+        """Predict at scaled inputs, also within the times that the error distribution holds for."""
+        found = self._conditional(x, counts, alone=alone)
+        then = self.seen(x)
+        within = found if torch.equal(then, x) else self._conditional(then, counts, alone=alone)
+        return Conditionals(found, within)
 
     def _conditional(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditional:
         """Predict at scaled inputs, in chunks, given the stored rows near each input (if any)."""

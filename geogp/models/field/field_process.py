@@ -354,11 +354,14 @@ class FieldProcess(LowRankGP):
 
         `predict` with `level` also includes the effect of near rows on each tile.
         """
-        parts = []
-        for part in self.scaled(x).split(CHUNK):
-            with torch.no_grad():
-                parts.append(self.row_terms(part, self.endless(len(part))).mean)
-        return numpy_of(self.y_mean + self.y_sd * torch.cat(parts))
+        means = self.row_means(self.scaled(x))
+        return float(self.y_mean) + float(self.y_sd) * means
+
+    def row_means(self, x: Tensor, m: Tensor | None = None) -> Floats:
+        """Return means for infinitely many tests at scaled inputs, (n,); see `row_terms`."""
+        with torch.no_grad():
+            parts = [self.row_terms(at, self.endless(len(at)), m).mean for at in x.split(CHUNK)]
+        return numpy_of(torch.cat(parts))
 
     def tile_kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance of u between points, in the target's squared unit, (n, n2).

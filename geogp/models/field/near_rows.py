@@ -9,6 +9,7 @@ from torch.nn.functional import embedding_bag
 from geogp.models.field.field_rows import distinct_rows
 from geogp.models.field.tile_process import SAME_TILE_KM
 from geogp.models.field.vecchia import NO_ROW, whiten
+from geogp.models.training.steps import CHUNK
 
 if TYPE_CHECKING:
     from geogp.models.field.field_process import FieldProcess
@@ -33,6 +34,13 @@ class Conditional(NamedTuple):
     tile: Tensor
     noise: Tensor
     history: Tensor
+
+
+class Conditionals(NamedTuple):
+    """Predictions at given inputs, and at the same inputs within the times of the stored rows."""
+
+    found: Conditional
+    within: Conditional
 
 
 HISTORY = 5
@@ -127,3 +135,15 @@ def without_rows(
     tile = asked.amplitude.square() * model.tiles.variance()
     nothing = torch.zeros(len(x), HISTORY, dtype=torch.float64, device=x.device)
     return Conditional(asked.mean, field, tile, asked.noise, nothing)
+
+
+def with_counts(
+    model: "FieldProcess", near: Conditionals, x: Tensor, counts: Tensor
+) -> Conditionals:
+    """Return predictions at scaled inputs `x` for other counts than infinitely many tests."""
+    with torch.no_grad():
+        pairs = zip(x.split(CHUNK), counts.split(CHUNK), strict=True)
+        noise = torch.cat([model.row_terms(*pair).noise for pair in pairs])
+        change = model.law.shift(counts) - model.law.shift(model.endless(1))
+    found, within = (one._replace(mean=one.mean + change, noise=noise) for one in near)
+    return Conditionals(found, within)

@@ -20,12 +20,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import splu
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from geogp.errors import DataError
-from geogp.models.field.vecchia import NO_ROW, Sites, earlier_places, whiten
+from geogp.models.field.vecchia import GROWTH, NO_ROW, Sites, earlier_places, whiten
 from geogp.models.training.steps import CHUNK
 
 if TYPE_CHECKING:
@@ -42,88 +41,165 @@ EARLIER_TILES = 24
 TILES_AT_ONCE = 512
 """Number of tiles whose blocks are in memory at once."""
 
+COLUMNS_AT_ONCE = 32
+"""Number of columns that are solved at once."""
+
 
 @dataclass(frozen=True)
 class TileSequence:
     """The tile process u at n tiles given w and the rows, for a standardised target.
 
-    A tile needs about a kilobyte of memory, for the 64 rows and 24 tiles that condition it. No
-    array is a dense n by n matrix.
+    A tile needs memory for the 24 tiles that condition it, and for its row of `low`. No array is a
+    dense n by n matrix. Tiles that do not depend on each other form a group; the groups are solved
+    one after the other, each by one product of a sparse with a dense matrix.
 
     `order`: numbers of the tiles, in the order of the sequence, (n,).
-    `A`, `B`: sparse matrices (n, rows) and (n, n). The rows of A and B, and the columns of B, are
-        in the order of the sequence.
+    `ends`: the end of each group in the sequence.
+    `B`: sparse matrix (n, n), with rows and columns in the order of the sequence.
     `s`: conditional standard deviations, in the order of the sequence, (n,).
+    `low`: H L, (n, r), by tile number. With f = Phi w + u the level without its mean, H w is the
+        mean of f given w and rows of value 0: H = Phi - (I - B)^(-1) A Phi_rows.
+    `told`: the mean of u for the residuals of the rows, by tile number, (n, k).
     `alone`: the variance of the level (field plus tile process) of each tile given only the rows,
-        as in `FieldNetwork.predict`, in the order of the tile numbers, (n,).
+        as in `FieldNetwork.predict`, by tile number, (n,).
     """
 
     order: Indices
-    A: Sparse
+    ends: Indices
     B: Sparse
     s: Floats
+    low: Floats
+    told: Floats
     alone: Floats
-
-    @cached_property
-    def _triangle(self) -> Any:
-        """The LU factors of the lower triangular matrix I - B, which are I - B and I."""
-        whole = sparse.csc_array(sparse.eye_array(len(self.s)) - self.B)
-        return splu(whole, permc_spec="NATURAL", diag_pivot_thresh=0.0)
 
     def back(self, weights: Floats) -> Floats:
         """Return (I - B)^(-T) a in the sequence's order, for weights a (n, k) by tile number."""
-        found: Floats = self._triangle.solve(weights[self.order], "T")
+        found = np.ascontiguousarray(weights[self.order])
+        for start, end, part in reversed(self._later):
+            found[start:end] += part @ found
         return found
 
-    def forward(self, parts: Floats) -> Floats:
-        """Return u = (I - B)^(-1) v by tile number, for v (n, k) in the order of the sequence."""
-        found = np.empty_like(parts)
-        found[self.order] = self._triangle.solve(parts)
+    def forward(self, parts: NDArray[Any]) -> NDArray[Any]:
+        """Return u = (I - B)^(-1) v by tile number, for v (n, k) in the order of the sequence.
+
+        The result has the type of v, float64 or float32.
+        """
+        solved = np.array(parts, order="C")
+        for start, end, part in self._single if parts.dtype == np.float32 else self._earlier:
+            solved[start:end] += part @ solved
+        found = np.empty_like(solved)
+        found[self.order] = solved
         return found
+
+    @cached_property
+    def _earlier(self) -> "list[_Group]":
+        return _groups(self.B, self.ends)
+
+    @cached_property
+    def _single(self) -> "list[_Group]":
+        return _groups(self.B.astype(np.float32), self.ends)
+
+    @cached_property
+    def _later(self) -> "list[_Group]":
+        return _groups(sparse.csr_array(self.B.T), self.ends)
+
+
+_Group = tuple[int, int, Sparse]
+"""First and last + 1 of the tiles of a group, and their rows of a matrix."""
+
+
+def _groups(matrix: Sparse, ends: Indices) -> list[_Group]:
+    """Return the rows of a sparse matrix by group; they share the memory of the matrix."""
+    found, start = [], 0
+    for end in ends.tolist():
+        first, last = matrix.indptr[[start, end]]
+        held = matrix.data[first:last], matrix.indices[first:last]
+        rows = (*held, matrix.indptr[start : end + 1] - first)
+        if first < last:
+            part = sparse.csr_array(rows, shape=(end - start, matrix.shape[1]), copy=False)
+            found.append((start, end, part))
+        start = end
+    return found
 
 
 def tile_sequence(
-    model: "FieldNetwork", x: Tensor, L: Tensor, *, earlier: int = EARLIER_TILES, seed: int = 0
+    model: "FieldNetwork",
+    x: Tensor,
+    L: Tensor,
+    residuals: Tensor,
+    *,
+    earlier: int = EARLIER_TILES,
+    seed: int = 0,
 ) -> TileSequence:
     """Compute the sequence for tiles at one time, in chunks on the model's device, in float64.
 
     `x` (n, d) are inputs from `FieldNetwork.scaled`. L (r, r) is a factor of the weights' posterior
-    covariance, for `alone`. `earlier` is the largest number of earlier tiles that condition a tile.
-    `seed` fixes the order of the tiles. Raises DataError if the tiles are not at one time, or two
-    tiles are at one place. Raises NumericalError if a block does not factorise.
+    covariance. `residuals` (rows, k) are those of the stored rows, for `told`. `earlier` is the
+    largest number of earlier tiles that condition a tile. `seed` fixes the order of the tiles.
+    Raises DataError if the tiles are not at one time, or two tiles are at one place. Raises
+    NumericalError if a block does not factorise.
     """
     points = model.points(x)
     _check(points)
     place = points[:, :2].cpu().numpy()
-    order = np.random.default_rng([seed, 2]).permutation(len(place))
-    known = _Known.of(model, x, points, earlier_places(place, order, earlier))
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    s, alone = np.zeros(len(place)), np.zeros(len(place))
-    ends: list[list[Indices]] = [[], []]
-    starts: list[list[Indices]] = [[], []]
-    values: list[list[Floats]] = [[], []]
+    near_together = Sites.of(place).order
+    random = np.random.default_rng([seed, 2]).permutation(len(place))
+    before = earlier_places(place, random, earlier)
+    order, ends = _by_group(before, random, near_together)
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    known = _Known.of(model, x, points, before)
+    n, k = len(place), residuals.shape[1]
+    s, alone = np.zeros(n), np.zeros(n)
+    heard = np.zeros((n, k + L.shape[1]))
+    weights = np.zeros(before.shape)
     # Near tiles are in the same chunk, because they share conditioning rows.
-    near_together = torch.from_numpy(Sites.of(place).order).to(model.device)
-    for tiles in near_together.split(TILES_AT_ONCE):
-        with torch.no_grad():
-            found = _conditionals(model, known, tiles, L)
+    for tiles in torch.from_numpy(near_together).to(model.device).split(TILES_AT_ONCE):
         number = tiles.cpu().numpy()
-        s[rank[number]], alone[number] = (part.cpu().numpy() for part in found[2:4])
-        for part, (index, weight) in enumerate(found[:2]):
-            on = (index != NO_ROW).cpu().numpy()
-            at = index.cpu().numpy()[on]
-            ends[part].append(rank[np.repeat(number, on.sum(1))])
-            starts[part].append(rank[at] if part else at)
-            values[part].append(weight.cpu().numpy()[on])
-    n = len(place)
-    A, B = (
-        sparse.csr_array(
-            (np.concatenate(v), (np.concatenate(e), np.concatenate(f))), shape=(n, width)
-        )
-        for v, e, f, width in zip(values, ends, starts, (len(model.rows.y), n), strict=True)
-    )
-    return TileSequence(order, A, B, s, alone)
+        with torch.no_grad():
+            parts = _conditionals(model, known, tiles, L, residuals)
+        found = (part.cpu().numpy() for part in parts)
+        at = position[number]
+        weights[number], s[at], alone[number], heard[at] = found
+    to, column = np.nonzero(before != NO_ROW)
+    earlier_tiles = position[before[to, column]]
+    B = sparse.csr_array((weights[to, column], (position[to], earlier_tiles)), shape=(n, n))
+    del before, weights, known
+    sequence = TileSequence(order, ends, B, s, heard[:, k:], heard[:, :k], alone)
+    for start in range(0, heard.shape[1], COLUMNS_AT_ONCE):
+        part = slice(start, start + COLUMNS_AT_ONCE)
+        heard[:, part] = sequence.forward(heard[:, part])
+    sequence.low[:] *= -1.0
+    start = 0
+    for chunk in x.split(CHUNK):
+        phi = model.row_terms(chunk, model.endless(len(chunk))).phi.double()
+        sequence.low[start : start + len(chunk)] += (phi @ L).detach().cpu().numpy()
+        start += len(chunk)
+    return sequence
+
+
+def _by_group(before: Indices, random: Indices, near_together: Indices) -> tuple[Indices, Indices]:
+    """Return tiles in groups that depend only on earlier groups, and the end of each group.
+
+    The group of a tile is 1 + the largest group among its earlier tiles `before` (n, m). Within a
+    group, near tiles follow each other. `random` is the order in which tiles are earlier.
+    """
+    n = len(random)
+    group = np.zeros(n, np.int64)
+    start = 0
+    while start < n:
+        end = min(n, int(GROWTH * start) + 1)
+        tiles = random[start:end]
+        held = before[tiles]
+        while held.size:
+            found = np.where(held == NO_ROW, -1, group[held]).max(1) + 1
+            if (found == group[tiles]).all():
+                break
+            group[tiles] = found
+        start = end
+    near = np.empty(n, np.int64)
+    near[near_together] = np.arange(n)
+    return np.lexsort((near, group)), np.cumsum(np.bincount(group))
 
 
 class _Known(NamedTuple):
@@ -160,9 +236,9 @@ def _terms(model: "FieldNetwork", x: Tensor, counts: Tensor) -> Iterator[Any]:
 
 
 def _conditionals(
-    model: "FieldNetwork", known: _Known, tiles: Tensor, L: Tensor
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Tensor, Tensor]:
-    """Return (numbers, weights) of rows, (numbers, weights) of earlier tiles, s and `alone`."""
+    model: "FieldNetwork", known: _Known, tiles: Tensor, L: Tensor, residuals: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return for b tiles: weights of earlier tiles, s, `alone`, and A [residuals, Phi_rows L]."""
     own = tiles + known.rows
     near, before = model.near_rows(known.points[own]), known.earlier[tiles]
     width = near.shape[1]
@@ -183,25 +259,15 @@ def _conditionals(
     alone = torch.linalg.solve_triangular(corner.mT, first, upper=True)[..., 0]
     alone = alone / amplitude[:, :width]
     tile = (prior - first[..., 0].square().sum(1)).clamp(min=0)
-    field = _field_variance(model, known.x[tiles], near, alone, L)
-    return (
-        (near, weights[:, :width]),
-        (before, weights[:, width:]),
-        left.sqrt(),
-        field + tile,
-    )
-
-
-def _field_variance(
-    model: "FieldNetwork", x: Tensor, near: Tensor, weights: Tensor, L: Tensor
-) -> Tensor:
-    """Return ||L'(phi_t - Phi_near' weights)||² and the drift's variance, (b,)."""
     rows, back = torch.unique(near.clamp(min=0), return_inverse=True)
+    x = known.x[tiles]
     inputs = torch.cat([model.rows.x[rows], x])
     spread = model.row_terms(inputs, model.endless(len(inputs))).phi.double() @ L
-    told = spread[: len(rows)]
-    shared = embedding_bag(back, told, mode="sum", per_sample_weights=weights)
-    return (spread[len(rows) :] - shared).square().sum(1) + model.beyond(x)
+    told = torch.cat([residuals[rows], spread[: len(rows)]], 1)
+    shared = embedding_bag(back, spread[: len(rows)], mode="sum", per_sample_weights=alone)
+    field = (spread[len(rows) :] - shared).square().sum(1) + model.beyond(x)
+    heard = embedding_bag(back, told, mode="sum", per_sample_weights=weights[:, :width])
+    return weights[:, width:], left.sqrt(), field + tile, heard
 
 
 def _check(points: Tensor) -> None:

@@ -41,6 +41,9 @@ rows, every block has at most `SERIES_ROWS` rows, which follow each other in tim
 SEARCHED_AT_ONCE = 2**15
 """Number of places whose near places are searched at once."""
 
+GROWTH = 1.25
+"""Ratio of the numbers of places in successive searches for earlier places."""
+
 NO_ROW = -1
 
 
@@ -150,19 +153,19 @@ def earlier_rows(sites: Sites, places: int, rng: np.random.Generator) -> Indices
 def earlier_places(centre: Floats, order: Indices, most: int) -> Indices:
     """Return the nearest places earlier in an order, for each place, (s, most).
 
-    The result is padded with `NO_ROW`. The rank of a place is its position in the order. For ranks
-    from 2^j to 2^(j+1) - 1, the search is among all ranks below 2^(j+1); at least half of these are
-    earlier. The search first finds 4 `most` + 1 places. If too few of these are earlier, the search
-    doubles the number.
+    The result is padded with `NO_ROW`. The rank of a place is its position in the order. A search
+    among all ranks below `end` serves the ranks from about `end` / `GROWTH` on, so most of the
+    places that it finds are earlier. If too few are earlier, it searches for twice as many.
     """
     s = len(order)
     found = np.full((s, most), NO_ROW)
     start = 1
     while most and start < s:
-        end = min(2 * start, s)
-        tree = KDTree(centre[order[:end]])
+        end = min(max(start + 1, int(GROWTH * start)), s)
+        tree = KDTree(centre[order[:end]], balanced_tree=False, compact_nodes=False)
         for first in range(start, end, SEARCHED_AT_ONCE):
-            rank, looked = np.arange(first, min(first + SEARCHED_AT_ONCE, end)), 4 * most + 1
+            rank = np.arange(first, min(first + SEARCHED_AT_ONCE, end))
+            looked = math.ceil(1.1 * GROWTH * most) + 2
             while len(rank):
                 near = tree.query(centre[order[rank]], k=min(end, looked))[1]
                 near = near.reshape(len(rank), -1)

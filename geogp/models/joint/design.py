@@ -101,12 +101,12 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
     `chosen` is the number of tiles to measure; each needs one column of C in memory. Raises
     RequestError if there is not enough memory.
     """
-    rank, rows = level.L.shape[1], level.row_count
+    rank = level.L.shape[1]
     # P; and three more arrays of the same size while P is computed, or later the columns.
-    needed = WORD * (len(level) * (4 * rank + 6 * AT_ONCE + 2 * chosen) + rows * rank)
+    needed = WORD * (len(level) * (4 * rank + 6 * AT_ONCE + 2 * chosen))
     what = f"choosing among {len(level):,} tiles at rank {rank}"
     refuse_above(needed, what, "Map the region with a lower --zoom.")
-    local = level.local_times if rows else None
+    local = level.local_times if level.has_tiles else None
     return LevelCovariance(level.low_rank(), level.single_variances(), local, level.own)
 
 

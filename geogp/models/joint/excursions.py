@@ -66,6 +66,7 @@ class FirstMisses:
         if not len(self.score) or np.isnan(self.score).any():
             raise DataError("expected one score or more, and no missing score.")
         self._order = np.argsort(-self.score, kind="stable")
+        self._rank = np.argsort(self._order).astype(np.int32)[:, None]
 
     def add(self, met: Booleans) -> None:
         """Add draws (b, n), True where the threshold is met; raise DataError on another shape."""
@@ -74,8 +75,7 @@ class FirstMisses:
             raise DataError(
                 f"expected draws of shape (b, n) for n = {n} points, found shape {met.shape}."
             )
-        missed = ~met[:, self._order]
-        self._found.append(np.where(missed.any(1), missed.argmax(1), n))
+        self._found.append(np.where(met.T, np.int32(n), self._rank).min(0).astype(np.int64))
 
     def region(self, level: float = 0.95) -> JointRegion:
         """Return the region where all points meet the threshold with probability `level` or more.

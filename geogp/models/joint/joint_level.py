@@ -5,7 +5,7 @@ never from the L L' that an objective learned. A process of single tiles adds it
 (`tile_sequence.py`). The diagonal of a model (`diagonals.py`) is independent between tiles.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,14 +40,6 @@ class LevelOptions(NamedTuple):
     earlier: int = EARLIER_TILES
     seed: int = 0
     columns: int = 0
-
-
-class WhiteNoise(NamedTuple):
-    """Standard normal draws for b paths: weights (r, b), each tile (n, b), all tiles (b,)."""
-
-    weights: Floats
-    own: Floats
-    common: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +101,7 @@ class JointLevel:
             If the weights do not have one row for each tile.
         """
         given = self._checked(weights)
-        group = _group(self.row_count)
-        parts = [
-            self._variances(given[:, at : at + group]) for at in range(0, given.shape[1], group)
-        ]
-        found = np.concatenate(parts)
+        found = self._variances(given)
         return found + self._independent(given, self.noise_variance) if noise else found
 
     def sum_covariance(self, weights: Weights) -> Floats:
@@ -165,7 +153,7 @@ class JointLevel:
         if paths < 1:
             raise RequestError(f"expected 1 sample path or more, found {paths}.")
         rng = np.random.default_rng(seed)
-        group = _group(2 * len(self) + self.row_count)
+        group = _group(2 * len(self))
         for start in range(0, paths, group):
             yield from self._drawn(min(group, paths - start), rng)
 
@@ -194,15 +182,20 @@ class JointLevel:
         parts = [(phi @ self.L).square().sum(1).cpu() for phi in self._tile_features()]
         return torch.cat(parts).numpy() * self.factor**2 + self.own
 
+    def stated_variances(self) -> Floats:
+        """Return the variance of the level at each tile in predictions of the model, (n,)."""
+        # An average of infinitely many tests is the level, whose variance may be 0.
+        return self.model.predict(self.x, np.inf).function_variance
+
     @property
     def own(self) -> Floats:
         """The part of each tile's variance that is independent of other tiles; see `low_rank`."""
         return self.own_variance * self.factor**2
 
     @property
-    def row_count(self) -> int:
-        """Number of rows that sums over tiles depend on."""
-        return 0
+    def has_tiles(self) -> bool:
+        """Whether the level has a process of single tiles, K in `low_rank`."""
+        return False
 
     def _checked(self, weights: Weights) -> Weights:
         if len(weights.shape) != 2 or weights.shape[0] != len(self):
@@ -228,40 +221,20 @@ class JointLevel:
 
     def _field(self, weights: Weights) -> Floats:
         """Return L' Phi' a, (r, k), for sparse weights (n, k)."""
-        return self._whitened(self._gathered(weights))
-
-    def _gathered(self, weights: Weights) -> Floats:
-        """Return Phi' a, (r, k), for sparse weights (n, k)."""
         a = sparse.csr_array(rows_times(self.factor, weights))
-        return gathered(self._tile_features(), a)
-
-    def _whitened(self, gathered_features: Floats) -> Floats:
-        """Return L' times features that are summed over tiles or rows, (r, k)."""
-        left = torch.from_numpy(gathered_features).to(self.L.device)
+        left = torch.from_numpy(gathered(self._tile_features(), a)).to(self.L.device)
         found: Floats = (self.L.T @ left).cpu().numpy()
         return found
 
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield paths, `AT_ONCE` at a time, in one pass over the features."""
-        drawn = [self._white(part.stop - part.start, rng) for part in batches(paths)]
-        weights = np.hstack([each.weights for each in drawn])
-        change = self.L @ torch.from_numpy(weights).to(self.L.device)
-        for found in self._deviations(change, drawn):
-            yield self.mean + (self.factor[:, None] * found).T
-
-    def _deviations(self, change: Tensor, drawn: Sequence[WhiteNoise]) -> Iterator[Floats]:
-        """Yield the deviations of paths from the mean, divided by `factor`, in batches (n, b).
-
-        `change` (r, k) are the deviations of the weights; `drawn` are the draws of each batch.
-        """
+        white = rng.standard_normal((self.L.shape[1], paths))
+        change = self.L @ torch.from_numpy(white).to(self.L.device)
         field = spread(self._tile_features(), change)
-        for part, white in zip(batches(field.shape[1]), drawn, strict=True):
-            yield field[:, part] + np.sqrt(self.own_variance)[:, None] * white.own
-
-    def _white(self, paths: int, rng: np.random.Generator) -> WhiteNoise:
-        """Draw the standard normal variables of a batch of paths."""
-        sizes = (self.L.shape[1], paths), (len(self), paths), (paths,)
-        return WhiteNoise(*(rng.standard_normal(size) for size in sizes))
+        own = np.sqrt(self.own_variance)[:, None]
+        for part in batches(paths):
+            found = field[:, part] + own * rng.standard_normal((len(self), part.stop - part.start))
+            yield self.mean + (self.factor[:, None] * found).T
 
     def _tile_features(self) -> Iterator[Tensor]:
         return self.model.feature_chunks(self.x)

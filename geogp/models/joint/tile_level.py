@@ -1,27 +1,24 @@
 """The joint level of many tiles, for a model with a process of single tiles."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from geogp.errors import RequestError
 from geogp.models.core.memory import check_level
+from geogp.models.field.near_rows import Conditionals, with_counts
 from geogp.models.field.tile_sequence import TILES_AT_ONCE, TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.joint_level import (
     JointLevel,
     LevelOptions,
     Weights,
-    WhiteNoise,
     batches,
-    gathered,
     rows_times,
-    spread,
 )
 from geogp.models.training.steps import CHUNK
 
@@ -35,30 +32,29 @@ Floats = NDArray[np.float64]
 class TileLevel(JointLevel):
     """The joint distribution of the level at n tiles at one time, given the model's rows.
 
-    Let a_j be the weight of tile j in a sum, times `factor`. Let A, B and s_j be the matrices and
+    Let a_j be the weight of tile j in a sum, times `factor`. Let H L, B and s_j be the matrices and
     the standard deviations of the `TileSequence`, and g = (I - B)^(-T) a. Then
 
-    Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ_j s_j² g_j² + (Σ_j a_j)² shared.
+    Var = ||L' H' a||² + Σ_j s_j² g_j² + (Σ_j a_j)² shared.
 
     `tiles`: the distribution of the tile process.
     `shared`: variance of the drift outside the times of the rows; the drift is common to all tiles.
-    `calibrated`: whether means and variances of single tiles equal those of the map.
+    `near`: the predictions of single tiles in the map, if means and variances equal these.
     """
 
     model: "FieldNetwork"
     tiles: TileSequence
     shared: float
-    calibrated: bool = False
+    near: Conditionals | None = None
 
     @property
-    def row_count(self) -> int:
-        """Number of rows that sums over tiles depend on."""
-        return int(self.tiles.A.shape[1])
+    def has_tiles(self) -> bool:
+        """Whether the level has a process of single tiles."""
+        return True
 
     def low_rank(self) -> Floats:
         """Return P, (n, r) or (n, r + 1); the last column is the drift common to all tiles."""
-        found = spread(self._tile_features(), self.L)
-        found -= self.tiles.forward(self.tiles.A @ spread(self._row_features(), self.L))
+        found = float(self.model.y_sd) * self.tiles.low
         if self.shared:
             found = np.column_stack([found, np.full(len(self), np.sqrt(self.shared))])
         return self.factor[:, None] * found
@@ -71,18 +67,19 @@ class TileLevel(JointLevel):
 
     def measured(self, tests: float, devices: float | None = None) -> "TileLevel":
         """Return the distribution of measurements: each is a mean of `tests` tests in a tile."""
-        model = self.model
-        if self.calibrated:
-            asked = model.predict(self.x, tests, devices)
+        model, x = self.model, self.model.scaled(self.x)
+        if self.near is not None:
+            counts = model.counts_of(tests, devices, len(x))
+            near = with_counts(model, self.near, x, counts)
+            asked = model.predict_scaled(x, counts, near=near)
             factor = np.sqrt(asked.function_variance / self._alone)
-            return replace(
-                self, mean=asked.mean, factor=factor, noise_variance=asked.noise_variance
-            )
+            noise = asked.noise_variance
+            return replace(self, mean=asked.mean, factor=factor, noise_variance=noise)
         counts = torch.cat([model.counts_of(tests, devices, 1), model.endless(1)])
         shift = model.law.shift(counts).detach() * model.y_sd
         raw = [
             model.row_terms(part, counts[:1].expand(len(part), 2)).noise.detach()
-            for part in model.scaled(self.x).split(CHUNK)
+            for part in x.split(CHUNK)
         ]
         variance = (torch.cat(raw) * model.y_sd.square()).cpu().numpy()
         mean = self.mean + float(shift[0] - shift[1])
@@ -92,53 +89,43 @@ class TileLevel(JointLevel):
         """Return the variance of the level at each single tile, given only the rows, (n,)."""
         return self._alone * self.factor**2
 
+    def stated_variances(self) -> Floats:
+        """Return the variance of the level at each tile in predictions of the model, (n,)."""
+        return super().stated_variances() if self.near is None else self.single_variances()
+
     @property
     def _alone(self) -> Floats:
         return self.tiles.alone * float(self.model.y_sd) ** 2
 
     def _variances(self, weights: Weights) -> Floats:
         found = self._independent(weights, self.own)
-        seen = np.empty((self.row_count, weights.shape[1]))
         for part in batches(weights.shape[1]):
-            a = rows_times(self.factor, weights[:, part]).toarray()
-            g = self.tiles.back(a)
-            seen[:, part] = self._seen(g)
-            found[part] += np.square(self._fresh(g)).sum(0) + self.shared * np.square(a.sum(0))
-        found += np.square(self._field_given(weights, seen)).sum(0)
+            for root in self._roots(weights[:, part]):
+                found[part] += np.square(root).sum(0)
         return found
 
     def _roots(self, weights: Weights) -> list[Floats]:
-        a = rows_times(self.factor, weights).toarray()
-        g = self.tiles.back(a)
+        a = rows_times(self.factor, weights)
+        dense = a.toarray()
+        sd = float(self.model.y_sd)
         return [
-            self._field_given(weights, self._seen(g)),
-            self._fresh(g),
-            np.sqrt(self.shared) * a.sum(0, keepdims=True),
+            sd * np.asarray(a.T @ self.tiles.low).T,
+            sd * self.tiles.s[:, None] * self.tiles.back(dense),
+            np.sqrt(self.shared) * dense.sum(0, keepdims=True),
         ]
 
-    def _seen(self, g: Floats) -> Floats:
-        """Return A' g, (rows, k): the weights of the rows in the sums."""
-        found: Floats = self.tiles.A.T @ g
-        return found
-
-    def _fresh(self, g: Floats) -> Floats:
-        """Return the part of the tile process that is random given rows and weights, (n, k)."""
-        return float(self.model.y_sd) * self.tiles.s[:, None] * g
-
-    def _field_given(self, weights: Weights, seen: Floats) -> Floats:
-        """Return L'(Phi_tiles' a - Phi_rows' seen), (r, k), for sparse weights (n, k)."""
-        return self._whitened(self._gathered(weights) - gathered(self._row_features(), seen))
-
-    def _deviations(self, change: Tensor, drawn: Sequence[WhiteNoise]) -> Iterator[Floats]:
-        field = spread(self._tile_features(), change)
-        seen = spread(self._row_features(), change)
-        for part, white in zip(batches(field.shape[1]), drawn, strict=True):
-            residuals = self._fresh(white.own) - self.tiles.A @ seen[:, part]
-            found = field[:, part] + self.tiles.forward(residuals)
-            yield found + np.sqrt(self.shared) * white.common
-
-    def _row_features(self) -> Iterator[Tensor]:
-        return row_features(self.model)
+    def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
+        """Yield paths, `AT_ONCE` at a time, in float32: its error is far below that of draws."""
+        sd, single = float(self.model.y_sd), np.float32
+        low, s = (sd * self.tiles.low).astype(single), (sd * self.tiles.s).astype(single)
+        for part in batches(paths):
+            b = part.stop - part.start
+            weights, own, common = (
+                rng.standard_normal(size, single) for size in ((low.shape[1], b), (len(s), b), b)
+            )
+            found = low @ weights + self.tiles.forward(s[:, None] * own)
+            found += single(np.sqrt(self.shared)) * common
+            yield self.mean + self.factor * found.T
 
 
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
@@ -151,7 +138,9 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
         raise RequestError("the model is not fitted: it has no training rows.")
     with torch.no_grad():
         m, L = model.conditioned(rows)
-        tiles = tile_sequence(model, scaled, L, earlier=options.earlier, seed=options.seed)
+        told = [part.y - model.row_terms(part.x, part.counts, m).mean for part in rows.chunks()]
+        how = {"earlier": options.earlier, "seed": options.seed}
+        tiles = tile_sequence(model, scaled, L, torch.cat(told)[:, None].double(), **how)
         shared = float(model.beyond(scaled[:1]) * model.y_sd.square())
     raw = TileLevel(
         model=model,
@@ -166,29 +155,10 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
         shared=shared,
     )
     if not options.calibrated:
-        return replace(raw, mean=closed_form_mean(model, x, m, tiles))
-    stated = model.predict(x, level=True)
+        means = model.row_means(scaled, m) + tiles.told[:, 0]
+        return replace(raw, mean=float(model.y_mean) + float(model.y_sd) * means)
+    endless = model.endless(n)
+    near = model.conditionals(scaled, endless)
+    stated = model.predict_scaled(scaled, endless, level=True, near=near)
     factor = np.sqrt(stated.function_variance / raw.single_variances())
-    return replace(raw, mean=stated.mean, factor=factor, calibrated=True)
-
-
-def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSequence) -> Floats:
-    """Return the mean of the level at tiles (n, d), (n,), given the mean m of the weights."""
-    weights = m.detach()[:, None]
-    sd = float(model.y_sd)
-    with torch.no_grad():
-        base = model.mean_constant.double()
-        rows = model.rows.y - base - model.law.shift(model.rows.counts)
-        centre = float(model.y_mean + model.y_sd * (base + model.law.shift(model.endless(1))))
-    residual = sd * rows.cpu().numpy()[:, None] - spread(row_features(model), weights)
-    found = spread(model.feature_chunks(x), weights)
-    found += tiles.forward(tiles.A @ residual)
-    return centre + found[:, 0]
-
-
-def row_features(model: "FieldNetwork") -> Iterator[Tensor]:
-    """Yield the features of the model's stored rows, in the target's unit."""
-    held = model.rows
-    for x, counts in zip(held.x.split(CHUNK), held.counts.split(CHUNK), strict=True):
-        with torch.no_grad():
-            yield model.row_terms(x, counts).phi.double() * model.y_sd
+    return replace(raw, mean=stated.mean, factor=factor, near=near)

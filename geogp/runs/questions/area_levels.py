@@ -143,9 +143,10 @@ def _drawn(
     """Return, for each posterior draw, the median and the arithmetic mean of each area's tiles."""
     median, mean = [], []
     for paths in level.paths(asked.draws, seed=asked.seed):
-        values = 10**paths
-        median.append(np.stack([np.median(values[:, tiles], 1) for tiles in areas], 1))
-        mean.append(np.stack([values[:, tiles].mean(1) for tiles in areas], 1))
+        # float32 is exact enough for draws, and faster.
+        values = [10 ** paths.T[tiles].T.astype(np.float32) for tiles in areas]
+        median.append(np.stack([np.median(part, 1) for part in values], 1))
+        mean.append(np.stack([part.mean(1) for part in values], 1))
     return {"level_median": np.concatenate(median), "level_arithmetic": np.concatenate(mean)}
 
 
@@ -155,9 +156,7 @@ def median_sds(level: JointLevel) -> dict[str, float]:
     ``closed_form`` uses the closed-form posterior, ``stated`` the model's own prediction. The two
     differ most for PPGP and dPPGP, whose own variance also contains noise.
     """
-    # An average of infinitely many tests is the level, whose variance may be 0.
-    stated = level.model.predict(level.x, np.inf)
     return {
         "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),
-        "stated": float(np.median(np.sqrt(stated.function_variance))),
+        "stated": float(np.median(np.sqrt(level.stated_variances()))),
     }
