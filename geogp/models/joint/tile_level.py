@@ -63,7 +63,8 @@ class TileLevel(JointLevel):
         """Return K x for x (n, k), with K as in `low_rank`."""
         own = float(self.model.y_sd) ** 2 * np.square(self.tiles.s)[:, None]
         inner = own * self.tiles.back(self.factor[:, None] * x)
-        return self.factor[:, None] * self.tiles.forward(inner)
+        found: Floats = self.factor[:, None] * self.tiles.forward(inner)
+        return found
 
     def measured(self, tests: float, devices: float | None = None) -> "TileLevel":
         """Return the distribution of measurements: each is a mean of `tests` tests in a tile."""
