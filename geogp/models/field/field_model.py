@@ -347,9 +347,15 @@ class FieldNetwork(FieldProcess):
         errors = pooled.standardised(*prediction_in(covariates))
         return self._assembled(found, known, errors.distribution(), level=level)
 
-    def conditionals(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditionals:
-        """Predict at scaled inputs, also within the times that the error distribution holds for."""
-        found = self._conditional(x, counts, alone=alone)
+    def conditionals(
+        self, x: Tensor, counts: Tensor, *, alone: bool = False, found: Conditional | None = None
+    ) -> Conditionals:
+        """Predict at scaled inputs, also within the times that the error distribution holds for.
+
+        `found` are the predictions at `x`, if they are known.
+        """
+        if found is None:
+            found = self._conditional(x, counts, alone=alone)
         then = self.seen(x)
         within = found if torch.equal(then, x) else self._conditional(then, counts, alone=alone)
         return Conditionals(found, within)

@@ -47,26 +47,46 @@ HISTORY = 5
 """Number of covariates from the near rows."""
 
 
+class NearRows(NamedTuple):
+    """Near rows of b places, (b, m), with covariances (b, m, m), and with the places, (b, m, 1).
+
+    `factor` and `white` are the results of `whiten`; `correlation` is the covariance with the
+    place for amplitude 1.
+    """
+
+    rows: Tensor
+    factor: Tensor
+    white: Tensor
+    correlation: Tensor
+
+
 def given_rows(
-    model: "FieldProcess", x: Tensor, counts: Tensor, near: Tensor, weights: WeightPosterior
+    model: "FieldProcess",
+    x: Tensor,
+    counts: Tensor,
+    near: Tensor | NearRows,
+    weights: WeightPosterior,
 ) -> Conditional:
     """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m)."""
     at = model.points(x)
-    known = near != NO_ROW
-    distinct, back = distinct_rows(near, known)
+    numbers = near.rows if isinstance(near, NearRows) else near
+    known = numbers != NO_ROW
+    distinct, back = distinct_rows(numbers, known)
     held = model.rows.x[distinct]
     seen = model.row_terms(held, model.rows.counts[distinct], weights.m)
     asked = model.row_terms(x, counts, weights.m)
     points = torch.cat([model.points(held), at])
     here = torch.arange(len(x), device=model.device)[:, None] + len(held)
-    # Dividing by the amplitude at the rows saves the product D K D.
-    prior = model.tiles(points[back], points[back])
-    correlation = model.tiles(points[back], points[here])
-    cross = correlation * asked.amplitude[:, None, None]
+    if isinstance(near, NearRows):
+        _, factor, white, correlation = near
+    else:
+        # Dividing by the amplitude at the rows saves the product D K D.
+        prior = model.tiles(points[back], points[back])
+        correlation = model.tiles(points[back], points[here])
+        noise = (seen.noise / seen.amplitude.square())[back]
+        factor, white = whiten(prior, noise, known, correlation * asked.amplitude[:, None, None])
     deviations = (model.rows.y[distinct] - seen.mean)[:, None]
     spread = (torch.cat([seen.phi, asked.phi]) @ weights.L.to(seen.phi.dtype)).double()
-    noise = (seen.noise / seen.amplitude.square())[back]
-    factor, white = whiten(prior, noise, known, cross)
     tile = asked.amplitude.square() * model.tiles.variance() - white.square().sum((1, 2))
     # There is one column to solve for, whatever the rank; padding has the weight 0.
     shares = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]

@@ -24,7 +24,9 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from geogp.errors import DataError
+from geogp.models.field.near_rows import Conditional, NearRows, given_rows
 from geogp.models.field.vecchia import GROWTH, NO_ROW, Sites, earlier_places, whiten
+from geogp.models.joint.joint_level import AT_ONCE, EARLIER_TILES
 from geogp.models.training.steps import CHUNK
 
 if TYPE_CHECKING:
@@ -35,14 +37,8 @@ Indices = NDArray[np.int64]
 Sparse = Any
 """Type of a sparse array of SciPy; SciPy itself provides none."""
 
-EARLIER_TILES = 24
-"""Largest number of earlier tiles that condition a tile."""
-
 TILES_AT_ONCE = 512
 """Number of tiles whose blocks are in memory at once."""
-
-COLUMNS_AT_ONCE = 32
-"""Number of columns that are solved at once."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +58,7 @@ class TileSequence:
     `told`: the mean of u for the residuals of the rows, by tile number, (n, k).
     `alone`: the variance of the level (field plus tile process) of each tile given only the rows,
         as in `FieldNetwork.predict`, by tile number, (n,).
+    `single`: the predictions of single tiles with the model's own posterior, if they are needed.
     """
 
     order: Indices
@@ -71,6 +68,7 @@ class TileSequence:
     low: Floats
     told: Floats
     alone: Floats
+    single: Conditional | None = None
 
     def back(self, weights: Floats) -> Floats:
         """Return (I - B)^(-T) a in the sequence's order, for weights a (n, k) by tile number."""
@@ -130,12 +128,15 @@ def tile_sequence(
     *,
     earlier: int = EARLIER_TILES,
     seed: int = 0,
+    predicts: bool = False,
 ) -> TileSequence:
     """Compute the sequence for tiles at one time, in chunks on the model's device, in float64.
 
     `x` (n, d) are inputs from `FieldNetwork.scaled`. L (r, r) is a factor of the weights' posterior
     covariance. `residuals` (rows, k) are those of the stored rows, for `told`. `earlier` is the
     largest number of earlier tiles that condition a tile. `seed` fixes the order of the tiles.
+    `predicts`: whether the result has `single`.
+
     Raises DataError if the tiles are not at one time, or two tiles are at one place. Raises
     NumericalError if a block does not factorise.
     """
@@ -153,11 +154,15 @@ def tile_sequence(
     s, alone = np.zeros(n), np.zeros(n)
     heard = np.zeros((n, k + L.shape[1]))
     weights = np.zeros(before.shape)
+    single = []
     # Near tiles are in the same chunk, because they share conditioning rows.
     for tiles in torch.from_numpy(near_together).to(model.device).split(TILES_AT_ONCE):
         number = tiles.cpu().numpy()
         with torch.no_grad():
-            parts = _conditionals(model, known, tiles, L, residuals)
+            parts, near = _conditionals(model, known, tiles, L, residuals)
+            if predicts:
+                asked = x[tiles], model.endless(len(tiles)), near
+                single.append(given_rows(model, *asked, model.weights))
         found = (part.cpu().numpy() for part in parts)
         at = position[number]
         weights[number], s[at], alone[number], heard[at] = found
@@ -165,9 +170,20 @@ def tile_sequence(
     earlier_tiles = position[before[to, column]]
     B = sparse.csr_array((weights[to, column], (position[to], earlier_tiles)), shape=(n, n))
     del before, weights, known
-    sequence = TileSequence(order, ends, B, s, heard[:, k:], heard[:, :k], alone)
-    for start in range(0, heard.shape[1], COLUMNS_AT_ONCE):
-        part = slice(start, start + COLUMNS_AT_ONCE)
+    back = torch.from_numpy(np.argsort(near_together)).to(model.device)
+    predicted = [torch.cat(part)[back] for part in zip(*single, strict=True)]
+    sequence = TileSequence(
+        order,
+        ends,
+        B,
+        s,
+        low=heard[:, k:],
+        told=heard[:, :k],
+        alone=alone,
+        single=Conditional(*predicted) if predicts else None,
+    )
+    for start in range(0, heard.shape[1], AT_ONCE):
+        part = slice(start, start + AT_ONCE)
         heard[:, part] = sequence.forward(heard[:, part])
     sequence.low[:] *= -1.0
     start = 0
@@ -237,8 +253,11 @@ def _terms(model: "FieldNetwork", x: Tensor, counts: Tensor) -> Iterator[Any]:
 
 def _conditionals(
     model: "FieldNetwork", known: _Known, tiles: Tensor, L: Tensor, residuals: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return for b tiles: weights of earlier tiles, s, `alone`, and A [residuals, Phi_rows L]."""
+) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], NearRows]:
+    """Return arrays of b tiles, and their near rows.
+
+    The arrays are weights of earlier tiles, s, `alone`, and A [residuals, Phi_rows L].
+    """
     own = tiles + known.rows
     near, before = model.near_rows(known.points[own]), known.earlier[tiles]
     width = near.shape[1]
@@ -248,7 +267,8 @@ def _conditionals(
     points, amplitude = known.points[index], known.amplitude[index]
     here = known.amplitude[own]
     # Dividing the covariances by the amplitude at the rows saves the product D K D.
-    cross = model.tiles(points, known.points[own][:, None]) * here[:, None, None]
+    correlation = model.tiles(points, known.points[own][:, None])
+    cross = correlation * here[:, None, None]
     noise = known.noise[index] / amplitude.square()
     factor, white = whiten(model.tiles(points, points), noise, there, cross)
     prior = here.square() * model.tiles.variance()
@@ -267,7 +287,8 @@ def _conditionals(
     shared = embedding_bag(back, spread[: len(rows)], mode="sum", per_sample_weights=alone)
     field = (spread[len(rows) :] - shared).square().sum(1) + model.beyond(x)
     heard = embedding_bag(back, told, mode="sum", per_sample_weights=weights[:, :width])
-    return weights[:, width:], left.sqrt(), field + tile, heard
+    found = weights[:, width:], left.sqrt(), field + tile, heard
+    return found, NearRows(near, corner, first, correlation[:, :width])
 
 
 def _check(points: Tensor) -> None:

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from geogp.errors import DataError, RequestError
 from geogp.models.core.memory import HELD_BYTES, WORD, check_level
-from geogp.models.field.tile_sequence import EARLIER_TILES
 from geogp.models.joint.joint_law import posterior_given
 from geogp.models.joint.weighted_sums import WeightedSums
 
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Weights = Any
 """Weights of tiles in several sums, (n, k), as a NumPy array or a sparse SciPy array."""
+
+EARLIER_TILES = 24
+"""Largest number of earlier tiles that condition a tile (`tile_sequence.py`)."""
 
 AT_ONCE = 32
 """Number of sums or paths in one batch."""

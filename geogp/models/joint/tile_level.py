@@ -140,8 +140,15 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
     with torch.no_grad():
         m, L = model.conditioned(rows)
         told = [part.y - model.row_terms(part.x, part.counts, m).mean for part in rows.chunks()]
-        how = {"earlier": options.earlier, "seed": options.seed}
-        tiles = tile_sequence(model, scaled, L, torch.cat(told)[:, None].double(), **how)
+        tiles = tile_sequence(
+            model,
+            scaled,
+            L,
+            torch.cat(told)[:, None].double(),
+            earlier=options.earlier,
+            seed=options.seed,
+            predicts=options.calibrated,
+        )
         shared = float(model.beyond(scaled[:1]) * model.y_sd.square())
     raw = TileLevel(
         model=model,
@@ -155,11 +162,11 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
         tiles=tiles,
         shared=shared,
     )
-    if not options.calibrated:
+    if tiles.single is None:
         means = model.row_means(scaled, m) + tiles.told[:, 0]
         return replace(raw, mean=float(model.y_mean) + float(model.y_sd) * means)
     endless = model.endless(n)
-    near = model.conditionals(scaled, endless)
+    near = model.conditionals(scaled, endless, found=tiles.single)
     stated = model.predict_scaled(scaled, endless, level=True, near=near)
     factor = np.sqrt(stated.function_variance / raw.single_variances())
     return replace(raw, mean=stated.mean, factor=factor, near=near)
