@@ -2,8 +2,8 @@
 
 This is a "response first" Vecchia approximation (Katzfuss, Guinness, Gong and Zilber 2020, section
 4). The effect u_t of a tile is conditioned on the training rows that `FieldNetwork.predict` uses
-for this tile, and on the effects of near tiles that come earlier in a random order. With w the
-weights of the field and b the mean of the rows at w = 0,
+for this tile, and on the effects of near tiles that come earlier in a random order. A tile at two
+times counts as two tiles. With w the weights of the field and b the mean of the rows at w = 0,
 
 u = A (y - b - Phi_rows w) + B u + s eps,    eps ~ N(0, I).
 
@@ -85,12 +85,12 @@ class TileSequence:
 def tile_sequence(
     model: "FieldNetwork", x: Tensor, L: Tensor, *, earlier: int = EARLIER_TILES, seed: int = 0
 ) -> TileSequence:
-    """Compute the sequence for tiles at one time, in chunks on the model's device, in float64.
+    """Compute the sequence for tiles at one or more times, in chunks, in float64.
 
     `x` (n, d) are inputs from `FieldNetwork.scaled`. L (r, r) is a factor of the weights' posterior
     covariance, for `alone`. `earlier` is the largest number of earlier tiles that condition a tile.
-    `seed` fixes the order of the tiles. Raises DataError if the tiles are not at one time, or two
-    tiles are at one place. Raises NumericalError if a block does not factorise.
+    `seed` fixes the order of the tiles. Raises DataError if two tiles are at one place and time.
+    Raises NumericalError if a block does not factorise.
     """
     points = model.points(x)
     _check(points)
@@ -205,10 +205,9 @@ def _field_variance(
 
 
 def _check(points: Tensor) -> None:
-    if bool((points[:, 2] != points[0, 2]).any()):
-        raise DataError("expected tiles at one time, found different times; choose one quarter.")
-    distinct = len(torch.unique(points[:, :2], dim=0))
+    distinct = len(torch.unique(points, dim=0))
     if distinct < len(points):
         raise DataError(
-            f"expected each tile once, found {len(points) - distinct} repeated; drop repeats."
+            f"expected each tile once at each time, found {len(points) - distinct} repeated; drop "
+            "repeats."
         )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from geogp.errors import RequestError
 from geogp.models.core.memory import check_level
+from geogp.models.field.level_drift import drift_factor
 from geogp.models.field.tile_sequence import TILES_AT_ONCE, TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.joint_level import (
@@ -33,21 +34,22 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class TileLevel(JointLevel):
-    """The joint distribution of the level at n tiles at one time, given the model's rows.
+    """The joint distribution of the level at n tiles, at one or more times, given the rows.
 
     Let a_j be the weight of tile j in a sum, times `factor`. Let A, B and s_j be the matrices and
     the standard deviations of the `TileSequence`, and g = (I - B)^(-T) a. Then
 
-    Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ_j s_j² g_j² + (Σ_j a_j)² shared.
+    Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ_j s_j² g_j² + ||shared' a||².
 
     `tiles`: the distribution of the tile process.
-    `shared`: variance of the drift outside the times of the rows; the drift is common to all tiles.
+    `shared`: factor (n, q) of the covariance of the drift outside the times of the rows. The drift
+        is common to all tiles of one time.
     `calibrated`: whether means and variances of single tiles equal those of the map.
     """
 
     model: "FieldNetwork"
     tiles: TileSequence
-    shared: float
+    shared: Floats
     calibrated: bool = False
 
     @property
@@ -55,12 +57,17 @@ class TileLevel(JointLevel):
         """Number of rows that sums over tiles depend on."""
         return int(self.tiles.A.shape[1])
 
+    @property
+    def common_count(self) -> int:
+        """Number of random variables that all tiles share."""
+        return int(self.shared.shape[1])
+
     def low_rank(self) -> Floats:
-        """Return P, (n, r) or (n, r + 1); the last column is the drift common to all tiles."""
+        """Return P, (n, r) or (n, r + q); the last q columns are the drift."""
         found = spread(self._tile_features(), self.L)
         found -= self.tiles.forward(self.tiles.A @ spread(self._row_features(), self.L))
-        if self.shared:
-            found = np.column_stack([found, np.full(len(self), np.sqrt(self.shared))])
+        if self.shared.any():
+            found = np.column_stack([found, self.shared])
         return self.factor[:, None] * found
 
     def local_times(self, x: Floats) -> Floats:
@@ -103,7 +110,7 @@ class TileLevel(JointLevel):
             a = rows_times(self.factor, weights[:, part]).toarray()
             g = self.tiles.back(a)
             seen[:, part] = self._seen(g)
-            found[part] += np.square(self._fresh(g)).sum(0) + self.shared * np.square(a.sum(0))
+            found[part] += np.square(self._fresh(g)).sum(0) + np.square(self.shared.T @ a).sum(0)
         found += np.square(self._field_given(weights, seen)).sum(0)
         return found
 
@@ -113,7 +120,7 @@ class TileLevel(JointLevel):
         return [
             self._field_given(weights, self._seen(g)),
             self._fresh(g),
-            np.sqrt(self.shared) * a.sum(0, keepdims=True),
+            self.shared.T @ a,
         ]
 
     def _seen(self, g: Floats) -> Floats:
@@ -135,7 +142,7 @@ class TileLevel(JointLevel):
         for part, white in zip(batches(field.shape[1]), drawn, strict=True):
             residuals = self._fresh(white.own) - self.tiles.A @ seen[:, part]
             found = field[:, part] + self.tiles.forward(residuals)
-            yield found + np.sqrt(self.shared) * white.common
+            yield found + self.shared @ white.common
 
     def _row_features(self) -> Iterator[Tensor]:
         return row_features(self.model)
@@ -143,16 +150,17 @@ class TileLevel(JointLevel):
 
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
     """Return the joint distribution of the level at tiles; raise the errors of `joint_level`."""
-    n, rows = len(x), model.rows.as_rows()
-    block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + options.earlier) ** 2
+    n, rows, scaled = len(x), model.rows.as_rows(), model.scaled(x)
+    # A tile's neighbours may be at each of two times.
+    earlier = options.earlier * min(len(model.points(scaled)[:, 2].unique()), 2)
+    block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + earlier) ** 2
     check_level(model.architecture, n, rows.n, options.columns, block)
-    scaled = model.scaled(x)
     if not rows.n:
         raise RequestError("the model is not fitted: it has no training rows.")
     with torch.no_grad():
         m, L = model.conditioned(rows)
-        tiles = tile_sequence(model, scaled, L, earlier=options.earlier, seed=options.seed)
-        shared = float(model.beyond(scaled[:1]) * model.y_sd.square())
+        tiles = tile_sequence(model, scaled, L, earlier=earlier, seed=options.seed)
+        shared = drift_factor(model.away(scaled), model.drift).cpu().numpy() * float(model.y_sd)
     raw = TileLevel(
         model=model,
         x=x,
