@@ -202,12 +202,12 @@ class SpatialGP(SpatialParameters):
         columns: int = 0,
         rows: tuple[Any, ArrayLike] | None = None,
     ) -> JointLevel:
-        """Return the joint distribution of the level at points with the same time.
+        """Return the joint distribution of the level at points.
 
         Parameters
         ----------
         points
-            As X in `predict_distribution`, but each place only once.
+            As X in `predict_distribution`, but each place only once at each time.
         seed
             Seed of the random order in which places are conditioned on earlier places.
         columns
@@ -226,8 +226,7 @@ class SpatialGP(SpatialParameters):
         RequestError
             The model has no level, `rows` is needed but not given, or there is not enough memory.
         DataError
-            The points are at several times, two points are at one place, or `rows` are not the
-            training rows.
+            Two points are at one place and time, or `rows` are not the training rows.
         """
         network, inputs = self._fitted(), self.inputs(points)
         kept = getattr(self, "_train", None)

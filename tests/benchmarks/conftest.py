@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 
 def pytest_collection_modifyitems(items):
@@ -10,3 +11,10 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.trial)
+
+
+@pytest.fixture(autouse=True)
+def denormal_numbers():
+    """Benchmarks flush denormal numbers to 0; other tests of the same process need them."""
+    yield
+    torch.set_flush_denormal(False)

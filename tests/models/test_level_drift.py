@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.models.field.level_drift import level_drift
+from geogp.models.field.level_drift import drift_factor, level_drift
 
 WORLDS = 2000
 COUNTS = (6, 40, 6)  # rows of three quarters: the means of the first and the last are noisy
@@ -39,3 +39,15 @@ def test_two_quarters_tell_no_trend_and_one_no_change():
     values = torch.tensor([0.0, 0.0, 4.0, 4.0], dtype=torch.float64)
     assert level_drift(times, values).tolist() == [8.0, 0.0]
     assert level_drift(times[:2], values[:2]).tolist() == [0.0, 0.0]
+
+
+def test_the_drift_at_several_times_is_a_walk_with_a_slope():
+    away = torch.tensor([0.0, 2.0, 1.0, 2.0, -3.0], dtype=torch.float64)
+    drift = torch.tensor([0.5, 0.25], dtype=torch.float64)
+    factor = drift_factor(away, drift)
+    walk = [[0, 0, 0, 0, 0], [0, 2, 1, 2, 0], [0, 1, 1, 1, 0], [0, 2, 1, 2, 0], [0, 0, 0, 0, 3]]
+    expected = 0.5 * torch.tensor(walk, dtype=torch.float64) + 0.25 * torch.outer(away, away)
+    torch.testing.assert_close(factor @ factor.T, expected)
+    # The variance of a change is that of as many quarters, counted from the earlier one.
+    change = factor[1] - factor[2]
+    torch.testing.assert_close(change @ change, torch.tensor(0.75, dtype=torch.float64))

@@ -343,10 +343,15 @@ class FieldProcess(LowRankGP):
 
     def beyond(self, x: Tensor) -> Tensor:
         """Return the variance of the drift of the level outside the times of the stored rows."""
+        away = self.away(x)
+        found: Tensor = away.abs() * self.drift[0] + away.square() * self.drift[1]
+        return found
+
+    def away(self, x: Tensor) -> Tensor:
+        """Return the quarters after the last time of the stored rows, or before the first."""
         if self.coordinates == 2:
             return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)
-        away = (x - self.seen(x))[..., 2].double().abs() * self.units[2]
-        found: Tensor = away * self.drift[0] + away.square() * self.drift[1]
+        found: Tensor = (x - self.seen(x))[..., 2].double() * self.units[2]
         return found
 
     def field_mean(self, x: Floats) -> Floats:

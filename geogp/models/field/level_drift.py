@@ -1,4 +1,4 @@
-"""The change of the level from one quarter to the next."""
+"""The change of the level from one quarter to the next, and beyond the times of the rows."""
 
 import torch
 from torch import Tensor
@@ -24,3 +24,19 @@ def level_drift(times: Tensor, values: Tensor) -> Tensor:
     variance = (unexplained / quarters).sum() / (len(quarters) - several)
     trend = slope.square() - (sampling[-1] + sampling[0]) / quarters.sum().square()
     return torch.stack([variance, several * trend]).clamp(min=0)
+
+
+def drift_factor(away: Tensor, drift: Tensor) -> Tensor:
+    """Return R (n, q) with R R' the covariance of the drift of the level at n times.
+
+    `away` (n,) are quarters after the last time of the rows, negative before the first, and 0
+    between. `drift` (2,) is the variance v and the squared mean g of the change per quarter. The
+    drift is a random walk with an unknown slope: Cov = v min(|s|, |t|) [same side] + g s t.
+    """
+    times, number = torch.unique(away, return_inverse=True)
+    size = times.abs()
+    same = (times[:, None] * times > 0).to(times.dtype)
+    walk = torch.minimum(size[:, None], size) * same
+    variance, directions = torch.linalg.eigh(drift[0] * walk + drift[1] * times[:, None] * times)
+    found: Tensor = (directions * variance.clamp(min=0).sqrt())[number]
+    return found

@@ -2,8 +2,8 @@
 
 This is a "response first" Vecchia approximation (Katzfuss, Guinness, Gong and Zilber 2020, section
 4). The effect u_t of a tile is conditioned on the training rows that `FieldNetwork.predict` uses
-for this tile, and on the effects of near tiles that come earlier in a random order. With w the
-weights of the field and b the mean of the rows at w = 0,
+for this tile, and on the effects of near tiles that come earlier in a random order. A tile at two
+times counts as two tiles. With w the weights of the field and b the mean of the rows at w = 0,
 
 u = A (y - b - Phi_rows w) + B u + s eps,    eps ~ N(0, I).
 
@@ -130,15 +130,15 @@ def tile_sequence(
     seed: int = 0,
     predicts: bool = False,
 ) -> TileSequence:
-    """Compute the sequence for tiles at one time, in chunks on the model's device, in float64.
+    """Compute the sequence for tiles at one or more times, in chunks, in float64.
 
     `x` (n, d) are inputs from `FieldNetwork.scaled`. L (r, r) is a factor of the weights' posterior
     covariance. `residuals` (rows, k) are those of the stored rows, for `told`. `earlier` is the
     largest number of earlier tiles that condition a tile. `seed` fixes the order of the tiles.
     `predicts`: whether the result has `single`.
 
-    Raises DataError if the tiles are not at one time, or two tiles are at one place. Raises
-    NumericalError if a block does not factorise.
+    Raises DataError if two tiles are at one place and time. Raises NumericalError if a block does
+    not factorise.
     """
     points = model.points(x)
     _check(points)
@@ -292,10 +292,9 @@ def _conditionals(
 
 
 def _check(points: Tensor) -> None:
-    if bool((points[:, 2] != points[0, 2]).any()):
-        raise DataError("expected tiles at one time, found different times; choose one quarter.")
-    distinct = len(torch.unique(points[:, :2], dim=0))
+    distinct = len(torch.unique(points, dim=0))
     if distinct < len(points):
         raise DataError(
-            f"expected each tile once, found {len(points) - distinct} repeated; drop repeats."
+            f"expected each tile once at each time, found {len(points) - distinct} repeated; drop "
+            "repeats."
         )

@@ -46,7 +46,9 @@ class LevelOptions(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class JointLevel:
-    """The joint Gaussian distribution of the level at n tiles at one time, in the target's unit.
+    """The joint Gaussian distribution of the level at n tiles, in the target's unit.
+
+    A tile at two times counts as two tiles.
 
     Let a_j be the weight of tile j in a sum, times `factor`, and o_j its `own_variance`. Then
 
@@ -252,21 +254,22 @@ def joint_level(
     seed: int = 0,
     columns: int = 0,
 ) -> JointLevel:
-    """Return the joint distribution of the level at tiles at one time, for a known basis.
+    """Return the joint distribution of the level at tiles, for a known basis.
 
     `train`: the training rows; None for models that contain their training rows (``field``).
-    `x`: inputs of the tiles, (n, d), each tile once.
+    `x`: inputs of the tiles, (n, d), each tile once at each time.
     `calibrated`: whether single tiles get the mean and variance of the map, `model.predict(x,
         level=True)`. If so, deviations are multiplied by the ratio of the standard deviations in
         the map and in the uncalibrated distribution. The result differs from the map by a few per
         cent. Models without a tile process need no calibration, because nothing is approximated.
-    `earlier`: largest number of earlier tiles that condition a tile.
+    `earlier`: largest number of earlier tiles that condition a tile; twice as many if the tiles
+        are at several times.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws; the check of memory uses it.
 
     Raises RequestError if the model is a model of counts or not fitted, if rows are needed but not
-    given, or if there is not enough memory. Raises DataError if the tiles are at several times, or
-    two tiles are at one place. Raises NumericalError if a covariance cannot be factorised.
+    given, or if there is not enough memory. Raises DataError if two tiles are at one place and
+    time. Raises NumericalError if a covariance cannot be factorised.
     """
     model.check_has_level()
     rows = None if train is None else model.as_rows(train)

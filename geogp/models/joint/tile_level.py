@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import RequestError
 from geogp.models.core.memory import check_level
+from geogp.models.field.level_drift import drift_factor
 from geogp.models.field.near_rows import Conditionals, with_counts
 from geogp.models.field.tile_sequence import TILES_AT_ONCE, TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
@@ -30,21 +31,22 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class TileLevel(JointLevel):
-    """The joint distribution of the level at n tiles at one time, given the model's rows.
+    """The joint distribution of the level at n tiles, at one or more times, given the rows.
 
     Let a_j be the weight of tile j in a sum, times `factor`. Let H L, B and s_j be the matrices and
     the standard deviations of the `TileSequence`, and g = (I - B)^(-T) a. Then
 
-    Var = ||L' H' a||² + Σ_j s_j² g_j² + (Σ_j a_j)² shared.
+    Var = ||L' H' a||² + Σ_j s_j² g_j² + ||shared' a||².
 
     `tiles`: the distribution of the tile process.
-    `shared`: variance of the drift outside the times of the rows; the drift is common to all tiles.
+    `shared`: factor (n, q) of the covariance of the drift outside the times of the rows. The drift
+        is common to all tiles of one time.
     `near`: the predictions of single tiles in the map, if means and variances equal these.
     """
 
     model: "FieldNetwork"
     tiles: TileSequence
-    shared: float
+    shared: Floats
     near: Conditionals | None = None
 
     @property
@@ -53,16 +55,15 @@ class TileLevel(JointLevel):
         return True
 
     def low_rank(self) -> Floats:
-        """Return P, (n, r) or (n, r + 1); the last column is the drift common to all tiles."""
+        """Return P, (n, r) or (n, r + q); the last q columns are the drift."""
         found = float(self.model.y_sd) * self.tiles.low
-        if self.shared:
-            found = np.column_stack([found, np.full(len(self), np.sqrt(self.shared))])
+        if self.shared.any():
+            found = np.column_stack([found, self.shared])
         return self.factor[:, None] * found
 
     def local_times(self, x: Floats) -> Floats:
         """Return K x for x (n, k), with K as in `low_rank`."""
-        own = float(self.model.y_sd) ** 2 * np.square(self.tiles.s)[:, None]
-        inner = own * self.tiles.back(self.factor[:, None] * x)
+        inner = np.square(self._fresh) * self.tiles.back(self.factor[:, None] * x)
         found: Floats = self.factor[:, None] * self.tiles.forward(inner)
         return found
 
@@ -95,6 +96,11 @@ class TileLevel(JointLevel):
         return super().stated_variances() if self.near is None else self.single_variances()
 
     @property
+    def _fresh(self) -> Floats:
+        """Standard deviations of the tile process given earlier tiles, (n, 1)."""
+        return float(self.model.y_sd) * self.tiles.s[:, None]
+
+    @property
     def _alone(self) -> Floats:
         return self.tiles.alone * float(self.model.y_sd) ** 2
 
@@ -107,34 +113,33 @@ class TileLevel(JointLevel):
 
     def _roots(self, weights: Weights) -> list[Floats]:
         a = rows_times(self.factor, weights)
-        dense = a.toarray()
-        sd = float(self.model.y_sd)
         return [
-            sd * np.asarray(a.T @ self.tiles.low).T,
-            sd * self.tiles.s[:, None] * self.tiles.back(dense),
-            np.sqrt(self.shared) * dense.sum(0, keepdims=True),
+            float(self.model.y_sd) * np.asarray(a.T @ self.tiles.low).T,
+            self._fresh * self.tiles.back(a.toarray()),
+            np.asarray(a.T @ self.shared).T,
         ]
 
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield paths, `AT_ONCE` at a time, in float32: its error is far below that of draws."""
-        sd, single = float(self.model.y_sd), np.float32
-        low, s = (sd * self.tiles.low).astype(single), (sd * self.tiles.s).astype(single)
+        single = np.float32
+        low, s = self.low_rank().astype(single), self._fresh.astype(single)
+        factor = self.factor.astype(single)[:, None]
         for part in batches(paths):
-            b = part.stop - part.start
-            weights, own, common = (
-                rng.standard_normal(size, single) for size in ((low.shape[1], b), (len(s), b), b)
+            weights, own = (
+                rng.standard_normal((size, part.stop - part.start), single)
+                for size in (low.shape[1], len(s))
             )
-            found = low @ weights + self.tiles.forward(s[:, None] * own)
-            found += single(np.sqrt(self.shared)) * common
-            yield self.mean + self.factor * found.T
+            found = low @ weights + factor * self.tiles.forward(s * own)
+            yield self.mean + found.T
 
 
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
     """Return the joint distribution of the level at tiles; raise the errors of `joint_level`."""
-    n, rows = len(x), model.rows.as_rows()
-    block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + options.earlier) ** 2
+    n, rows, scaled = len(x), model.rows.as_rows(), model.scaled(x)
+    # A tile's neighbours may be at each of two times.
+    earlier = options.earlier * min(len(model.points(scaled)[:, 2].unique()), 2)
+    block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + earlier) ** 2
     check_level(model.architecture, n, rows.n, options.columns, block)
-    scaled = model.scaled(x)
     if not rows.n:
         raise RequestError("the model is not fitted: it has no training rows.")
     with torch.no_grad():
@@ -145,11 +150,11 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
             scaled,
             L,
             torch.cat(told)[:, None].double(),
-            earlier=options.earlier,
+            earlier=earlier,
             seed=options.seed,
             predicts=options.calibrated,
         )
-        shared = float(model.beyond(scaled[:1]) * model.y_sd.square())
+        shared = drift_factor(model.away(scaled), model.drift).cpu().numpy() * float(model.y_sd)
     raw = TileLevel(
         model=model,
         x=x,
