@@ -46,11 +46,12 @@ class AreaMeans:
         kept = np.flatnonzero(count >= LEAST_ROWS)
         weights = sparse.csc_array((1 / count[number], (np.arange(len(y)), number)))[:, kept]
         single = measured.single_variances() + measured.noise_variance
+        independent: Floats = np.asarray(weights.multiply(weights).T @ single, np.float64)
         return cls(
             count[kept],
             weights.T @ y - measured.sum_means(weights),
             np.sqrt(measured.sum_variances(weights, noise=True)),
-            np.sqrt(weights.multiply(weights).T @ single),
+            np.sqrt(independent),
         )
 
     @classmethod
