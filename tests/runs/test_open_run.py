@@ -10,9 +10,9 @@ import pytest
 from msgspec import UNSET
 from run_worlds import edited_copy
 
-from geogp.commands.areas import make_areas
-from geogp.commands.exceedance import make_exceedance
-from geogp.commands.next_tiles import choose_tiles
+from geogp.commands.answers.areas import make_areas
+from geogp.commands.answers.exceedance import make_exceedance
+from geogp.commands.answers.next_tiles import choose_tiles
 from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.errors import DataError, RequestError
 from geogp.records.run_record import RUN_SCHEMA

@@ -14,9 +14,9 @@ from dataclasses import fields
 
 import pytest
 
-from geogp.commands.areas import make_areas
-from geogp.commands.exceedance import make_exceedance
-from geogp.commands.next_tiles import choose_tiles
+from geogp.commands.answers.areas import make_areas
+from geogp.commands.answers.exceedance import make_exceedance
+from geogp.commands.answers.next_tiles import choose_tiles
 from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, FiguresRequest, NextRequest
 from geogp.errors import DataError, OutputError, RequestError

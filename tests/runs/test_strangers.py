@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from run_worlds import edited_copy, run_json
 
-from geogp.commands.areas import make_areas
+from geogp.commands.answers.areas import make_areas
 from geogp.commands.run_requests import AreasRequest
 from geogp.errors import DataError
 from geogp.runs.run_places import RunPlaces

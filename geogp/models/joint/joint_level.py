@@ -196,6 +196,11 @@ class JointLevel:
         parts = [(phi @ self.L).square().sum(1).cpu() for phi in self._tile_features()]
         return torch.cat(parts).numpy() * self.factor**2 + self.own
 
+    def stated_variances(self) -> Floats:
+        """Return the variance of the level at each tile in the model's own prediction, (n,)."""
+        # An average of infinitely many tests is the level, whose variance may be 0.
+        return self.model.predict(self.x, np.inf).function_variance
+
     @property
     def own(self) -> Floats:
         """The part of each tile's variance that is independent of other tiles; see `low_rank`."""

@@ -99,6 +99,10 @@ class TileLevel(JointLevel):
         """Return the variance of the level at each single tile, given only the rows, (n,)."""
         return self._alone * self.factor**2
 
+    def stated_variances(self) -> Floats:
+        """Return the variance of the level at each tile in the model's own prediction, (n,)."""
+        return self.single_variances() if self.calibrated else super().stated_variances()
+
     @property
     def _alone(self) -> Floats:
         return self.tiles.alone * float(self.model.y_sd) ** 2
