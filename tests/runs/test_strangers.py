@@ -22,11 +22,12 @@ READING = {
     "figures": (),
     "areas": ("--by", "urban"),
     "exceedance": (),
+    "change": ("--from", "2023Q3", "--by", "urban"),
     "next": ("--tiles", 2),
 }
 """Every command that opens a run again, with what it needs."""
 
-ASKING = ("areas", "exceedance", "next", "figures")
+ASKING = ("areas", "exceedance", "change", "next", "figures")
 """Those that read its tiles and boundaries again."""
 
 EDITS = [
