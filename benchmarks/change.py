@@ -11,6 +11,9 @@ two quarters with the truth. The worlds are:
 - all: the same step everywhere, beside the natural changes of the next world;
 - natural: trend, local changes and changes of single tiles, as `geogp simulate` makes them.
 
+Before, many replicates are drawn from the distribution of the model itself, whose parameters are
+known, as in `areas.py`; only the posterior is computed.
+
 Writes JSON and a Markdown table. A replicate that is there already is not made again.
 """
 
@@ -18,11 +21,13 @@ import sys
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
+from areas import estimates, uncalibrated
+from areas import make_world as make_own_world
+from scipy import sparse, special
 from shapely.geometry import box
 from trial import (
     Figures,
@@ -53,6 +58,7 @@ from geogp.runs.questions.tile_areas import TileAreas
 
 WORLDS = ("none", "some", "all", "natural")
 QUARTERS = parse_quarters("2022Q1..2023Q4").all
+OWN = "the model's own"
 BEFORE, AFTER = 1, 6
 """Positions of the two compared quarters."""
 
@@ -175,6 +181,36 @@ def trial(name: str, seed: int) -> Figures:
     }
 
 
+def known_parameters(replicates: int, seed: int = 0) -> Figures:
+    """Return the figures of replicates from the model's own distribution, with known parameters."""
+    world = make_own_world(side=20, rows=1500, quarters=8, seed=seed, before=3)
+    level = uncalibrated(world)
+    estimate, truth = estimates(world, level, replicates, seed)
+    half = len(world.tiles) // 2
+    apart = np.zeros(world.weights.shape)
+    apart[:half] = world.weights[:half]
+    parts = apart, world.weights - apart
+    sd, alone = (
+        np.tile(np.sqrt(variance), (replicates, 1))
+        for variance in (
+            level.sum_variances(world.weights),
+            sum(level.sum_variances(part) for part in parts),
+        )
+    )
+    rose = special.ndtr(estimate / sd)
+    columns = {
+        "true": truth,
+        "found": estimate,
+        "sd": sd,
+        "sd_independent": alone,
+        "rose": rose,
+        "called": [directions_called(row) for row in np.maximum(rose, 1 - rose)],
+    }
+    return summary(
+        [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    )
+
+
 def summary(trials: list[Figures]) -> Figures:
     """Return coverage, wrong directions and power over the replicates of one world."""
     true, found, sd, alone, rose = (
@@ -196,7 +232,7 @@ def summary(trials: list[Figures]) -> Figures:
         "replicates": len(trials),
         "areas": int(true.size),
         "coverage": float((error < REACH * sd).mean()),
-        "coverage_of_replicates": (error < REACH * sd).mean(1).tolist(),
+        "coverage_error": mean_and_error((error < REACH * sd).mean(1))[1],
         "coverage_independent": float((error < REACH * alone).mean()),
         "rmse": float(np.sqrt(np.square(error).mean())),
         "sd": float(np.sqrt(np.square(sd).mean())),
@@ -218,7 +254,7 @@ def page(found: dict[str, Figures]) -> str:
             name,
             one["replicates"],
             one["areas"],
-            f"{plus_minus(*(100 * v for v in mean_and_error(one['coverage_of_replicates'])), 1)} %",
+            f"{plus_minus(100 * one['coverage'], 100 * one['coverage_error'], 1)} %",
             percent(one["coverage_independent"]),
             f"{one['sd']:.3f}",
             f"{one['rmse']:.3f}",
@@ -250,7 +286,8 @@ def page(found: dict[str, Figures]) -> str:
 
 Made by `benchmarks/change.py`. Each replicate has {SIDE}² tiles, {AREAS**2} areas and {ROWS:,} rows
 in {len(QUARTERS)} quarters, and compares quarter {BEFORE + 1} with quarter {AFTER + 1}. The model
-`field` (preset `quick`) is fitted to each replicate.
+`field` (preset `quick`) is fitted to each replicate. Only the replicates of "{OWN}" are draws from
+the distribution of the model itself, with known parameters (400 tiles, 9 areas, 1,500 rows).
 
 - Coverage: share of the 95 % intervals that contain the true change of the area's mean level (mean
   over the replicates ± standard error). The next column shows intervals that treat the two quarters
@@ -270,14 +307,16 @@ in log10 (0.1 is a factor of 1.26).
 @command
 def main() -> None:
     """Make the replicates of all worlds, and write JSON and table."""
-    options = parser(__doc__, out="change", table="change", replicates=8, first=0).parse_args()
+    options: Any = parser(__doc__, out="change", table="change", replicates=8, first=0, own=4000)
+    options = options.parse_args()
     trials: dict[str, list[Figures]] = {name: [] for name in WORLDS}
     for seed in range(options.first, options.first + options.replicates):
         for name in WORLDS:
             path = options.out / f"{name}-{seed}.json"
             trials[name].append(kept(path, partial(trial, name, seed)))
             say(name, seed)
-    found = {name: summary(made) for name, made in trials.items()}
+    own = {OWN: known_parameters(options.own)}
+    found = own | {name: summary(made) for name, made in trials.items()}
     write_results(options.table, page(found), found)
     print(page(found))
 

@@ -139,9 +139,9 @@ def change_scale(values: NDArray[np.floating], *, label: str) -> Scale:
     wanted = min(float(np.exp(factors.max())), _FACTORS[-1])
     top = next(k for k, factor in enumerate(_FACTORS) if factor >= wanted)
     above = [100 * (factor - 1) for factor in _FACTORS[max(0, top - 2) : top + 1 : 2]]
-    ticks = tuple(round(100 / (1 + tick / 100) - 100, 1) for tick in reversed(above))
-    low, high = ticks[0], round(above[-1], 1)
-    shown = (*ticks, 0.0, *(round(tick, 1) for tick in above))
+    ticks = tuple(round(100 / (1 + tick / 100) - 100, 2) for tick in reversed(above))
+    low, high = ticks[0], round(above[-1], 2)
+    shown = (*ticks, 0.0, *(round(tick, 2) for tick in above))
     return Scale(label, CHANGE_PALETTE, low, high, logarithmic=True, ticks=shown, shift=100.0)
 
 
