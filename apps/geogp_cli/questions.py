@@ -59,7 +59,7 @@ def change(request: ChangeRequest, listener: ProgressListener) -> Answer:
 
     result = make_change(request, listener)
     described, least = result.described, request.at_least
-    headings = "area, tiles, measured, far, from, to, change, 95 % interval, P(rose)"
+    headings = "area, tiles, far, from, to, change, 95 % interval, P(rose)"
     table = console.table(
         f"{described['from']} to {described['to']}, {described['unit']}. from, to: geometric means "
         "over the tiles",
@@ -85,13 +85,15 @@ def change(request: ChangeRequest, listener: ProgressListener) -> Answer:
 
 def _change(row: dict[str, Any], unit: str) -> tuple[str, ...]:
     """Return the cells of an area's change."""
-    low, high = (row[f"change_{side}_percent"] for side in ("lower", "upper"))
+    percents = (row[f"change{side}_percent"] for side in ("", "_lower", "_upper"))
+    change, low, high = (f"{one:+.{1 if abs(one) < 10 else 0}f}" for one in percents)
     least = row.get("probability_rose_at_least")
+    name, tiles, _, far = _area(row)
     return (
-        *_area(row),
+        *(name, tiles, far),
         *(f"{row[f'level_{when}_{unit}']:.1f}" for when in ("from", "to")),
-        f"{row['change_percent']:+.1f} %",
-        f"{low:+.1f} to {high:+.1f} %",
+        f"{change} %",
+        f"{low} to {high} %",
         f"{row['probability_rose']:.3f}",
         *(() if least is None else (f"{least:.3f}",)),
     )

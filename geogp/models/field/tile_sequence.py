@@ -95,7 +95,7 @@ def tile_sequence(
     points = model.points(x)
     _check(points)
     place = points[:, :2].cpu().numpy()
-    order = np.random.default_rng([seed, 2]).permutation(len(place))
+    order = _order(place, np.random.default_rng([seed, 2]))
     known = _Known.of(model, x, points, earlier_places(place, order, earlier))
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -202,6 +202,18 @@ def _field_variance(
     told = spread[: len(rows)]
     shared = embedding_bag(back, told, mode="sum", per_sample_weights=weights)
     return (spread[len(rows) :] - shared).square().sum(1) + model.beyond(x)
+
+
+def _order(place: Floats, rng: np.random.Generator) -> Indices:
+    """Return a random order of tiles (n, 2), in which the times of one place follow each other.
+
+    Then a tile is conditioned on the same place at another time, with which it correlates most.
+    """
+    rank = rng.permutation(len(place)).argsort()
+    _, number = np.unique(place, axis=0, return_inverse=True)
+    first = np.full(len(place), len(place))
+    np.minimum.at(first, number, rank)
+    return np.lexsort((rank, first[number]))
 
 
 def _check(points: Tensor) -> None:

@@ -155,15 +155,13 @@ class TileLevel(JointLevel):
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
     """Return the joint distribution of the level at tiles; raise the errors of `joint_level`."""
     n, rows, scaled = len(x), model.rows.as_rows(), model.scaled(x)
-    # A tile's neighbours may be at each of two times.
-    earlier = options.earlier * min(len(model.points(scaled)[:, 2].unique()), 2)
-    block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + earlier) ** 2
+    block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + options.earlier) ** 2
     check_level(model.architecture, n, rows.n, options.columns, block)
     if not rows.n:
         raise RequestError("the model is not fitted: it has no training rows.")
     with torch.no_grad():
         m, L = model.conditioned(rows)
-        tiles = tile_sequence(model, scaled, L, earlier=earlier, seed=options.seed)
+        tiles = tile_sequence(model, scaled, L, earlier=options.earlier, seed=options.seed)
         shared = drift_factor(model.away(scaled), model.drift).cpu().numpy() * float(model.y_sd)
     raw = TileLevel(
         model=model,

@@ -84,7 +84,7 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
 
 def describe_levels(
     level: JointLevel, areas: TileAreas, quantity: Quantity, asked: AreaQuestion
-) -> dict[str, Floats]:
+) -> dict[str, Any]:
     """Return columns about the level of each area, (k,).
 
     Each quantity has three columns, for the value and the ends of its 95 % interval; the column
@@ -101,12 +101,13 @@ def describe_levels(
     """
     weights, unit = areas.means(len(level)), quantity.suffix
     mean, sd = level.sum_means(weights), np.sqrt(level.sum_variances(weights))
-    columns = _mean_columns("level_mean", unit, mean, sd)
+    columns: dict[str, Any] = _mean_columns("level_mean", unit, mean, sd)
     drawn = _drawn(level, areas, asked)
     ranked = drawn.pop("rank")
     if areas.are_apart:
         low, _, high = np.quantile(ranked, _ENDS, axis=0, method="inverted_cdf")
-        columns |= {"rank": _ranks(mean[None])[0], "rank_lower": low, "rank_upper": high}
+        ends = {"rank": _ranks(mean[None])[0], "rank_lower": low, "rank_upper": high}
+        columns |= {name: values.astype(np.int64) for name, values in ends.items()}
     for name, values in drawn.items():
         low, middle, high = np.quantile(values, _ENDS, axis=0)
         columns |= {
