@@ -47,8 +47,8 @@ class World:
     """A square of `side`² tiles, rows on some of them in some quarters, and areas."""
 
     model: FieldNetwork  # the model that is drawn from; it contains the rows
-    tiles: Floats  # inputs of the tiles in the last quarter, (n, 3)
-    weights: Floats  # weights of the tiles in the mean of each area, (n, areas)
+    tiles: Floats  # inputs of the tiles in the last quarter (after an earlier one), (n, 3)
+    weights: Floats  # weights of the tiles in the mean, or in the change, of each area, (n, areas)
     level_factor: Floats  # factor of the joint covariance of the tile process at rows and tiles
 
 
@@ -60,8 +60,12 @@ class Draw:
     level: Floats
 
 
-def make_world(side: int, rows: int, quarters: int, seed: int) -> World:
-    """Make a world in which two thirds of the tiles have measurements, usually few."""
+def make_world(side: int, rows: int, quarters: int, seed: int, before: int | None = None) -> World:
+    """Make a world in which two thirds of the tiles have measurements, usually few.
+
+    If `before` is the position of a quarter, the weights are those of the changes from this quarter
+    to the last, and the tiles of this quarter come first.
+    """
     random = np.random.default_rng(seed)
     steps = (np.arange(side) + 0.5) / side * 2 - 1
     north, east = np.meshgrid(steps, steps, indexing="ij")
@@ -89,12 +93,16 @@ def make_world(side: int, rows: int, quarters: int, seed: int) -> World:
         # The parameters of the tile process and the noise vary over the square.
         for head in (model.tiles.head, model.law.heads):
             head.add_(0.1 * torch.randn(head.shape, generator=generator, dtype=head.dtype))
-    places = np.concatenate([model.rows.x.numpy(), tiles])
-    covariance = model.tile_kernel(places, places) + 1e-10 * np.eye(len(places))
     cell = np.searchsorted(CUTS, (tiles[:, :2] + 1) / 2) - 1
     number = cell[:, 0] * (len(CUTS) - 1) + cell[:, 1]
     weights = (number[:, None] == np.arange((len(CUTS) - 1) ** 2)).astype(np.float64)
-    return World(model, tiles, weights / weights.sum(0), np.linalg.cholesky(covariance))
+    weights /= weights.sum(0)
+    if before is not None:
+        earlier = tiles * [1, 1, 0] + [0, 0, np.linspace(-1, 1, quarters)[before]]
+        tiles, weights = np.concatenate([earlier, tiles]), np.concatenate([-weights, weights])
+    places = np.concatenate([model.rows.x.numpy(), tiles])
+    covariance = model.tile_kernel(places, places) + 1e-10 * np.eye(len(places))
+    return World(model, tiles, weights, np.linalg.cholesky(covariance))
 
 
 def draw(world: World, count: int, random: np.random.Generator) -> Draw:
@@ -143,8 +151,27 @@ def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Float
     """Return (estimate - truth) / sd of each area's mean, (replicates, areas), for two kinds of sd.
 
     ``joint`` is the sd of `JointLevel`; ``independent`` is the sd with tiles treated as
-    independent. The posterior is computed from the rows of each replicate; for the first replicate
-    it is compared with the model's own posterior.
+    independent. Raises the error of `estimates`.
+    """
+    level = uncalibrated(world)
+    sds = {
+        "joint": np.sqrt(level.sum_variances(world.weights)),
+        "independent": np.sqrt((world.weights**2).T @ level.single_variances()),
+    }
+    estimate, truth = estimates(world, level, replicates, seed)
+    return {name: (estimate - truth) / sd for name, sd in sds.items()}
+
+
+def uncalibrated(world: World) -> JointLevel:
+    """Return the joint distribution of the level, with the model's own variances."""
+    return joint_level(world.model, None, world.tiles, calibrated=False)
+
+
+def estimates(world: World, level: JointLevel, replicates: int, seed: int) -> tuple[Floats, Floats]:
+    """Return the posterior mean and the truth of each weighted sum, (replicates, areas) each.
+
+    The posterior is computed from the rows of each replicate; for the first replicate it is
+    compared with the model's own posterior.
 
     Raises
     ------
@@ -152,15 +179,10 @@ def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Float
         If the two posteriors differ.
     """
     model, random = world.model, np.random.default_rng([seed, 1])
-    level = joint_level(model, None, world.tiles, calibrated=False)
-    sds = {
-        "joint": np.sqrt(level.sum_variances(world.weights)),
-        "independent": np.sqrt((world.weights**2).T @ level.single_variances()),
-    }
     learned, held = gain(world, level), model.rows
     every = torch.eye(len(held.y), dtype=torch.float64)
     of_residuals = tile_sequence(model, model.scaled(world.tiles), level.L, every).told
-    errors = []
+    found = []
     for start in range(0, replicates, REPLICATES_AT_ONCE):
         drawn = draw(world, min(REPLICATES_AT_ONCE, replicates - start), random)
         with torch.no_grad():
@@ -174,8 +196,9 @@ def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Float
         mean = base + endless + tile_phi @ m + of_residuals @ (residual - phi @ m)
         if not start:
             _check(world, drawn.y[:, 0], mean[:, 0])
-        errors.append((world.weights.T @ (mean - drawn.level)).T)
-    return {name: np.concatenate(errors) / sd for name, sd in sds.items()}
+        found.append([(world.weights.T @ one).T for one in (mean, drawn.level)])
+    estimate, truth = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return estimate, truth
 
 
 def _check(world: World, y: Floats, mean: Floats) -> None:

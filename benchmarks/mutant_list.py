@@ -385,6 +385,24 @@ MUTANTS = [
             "np.maximum(share, special.ndtr(ranked))",
         ),
     ),
+    *_of(
+        "models/field/level_drift",
+        "models/test_level_drift::test_the_drift_at_several_times_is_a_walk_with_a_slope",
+        drift_that_forgets_the_earlier_time=(
+            "walk = torch.minimum(size[:, None], size) * same",
+            "walk = torch.diag(size) + 0 * same",
+        ),
+    ),
+    *_of(
+        "runs/questions/level_changes",
+        "commands/test_change::test_the_change_of_an_area_has_the_closed_form",
+        "commands/test_change::test_the_largest_set_with_few_wrong_directions_is_called",
+        quarters_added=("sparse.vstack([-mean, mean]", "sparse.vstack([mean, mean]"),
+        each_direction_certain_alone=(
+            "order[share <= wrong]",
+            "order[1 - probability[order] <= wrong]",
+        ),
+    ),
     # Families
     *_of(
         "models/families/scale_mixture",

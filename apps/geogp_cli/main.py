@@ -102,6 +102,7 @@ app.command()(questions.areas)
 app.command(name="batch")(batch_command())
 app.command(name="next")(questions.next_command)
 app.command()(questions.exceedance)
+app.command()(questions.change)
 app.command()(questions.figures)
 
 

@@ -1,10 +1,11 @@
-"""The commands on a finished run: `areas`, `exceedance`, `next` and `figures`."""
+"""The commands on a finished run: `areas`, `change`, `exceedance`, `next` and `figures`."""
 
 from dataclasses import replace
 from typing import Any
 
 from geogp.commands.run_requests import (
     AreasRequest,
+    ChangeRequest,
     ExceedanceRequest,
     FiguresRequest,
     NextRequest,
@@ -20,30 +21,88 @@ _SHOWN = 10
 
 @takes(AreasRequest)
 def areas(request: AreasRequest, listener: ProgressListener) -> Answer:
-    """Compute the mean and median level of counties, urban areas or polygons, with intervals."""
-    from geogp.commands.areas import make_areas
+    """Compute the level, or the mean of tests, of counties, strata or other areas."""
+    from geogp.commands.answers.areas import make_areas
 
     result = make_areas(request, listener)
     described, level = result.described, request.question == "level"
-    kind, unit = "level_mean" if level else "tile_mean", described["unit"]
+    kinds, unit = ("level_mean", "level_median") if level else ("tile_mean",), described["unit"]
     tests, devices = described["tests_per_tile"], described["devices_per_tile"]
     many = sample_words(tests, devices) if tests else "the usual number of tests"
-    noise = "level, without measurement noise"
-    what = noise if level else f"averages of {many} in each tile, with noise"
+    first = (
+        "These values are the level: the speed to expect, without measurement noise. "
+        "`--for tile-mean` gives means of tests, with noise."
+        if level
+        else f"These values are means of {many} in each tile, with noise. `--for level` gives the "
+        "level, without noise."
+    )
+    median = ", median, 95 % interval" if level else ""
     table = console.table(
-        f"{described['at']}, {unit}. mean: geometric mean over the tiles; values: {what}",
-        "area, tiles, measured, tests, mean, 95 % interval, median level, 95 % interval",
+        f"{described['at']}, {unit}. mean: geometric mean over the tiles",
+        f"area, tiles, measured, far, tests, mean, 95 % interval{median}",
         (
             (
-                row["area"],
-                *(f"{row[name]:,}" for name in ("tiles", "measured_tiles", "tests")),
-                *_interval(row, kind, unit.lower()),
-                *_interval(row, "level_median", unit.lower()),
+                *_area(row),
+                f"{row['tests']:,}",
+                *(cell for kind in kinds for cell in _interval(row, kind, unit.lower())),
             )
             for row in result.table.to_dict(orient="records")
         ),
     )
-    return Answer(result.described_with("areas"), (table, *result.files))
+    return Answer(result.described_with("areas"), (first, table, *result.files))
+
+
+@takes(ChangeRequest)
+def change(request: ChangeRequest, listener: ProgressListener) -> Answer:
+    """Compute the change of the level of areas and tiles between two quarters."""
+    from geogp.commands.answers.change import make_change
+
+    result = make_change(request, listener)
+    described, least = result.described, request.at_least
+    headings = "area, tiles, far, from, to, change, 95 % interval, P(rose)"
+    table = console.table(
+        f"{described['from']} to {described['to']}, {described['unit']}. from, to: geometric means "
+        "over the tiles",
+        f"{headings}{'' if least is None else f', P(rose by {least:g} %)'}, direction",
+        (
+            (*_change(row, described["unit"].lower()), row["direction"])
+            for row in result.table.to_dict(orient="records")
+        ),
+        left=("direction",),
+    )
+    first = (
+        "These values are changes of the level: the speed to expect, without measurement noise. "
+        "Means of tests also change by chance."
+    )
+    last = (
+        f"{described['rose']} areas rose and {described['fell']} fell; of these directions, "
+        f"{described['wrong_share_expected']:.1%} are expected to be wrong. For the other "
+        f"{len(result.table) - described['rose'] - described['fell']} areas, the direction is not "
+        "certain enough."
+    )
+    return Answer(result.described_with("areas"), (first, table, last, *result.files))
+
+
+def _change(row: dict[str, Any], unit: str) -> tuple[str, ...]:
+    """Return the cells of an area's change."""
+    percents = (row[f"change{side}_percent"] for side in ("", "_lower", "_upper"))
+    change, low, high = (f"{one:+.{1 if abs(one) < 10 else 0}f}" for one in percents)
+    least = row.get("probability_rose_at_least")
+    name, tiles, _, far = _area(row)
+    return (
+        *(name, tiles, far),
+        *(f"{row[f'level_{when}_{unit}']:.1f}" for when in ("from", "to")),
+        f"{change} %",
+        f"{low} to {high} %",
+        f"{row['probability_rose']:.3f}",
+        *(() if least is None else (f"{least:.3f}",)),
+    )
+
+
+def _area(row: dict[str, Any]) -> tuple[str, ...]:
+    """Return the name of an area, its tiles, its measured tiles, and its share of far tiles."""
+    tiles, measured = (f"{row[name]:,}" for name in ("tiles", "measured_tiles"))
+    return row["area"], tiles, measured, f"{row['far_share']:.0%}"
 
 
 def _interval(row: dict[str, float], name: str, end: str) -> tuple[str, str]:
@@ -54,12 +113,16 @@ def _interval(row: dict[str, float], name: str, end: str) -> tuple[str, str]:
 @takes(ExceedanceRequest)
 def exceedance(request: ExceedanceRequest, listener: ProgressListener) -> Answer:
     """Compute the share of the area below each threshold, and regions that meet the threshold."""
-    from geogp.commands.exceedance import make_exceedance
+    from geogp.commands.answers.exceedance import make_exceedance
 
     result = make_exceedance(request, listener)
     told = [one for described in result.described for one in _shares(described)]
     files = [str(path) for path in result.files]
-    return Answer({"files": files, "thresholds": list(result.described)}, (*told, *files))
+    first = (
+        "These shares are about the level: the speed to expect, without measurement noise. For the "
+        "probability that one measurement meets a threshold, see geogp map --threshold."
+    )
+    return Answer({"files": files, "thresholds": list(result.described)}, (first, *told, *files))
 
 
 def _shares(described: dict[str, Any]) -> list[Any]:
@@ -102,7 +165,7 @@ def next_command(request: NextRequest, listener: ProgressListener) -> Answer:
     from geogp.runs.run_names import find_run
 
     request = replace(request, run=find_run(str(request.run)))
-    from geogp.commands.next_tiles import choose_tiles
+    from geogp.commands.answers.next_tiles import choose_tiles
 
     result = choose_tiles(request, listener)
     described, chosen = result.described, result.table

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.commands.run_answer import open_requested
+from geogp.commands.answers.run_answer import open_requested
 from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import split_rows, widths_by_group

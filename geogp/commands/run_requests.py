@@ -5,7 +5,12 @@ from pathlib import Path
 
 from geogp.choices import REQUIRED, check_settings, setting
 from geogp.errors import RequestError
-from geogp.runs.questions.question_types import AreaQuestion, ChoiceQuestion, ThresholdQuestion
+from geogp.runs.questions.question_types import (
+    AreaQuestion,
+    ChangeQuestion,
+    ChoiceQuestion,
+    ThresholdQuestion,
+)
 from geogp.runs.settings import DEVICE_CHOICES
 
 _BY_REGION = "A finished run folder, or a region with exactly one run in runs/, such as PR."
@@ -33,13 +38,10 @@ class RunRequest:
 class AreasRequest(RunRequest, AreaQuestion):
     """A request for the level, or the mean of tests, in areas."""
 
-    question: str = setting(
-        "level (without noise), or tile-mean (averages of --tests tests, with noise).",
-        default="level",
-        noun="--for",
-        choices=("level", "tile-mean"),
-        option="--for",
-    )
+
+@dataclass(frozen=True)
+class ChangeRequest(RunRequest, ChangeQuestion):
+    """A request for the change of the level between two quarters."""
 
 
 @dataclass(frozen=True)

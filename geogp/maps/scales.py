@@ -19,6 +19,7 @@ BOUND_PALETTE = "YlGnBu_r"
 WIDTH_PALETTE = "magma"
 PROBABILITY_PALETTE = "cividis"
 TESTS_PALETTE = "Greys"
+CHANGE_PALETTE = "PuOr"
 SEQUENTIAL_KERNEL_PALETTE = "YlOrBr"
 DIVERGING_KERNEL_PALETTE = "RdBu_r"
 
@@ -29,6 +30,7 @@ _LADDERS = (
     (1, 3),
     (1,),
 )
+_FACTORS = (1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 2, 3, 5, 10, 20, 50, 100)
 _MAX_TICKS = 7
 _TICK_ROOM = 0.08  # least distance between two labels, as a share of the scale
 _CLIPPED_PERCENT = 1.0
@@ -125,6 +127,22 @@ def share_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
     """Return a linear scale with round numbers as ends; raise DataError if no value is finite."""
     return _linear(*_range_of(values, label), label, palette)
+
+
+def change_scale(values: NDArray[np.floating], *, label: str) -> Scale:
+    """Return a scale for changes in per cent, above -100, on which 0 is in the middle.
+
+    Equal distances are equal factors: a doubling (+100 %) is as far from 0 as a halving (-50 %).
+    Raises DataError if no value is finite.
+    """
+    factors = np.abs(np.log(np.array(_range_of(values, label)) / 100 + 1))
+    wanted = min(float(np.exp(factors.max())), _FACTORS[-1])
+    top = next(k for k, factor in enumerate(_FACTORS) if factor >= wanted)
+    above = [100 * (factor - 1) for factor in _FACTORS[max(0, top - 2) : top + 1 : 2]]
+    ticks = tuple(round(100 / (1 + tick / 100) - 100, 2) for tick in reversed(above))
+    low, high = ticks[0], round(above[-1], 2)
+    shown = (*ticks, 0.0, *(round(tick, 2) for tick in above))
+    return Scale(label, CHANGE_PALETTE, low, high, logarithmic=True, ticks=shown, shift=100.0)
 
 
 def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:

@@ -18,10 +18,12 @@ from geogp.records.run_record import RunRecord
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import area_levels
+from geogp.runs.questions.level_changes import level_changes
 from geogp.runs.questions.measurement_choice import next_tiles
 from geogp.runs.questions.question_types import (
     BY_COUNTY,
     AreaQuestion,
+    ChangeQuestion,
     ChoiceQuestion,
     ThresholdQuestion,
 )
@@ -117,16 +119,48 @@ class Run:
         self,
         by: str = BY_COUNTY,
         *,
+        question: str = "level",
         tests: int | None = None,
         devices: int | None = None,
         at: str | None = None,
         draws: int = 400,
         seed: int = 0,
     ) -> gpd.GeoDataFrame:
-        """Return the level of each area, one row per area; see `AreaQuestion` and `area_levels`."""
-        asked = AreaQuestion(by=by, tests=tests, devices=devices, at=at, draws=draws, seed=seed)
+        """Return the level of each area, one row per area; see `AreaQuestion` and `area_levels`.
+
+        With `question` ``tile-mean``, the table has means of new measurements instead.
+        """
+        asked = AreaQuestion(
+            by=by,
+            question=question,
+            tests=tests,
+            devices=devices,
+            at=at,
+            draws=draws,
+            seed=seed,
+        )
         with arithmetic():
             return area_levels(self.reopen(tests=tests, devices=devices, at=at), asked).frame
+
+    def change(
+        self,
+        start: str,
+        end: str | None = None,
+        *,
+        by: str = BY_COUNTY,
+        at_least: float | None = None,
+        draws: int = 400,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return the change of the level of each area between two quarters.
+
+        The table has one row per area; see `ChangeQuestion` and `level_changes`.
+        """
+        asked = ChangeQuestion(
+            start=start, end=end, by=by, at_least=at_least, draws=draws, seed=seed
+        )
+        with arithmetic():
+            return level_changes(self.reopen(), asked).frame
 
     def exceedance(
         self,

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_rows import random_split
+from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
@@ -22,7 +24,7 @@ from geogp.models.joint.joint_level import JointLevel
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.pipeline.job import Job, prepare
-from geogp.runs.questions.question_types import BY_COUNTY, BY_URBAN
+from geogp.runs.questions.question_types import BY_COUNTY, BY_STRATUM, BY_URBAN
 from geogp.runs.run_folder import MODEL_FILE
 from geogp.runs.run_identity import input_record, same_input
 from geogp.runs.run_names import RUN_FILE
@@ -36,7 +38,7 @@ Floats = NDArray[np.float64]
 WHOLE = "whole region"
 """Name of the layer that contains the region, its urban part and its rural part."""
 
-_TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
+_TAKEN = (BY_COUNTY, BY_URBAN, BY_STRATUM, WHOLE)
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,34 @@ class Reopened:
     model: SpatialGP
     tiles: Tiles
 
-    def level(self, *, seed: int = 0, columns: int = 0) -> JointLevel:
-        """Return the joint distribution of the level at the tiles; see `SpatialGP.joint`."""
-        self.job.listener.stage(f"joint level of {len(self.tiles):,} tiles")
-        places = self.job.places.of_tiles(self.tiles, self.job.question.quarter)
+    def level(self, *quarters: int, seed: int = 0, columns: int = 0) -> JointLevel:
+        """Return the joint distribution of the level at the tiles; see `SpatialGP.joint`.
+
+        `quarters` are indices, by default the quarter of the map. The result has all tiles of the
+        first quarter, then all tiles of the next quarter.
+        """
+        job, times = self.job, quarters or (self.job.question.quarter,)
+        often = "" if len(times) == 1 else f" in {len(times)} quarters"
+        job.listener.stage(f"joint level of {len(self.tiles):,} tiles{often}")
+        places = pd.concat([job.places.of_tiles(self.tiles, quarter) for quarter in times])
         return self.model.joint(places, seed=seed, columns=columns, rows=self._rows())
+
+    def warn_of_smooth_level(self, level: JointLevel, what: str) -> None:
+        """Warn that the uncertainty of `what` is too small if the model has no tile process."""
+        about = self.job.about
+        if not about.has_tiles:
+            own = ", with a variance that differs between tiles" if level.own.any() else ""
+            self.job.warn(
+                f"{about.name} does not model how single tiles differ from their surroundings: its "
+                f"level is a smooth field{own}, so the stated uncertainty of {what} is too small."
+            )
+
+    @cached_property
+    def far(self) -> NDArray[np.bool_]:
+        """Mask of the tiles far from any measurement, (n,); see ``--far-km`` of `geogp map`."""
+        seen = self.job.observations
+        distance = nearest_km(*self.tiles.centres, seen.longitude, seen.latitude)
+        return np.asarray(distance > self.job.request.far_km)
 
     def layer(self, by: str) -> PolygonLayer:
         """Return the polygons of ``--by`` (county, urban or a file); warn if polygons overlap.
@@ -81,20 +106,6 @@ class Reopened:
         if overlap is not None:
             self.job.warn(overlap)
         return layer
-
-    def areas(self, by: str) -> tuple[PolygonLayer, NDArray[np.int64]]:
-        """Return the polygons of ``--by``, and the index of each tile's polygon (-1: no polygon).
-
-        Raises the errors of `layer`, and RequestError if no tile lies in a polygon.
-        """
-        layer = self.layer(by)
-        number = layer.index(*self.tiles.centres)
-        if not (number >= 0).any():
-            raise RequestError(
-                f"no tile of {self.job.region.name} lies in an area of --by {by}. Choose other "
-                "areas."
-            )
-        return layer, number
 
     def _rows(self) -> tuple[pd.DataFrame, Floats] | None:
         """Return the training rows of the map's model; None if the model stores these rows."""
@@ -131,7 +142,8 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
     model, notes = run.loaded
     source, boundaries = run.read_from.places(path / RUN_FILE, record.settings)
     settings = record.settings
-    vintage = settings.urban_vintage
+    vintage, drawing = settings.urban_vintage, record.drawing
+    far_km = UNSET if drawing is UNSET else drawing.far_km
     # The predicted quantity of the run, and settings that only fits use, are left out.
     request = MapRequest(
         region=record.region if settings.region_file is None else None,
@@ -150,6 +162,7 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
         inputs=settings.inputs,
         seed=record.seed,
         zoom=record.map.zoom,
+        far_km=given(far_km, MapRequest.far_km),
         noise=settings.noise,
         conformal=settings.conformal,
         covariates=tuple(settings.covariates or ()),

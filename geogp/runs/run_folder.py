@@ -32,6 +32,8 @@ MODEL_FILE = "model.safetensors"
 LATER_FILES = (
     "report.tex",
     "areas_*",
+    "change_*",
+    "probability_rose_*",
     "exceedance_*",
     "excursion_*",
     "next_tiles.*",

@@ -13,7 +13,7 @@ from PIL import Image
 from run_worlds import edited_copy, run_json, write_halves
 from shapely.geometry import box
 
-from geogp.commands.areas import make_areas
+from geogp.commands.answers.areas import make_areas
 from geogp.commands.run_requests import AreasRequest
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.layers import PolygonLayer
@@ -34,6 +34,11 @@ def halves(small, tmp_path_factory):
 @pytest.fixture(scope="module")
 def result(copy, halves):
     return make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=1000))
+
+
+@pytest.fixture(scope="module")
+def noisy(copy, halves):
+    return make_areas(AreasRequest(copy.path, by=f"{halves}:side", question="tile-mean"))
 
 
 def test_a_row_for_each_area_with_tiles(result, copy):
@@ -62,8 +67,8 @@ def test_means_are_those_of_the_map(result, copy):
     assert model.name == "field"
 
 
-def test_intervals_are_joint(result):
-    table = result.table
+def test_intervals_are_joint(result, noisy):
+    table = result.table.assign(**noisy.table.filter(like="tile_mean"))
     assert (table["level_mean_sd_log10"] > 1.3 * table["independent_sd_log10"]).all()
     for kind in ("level_mean", "tile_mean", "level_median", "level_arithmetic"):
         low, middle, high = (table[f"{kind}{end}_mbps"] for end in ("_lower", "", "_upper"))
@@ -74,9 +79,12 @@ def test_intervals_are_joint(result):
     np.testing.assert_allclose(table["level_mean_mbps"], 10 ** table["level_mean_log10"])
 
 
-def test_noise_widens_and_an_arithmetic_mean_is_above_the_geometric(result):
+def test_noise_widens_and_an_arithmetic_mean_is_above_the_geometric(result, noisy):
     table = result.table
-    assert (table["tile_mean_sd_log10"] > table["level_mean_sd_log10"]).all()
+    assert (noisy.table["tile_mean_sd_log10"] > table["level_mean_sd_log10"]).all()
+    # Each table answers one question.
+    assert not [name for name in table if "tile_mean" in name]
+    assert not [name for name in noisy.table if "level" in name]
     assert (table["level_arithmetic_mbps"] > table["level_mean_mbps"]).all()
 
 
@@ -88,9 +96,9 @@ def test_draws_agree_with_the_exact_law(result):
 
 
 def test_the_files_hold_the_table(result, copy):
-    csv, parquet, png = result.files
+    csv, package, parquet, png = result.files
     assert [path.name for path in result.files] == [
-        f"areas_halves.{end}" for end in ("csv", "parquet", "png")
+        f"areas_halves_download_level_2023Q4.{end}" for end in ("csv", "gpkg", "parquet", "png")
     ]
     read = pd.read_csv(csv)
     assert set(read.pop("quarter")) == {result.described["at"]}
@@ -100,6 +108,9 @@ def test_the_files_hold_the_table(result, copy):
     assert table.crs.to_epsg() == 4326
     assert not table.geometry.is_empty.any()
     assert list(table["area"]) == list(result.table["area"])
+    again = gpd.read_file(package)
+    assert again.geometry.geom_equals_exact(table.geometry, 1e-9).all()
+    np.testing.assert_allclose(again["level_mean_log10"], table["level_mean_log10"])
     with Image.open(png) as image:
         assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 20
 
@@ -108,35 +119,67 @@ def test_the_run_stays_what_it_was(result, copy, small):
     assert make_map(small.request(copy.path, split="both")).already_there
 
 
-def test_more_tests_vary_less(copy, halves, result):
-    more = make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=200, tests=50))
-    assert (more.table["tile_mean_sd_log10"] < result.table["tile_mean_sd_log10"]).all()
-    np.testing.assert_allclose(
-        more.table["level_mean_sd_log10"], result.table["level_mean_sd_log10"]
-    )
-    assert (more.described["tests_per_tile"], result.described["tests_per_tile"]) == (50, 3)
+def test_more_tests_vary_less(copy, halves, noisy):
+    asked = {"by": f"{halves}:side", "question": "tile-mean"}
+    more = make_areas(AreasRequest(copy.path, tests=50, **asked))
+    assert (more.table["tile_mean_sd_log10"] < noisy.table["tile_mean_sd_log10"]).all()
+    assert (more.described["tests_per_tile"], noisy.described["tests_per_tile"]) == (50, 3)
 
 
 def test_later_than_the_data_is_less_sure(copy, halves, result):
     later = make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=200, at="2025Q4"))
     assert (later.table["level_mean_sd_log10"] > 1.01 * result.table["level_mean_sd_log10"]).all()
     assert later.described["at"] == "2025Q4"
+    assert not {path.name for path in later.files} & {path.name for path in result.files}
     assert any("the data end in 2023Q4" in text for text in later.described["warnings"])
 
 
 def test_urban_areas_leave_tiles_elsewhere(copy):
     found = make_areas(AreasRequest(copy.path, by="urban", draws=200))
     assert found.described["tiles_elsewhere"] > 0
-    assert found.files[0].name == "areas_urban.csv"
+    assert found.files[0].name == "areas_urban_download_level_2023Q4.csv"
+    towns = gpd.read_parquet(found.files[2])
+    assert (towns["far_share"] == 0).all()
+    assert set(towns["rank"]) == set(range(1, len(towns) + 1))
+    assert (towns["rank_lower"] <= towns["rank"]).all()
+    assert (towns["rank"] <= towns["rank_upper"]).all()
+
+
+def test_strata_are_areas(copy):
+    found = make_areas(AreasRequest(copy.path, by="stratum", draws=200))
+    table = found.table.set_index("key")
+    assert list(table.index) == ["all", "urban", "rural"]
+    assert table["tiles"]["all"] == table["tiles"]["urban"] + table["tiles"]["rural"]
+    mean = np.average(table["level_mean_log10"][1:], weights=table["tiles"][1:])
+    assert table["level_mean_log10"]["all"] == pytest.approx(mean)
+    assert "rank" not in table
+    shapes = gpd.read_parquet(found.files[2]).to_crs(3857).area
+    assert shapes[0] == pytest.approx(shapes[1] + shapes[2], rel=1e-6)
+
+
+def test_hexagons_are_areas(copy):
+    h3 = pytest.importorskip("h3")
+    found = make_areas(AreasRequest(copy.path, by="h3:4", draws=200))
+    table = gpd.read_parquet(found.files[2])
+    assert found.files[0].name == "areas_h3-4_download_level_2023Q4.csv"
+    assert table["tiles"].sum() == run_json(copy)["map"]["tiles"]
+    assert {h3.get_resolution(key) for key in table["key"]} == {4}
+    with pytest.raises(RequestError, match=r"expected h3: and a resolution from 0 to 15, found"):
+        make_areas(AreasRequest(copy.path, by="h3:16"))
 
 
 @pytest.mark.trial
 def test_a_model_without_tiles(plain, halves, tmp_path):
     shutil.copytree(plain.path, tmp_path / "run")
-    found = make_areas(AreasRequest(tmp_path / "run", by=f"{halves}:side", draws=200))
+    found, means = (
+        make_areas(
+            AreasRequest(tmp_path / "run", by=f"{halves}:side", draws=200, question=question)
+        )
+        for question in ("level", "tile-mean")
+    )
     sds = found.described["function_sd"]
     assert sds["stated"] != sds["closed_form"]
-    assert (found.table["tile_mean_sd_log10"] > found.table["level_mean_sd_log10"]).all()
+    assert (means.table["tile_mean_sd_log10"] > found.table["level_mean_sd_log10"]).all()
 
 
 class TestCommand:
@@ -145,12 +188,10 @@ class TestCommand:
             "areas", copy.path, "--by", f"{halves}:side", "--for", "tile-mean", "--tests", 5
         )
         assert code == 0
-        assert "averages of 5 tests from 3 devices in each tile, with noise" in " ".join(
-            out.split()
-        )
+        assert out.startswith("These values are means of 5 tests from 3 devices in each tile, with")
         assert "geometric mean over the tiles" in " ".join(out.split())
         assert "west" in out
-        assert "areas_halves.csv" in out
+        assert "areas_halves_download_tile-mean_2023Q4.csv" in out
 
     def test_names_are_no_markup(self, geogp, copy, halves, tmp_path):
         odd = gpd.read_parquet(halves).assign(side=["Ward [/3]", "[bold]east", "far"])
@@ -185,13 +226,12 @@ def test_two_columns_of_a_file_make_two_sets_of_files(copy, halves, tmp_path):
         for column in ("side", "kind", "kind/5 %")
     ]
     assert [result.files[0].name for result in made] == [
-        "areas_halves_side.csv",
-        "areas_halves_kind.csv",
-        "areas_halves_kind%2F5%20%25.csv",
+        f"areas_halves_{column}_download_level_2023Q4.csv"
+        for column in ("side", "kind", "kind%2F5%20%25")
     ]
     labels = [list(pd.read_csv(result.files[0])["area"]) for result in made]
     assert labels == [["east", "west"], ["dry", "wet"], ["'=1+1"]]  # a spreadsheet would add
-    assert list(gpd.read_parquet(made[2].files[1])["area"]) == ["=1+1"]
+    assert list(gpd.read_parquet(made[2].files[2])["area"]) == ["=1+1"]
 
 
 @pytest.mark.parametrize(
@@ -201,6 +241,7 @@ def test_two_columns_of_a_file_make_two_sets_of_files(copy, halves, tmp_path):
         ("urban", PolygonLayer("urban area", (), ()), "urban"),
         ("county.gpkg:NAME", PolygonLayer("county", (), ()), "county_file"),
         ("county.gpkg:NAME", PolygonLayer("county", (), (), column="NAME"), "county_NAME"),
+        ("stratum.gpkg", PolygonLayer("stratum", (), ()), "stratum_file"),
         ("whole region.gpkg", PolygonLayer("whole region", (), ()), "whole region_file"),
     ],
 )

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.stats import norm
 from shapely.geometry import box
 
-from geogp.commands.exceedance import make_exceedance
+from geogp.commands.answers.exceedance import make_exceedance
 from geogp.commands.run_requests import ExceedanceRequest
 from geogp.errors import RequestError
 from geogp.geodata.tiles.quadkeys import tile_areas_km2

@@ -34,7 +34,7 @@ print(json.dumps(found))
 """
 
 COMMANDS = (
-    *("map", "demo", "report", "compare", "simulate", "models", "areas", "batch", "next"),
+    *("map", "demo", "report", "compare", "simulate", "models", "areas", "batch", "next", "change"),
     *("exceedance", "figures", "doctor", "fetch", "cache", "gallery"),
 )
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from run_worlds import run_json, write_halves
 
-from geogp.commands.next_tiles import choose_tiles
+from geogp.commands.answers.next_tiles import choose_tiles
 from geogp.commands.run_requests import NextRequest
 from geogp.errors import RequestError
 from geogp.runs.pipeline.make_map import make_map

@@ -64,6 +64,17 @@ def test_equal_names_are_told_apart_by_number():
     assert layer.labels == ("St. Louis (29189)", "St. Louis (29510)")
 
 
+def test_census_numbers_are_keys():
+    table = _table(NAME=["B", "A"], GEOID=["002", "001"], id=[1, 2])
+    layer = PolygonLayer.of_table("county", table)
+    assert (layer.labels, layer.keys) == (("A", "B"), ("001", "002"))
+    assert PolygonLayer.of_table("county", table.drop(columns="GEOID")).keys == ("2", "1")
+    assert PolygonLayer.of_table("county", table[["NAME", "geometry"]]).keys == ()
+    # Two polygons of one label have no key in common.
+    united = PolygonLayer.of_table("zone", table.assign(kind="x"), "kind")
+    assert united.keys == ()
+
+
 def test_polygons_of_one_label_are_one_where_the_user_names_the_column():
     layer = PolygonLayer.of_table("zone", _table(kind=["x", "x"], NAME=["A", "B"]), "kind")
     assert layer.labels == ("x",)

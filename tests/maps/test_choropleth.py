@@ -10,18 +10,28 @@ from shapely.geometry import box
 
 from geogp.errors import DataError
 from geogp.geodata.places.region import Region
-from geogp.maps.figures.choropleth import choropleth
+from geogp.maps.figures.choropleth import Panel, choropleth
 from geogp.maps.figures.figure_layout import Canvas
-from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE
+from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
 
 REGION = Region.from_geometry("XX", "Testland", box(-66.3, 18.0, -66.0, 18.2))
 AREAS = [box(-66.3 + 0.1 * k, 18.0, -66.2 + 0.1 * k, 18.2) for k in range(3)]  # west to east
 VALUES, WIDTHS = np.array([2.0, 20.0, 200.0]), np.array([0.9, 0.1, 0.5])
 
 
-def draw(values=VALUES, widths=WIDTHS):
-    words = {"unit": "Mbps", "title": "Speeds", "subtitle": "Testland"}
-    picture = choropleth(REGION, REGION.tiles(12), AREAS, values, widths, **words)
+WORDS = {"title": "Speeds", "subtitle": "Testland"}
+
+
+def panels(values=VALUES, widths=WIDTHS):
+    """Return panels as of `geogp areas`."""
+    return (
+        Panel(values, speed_scale(values, label="Mbps", palette=SPEED_PALETTE), "mean"),
+        Panel(widths, linear_scale(widths, label="width", palette=WIDTH_PALETTE), "uncertainty"),
+    )
+
+
+def draw(values=VALUES, widths=WIDTHS, **more):
+    picture = choropleth(REGION, REGION.tiles(12), AREAS, panels(values, widths), **WORDS, **more)
     return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
 
 
@@ -44,12 +54,18 @@ def test_every_area_has_the_colour_of_its_value_and_of_its_width():
 def test_the_degrees_alone_stand_beside_the_axes(monkeypatch):
     drawn = []
     monkeypatch.setattr(Canvas, "png", lambda self: drawn.append(self.figure) or b"")
-    words = {"unit": "Mbps", "title": "Speeds", "subtitle": "Testland"}
-    choropleth(REGION, REGION.tiles(12), AREAS, VALUES, WIDTHS, **words)
+    choropleth(REGION, REGION.tiles(12), AREAS, panels(), **WORDS)
     mean, _, sure, _ = drawn[0].axes
     assert {axes.get_xlabel() + axes.get_ylabel() for axes in (mean, sure)} == {""}
 
 
 def test_values_that_do_not_fit_the_areas_are_refused():
-    with pytest.raises(DataError, match="found 3 areas, 2 values and 3 widths"):
+    with pytest.raises(DataError, match="found 3 areas, and 2 and 3 values"):
         draw(values=VALUES[:2])
+
+
+def test_marked_areas_have_a_black_outline():
+    black = [(draw(marked=np.array(marked)) == 0).all(2).sum() for marked in ([0] * 3, [0, 1, 0])]
+    plain = (draw() == 0).all(2).sum()
+    assert black[0] == plain
+    assert black[1] > plain + 500

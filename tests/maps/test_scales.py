@@ -7,6 +7,7 @@ from rasterio.io import MemoryFile
 from geogp.errors import DataError
 from geogp.maps.scales import (
     LEVELS,
+    change_scale,
     format_tick,
     kernel_scale,
     linear_scale,
@@ -38,6 +39,21 @@ def test_ticks_are_few_round_and_span_the_scale(low, high):
 def test_a_wide_range_is_logarithmic_and_a_narrow_one_linear():
     assert speed_scale(speeds(4, 70), label="", palette="viridis").logarithmic
     assert not speed_scale(speeds(48, 52), label="", palette="viridis").logarithmic
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-1, 1), (3, 8), (-40, 10), (90, 140), (-99.9, 50), (0, 1e7), (0, 0)]
+)
+def test_changes_have_no_change_in_the_middle(low, high):
+    values = np.linspace(low, high, 50)
+    scale = change_scale(values, label="%")
+    assert scale.fraction([scale.low, 0, scale.high]) == pytest.approx([0, 0.5, 1], abs=2e-3)
+    ups = np.array([5.0, 20.0])
+    downs = 100 / (1 + ups / 100) - 100
+    np.testing.assert_allclose(scale.fraction(ups) + scale.fraction(downs), 1, atol=5e-3)
+    middle = np.clip(np.percentile(values, [5, 95]), -99, 9_900)
+    assert scale.low <= middle[0] <= middle[1] <= scale.high
+    assert np.all(np.diff(scale.ticks) > 0)
 
 
 def test_one_outlier_does_not_take_the_colours():

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geogp.commands.areas import make_areas
-from geogp.commands.exceedance import make_exceedance
-from geogp.commands.next_tiles import choose_tiles
+from geogp.commands.answers.areas import make_areas
+from geogp.commands.answers.exceedance import make_exceedance
+from geogp.commands.answers.next_tiles import choose_tiles
 from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.errors import DataError
 from geogp.geodata.tiles.quadkeys import format_quadkeys

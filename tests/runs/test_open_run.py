@@ -10,10 +10,11 @@ import pytest
 from msgspec import UNSET
 from run_worlds import edited_copy
 
-from geogp.commands.areas import make_areas
-from geogp.commands.exceedance import make_exceedance
-from geogp.commands.next_tiles import choose_tiles
-from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
+from geogp.commands.answers.areas import make_areas
+from geogp.commands.answers.change import make_change
+from geogp.commands.answers.exceedance import make_exceedance
+from geogp.commands.answers.next_tiles import choose_tiles
+from geogp.commands.run_requests import AreasRequest, ChangeRequest, ExceedanceRequest, NextRequest
 from geogp.errors import DataError, RequestError
 from geogp.records.run_record import RUN_SCHEMA
 from geogp.runs.open_run import open_run
@@ -63,10 +64,19 @@ def test_areas_are_those_of_the_command(run, stored):
     found = run.areas("urban", draws=200, seed=3)
     made = make_areas(AreasRequest(stored, by="urban", draws=200, seed=3, **vars(SOURCE)))
     pd.testing.assert_frame_equal(pd.DataFrame(found)[made.table.columns], made.table)
-    written = gpd.read_parquet(stored / "areas_urban.parquet")
+    written = gpd.read_parquet(stored / "areas_urban_download_level_2023Q4.parquet")
     assert list(written.columns) == list(found.columns)
     assert found.crs == written.crs
     assert found.geometry.geom_equals(written.geometry, align=False).all()
+
+
+def test_changes_are_those_of_the_command(run, stored):
+    found = run.change("2023Q3", by="urban", at_least=10, draws=200)
+    asked = ChangeRequest(
+        stored, start="2023Q3", by="urban", at_least=10, draws=200, **vars(SOURCE)
+    )
+    made = make_change(asked)
+    pd.testing.assert_frame_equal(pd.DataFrame(found)[made.table.columns], made.table)
 
 
 def test_shares_are_those_of_the_command(run, stored):

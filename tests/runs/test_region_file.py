@@ -11,10 +11,10 @@ import pytest
 from run_worlds import run_json
 from shapely.geometry import box
 
-from geogp.commands.areas import make_areas
+from geogp.commands.answers.areas import make_areas
+from geogp.commands.answers.next_tiles import choose_tiles
 from geogp.commands.data_requests import FetchRequest
 from geogp.commands.fetch import fetch
-from geogp.commands.next_tiles import choose_tiles
 from geogp.commands.run_requests import AreasRequest, NextRequest
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice

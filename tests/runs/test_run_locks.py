@@ -14,11 +14,18 @@ from dataclasses import fields
 
 import pytest
 
-from geogp.commands.areas import make_areas
-from geogp.commands.exceedance import make_exceedance
-from geogp.commands.next_tiles import choose_tiles
+from geogp.commands.answers.areas import make_areas
+from geogp.commands.answers.change import make_change
+from geogp.commands.answers.exceedance import make_exceedance
+from geogp.commands.answers.next_tiles import choose_tiles
 from geogp.commands.paper_figures import make_figures
-from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, FiguresRequest, NextRequest
+from geogp.commands.run_requests import (
+    AreasRequest,
+    ChangeRequest,
+    ExceedanceRequest,
+    FiguresRequest,
+    NextRequest,
+)
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.evaluation.scores import Scores
 from geogp.files import read_json
@@ -107,6 +114,7 @@ def run(tmp_path):
     [
         remake_report,
         lambda run: make_areas(AreasRequest(run)),
+        lambda run: make_change(ChangeRequest(run, start="2023Q3")),
         lambda run: make_exceedance(ExceedanceRequest(run)),
         lambda run: choose_tiles(NextRequest(run)),
         lambda run: make_figures(FiguresRequest(run)),

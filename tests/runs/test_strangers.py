@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from run_worlds import edited_copy, run_json
 
-from geogp.commands.areas import make_areas
+from geogp.commands.answers.areas import make_areas
 from geogp.commands.run_requests import AreasRequest
 from geogp.errors import DataError
 from geogp.runs.run_places import RunPlaces
@@ -22,11 +22,12 @@ READING = {
     "figures": (),
     "areas": ("--by", "urban"),
     "exceedance": (),
+    "change": ("--from", "2023Q3", "--by", "urban"),
     "next": ("--tiles", 2),
 }
 """Every command that opens a run again, with what it needs."""
 
-ASKING = ("areas", "exceedance", "next", "figures")
+ASKING = ("areas", "exceedance", "change", "next", "figures")
 """Those that read its tiles and boundaries again."""
 
 EDITS = [

@@ -10,9 +10,9 @@ import xarray as xr
 from run_worlds import run_json
 from shapely.geometry import box
 
+from geogp.commands.answers.exceedance import make_exceedance
+from geogp.commands.answers.next_tiles import choose_tiles
 from geogp.commands.compare_runs import compare_runs
-from geogp.commands.exceedance import make_exceedance
-from geogp.commands.next_tiles import choose_tiles
 from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import ExceedanceRequest, FiguresRequest, NextRequest
 from geogp.errors import RequestError

@@ -25,6 +25,7 @@ COUNTY, URBAN_AREA = "county", "urban area"  # names of the layers that come wit
 # Columns that may contain the labels, and Census numbers; the first that exists is used.
 _NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
 _NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
+_KEYS = (*_NUMBERS, "GID", "id", "ID", "code", "CODE")  # columns of short identifiers
 
 _BESIDE = (".dbf", ".prj", ".cpg", ".shx")  # other files of a shapefile, with labels and CRS
 
@@ -36,7 +37,8 @@ class PolygonLayer:
     Coastlines differ between files, so a point outside all polygons belongs to the nearest polygon,
     if its distance is at most `snap_degrees`. `places` is the position of each label in the file,
     or empty if the labels have the order of the file. `column` is the name of the column of labels,
-    if the user chose one of several columns.
+    if the user chose one of several columns. `keys` are short identifiers, such as Census numbers;
+    they are empty if the file has none, or polygons with one label have different identifiers.
     """
 
     name: str
@@ -45,6 +47,7 @@ class PolygonLayer:
     snap_degrees: float = 0.0
     places: tuple[int, ...] = ()
     column: str = ""
+    keys: tuple[str, ...] = ()
 
     @classmethod
     def of_table(
@@ -72,7 +75,8 @@ class PolygonLayer:
         merged = table.geometry.groupby(labels.to_numpy()).agg(lambda part: part.union_all())
         places = merged.index.get_indexer(labels.unique()).argsort()
         shapes = tuple(merged)
-        return cls(name, tuple(map(str, merged.index)), shapes, places=tuple(places.tolist()))
+        names, keys = tuple(map(str, merged.index)), _keys_of(table, labels)
+        return cls(name, names, shapes, places=tuple(places.tolist()), keys=keys)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -120,6 +124,15 @@ class PolygonLayer:
     @cached_property
     def _tree(self) -> shapely.STRtree:
         return shapely.STRtree(self.shapes)
+
+
+def _keys_of(table: gpd.GeoDataFrame, labels: pd.Series) -> tuple[str, ...]:
+    """Return the identifier of each label, in the order of the labels; empty if there is none."""
+    column = next((one for one in _KEYS if one in table), None)
+    if column is None or table[column].isna().any():
+        return ()
+    pairs = pd.DataFrame({"label": labels, "key": table[column].astype(str)}).drop_duplicates()
+    return () if pairs["label"].duplicated().any() else tuple(pairs.sort_values("label")["key"])
 
 
 def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:

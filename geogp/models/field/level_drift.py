@@ -38,5 +38,5 @@ def drift_factor(away: Tensor, drift: Tensor) -> Tensor:
     same = (times[:, None] * times > 0).to(times.dtype)
     walk = torch.minimum(size[:, None], size) * same
     variance, directions = torch.linalg.eigh(drift[0] * walk + drift[1] * times[:, None] * times)
-    found: Tensor = (directions * variance.clamp(min=0).sqrt())[number]
-    return found
+    factor: Tensor = directions * variance.clamp(min=0).sqrt()
+    return factor[number]

@@ -144,7 +144,7 @@ def tile_sequence(
     _check(points)
     place = points[:, :2].cpu().numpy()
     near_together = Sites.of(place).order
-    random = np.random.default_rng([seed, 2]).permutation(len(place))
+    random = _order(place, np.random.default_rng([seed, 2]))
     before = earlier_places(place, random, earlier)
     order, ends = _by_group(before, random, near_together)
     position = np.empty_like(order)
@@ -289,6 +289,18 @@ def _conditionals(
     heard = embedding_bag(back, told, mode="sum", per_sample_weights=weights[:, :width])
     found = weights[:, width:], left.sqrt(), field + tile, heard
     return found, NearRows(near, corner, first, correlation[:, :width])
+
+
+def _order(place: Floats, rng: np.random.Generator) -> Indices:
+    """Return a random order of tiles (n, 2), in which the times of one place follow each other.
+
+    Then a tile is conditioned on the same place at another time, with which it correlates most.
+    """
+    rank = rng.permutation(len(place)).argsort()
+    _, number = np.unique(place, axis=0, return_inverse=True)
+    first = np.full(len(place), len(place))
+    np.minimum.at(first, number, rank)
+    return np.lexsort((rank, first[number]))
 
 
 def _check(points: Tensor) -> None:

@@ -187,7 +187,7 @@ class JointLevel:
         return torch.cat(parts).numpy() * self.factor**2 + self.own
 
     def stated_variances(self) -> Floats:
-        """Return the variance of the level at each tile in predictions of the model, (n,)."""
+        """Return the variance of the level at each tile in the model's own prediction, (n,)."""
         # An average of infinitely many tests is the level, whose variance may be 0.
         return self.model.predict(self.x, np.inf).function_variance
 
@@ -262,8 +262,7 @@ def joint_level(
         level=True)`. If so, deviations are multiplied by the ratio of the standard deviations in
         the map and in the uncalibrated distribution. The result differs from the map by a few per
         cent. Models without a tile process need no calibration, because nothing is approximated.
-    `earlier`: largest number of earlier tiles that condition a tile; twice as many if the tiles
-        are at several times.
+    `earlier`: largest number of earlier tiles that condition a tile.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws; the check of memory uses it.
 

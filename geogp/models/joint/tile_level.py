@@ -92,7 +92,7 @@ class TileLevel(JointLevel):
         return self._alone * self.factor**2
 
     def stated_variances(self) -> Floats:
-        """Return the variance of the level at each tile in predictions of the model, (n,)."""
+        """Return the variance of the level at each tile in the model's own prediction, (n,)."""
         return super().stated_variances() if self.near is None else self.single_variances()
 
     @property
@@ -136,9 +136,7 @@ class TileLevel(JointLevel):
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
     """Return the joint distribution of the level at tiles; raise the errors of `joint_level`."""
     n, rows, scaled = len(x), model.rows.as_rows(), model.scaled(x)
-    # A tile's neighbours may be at each of two times.
-    earlier = options.earlier * min(len(model.points(scaled)[:, 2].unique()), 2)
-    block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + earlier) ** 2
+    block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + options.earlier) ** 2
     check_level(model.architecture, n, rows.n, options.columns, block)
     if not rows.n:
         raise RequestError("the model is not fitted: it has no training rows.")
@@ -150,7 +148,7 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
             scaled,
             L,
             torch.cat(told)[:, None].double(),
-            earlier=earlier,
+            earlier=options.earlier,
             seed=options.seed,
             predicts=options.calibrated,
         )

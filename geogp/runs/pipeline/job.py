@@ -263,26 +263,7 @@ def _check_strata(job: Job) -> None:
 def _check_question(job: Job) -> None:
     """Raise RequestError if the model cannot predict the requested map; warn of misleading maps."""
     question, request, about = job.question, job.request, job.about
-    first, *later = job.observations.quarters
-    last = quarter_label(question.latest)
-    if question.quarter != question.latest and job.scale.times is None:
-        raise RequestError(
-            f"--at {question.at} needs the quarter as an input, but the model has only the place "
-            f"as an input; the data are of {last}{' and earlier quarters' if later else ''}."
-        )
-    if question.quarter < first:
-        raise RequestError(
-            f"--at {question.at} lies before the data, which start in {quarter_label(first)}."
-        )
-    if question.beyond and not about.has_tiles:
-        reason = (
-            "numbers of tests can be mapped only for quarters within the data."
-            if about.counts
-            else "only the model field states the uncertainty of later quarters."
-        )
-        raise RequestError(
-            f"--at {question.at} lies beyond the data, which end in {last}; {reason}"
-        )
+    check_quarter(job, question.quarter, "--at")
     check_sample(question.tests, question.devices)
     if request.devices is not None and question.devices is None:
         job.warn(f"the noise of {about.name} does not depend on devices: --devices has no effect.")
@@ -304,9 +285,30 @@ def _check_question(job: Job) -> None:
         )
     if question.beyond:
         job.warn(
-            f"the map shows {question.at}, but the data end in {last}: the predicted level stays "
-            f"constant, and the intervals become wider."
+            f"the map shows {question.at}, but the data end in {quarter_label(question.latest)}: "
+            f"the predicted level stays constant, and the intervals become wider."
         )
+
+
+def check_quarter(job: Job, quarter: int, option: str) -> None:
+    """Raise RequestError if the model cannot predict a quarter, the value of an option."""
+    first, *later = job.observations.quarters
+    latest = later[-1] if later else first
+    last, words = quarter_label(latest), f"{option} {quarter_label(quarter)}"
+    if quarter != latest and job.scale.times is None:
+        raise RequestError(
+            f"{words} needs the quarter as an input, but the model has only the place as an input; "
+            f"the data are of {last}{' and earlier quarters' if later else ''}."
+        )
+    if quarter < first:
+        raise RequestError(f"{words} lies before the data, which start in {quarter_label(first)}.")
+    if quarter > latest and not job.about.has_tiles:
+        reason = (
+            "numbers of tests can be mapped only for quarters within the data."
+            if job.about.counts
+            else "only the model field states the uncertainty of later quarters."
+        )
+        raise RequestError(f"{words} lies beyond the data, which end in {last}; {reason}")
 
 
 def identity_of(job: Job) -> RunIdentity:

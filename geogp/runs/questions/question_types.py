@@ -7,6 +7,7 @@ from geogp.choices import (
     MAX_SEED,
     MAX_TESTS,
     MIN_DRAWS,
+    REQUIRED,
     check_sample,
     check_settings,
     setting,
@@ -17,6 +18,12 @@ from geogp.runs.settings import MAX_TILES
 
 BY_COUNTY, BY_URBAN = "county", "urban"
 """Layers of polygons that the boundaries contain."""
+
+BY_STRATUM = "stratum"
+"""The region and its strata, urban and rural, as areas."""
+
+_POLYGONS = "county, urban, FILE or FILE:COLUMN"
+_AREAS = f"stratum, h3:RESOLUTION, {_POLYGONS}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +36,6 @@ class _Question:
         A value is not allowed, or two values exclude each other.
     """
 
-    at: str | None = setting("Quarter. Default: the quarter of the run's map.")
     seed: int = setting(
         "Random seed of the draws.", default=0, noun="a seed", least=0, most=MAX_SEED
     )
@@ -39,10 +45,24 @@ class _Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AreaQuestion(_Question):
+class _QuarterQuestion(_Question):
+    """Settings common to questions about one quarter."""
+
+    at: str | None = setting("Quarter. Default: the quarter of the run's map.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AreaQuestion(_QuarterQuestion):
     """Settings for the levels of areas; each field has a description."""
 
-    by: str = setting("Areas: county, urban, FILE or FILE:COLUMN.", default=BY_COUNTY)
+    by: str = setting(f"Areas: {_AREAS}.", default=BY_COUNTY)
+    question: str = setting(
+        "level (without noise), or tile-mean (averages of --tests tests, with noise).",
+        default="level",
+        noun="--for",
+        choices=("level", "tile-mean"),
+        option="--for",
+    )
     tests: int | None = setting(
         "Number of tests in a tile mean. Default: the region's median.", least=1, most=MAX_TESTS
     )
@@ -52,7 +72,7 @@ class AreaQuestion(_Question):
         most=MAX_TESTS,
     )
     draws: int = setting(
-        "Number of posterior draws for medians and arithmetic means.",
+        "Number of posterior draws for medians, arithmetic means and ranks.",
         default=400,
         least=MIN_DRAWS,
         most=MAX_DRAWS,
@@ -64,7 +84,31 @@ class AreaQuestion(_Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceQuestion(_Question):
+class ChangeQuestion(_Question):
+    """Settings for the change of the level between two quarters; each field has a description."""
+
+    start: str = setting("The first quarter, such as 2021Q4.", default=REQUIRED, option="--from")
+    end: str | None = setting(
+        "The last quarter. Default: the quarter of the run's map.", option="--to"
+    )
+    by: str = setting(f"Areas: {_AREAS}.", default=BY_COUNTY)
+    at_least: float | None = setting(
+        "Also give the probability that the level rose by at least this many per cent.",
+        noun="--at-least",
+        positive=True,
+        most=100_000,
+        unit="%",
+    )
+    draws: int = setting(
+        "Number of posterior draws for the uncertainty of single tiles.",
+        default=400,
+        least=MIN_DRAWS,
+        most=MAX_DRAWS,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceQuestion(_QuarterQuestion):
     """Settings for the choice of tiles; each field has a description."""
 
     tiles: int = setting("Number of tiles to choose.", default=50, least=1, most=MAX_TILES)
@@ -72,9 +116,7 @@ class ChoiceQuestion(_Question):
         "Reduce only the variance in this stratum: urban, rural or your own. Default: all."
     )
     within: str | None = setting("Reduce only the variance in this county or area.", option="--in")
-    by: str = setting(
-        "Kind of area that --in names: county, urban, FILE or FILE:COLUMN.", default=BY_COUNTY
-    )
+    by: str = setting(f"Kind of area that --in names: {_POLYGONS}.", default=BY_COUNTY)
     tests: int | None = setting(
         "Number of tests in each new measurement. Default: the region's median.",
         least=1,
@@ -114,15 +156,13 @@ class ChoiceQuestion(_Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThresholdQuestion(_Question):
+class ThresholdQuestion(_QuarterQuestion):
     """Settings for the comparison of the level with thresholds; each field has a description."""
 
     threshold: tuple[float, ...] | None = setting(
         "Threshold in Mbps or ms; repeatable. Default: the thresholds of the run's map."
     )
-    by: str | None = setting(
-        "Also report shares of areas: county, urban, or polygons as FILE or FILE:COLUMN."
-    )
+    by: str | None = setting(f"Also report shares of areas: {_AREAS}.")
     draws: int = setting(
         "Number of posterior draws, 200 or more.", default=500, least=MIN_DRAWS, most=MAX_DRAWS
     )

@@ -12,8 +12,9 @@ from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.joint.excursions import FirstMisses, JointRegion
 from geogp.models.joint.joint_level import JointLevel
-from geogp.runs.questions.question_types import ThresholdQuestion
-from geogp.runs.reopen import WHOLE, Reopened, tag_of
+from geogp.runs.questions.question_types import BY_STRATUM, ThresholdQuestion
+from geogp.runs.questions.tile_areas import tile_areas
+from geogp.runs.reopen import WHOLE, Reopened
 
 Floats = NDArray[np.float64]
 
@@ -49,13 +50,7 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
     thresholds = thresholds_of(job.request.target, asked.threshold or stored or None)
     areas, weights = area_weights(opened, asked.by)
     level = opened.level(seed=asked.seed, columns=asked.draws)
-    if not job.about.has_tiles:
-        own = ", with a variance that differs between tiles" if level.own.any() else ""
-        job.warn(
-            f"{job.about.name} does not model how single tiles differ from their surroundings: its "
-            f"level is a smooth field{own}, so the stated uncertainty of shares and joint regions "
-            "is too small."
-        )
+    opened.warn_of_smooth_level(level, "shares and joint regions")
     job.listener.stage(f"{asked.draws} draws of all tiles")
     return excursions(level, thresholds, areas, weights, draws=asked.draws, seed=asked.seed)
 
@@ -63,41 +58,20 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
 def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.csc_array]:
     """Return a table of k areas, and the share of each tile in the size of each area, (n, k).
 
-    The table has the columns `layer`, `area`, `tiles` and `area_km2`. The rows are the region, the
-    strata of the region (urban and rural), then the polygons of ``--by`` that contain the centre of
-    a tile. Raises the errors of `Reopened.areas`.
+    The table has the column ``layer``, the columns of `TileAreas.table`, and ``area_km2``. The rows
+    are the region, the strata of the region (urban and rural), then the areas of ``--by`` that
+    contain the centre of a tile. Raises the errors of `tile_areas`.
     """
     tiles = opened.tiles
-    longitude, latitude = tiles.centres
-    km2 = tile_areas_km2(latitude, tiles.zoom)
-    stratum = opened.job.region.stratum(longitude, latitude)
-    members = [(WHOLE, opened.job.region.name, np.arange(len(tiles)))]
-    members += [
-        (WHOLE, name, np.flatnonzero(stratum == name)) for name in opened.job.region.strata_names
-    ]
-    if by is not None:
-        layer, number = opened.areas(by)
-        kind = tag_of(by, layer)
-        members += [
-            (kind, label, np.flatnonzero(number == k)) for k, label in enumerate(layer.labels)
-        ]
-    members = [one for one in members if len(one[2])]
-    sizes = [len(inside) for _, _, inside in members]
-    total = np.array([km2[inside].sum() for _, _, inside in members])
-    rows = np.concatenate([inside for _, _, inside in members])
-    columns = np.repeat(np.arange(len(members)), sizes)
-    weights = sparse.csc_array(
-        (km2[rows] / total[columns], (rows, columns)), shape=(len(tiles), len(members))
-    )
-    table = pd.DataFrame(
-        {
-            "layer": [kind for kind, _, _ in members],
-            "area": [name for _, name, _ in members],
-            "tiles": sizes,
-            "area_km2": total,
-        }
-    )
-    return table, weights
+    km2 = tile_areas_km2(tiles.centres[1], tiles.zoom)
+    found = [tile_areas(opened, BY_STRATUM)]
+    if by not in {None, BY_STRATUM}:
+        found.append(tile_areas(opened, by))
+    tables = [one.table(opened).assign(area_km2=one.totals(km2)) for one in found]
+    for one, table in zip(found, tables, strict=True):
+        table.insert(0, "layer", WHOLE if one.tag == BY_STRATUM else one.tag)
+    weights = sparse.hstack([one.shares(km2) for one in found], format="csc")
+    return pd.concat(tables, ignore_index=True), weights
 
 
 def excursions(

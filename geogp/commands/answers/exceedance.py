@@ -6,8 +6,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from geogp.commands.answers.run_answer import reopened
 from geogp.commands.csv_tables import write_csv
-from geogp.commands.run_answer import reopened
 from geogp.commands.run_requests import ExceedanceRequest
 from geogp.files import write_text
 from geogp.maps.figures.excursion_figures import write_excursions

@@ -1,15 +1,15 @@
-"""The level in areas (counties, urban areas, or polygons of the user) from a finished run."""
+"""The level in areas (counties, strata, hexagons, or polygons of the user) from a finished run."""
 
-import io
 from pathlib import Path
 from time import monotonic
 
-from geogp.commands.csv_tables import write_csv
-from geogp.commands.run_answer import RunAnswer, reopened
+from geogp.commands.answers.area_files import write_areas
+from geogp.commands.answers.run_answer import RunAnswer, reopened
 from geogp.commands.run_requests import AreasRequest
 from geogp.files import write_bytes
-from geogp.maps.figures.choropleth import choropleth
+from geogp.maps.figures.choropleth import Panel, choropleth
 from geogp.maps.grid import quantity_of
+from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import REACH, AreaLevels, area_levels
 from geogp.runs.reopen import Reopened
@@ -35,25 +35,30 @@ def make_areas(request: AreasRequest, listener: ProgressListener | None = None) 
 
 
 def _write(opened: Reopened, request: AreasRequest, found: AreaLevels) -> tuple[Path, ...]:
-    """Write a CSV file, a GeoParquet file and a figure; return their paths."""
-    job, frame = opened.job, found.frame
-    quantity = quantity_of(job.request.target)
-    paths = tuple(request.run / f"areas_{found.tag}.{end}" for end in ("csv", "parquet", "png"))
-    write_csv(paths[0], frame.drop(columns="geometry"))
-    stream = io.BytesIO()
-    frame.to_parquet(stream, index=False)
-    write_bytes(paths[1], stream.getvalue())
-    kind = "level_mean" if request.question == "level" else "tile_mean"
+    """Write a CSV file, a GeoPackage, a GeoParquet file and a figure; return their paths.
+
+    The names contain areas, target, question and quarter, such as
+    ``areas_county_download_level_2023Q4.csv``.
+    """
+    job, table, kind = opened.job, found.table, found.kind
+    quantity, at = quantity_of(job.request.target), job.question.at
+    name = f"areas_{found.areas.tag}_{job.request.target}_{request.question}_{at}"
+    paths = write_areas(found.frame, request.run, name)
+    values = table[f"{kind}_{quantity.suffix}"].to_numpy()
+    widths = 2 * REACH * table[f"{kind}_sd_log10"].to_numpy()
+    width = f"width of the 95 % interval, log10 {quantity.unit} (1 = tenfold)"
     of = "level" if request.question == "level" else job.question.words()
     picture = choropleth(
         job.region,
         opened.tiles,
-        found.shapes,
-        found.table[f"{kind}_{quantity.suffix}"].to_numpy(),
-        2 * REACH * found.table[f"{kind}_sd_log10"].to_numpy(),
-        unit=quantity.unit,
+        found.areas.shapes,
+        (
+            Panel(values, speed_scale(values, label=quantity.unit, palette=SPEED_PALETTE), "mean"),
+            Panel(widths, linear_scale(widths, label=width, palette=WIDTH_PALETTE), "uncertainty"),
+        ),
         title=f"Geometric mean of {quantity.subject} by area",
         subtitle=f"{job.region.name}, {job.question.label()}; {of}",
     )
-    write_bytes(paths[2], picture)
-    return paths
+    paths.append(request.run / f"{name}.png")
+    write_bytes(paths[-1], picture)
+    return tuple(paths)

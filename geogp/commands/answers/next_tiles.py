@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from geogp.commands.run_answer import RunAnswer, reopened
+from geogp.commands.answers.run_answer import RunAnswer, reopened
 from geogp.commands.run_requests import NextRequest
 from geogp.files import write_bytes, write_text
 from geogp.maps.figures.numbered import numbered_figure

@@ -1,0 +1,116 @@
+"""The change of the level between two quarters, from a finished run."""
+
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+import xarray as xr
+
+from geogp.commands.answers.area_files import write_areas
+from geogp.commands.answers.run_answer import RunAnswer, reopened
+from geogp.commands.run_requests import ChangeRequest
+from geogp.files import write_bytes
+from geogp.maps.figures.choropleth import Panel, choropleth
+from geogp.maps.frame import Frame
+from geogp.maps.grid import quantity_of
+from geogp.maps.rasters import write_geotiffs
+from geogp.maps.scales import PROBABILITY_PALETTE, change_scale, share_scale
+from geogp.runs.progress import ProgressListener
+from geogp.runs.questions.level_changes import WRONG_SHARE, LevelChanges, level_changes
+from geogp.runs.reopen import Reopened
+
+NOTES = (
+    "The change is the change of the level; it contains no measurement noise.",
+    (
+        "Each interval comes from the joint distribution of all tiles in both quarters. It does "
+        "not include the uncertainty of the learned basis."
+    ),
+    (
+        f"Among the areas with a direction, the expected share of wrong directions is at most "
+        f"{100 * WRONG_SHARE:g} %. An area gets no direction if most of its tiles are far from any "
+        "measurement."
+    ),
+)
+
+
+def make_change(request: ChangeRequest, listener: ProgressListener | None = None) -> RunAnswer:
+    """Compute the change of the level from the model of a run, and write it into the run folder.
+
+    Raises the errors of `reopened` and `level_changes`, and OutputError if a file cannot be
+    written.
+    """
+    started = monotonic()
+    with reopened(request, listener) as opened:
+        found = level_changes(opened, request)
+        opened.job.listener.stage("writing tables and maps")
+        described = {
+            "run": str(request.run),
+            "for": "level",
+            **found.described,
+            "notes": list(NOTES),
+            "seconds": round(monotonic() - started, 1),
+        }
+        files = (*_write_areas(opened, found), *_write_tiles(opened, found))
+    return RunAnswer(files, found.table, described)
+
+
+def _write_areas(opened: Reopened, found: LevelChanges) -> list[Path]:
+    """Write the table as files and as a figure; return their paths."""
+    job, table = opened.job, found.table
+    name = f"change_{found.areas.tag}_{_quarters(opened, found)}"
+    paths = write_areas(found.frame, opened.path, name)
+    percent = table["change_percent"].to_numpy()
+    rose = table["probability_rose"].to_numpy()
+    quantity, quarters = quantity_of(job.request.target), found.described
+    picture = choropleth(
+        job.region,
+        opened.tiles,
+        found.areas.shapes,
+        (
+            Panel(percent, change_scale(percent, label="change of the level, %"), "change"),
+            Panel(
+                rose,
+                share_scale(rose, label="probability of a rise", palette=PROBABILITY_PALETTE),
+                "probability that the level rose",
+            ),
+        ),
+        title=f"Change of {quantity.subject} by area, {quarters['from']} to {quarters['to']}",
+        subtitle=f"{job.region.name}; level; black outline: the direction is called",
+        marked=table["direction"].to_numpy() != "",
+    )
+    paths.append(opened.path / f"{name}.png")
+    write_bytes(paths[-1], picture)
+    return paths
+
+
+def _write_tiles(opened: Reopened, found: LevelChanges) -> list[Path]:
+    """Write rasters of the median change and of the probability of a rise; return their paths."""
+    tiles, frame = opened.tiles, Frame.of_tiles(opened.tiles)
+    quarters, told = _quarters(opened, found), found.described
+    between = f"from {told['from']} to {told['to']}"
+    variables = {}
+    for name, values, label, unit in (
+        ("change_percent", found.tiles.percent, f"median change of the level {between}", "%"),
+        (
+            "probability_rose",
+            # What nobody measured near is never called certain.
+            np.where(opened.far, np.nan, found.tiles.rose),
+            f"probability that the level rose {between}; no data far from any measurement",
+            "1",
+        ),
+    ):
+        raster = frame.place(tiles, values.astype(np.float32), np.nan)
+        variables[f"{name}_{quarters}"] = (("y", "x"), raster, {"long_name": label, "units": unit})
+    request = opened.job.request
+    attributes = {
+        "zoom": tiles.zoom,
+        "region_code": opened.job.region.code,
+        "target": request.target,
+    }
+    grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)
+    return write_geotiffs(grid, opened.path)
+
+
+def _quarters(opened: Reopened, found: LevelChanges) -> str:
+    """Return target and quarters for file names, such as ``download_2021Q4_2023Q4``."""
+    return f"{opened.job.request.target}_{found.described['from']}_{found.described['to']}"

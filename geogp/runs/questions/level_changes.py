@@ -1,0 +1,194 @@
+"""The change of the level between two quarters, from one joint distribution of both quarters.
+
+The change of an area is a sum over the tiles of both quarters, with the weights w in the second
+quarter and -w in the first quarter. So its variance includes the covariances between the quarters.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse, special
+
+from geogp.distributions.quantity import Quantity
+from geogp.errors import RequestError
+from geogp.geodata.tiles.quarters import quarter_index, quarter_label
+from geogp.maps.grid import quantity_of
+from geogp.models.joint.joint_level import JointLevel
+from geogp.runs.pipeline.drawing import tests_on
+from geogp.runs.pipeline.job import check_quarter
+from geogp.runs.questions.area_levels import REACH
+from geogp.runs.questions.question_types import ChangeQuestion
+from geogp.runs.questions.tile_areas import TileAreas, tile_areas
+from geogp.runs.reopen import Reopened
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+WRONG_SHARE = 0.05
+"""Largest expected share of wrong directions among the areas that get a direction."""
+
+FAR_SHARE = 0.5
+"""An area gets no direction if a larger share of its tiles is far from any measurement."""
+
+
+@dataclass(frozen=True)
+class TileChanges:
+    """The change of log10 of the level at each tile, (n,): mean and standard deviation.
+
+    The standard deviation comes from draws; with `draws` draws, its relative standard error is 1 /
+    sqrt(2 draws).
+    """
+
+    mean: Floats
+    sd: Floats
+
+    @property
+    def percent(self) -> Floats:
+        """The median change in per cent."""
+        return as_percent(self.mean)
+
+    @property
+    def rose(self) -> Floats:
+        """The probability that the level rose."""
+        found: Floats = special.ndtr(self.mean / self.sd)
+        return found
+
+
+@dataclass(frozen=True)
+class LevelChanges:
+    """Changes of the level: a table of areas (see `describe_changes`), and the tiles."""
+
+    table: pd.DataFrame
+    areas: TileAreas
+    tiles: TileChanges
+    described: dict[str, Any]
+
+    @property
+    def frame(self) -> gpd.GeoDataFrame:
+        """The table with the polygon of each area, and both quarters."""
+        quarters = {"quarter_from": self.described["from"], "quarter_to": self.described["to"]}
+        return gpd.GeoDataFrame(
+            self.table.assign(**quarters), geometry=list(self.areas.shapes), crs=4326
+        )
+
+
+def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
+    """Return the change of the level of each area and each tile between two quarters.
+
+    Raises RequestError if the quarters are not in order, or the model cannot predict one of them;
+    and the errors of `tile_areas` and `SpatialGP.joint`.
+    """
+    job, tiles = opened.job, opened.tiles
+    quarters = _quarters(opened, asked)
+    areas = tile_areas(opened, asked.by)
+    level = opened.level(*quarters, seed=asked.seed, columns=max(asked.draws, len(areas)))
+    opened.warn_of_smooth_level(level, "changes")
+    quantity = quantity_of(job.request.target)
+    columns = describe_changes(level, areas, quantity, asked.at_least)
+    job.listener.stage(f"{asked.draws} draws for single tiles")
+    changes = tile_changes(level, asked.draws, asked.seed)
+    table = areas.table(opened)
+    near = table["far_share"].to_numpy() <= FAR_SHARE
+    rose = columns["probability_rose"]
+    sure = np.maximum(rose, 1 - rose)
+    called = directions_called(np.where(near, sure, 0.0))
+    columns["direction"] = np.where(called, np.where(rose > 0.5, "rose", "fell"), "")
+    seen = job.observations
+    for name, quarter in zip(("from", "to"), quarters, strict=True):
+        tests = tests_on(tiles, seen.taken(seen.quarter == quarter))
+        table[f"tests_{name}"] = areas.totals(tests)
+    described = {
+        "from": quarter_label(quarters[0]),
+        "to": quarter_label(quarters[1]),
+        "by": asked.by,
+        "zoom": tiles.zoom,
+        "tiles": len(tiles),
+        "at_least_percent": asked.at_least,
+        "draws": asked.draws,
+        "unit": quantity.unit,
+        "mean": "geometric: of log10, over tiles",
+        "rose": int((called & (rose > 0.5)).sum()),
+        "fell": int((called & (rose <= 0.5)).sum()),
+        "wrong_share_expected": float((1 - sure[called]).mean()) if called.any() else 0.0,
+        "warnings": job.warnings,
+    }
+    return LevelChanges(table.assign(**columns), areas, changes, described)
+
+
+def describe_changes(
+    level: JointLevel, areas: TileAreas, quantity: Quantity, at_least: float | None
+) -> dict[str, Any]:
+    """Return columns about the change of each area, (k,); `level` has all tiles at two times.
+
+    ``level_from`` and ``level_to`` are geometric means over the tiles in the two quarters.
+    ``change`` is the difference of the means of log10, with the ends of its 95 % interval, in log10
+    and in per cent. ``probability_rose`` is the probability of a change above 0, and
+    ``probability_rose_at_least`` of a change of `at_least` per cent or more.
+    """
+    count = len(level) // 2
+    mean = areas.means(count)
+    first, last = (mean.T @ part for part in np.split(level.mean, 2))
+    change = last - first
+    sd = np.sqrt(level.sum_variances(sparse.vstack([-mean, mean], format="csc")))
+    columns: dict[str, Any] = {
+        f"level_from_{quantity.suffix}": 10**first,
+        f"level_to_{quantity.suffix}": 10**last,
+    }
+    ends = {"": change, "_lower": change - REACH * sd, "_upper": change + REACH * sd}
+    columns |= {f"change{end}_percent": as_percent(values) for end, values in ends.items()}
+    columns |= {f"change{end}_log10": values for end, values in ends.items()}
+    columns["change_sd_log10"] = sd
+    columns["probability_rose"] = special.ndtr(change / sd)
+    if at_least is not None:
+        least = np.log10(1 + at_least / 100)
+        columns["probability_rose_at_least"] = special.ndtr((change - least) / sd)
+    return columns
+
+
+def tile_changes(level: JointLevel, draws: int, seed: int) -> TileChanges:
+    """Return the change at each tile, from joint draws of the level at all tiles at two times."""
+    first, last = np.split(level.mean, 2)
+    squares = np.zeros(len(first))
+    for paths in level.paths(draws, seed=seed):
+        before, after = np.split(paths - level.mean, 2, axis=1)
+        squares += np.square(after - before).sum(0)
+    return TileChanges(last - first, np.sqrt(squares / draws))
+
+
+def directions_called(probability: Floats, wrong: float = WRONG_SHARE) -> Mask:
+    """Return the largest set of areas whose directions are wrong in a share of at most `wrong`.
+
+    `probability` (k,) is the posterior probability of each area's direction. The set has the areas
+    of largest probability; the mean of 1 - probability over the set is at most `wrong` (Müller,
+    Parmigiani, Robert and Rousseau 2004).
+    """
+    order = np.argsort(-probability, kind="stable")
+    share = np.cumsum(1 - probability[order]) / np.arange(1, len(order) + 1)
+    called = np.zeros(len(order), np.bool_)
+    called[order[share <= wrong]] = True
+    return called
+
+
+def as_percent(change: Floats) -> Floats:
+    """Return changes of log10 in per cent."""
+    return 100 * (10**change - 1)
+
+
+def _quarters(opened: Reopened, asked: ChangeQuestion) -> tuple[int, int]:
+    """Return the indices of both quarters; warn if a quarter has no measurement."""
+    job = opened.job
+    end = job.question.quarter if asked.end is None else quarter_index(asked.end)
+    start = quarter_index(asked.start)
+    if start >= end:
+        raise RequestError(
+            f"expected --from before --to, found {quarter_label(start)} and {quarter_label(end)}."
+        )
+    for option, quarter in (("--from", start), ("--to", end)):
+        check_quarter(job, quarter, option)
+        if quarter not in job.observations.quarters:
+            job.warn(f"there is no measurement of {quarter_label(quarter)} ({option}).")
+    return start, end

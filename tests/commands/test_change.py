@@ -1,0 +1,208 @@
+"""The change of the level between two quarters: closed forms, files, and refusals."""
+
+import json
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pytest
+import rasterio
+from run_worlds import run_json
+from scipy import sparse, stats
+
+from geogp.commands.answers.areas import make_areas
+from geogp.commands.answers.change import make_change
+from geogp.commands.run_requests import AreasRequest, ChangeRequest
+from geogp.distributions.quantity import Quantity
+from geogp.errors import RequestError
+from geogp.maps.grid import quantity_of
+from geogp.runs.open_run import open_run
+from geogp.runs.questions.level_changes import (
+    as_percent,
+    describe_changes,
+    directions_called,
+    tile_changes,
+)
+from geogp.runs.questions.tile_areas import TileAreas
+
+SPEED: Quantity = quantity_of("download")
+
+
+class Toy:
+    """A level of four tiles in two quarters, with a given covariance (8, 8)."""
+
+    def __init__(self, mean, covariance):
+        self.mean, self.covariance = np.asarray(mean), np.asarray(covariance)
+
+    def __len__(self):
+        return len(self.mean)
+
+    def sum_variances(self, weights):
+        dense = sparse.csc_array(weights).toarray()
+        return np.diag(dense.T @ self.covariance @ dense)
+
+    def paths(self, draws, *, seed=0):
+        yield np.random.default_rng(seed).multivariate_normal(self.mean, self.covariance, draws)
+
+
+def two_quarters(correlation):
+    """A level with variances 0.01 and 0.04, correlated between the quarters of each tile."""
+    between = correlation * 0.1 * 0.2 * np.eye(4)
+    covariance = np.block([[0.01 * np.eye(4), between], [between, 0.04 * np.eye(4)]])
+    return Toy([1.0, 1.0, 1.0, 2.0, 1.2, 1.2, 1.0, 1.9], covariance)
+
+
+HALVES = TileAreas.with_tiles(
+    "x", ["a", "b", "none"], ["1", "2", "3"], [None] * 3, [np.array([0, 1]), np.array([2, 3]), []]
+)
+
+
+@pytest.mark.parametrize("correlation", [-0.5, 0.0, 0.9])
+def test_the_change_of_an_area_has_the_closed_form(correlation):
+    found = describe_changes(two_quarters(correlation), HALVES, SPEED, 30)
+    np.testing.assert_allclose(found["change_log10"], [0.2, -0.05])
+    variance = (0.01 + 0.04 - 2 * correlation * 0.02) / 2
+    np.testing.assert_allclose(found["change_sd_log10"], np.sqrt(variance))
+    law = stats.norm(found["change_log10"], np.sqrt(variance))
+    np.testing.assert_allclose(found["probability_rose"], law.sf(0))
+    np.testing.assert_allclose(found["probability_rose_at_least"], law.sf(np.log10(1.3)))
+    np.testing.assert_allclose(found["change_lower_log10"], law.ppf(0.025))
+    np.testing.assert_allclose(found["change_upper_percent"], 100 * (10 ** law.ppf(0.975) - 1))
+    np.testing.assert_allclose(found["level_to_mbps"] / found["level_from_mbps"], 10 ** law.mean())
+
+
+def test_the_change_of_a_tile_comes_from_joint_draws():
+    found = tile_changes(two_quarters(0.9), 20_000, 1)
+    np.testing.assert_allclose(found.mean, [0.2, 0.2, 0.0, -0.1])
+    np.testing.assert_allclose(found.sd, np.sqrt(0.014), rtol=0.02)
+    np.testing.assert_allclose(found.rose[2], 0.5)
+    np.testing.assert_allclose(found.percent[0], 100 * (10**0.2 - 1))
+
+
+def test_the_largest_set_with_few_wrong_directions_is_called():
+    p = np.array([0.5, 0.99, 0.90, 0.97, 0.85])
+    # 1 - p: 0.01, 0.03, 0.10, 0.15, 0.5, with means 0.01, 0.02, 0.047, 0.0725, 0.158.
+    assert directions_called(p).tolist() == [False, True, True, True, False]
+    assert directions_called(p, 0.021).tolist() == [False, True, False, True, False]
+    assert directions_called(p, 0.005).sum() == 0
+    assert directions_called(np.ones(3)).all()
+
+
+@pytest.mark.trial
+def test_as_many_directions_are_wrong_as_expected():
+    """Changes drawn from a prior and estimated with noise: the share is that of the posterior."""
+    random = np.random.default_rng(3)
+    shares, told = [], []
+    for _ in range(2000):
+        true = random.normal(0, 0.1, 40)
+        estimate = true + random.normal(0, 0.1, 40)
+        rose = stats.norm.cdf(estimate / 2 / np.sqrt(0.005))
+        sure = np.maximum(rose, 1 - rose)
+        called = directions_called(sure)
+        if called.any():
+            shares.append(((rose > 0.5) != (true > 0))[called].mean())
+            told.append((1 - sure)[called].mean())
+    assert np.mean(told) < 0.05
+    assert np.mean(shares) == pytest.approx(np.mean(told), abs=0.005)
+
+
+@pytest.fixture(scope="module")
+def result(copy):
+    return make_change(ChangeRequest(copy.path, start="2023Q3", by="stratum", at_least=5))
+
+
+def test_both_quarters_are_those_of_the_areas(result, copy):
+    levels = [
+        make_areas(AreasRequest(copy.path, by="stratum", at=at, draws=200)).table
+        for at in ("2023Q3", "2023Q4")
+    ]
+    table = result.table
+    for name, level in zip(("from", "to"), levels, strict=True):
+        np.testing.assert_allclose(table[f"level_{name}_mbps"], level["level_mean_mbps"], rtol=1e-6)
+    first, last = (level["level_mean_sd_log10"] for level in levels)
+    # The quarters are correlated, so the interval is narrower than for independent quarters.
+    assert (table["change_sd_log10"] < 0.95 * np.hypot(first, last)).all()
+    assert (table["change_sd_log10"] > np.abs(first - last)).all()
+    seen = table["tests_from"] + table["tests_to"]
+    assert (seen == table["tests"]).all()
+    assert (table["probability_rose_at_least"] < table["probability_rose"]).all()
+
+
+def test_the_files_hold_tables_and_rasters(result, copy):
+    names = [path.name for path in result.files]
+    areas = [f"change_stratum_download_2023Q3_2023Q4.{end}" for end in ("csv", "gpkg", "parquet")]
+    tiles = [
+        f"{name}_download_2023Q3_2023Q4.tif" for name in ("change_percent", "probability_rose")
+    ]
+    assert names == [*areas, areas[0].replace("csv", "png"), *tiles]
+    read = pd.read_csv(result.files[0], keep_default_na=False)
+    assert set(read.pop("quarter_from")) == {"2023Q3"}
+    assert set(read.pop("quarter_to")) == {"2023Q4"}
+    pd.testing.assert_frame_equal(read, result.table, check_dtype=False)
+    table = gpd.read_parquet(result.files[2])
+    assert list(table["key"]) == ["all", "urban", "rural"]
+    values = []
+    for path in result.files[-2:]:
+        with rasterio.open(path) as raster:
+            assert "from 2023Q3 to 2023Q4" in raster.descriptions[0]
+            values.append(raster.read(1))
+    percent, rose = values
+    assert np.isfinite(percent).sum() == run_json(copy)["map"]["tiles"]
+    near = np.isfinite(rose)
+    assert near.any()
+    np.testing.assert_array_equal((rose > 0.5)[near], (percent > 0)[near])
+    mean = np.nanmean(np.log10(1 + percent.astype(float) / 100))
+    assert as_percent(mean) == pytest.approx(result.table["change_percent"][0], rel=1e-3)
+
+
+def test_what_is_far_from_data_gets_no_direction(copy, monkeypatch):
+    opened = type(open_run(copy.path).reopen())
+    monkeypatch.setattr(opened, "far", property(lambda self: np.ones(len(self.tiles), bool)))
+    found = make_change(ChangeRequest(copy.path, start="2023Q3", by="stratum", draws=200))
+    assert set(found.table["direction"]) == {""}
+    assert (found.table["far_share"] == 1).all()
+    with rasterio.open(found.files[-1]) as raster:
+        assert np.isnan(raster.read(1)).all()
+
+
+def test_later_than_the_data_changes_are_less_sure(copy, result):
+    later = make_change(ChangeRequest(copy.path, start="2023Q3", end="2025Q4", by="stratum"))
+    assert (later.table["change_sd_log10"] > result.table["change_sd_log10"]).all()
+    assert any("no measurement of 2025Q4 (--to)" in text for text in later.described["warnings"])
+
+
+class TestCommand:
+    def test_the_first_line_says_what_is_told(self, geogp, copy):
+        code, out, _ = geogp("change", copy.path, "--from", "2023Q3", "--by", "stratum")
+        assert code == 0
+        assert out.startswith("These values are changes of the level: the speed to expect, without")
+        assert "change_stratum_download_2023Q3_2023Q4.csv" in out
+
+    def test_json_is_all_there_is(self, geogp, copy, result):
+        asked = ("--from", "2023Q3", "--by", "stratum", "--at-least", 5, "--json")
+        code, out, _ = geogp("change", copy.path, *asked)
+        assert code == 0
+        assert json.loads(out)["areas"] == result.described_with("areas")["areas"]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"start": "2023Q4"}, "expected --from before --to, found 2023Q4 and 2023Q4"),
+            ({"start": "2020Q1"}, "--from 2020Q1 lies before the data, which start in 2023Q3"),
+            ({"start": "yesterday"}, "expected a quarter like 2019Q1, found 'yesterday'"),
+        ],
+    )
+    def test_quarters(self, copy, changes, message):
+        with pytest.raises(RequestError, match=message):
+            make_change(ChangeRequest(copy.path, by="stratum", **changes))
+
+    def test_values_out_of_range(self, tmp_path):
+        with pytest.raises(RequestError, match="expected --at-least above 0 %, at most 100,000"):
+            ChangeRequest(tmp_path, start="2023Q3", at_least=-3)
+
+    def test_a_model_of_places_alone(self, made_run):
+        run = made_run("places", inputs="place")
+        with pytest.raises(RequestError, match="--from 2023Q3 needs the quarter as an input"):
+            make_change(ChangeRequest(run.path, start="2023Q3", by="stratum"))
