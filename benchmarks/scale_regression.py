@@ -162,10 +162,8 @@ def baseline_figures(name: str, rows: dict[str, Data], seed: int) -> Figures:
         ((part.x - centre) / scale, part.y)
         for part in (rows["train"], rows["validation"], rows["test"])
     )
-    if name == "ensemble":
-        law = baselines.deep_ensemble(*train, test[0], EPOCHS[name], seed)
-    else:
-        law = baselines.dropout(train, held_out, test[0], EPOCHS[name], seed)
+    recipe = baselines.Recipe(EPOCHS[name])
+    law = baselines.METHODS[name](train, held_out, test[0], recipe, seed)
     low, high = law.interval(0.95, draws=20 if name == "dropout" else 4000)
     return {
         "nll": float(law.log_score(test[1]).mean()),
