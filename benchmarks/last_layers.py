@@ -30,7 +30,6 @@ from trial import (
     kept,
     mean_and_error,
     parser,
-    percent,
     plus_minus,
     say,
     table,
@@ -343,7 +342,7 @@ def _subsampled(found: dict[str, list[Figures]]) -> str:
         if name in PAPER_SHARES:
             theirs = (plus_minus(*value, 2) for value in PAPER_SHARES[name])
             lines.append(("... in the paper", *theirs))
-    return table(("table", *(percent(share) for share in SHARES.values()), "all rows"), lines)
+    return table(("table", *(f"{100 * share:.0f} %" for share in SHARES.values()), "all rows"), lines)
 
 
 def chosen(options: argparse.Namespace, name: str) -> Plan:
