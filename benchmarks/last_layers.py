@@ -342,7 +342,8 @@ def _subsampled(found: dict[str, list[Figures]]) -> str:
         if name in PAPER_SHARES:
             theirs = (plus_minus(*value, 2) for value in PAPER_SHARES[name])
             lines.append(("... in the paper", *theirs))
-    return table(("table", *(f"{100 * share:.0f} %" for share in SHARES.values()), "all rows"), lines)
+    shares = (f"{100 * share:.0f} %" for share in SHARES.values())
+    return table(("table", *shares, "all rows"), lines)
 
 
 def chosen(options: argparse.Namespace, name: str) -> Plan:
