@@ -133,7 +133,9 @@ def measure(rows: dict[str, Data], name: str, plan: Plan, seed: int) -> Figures:
     }
 
 
-def compared(rows: Sequence[Figures], paper: dict[str, tuple[float, float]], name: str) -> tuple:
+def compared(
+    rows: Sequence[Figures], paper: dict[str, tuple[float, float]], name: str
+) -> tuple[str, ...]:
     """Return the NLL of a method, that of the paper, and the difference from `rich-bll`."""
     scores = [row["nll"][name] for row in rows]
     gaps = [row["nll"]["rich"] - row["nll"][name] for row in rows]
