@@ -65,7 +65,7 @@ def test_the_evidence_grows_with_a_up_to_the_known_scale(bench, seed):
 
 def test_a_tiny_study_is_kept_and_makes_the_table(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "GRID", (1.0, 4.0))
-    monkeypatch.setattr(bench, "EPOCHS", {"ensemble": 2, "dropout": 2})
+    monkeypatch.setattr(bench, "EPOCHS", {"ensemble": 2, "dropout": 2, "pbp": 1})
     x, y = _rows(80)
     frame = pd.DataFrame({"x0": x[:, 0], "x1": x[:, 1], "y": 5 * y})
     (tmp_path / "data").mkdir()
