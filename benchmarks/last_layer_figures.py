@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import matplotlib as mpl
 import numpy as np
 import torch
+from digits import take_share
 from last_layers import Plan, factors, fitted, function_variance
 from scipy.special import expit
 from trial import Figures, Floats, command, machine, parser, percent, table, write_results
@@ -23,7 +24,6 @@ from trial import Figures, Floats, command, machine, parser, percent, table, wri
 from geogp import ClassGP
 from geogp.models.bases.tangents import Tangents
 from geogp.models.families.last_layers import LastLayerGP, enrich, posterior_factor
-from geogp.models.families.softmax_layers import EnrichedSoftmax
 from geogp.models.training.training_data import Data
 
 mpl.use("Agg")
@@ -122,13 +122,8 @@ def classes(n: int, seed: int) -> tuple[Floats, Floats, dict[str, Line]]:
     for model in CLASS_MODELS:
         name, _, part = model.partition(", ")
         fit = ClassGP(name, random_state=seed, device="cpu").fit(x, y)
-        network = fit.networks_[0]
         if part:
-            assert isinstance(network, EnrichedSoftmax)
-            scaled = network.scaled(x[~fit.validation_])
-            most = max(round(0.4 * len(scaled)), network.basis.rank)
-            with torch.no_grad():
-                network.take_factor(network.factor(scaled, seed, most))
+            take_share(fit, x, seed)
         law = fit.predict_distribution(grid())
         mean, variance = law.mean[0], law.variance[0]
         found[model] = Line(mean[:, 1] - mean[:, 0], np.sqrt(variance.sum(1)))

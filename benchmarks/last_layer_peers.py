@@ -21,7 +21,7 @@ import network_baselines as baselines
 import numpy as np
 import torch
 from last_layers import PAPER, PLANS, WIDTH, Plan, split
-from number_tables import Table
+from number_tables import Table, column_scales
 from trial import (
     RESULTS,
     Figures,
@@ -88,8 +88,7 @@ def predicted(
     """Fit a method, and return its normal predictions at new inputs, in the target's unit."""
     train, held_out = rows["train"], rows["validation"]
     if name in baselines.METHODS:
-        centre, spread, unit = train.x.mean(0), train.x.std(0), train.y.std()
-        spread = np.where(spread > 0, spread, 1.0)
+        (centre, spread), unit = column_scales(train.x), train.y.std()
         parts = [
             ((one.x - centre) / spread, (one.y - train.y.mean()) / unit)
             for one in (train, held_out)

@@ -23,7 +23,7 @@ import torch
 from last_layer_peers import NAMES, PEERS, predicted
 from last_layers import Plan, factors, fitted, function_variance, split
 from network_baselines import NormalMixture
-from number_tables import Table
+from number_tables import Table, column_scales
 from scipy.spatial import KDTree
 from trial import (
     Figures,
@@ -110,8 +110,7 @@ def laws(rows: dict[str, Data], plan: Plan, seed: int, new: Floats) -> dict[str,
 
 def distances(train: Floats, new: Floats) -> Floats:
     """Return the distances of new inputs to the nearest training row, standardised, (m,)."""
-    centre, spread = train.mean(0), train.std(0)
-    spread = np.where(spread > 0, spread, 1.0)
+    centre, spread = column_scales(train)
     found: Floats = KDTree((train - centre) / spread).query((new - centre) / spread)[0]
     return found
 

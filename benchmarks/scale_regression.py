@@ -21,7 +21,7 @@ import network_baselines as baselines
 import numpy as np
 import torch
 from moment_propagation import MOST_STEPS, pbp
-from number_tables import Table
+from number_tables import Table, column_scales
 from trial import Figures, command, kept, machine, parser, percent, plus_minus, spread, table
 from trial import write_results as write
 
@@ -162,8 +162,7 @@ def evidence_gain(model: ScaleMixture) -> float:
 
 def baseline_figures(name: str, rows: dict[str, Data], seed: int) -> Figures:
     """Return the scores of a network on the standardised scale."""
-    centre, scale = rows["train"].x.mean(0), rows["train"].x.std(0)
-    scale = np.where(scale > 0, scale, 1.0)
+    centre, scale = column_scales(rows["train"].x)
     train, held_out, test = (
         ((part.x - centre) / scale, part.y)
         for part in (rows["train"], rows["validation"], rows["test"])
