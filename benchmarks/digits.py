@@ -123,13 +123,18 @@ def fitted(model: str, members: int, rows: Images, seed: int) -> ClassGP:
 def subsampled(rows: Images, seed: int) -> Answer:
     """Return the enriched last layer whose covariance uses a share of the training rows."""
     found = fitted("class-rich-bll", 1, rows, seed)
+    take_share(found, rows.train[0], seed)
+    return Answer(found.predict_proba, lambda x: found.predict_distribution(x).logit_variance)
+
+
+def take_share(found: ClassGP, x: Floats, seed: int) -> None:
+    """Replace the covariance of an enriched last layer by that of a share of its rows x (n, d)."""
     network = found.networks_[0]
     assert isinstance(network, EnrichedSoftmax)
-    x = network.scaled(rows.train[0][~found.validation_])
+    scaled = network.scaled(x[~found.validation_])
     with torch.no_grad():
-        most = max(round(SHARE * len(x)), network.basis.rank)
-        network.take_factor(network.factor(x, seed, most))
-    return Answer(found.predict_proba, lambda x: found.predict_distribution(x).logit_variance)
+        most = max(round(SHARE * len(scaled)), network.basis.rank)
+        network.take_factor(network.factor(scaled, seed, most))
 
 
 def one_hot(model: str, rows: Images, seed: int) -> Answer:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from trial import Figures
+from trial import Figures, Floats
 
 from geogp.errors import RequestError
 from geogp.models.training.training_data import Data
@@ -44,6 +44,12 @@ class Table:
         return {
             k: Data(self.x[rows], (self.y[rows] - centre) / spread) for k, rows in parts.items()
         }
+
+
+def column_scales(x: Floats) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of each column, (d,); 1 instead of a deviation of 0."""
+    spread = x.std(0)
+    return x.mean(0), np.where(spread > 0, spread, 1.0)
 
 
 def _read(path: Path) -> Figures:

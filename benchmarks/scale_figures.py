@@ -1,12 +1,12 @@
-"""Networks of finite width beside their limits, as in figures 1 and 2 of the Scale paper.
+"""Networks of finite width beside their limits, as in figures 1 to 3 of the Scale paper.
 
     python benchmarks/scale_figures.py
 
 "The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". Networks
 with erf units and a random readout variance s² ~ InvGamma(a, b) are evaluated at 0: at the start
 (theorem 3.1), after training the readout (3.2) and after training all layers (3.3), on a few points
-of sin(x). Every group of networks has its own file under --out, and the same command continues
-where it stopped.
+of sin(x). Figure 3 has residual networks, all of whose layers are trained. Every group of networks
+has its own file under --out, and the same command continues where it stopped.
 """
 
 import argparse
@@ -41,14 +41,14 @@ TRAIN = np.array([[-2.4], [0.4], [1.2]])
 
 AT = np.zeros((1, 1))
 
-STAGES = {"start": "3.1", "readout": "3.2", "all": "3.3"}
-"""Trained layers, with the theorem about them."""
+STAGES = {"start": "3.1", "readout": "3.2", "all": "3.3", "residual": "as 3.3"}
+"""Trained layers, with the theorem about them; ``residual`` trains all layers."""
 
-USUAL = {"start": 2.0, "readout": 2.0, "all": 1.0}
-"""a = b of the prior of s² in figure 1 (appendix G)."""
+USUAL = {"start": 2.0, "readout": 2.0, "all": 1.0, "residual": 4.0}
+"""a = b of the prior of s² in figures 1 and 3 (appendices G and H)."""
 
 PRIORS = (1.0, 2.0, 4.0)
-"""a = b in figure 2."""
+"""a = b in figures 2 and 3."""
 
 WIDTHS = (32, 128, 512)
 PRIOR_WIDTH = 128
@@ -75,9 +75,25 @@ class Group:
         return "-".join(f"{value}" for value in asdict(self).values())
 
 
-def kernel() -> NetworkKernel:
+class ResidualKernel(NetworkKernel):
+    """The kernel of two hidden layers, the second of which adds to the units of the first.
+
+    K² = K¹ + bias + weight · F(K¹) and Θ² = Θ¹ + bias + weight · (F(K¹) + F'(K¹) Θ¹). As Θ¹ = K¹,
+    this Θ² is also K² + weight · F'(K¹) Θ¹, the usual tangent kernel of the new K².
+    """
+
+    def __init__(self) -> None:
+        super().__init__(2, "erf")
+
+    def _next_layer(self, k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        first, across, second = super()._next_layer(k11, k12, k22)
+        return k11 + first, k12 + across, k22 + second
+
+
+def kernel(stage: str = "all") -> NetworkKernel:
     """Return the kernel of the limit, with two hidden layers and three layers of weights."""
-    found = NetworkKernel(2, "erf").requires_grad_(requires_grad=False)
+    found = ResidualKernel() if stage == "residual" else NetworkKernel(2, "erf")
+    found.requires_grad_(requires_grad=False)
     found.log_weight.fill_(math.log(WEIGHT))
     found.log_bias.fill_(math.log(BIAS))
     return found
@@ -87,7 +103,9 @@ def limit(stage: str, a: float) -> tuple[float, float]:
     """Return location and scale of the limit at 0; it is t with 2a degrees of freedom."""
     if stage == "start":
         return 0.0, math.sqrt(float(kernel().diagonal(torch.from_numpy(AT))[0]))
-    law = TrainedNetwork(kernel(), TRAIN, np.sin(TRAIN[:, 0]), InverseGamma(a, a), stage).law(AT)
+    layers = "readout" if stage == "readout" else "all"
+    y, prior = np.sin(TRAIN[:, 0]), InverseGamma(a, a)
+    law = TrainedNetwork(kernel(stage), TRAIN, y, prior, layers).law(AT)
     return float(law.mean[0]), math.sqrt(float(law.covariance[0, 0]))
 
 
@@ -98,18 +116,20 @@ class Networks:
     deviations (the parametrisation of theorem 3.3).
     """
 
-    def __init__(self, k: int, width: int, s: Tensor, random: torch.Generator) -> None:
+    def __init__(
+        self, k: int, width: int, s: Tensor, random: torch.Generator, stage: str = "all"
+    ) -> None:
         shapes = [(k, 1, width), (k, width, width), (k, 1, width), (k, 1, width), (k, width, 1)]
         self.parameters = [torch.randn(*p, generator=random, dtype=s.dtype) for p in shapes]
         self.s = s[:, None, None]
-        self.width = width
+        self.width, self.stage = width, stage
 
     def hidden(self, x: Tensor) -> Tensor:
         """Return the units of the last hidden layer at inputs (n, 1), (k, n, width)."""
         first, second, offset, other, _ = self.parameters
         z = math.sqrt(WEIGHT) * x @ first + math.sqrt(BIAS) * offset
-        z = math.sqrt(WEIGHT / self.width) * torch.erf(z) @ second + math.sqrt(BIAS) * other
-        return torch.erf(z)
+        new = math.sqrt(WEIGHT / self.width) * torch.erf(z) @ second + math.sqrt(BIAS) * other
+        return torch.erf(z + new if self.stage == "residual" else new)
 
     def output(self, x: Tensor) -> Tensor:
         """Return the values at inputs (n, 1), (k, n)."""
@@ -128,7 +148,7 @@ class Networks:
 
         The step is 1 / s² times that of s = 1, which changes the time of the flow, not its end.
         """
-        largest = float(torch.linalg.eigvalsh(kernel().tangent(x, x))[-1])
+        largest = float(torch.linalg.eigvalsh(kernel(self.stage).tangent(x, x))[-1])
         step = -1.5 / largest / self.s.square()
         worst = math.inf
         for _ in range(MOST_STEPS):
@@ -150,16 +170,17 @@ class Networks:
 def values(group: Group) -> Figures:
     """Return the values at 0 of the networks of a group, and how well they fit."""
     start, found, worst = monotonic(), [], 0.0
-    dtype = torch.float32 if group.stage == "all" else torch.float64
+    deep = group.stage in ("all", "residual")
+    dtype = torch.float32 if deep else torch.float64
     x, y, at = (torch.from_numpy(part).to(dtype) for part in (TRAIN, np.sin(TRAIN[:, 0]), AT))
     random = np.random.default_rng([group.width, int(4 * group.a), len(group.stage)])
     s = torch.from_numpy(np.sqrt(1 / random.gamma(group.a, 1 / group.a, group.networks))).to(dtype)
     generator = torch.Generator().manual_seed(int(random.integers(2**31)))
     for part in s.split(max(1, AT_ONCE // group.width**2)):
-        networks = Networks(len(part), group.width, part, generator)
+        networks = Networks(len(part), group.width, part, generator, group.stage)
         if group.stage == "readout":
             worst = max(worst, networks.train_readout(x, y))
-        elif group.stage == "all":
+        elif deep:
             worst = max(worst, networks.train(x, y))
         found += networks.output(at)[:, 0].tolist()
     print(group.name, flush=True)
@@ -172,7 +193,7 @@ def groups(networks: int, wide: int) -> Iterator[Group]:
     """Yield all groups; `wide` is the number of networks of the largest width for theorem 3.3."""
     for stage, usual in USUAL.items():
         for width in WIDTHS:
-            slow = stage == "all" and width == max(WIDTHS)
+            slow = stage in ("all", "residual") and width == max(WIDTHS)
             yield Group(stage, width, usual, wide if slow else networks)
         for a in PRIORS:
             if a != usual:
@@ -213,7 +234,7 @@ def page(figures: Sequence[Figures]) -> str:
     """Return the table."""
     counts = sorted({len(one["values"]) for one in figures})
     shown = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
-    return f"""# Networks of finite width and their limits (Lee et al., figures 1 and 2)
+    return f"""# Networks of finite width and their limits (Lee et al., figures 1 to 3)
 
 {shown} networks for each line and panel; the paper: 1,000.
 
@@ -225,21 +246,22 @@ Values at 0 of networks with two hidden layers of erf units, weights N(0, 8 / wi
 gradient flow of the readout is computed by least squares; all layers are trained by gradient
 descent. *distance*: Kolmogorov-Smirnov, with its *p*. *median / limit*: of the distance from the
 limit's mean. *beyond 99 % of a normal*: of the normal distribution with the same median distance.
-Figure 3 of the paper (residual networks) is not reproduced: geogp has no kernel of such networks.
+*residual* (figure 3): all layers are trained, and the second hidden layer adds to the units of the
+first. The paper does not describe its residual network, and has no theorem for it.
 
 {summary(figures)}"""
 
 
 def draw(figures: Sequence[Figures], path: Path) -> None:
-    """Draw the panels of figures 1 and 2."""
-    figure = plt.figure(figsize=(13, 6.2), layout="constrained")
+    """Draw the panels of figures 1 to 3."""
+    figure = plt.figure(figsize=(15, 6.2), layout="constrained")
     top, bottom = figure.subfigures(2, 1)
-    axes = top.subplots(1, 5)
+    axes = top.subplots(1, 2 + len(STAGES))
     predictives(axes[0], axes[1])
     usual = [one for one in figures if one["width"] == max(WIDTHS)]
     for ax, one in zip(axes[2:], usual, strict=True):
         histogram(ax, one)
-    for ax, stage in zip(bottom.subplots(1, 3), STAGES, strict=True):
+    for ax, stage in zip(bottom.subplots(1, len(STAGES)), STAGES, strict=True):
         same = [f for f in figures if (f["stage"], f["width"]) == (stage, PRIOR_WIDTH)]
         tails(ax, sorted(same, key=lambda one: one["a"]), stage)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -267,13 +289,18 @@ def predictives(fixed: Axes, mixed: Axes) -> None:
         ax.set_ylim(-3.2, 3.2)
 
 
+def heading(stage: str) -> str:
+    """Return the beginning of a panel's title."""
+    return "residual" if stage == "residual" else f"theorem {STAGES[stage]}"
+
+
 def histogram(ax: Axes, one: Figures) -> None:
     """Draw the values of a group, the limit, and the normal distribution with s² = b / a."""
     z, at = standard(one), np.linspace(-6, 6, 301)
     ax.hist(z, np.linspace(-6, 6, 49), density=True, alpha=0.4)
     ax.plot(at, stats.t.pdf(at, 2 * one["a"]), label="limit")
     ax.plot(at, stats.norm.pdf(at), color="0.4", ls="--", lw=1, label="normal")
-    ax.set_title(f"theorem {STAGES[one['stage']]}, width {one['width']}", fontsize=9)
+    ax.set_title(f"{heading(one['stage'])}, width {one['width']}", fontsize=9)
     ax.set_xlabel("(f(0) - mean) / scale")
     ax.legend(frameon=False, fontsize=8)
 
@@ -287,7 +314,7 @@ def tails(ax: Axes, same: Sequence[Figures], stage: str) -> None:
         ax.plot(z, 1 - np.arange(len(z)) / len(z), ".", ms=2.5, color=colour)
     ax.plot(at, 2 * stats.norm.sf(at), color="0.4", ls="--", lw=1, label="normal")
     ax.set(xscale="log", yscale="log", ylim=(1e-3, 1.2), xlim=(0.1, 30))
-    ax.set_title(f"theorem {STAGES[stage]}, width {PRIOR_WIDTH}: share beyond", fontsize=9)
+    ax.set_title(f"{heading(stage)}, width {PRIOR_WIDTH}: share beyond", fontsize=9)
     ax.set_xlabel("|f(0) - mean| / scale")
     ax.legend(frameon=False, fontsize=8)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_scripts import load, told
+from benchmark_scripts import SCRIPTS, load, told
 from scipy import stats
 
 
@@ -124,3 +124,24 @@ def test_a_run_continues_and_writes_both_files(bench, table, tmp_path, monkeypat
 def test_a_table_that_is_not_there(bench, tmp_path, capsys):
     assert bench.main(["--data", str(tmp_path), "--tables", "power"]) == 2
     assert "expected a parquet, CSV or npz file, found none" in capsys.readouterr().err
+
+
+def test_a_larger_share_of_the_rows_comes_near_all_of_them(bench, table):
+    """The factor of 80 % of the rows is nearer to that of all rows than that of 30 %."""
+    rows = bench.split(*table, 0)
+    rich, _, _ = bench.fitted(rows, bench.Plan(32, 2), 0)
+    found = bench.factors(rich, rows["train"], 0)
+    at = [
+        bench.function_variance(rich, found[name], rows["train"].x)
+        for name in ("rich", "s80", "s30")
+    ]
+    away = [abs(np.log(one / at[0])).mean() for one in at[1:]]
+    assert 0 < away[0] < away[1]
+
+
+def test_the_committed_tables_are_those_of_their_figures(bench):
+    for name in ("last-layers", "last-layers-retrained"):
+        committed = SCRIPTS / "results" / name
+        held = json.loads((committed / "results.json").read_text())
+        plans = {key: bench.Plan(**plan) for key, plan in held["plans"].items()}
+        assert bench.page(held["seeds"], plans) == (committed / "table.md").read_text()

@@ -42,10 +42,8 @@ def test_mixtures_against_scipy(baselines):
 def test_the_baselines_learn_function_and_noise(baselines):
     train, held_out, (x, y) = _rows(600), _rows(100, 1), _rows(300, 2)
     best = stats.norm(0, 0.3).entropy()
-    for law in (
-        baselines.deep_ensemble(*train, x, 60, 0),
-        baselines.dropout(train, held_out, x, 60, 0),
-    ):
+    for method in baselines.METHODS.values():
+        law = method(train, held_out, x, baselines.Recipe(60), 0)
         assert best - 0.1 < law.log_score(y).mean() < best + 0.35
         assert abs(law.mean() - np.sin(2 * x[:, 0])).mean() < 0.2
 
@@ -67,7 +65,7 @@ def test_the_evidence_grows_with_a_up_to_the_known_scale(bench, seed):
 
 def test_a_tiny_study_is_kept_and_makes_the_table(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "GRID", (1.0, 4.0))
-    monkeypatch.setattr(bench, "EPOCHS", {"ensemble": 2, "dropout": 2})
+    monkeypatch.setattr(bench, "EPOCHS", {"ensemble": 2, "dropout": 2, "pbp": 1})
     x, y = _rows(80)
     frame = pd.DataFrame({"x0": x[:, 0], "x1": x[:, 1], "y": 5 * y})
     (tmp_path / "data").mkdir()
