@@ -57,7 +57,7 @@ def test_a_point_does_not_depend_on_the_others(monkeypatch):
 
 def test_a_mixture_averages_probabilities_and_separates_its_information():
     one, other = _law(variance=np.zeros((6, 4))), _law(MEAN[::-1], np.zeros((6, 4)))
-    both = ClassPrediction.pooled([one, other])
+    both = ClassPrediction.mixture([one, other])
     p = (one.probabilities + other.probabilities) / 2
     assert both.probabilities == pytest.approx(p)
     entropy = stats.entropy(p, axis=1)
@@ -69,13 +69,13 @@ def test_a_mixture_averages_probabilities_and_separates_its_information():
 
 def test_the_variance_of_a_logit_counts_spread_within_and_between_models():
     shifted = _law(MEAN + 5)  # the softmax ignores a shift of all logits
-    both = ClassPrediction.pooled([_law(), shifted])
+    both = ClassPrediction.mixture([_law(), shifted])
     best = VARIANCE[np.arange(6), _law().codes]
     assert both.logit_variance == pytest.approx(best)
     student = _law(df=6.0)
     assert student.logit_variance == pytest.approx(1.5 * VARIANCE[np.arange(6), student.codes])
     assert np.isinf(_law(df=2.0).logit_variance).all()
-    apart = ClassPrediction.pooled([_law(np.eye(4), 0 * MEAN[:4]), _law(-np.eye(4), 0 * MEAN[:4])])
+    apart = ClassPrediction.mixture([_law(np.eye(4), 0 * MEAN[:4]), _law(-np.eye(4), 0 * MEAN[:4])])
     own = np.eye(4) - 0.25
     assert apart.logit_variance == pytest.approx(own[np.arange(4), apart.codes] ** 2)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from geogp.choices import one_of
+from geogp.choices import AVERAGE, CLASS, COUNT, one_of
 from geogp.geodata.tiles.speed_tiers import SPEED_TIERS, tier_codes
 
 
@@ -32,6 +32,13 @@ class TargetColumn:
         """The first column."""
         return self.columns[0]
 
+    @property
+    def kind(self) -> str:
+        """The kind of the target: average, count or class."""
+        if self.classes:
+            return CLASS
+        return COUNT if self.counted else AVERAGE
+
     def modelled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the target of models, (n,), from values in the unit `unit`, (columns, n)."""
         if self.classes:
@@ -39,7 +46,8 @@ class TargetColumn:
             codes = np.full(values.shape[1], np.nan)
             codes[known] = tier_codes(*values[:, known])
             return codes
-        return values[0] if self.counted else np.log10(values[0])
+        found: NDArray[np.float64] = values[0] if self.counted else np.log10(values[0])
+        return found
 
 
 TARGETS: dict[str, TargetColumn] = {
