@@ -71,8 +71,9 @@ def table_scores(rows: pd.DataFrame, columns: list[str]) -> dict[str, ClassScore
     """
     p, codes = rows[columns].to_numpy(np.float64), codes_of(rows)
     parts = rows_by_group(rows["stratum"], len(rows))
+    none = ClassScores(0, accuracy=None, nll=None, brier=None, ece=None)
     return {
-        name: class_scores(p[chosen], codes[chosen]) if chosen.any() else ClassScores(0)
+        name: class_scores(p[chosen], codes[chosen]) if chosen.any() else none
         for name, chosen in parts.items()
     }
 

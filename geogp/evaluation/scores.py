@@ -62,10 +62,10 @@ class ClassScores:
     """
 
     n: Count
-    accuracy: Share | None = None
-    nll: Real | None = None
-    brier: Size | None = None
-    ece: Share | None = None
+    accuracy: Share | None
+    nll: Real | None
+    brier: Size | None
+    ece: Share | None
 
     @property
     def figures(self) -> dict[str, float | None]:

@@ -38,8 +38,8 @@ def tile_table(
     The columns are ``quadkey``, ``longitude`` and ``latitude`` of the centre in degrees (from -180
     to 180), ``stratum`` (such as urban, rural or unknown), ``county`` if `county` is given, each
     variable of the grid (flags as booleans, classes as text), and ``geometry``, the tile as a
-    polygon (GeoParquet 1.1, OGC:CRS84). `county` (n,) has the name of each tile's county, or None. Raises DataError if
-    a tile lies outside the grid, or `county` does not have n values.
+    polygon (GeoParquet 1.1, OGC:CRS84). `county` (n,) has the name of each tile's county, or None.
+    Raises DataError if a tile lies outside the grid, or `county` does not have n values.
     """
     quantity = quantity_of(str(grid.attrs["target"]))
     if county is not None and len(county) != len(tiles):

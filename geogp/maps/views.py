@@ -217,7 +217,7 @@ def _class_views(quantity: Quantity) -> tuple[View, ...]:
         View(
             "p_most_probable",
             "p_most_probable",
-            f"How sure the most probable {subject} is",
+            f"Probability of the most probable {subject}",
             f"probability of the most probable {subject}",
             BOUND_PALETTE,
             share_scale,

@@ -13,8 +13,9 @@ class Question:
     """The predicted quantity and the quarter of a map.
 
     `name` is ``tile-mean``, ``single-test``, ``level``, ``count`` or ``class``. `quarter` is the
-    index of the map's quarter, and `latest` the index of the latest quarter with data. The map predicts averages
-    of `tests` tests from `devices` devices; each is None if predictions do not depend on it.
+    index of the map's quarter, and `latest` the index of the latest quarter with data. The map
+    predicts averages of `tests` tests from `devices` devices; each is None if predictions do not
+    depend on it.
     """
 
     name: str

@@ -102,11 +102,11 @@ def read_observations(
 ) -> Ingested:
     """Return the observations of a region: the tiles whose centroid lies in the region.
 
-    `service` is ``mobile`` or ``fixed``; `target` is a name in `TARGETS`; `quarters` defaults to all
-    quarters of the source; `progress` is called during downloads. Raises DataError if a quarter that the user named individually is missing, if there
-    are no rows, or if a file is damaged or has too many impossible values. Raises NetworkError if
-    the source could not be read. Raises RequestError if the target is unknown, or if the target
-    ``tests`` would give too many rows.
+    `service` is ``mobile`` or ``fixed``; `target` is a name in `TARGETS`; `quarters` defaults to
+    all quarters of the source; `progress` is called during downloads. Raises DataError if a quarter
+    that the user named individually is missing, if there are no rows, or if a file is damaged or
+    has too many impossible values. Raises NetworkError if the source could not be read. Raises
+    RequestError if the target is unknown, or if the target ``tests`` would give too many rows.
     """
     column = find_target(target)
     wanted = quarters.all if quarters else all_quarters()
