@@ -41,7 +41,7 @@ from geogp.geodata.tiles.targets import TARGETS
 from geogp.records.run_record import RunRecord, given
 from geogp.reports.rendering import environment, html_page, say, say_all
 from geogp.reports.report_figures import thresholds_figure
-from geogp.reports.run_facts import RunFacts, run_facts
+from geogp.reports.report_facts import ReportFacts, report_facts
 from geogp.reports.run_report import LIMITS, split_names
 
 Floats = NDArray[np.float64]
@@ -101,7 +101,7 @@ class ClassSplitReport:
 
 
 @dataclass(frozen=True)
-class ClassReport(RunFacts):
+class ClassRunReport(ReportFacts):
     """The content of a report on classes, in values that can be written as JSON.
 
     `classes` are in increasing order. `headline`, `findings` and `statements` are sentences.
@@ -140,7 +140,7 @@ def class_report_texts(
     }
 
 
-def build_class_report(run: RunRecord, predictions: pd.DataFrame) -> ClassReport:
+def build_class_report(run: RunRecord, predictions: pd.DataFrame) -> ClassRunReport:
     """Build the report on a run of classes from run.json and test_predictions.parquet."""
     target = TARGETS[run.target]
     starts = (MODEL, BY_QUARTER, BY_STRATUM)
@@ -152,8 +152,8 @@ def build_class_report(run: RunRecord, predictions: pd.DataFrame) -> ClassReport
         for name in split_names(run, predictions)
     }
     first = next(iter(splits.values()))
-    return ClassReport(
-        **vars(run_facts(run)),
+    return ClassRunReport(
+        **vars(report_facts(run)),
         classes=list(target.classes),
         headline=say("class_report", "headline", first, run.target),
         findings=[say("class_report", "finding", one, run.target) for one in splits.values()],

@@ -32,7 +32,7 @@ from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunRecord, RunSettings, VarianceCheck, given
 from geogp.reports.rendering import environment, html_page, latex_table, say, say_all
 from geogp.reports.report_figures import split_figures, thresholds_figure
-from geogp.reports.run_facts import RunFacts, run_facts
+from geogp.reports.report_facts import ReportFacts, report_facts
 from geogp.reports.split_report import SplitReport, split_report
 from geogp.reports.words import UNITS
 
@@ -48,7 +48,7 @@ LIMITS = {
 
 
 @dataclass(frozen=True)
-class Report(RunFacts):
+class Report(ReportFacts):
     """The content of a report, in values that can be written as JSON.
 
     `unit` is the unit of all errors and widths (such as ``log10 Mbps``). `plain_unit` is the unit
@@ -88,7 +88,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     by_split = predictions.groupby("split", sort=False)
     gaps = [splits[str(name)].title for name, rows in by_split if some_devices_missing(rows)]
     return Report(
-        **vars(run_facts(run)),
+        **vars(report_facts(run)),
         unit=unit,
         plain_unit=plain_unit,
         headline=say("report", "headline", next(iter(splits.values()))),

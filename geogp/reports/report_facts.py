@@ -10,7 +10,7 @@ from geogp.reports.words import DEFAULT_ATTRIBUTION
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class ReportFacts:
     """The facts about a run, in values that can be written as JSON.
 
     Most values are the same as in run.json. `region` is the name of the region in words, and
@@ -39,9 +39,9 @@ class RunFacts:
     attribution: str
 
 
-def run_facts(run: RunRecord) -> RunFacts:
+def report_facts(run: RunRecord) -> ReportFacts:
     """Return the facts about a run from its run.json."""
-    return RunFacts(
+    return ReportFacts(
         geogp=given(run.geogp, None),
         region=run.region_in_words,
         service=run.service,
