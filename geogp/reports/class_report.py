@@ -40,8 +40,8 @@ from geogp.geodata.places.stratum_column import ALL, phrase, with_strata
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.records.run_record import RunRecord, given
 from geogp.reports.rendering import environment, html_page, say, say_all
-from geogp.reports.report_figures import thresholds_figure
 from geogp.reports.report_facts import ReportFacts, report_facts
+from geogp.reports.report_figures import thresholds_figure
 from geogp.reports.run_report import LIMITS, split_names
 
 Floats = NDArray[np.float64]

@@ -31,8 +31,8 @@ from geogp.records.record_names import NOISE_IN_SPREAD, POINT
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunRecord, RunSettings, VarianceCheck, given
 from geogp.reports.rendering import environment, html_page, latex_table, say, say_all
-from geogp.reports.report_figures import split_figures, thresholds_figure
 from geogp.reports.report_facts import ReportFacts, report_facts
+from geogp.reports.report_figures import split_figures, thresholds_figure
 from geogp.reports.split_report import SplitReport, split_report
 from geogp.reports.words import UNITS
 
