@@ -75,9 +75,10 @@ function fillLegend(box, {side, label, hint, scale}) {
   box.append(element('h2', '', label.charAt(0).toUpperCase() + label.slice(1)));
   const bar = element('div', 'geogp-bar');
   bar.style.background = `linear-gradient(to right, ${scale.colours.join(', ')})`;
-  const ticks = element('div', 'geogp-ticks');
+  const named = scale.names.length > 0;
+  const ticks = element('div', named ? 'geogp-ticks geogp-names' : 'geogp-ticks');
   scale.ticks.forEach((tick, place) => {
-    const mark = element('span', '', scale.names.length ? scale.names[place] : formatNumber(tick));
+    const mark = element('span', '', named ? scale.names[place] : formatNumber(tick));
     mark.style.left = `${100 * fractionOf(scale, tick)}%`;
     ticks.append(mark);
   });
