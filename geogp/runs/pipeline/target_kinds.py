@@ -52,9 +52,13 @@ class HeldOutScores:
 
 
 class TargetKind(ABC):
-    """What a run does for one kind of target; `yardstick` names the baseline in warnings."""
+    """What a run does for one kind of target.
+
+    `yardstick` names the baseline in warnings. `later` warns of predictions of later quarters.
+    """
 
     yardstick: str
+    later: str
 
     @abstractmethod
     def fold(
@@ -77,6 +81,10 @@ class NumberTarget(TargetKind):
     """The target is an average over tests, or a number of tests."""
 
     yardstick = "the mean of each quarter predicts"
+    later = (
+        "The intervals do not become wider with time, so their coverage may be below the stated "
+        "level."
+    )
 
     def fold(
         self, seen: Observations, train: Rows, test: Rows, prediction: Prediction
@@ -115,6 +123,7 @@ class ClassTarget(TargetKind):
     """The target is a class, such as a tier of speed."""
 
     yardstick = "the shares of the classes in each quarter predict"
+    later = "The probabilities do not become less certain with time, so they may be too certain."
 
     def fold(
         self, seen: Observations, train: Rows, test: Rows, prediction: Prediction

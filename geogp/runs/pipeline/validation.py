@@ -153,8 +153,7 @@ def _warn_of(job: Job) -> None:
     if not job.about.has_tiles:
         job.warn(
             f"in the split latest, {job.about.name} predicts a quarter after the training "
-            "quarters. The intervals do not become wider with time, so their coverage may be below "
-            "the stated level."
+            f"quarters. {kind_of(request.target).later}"
         )
     elif len(job.observations.quarters) == request.folds + 1:
         job.warn(
