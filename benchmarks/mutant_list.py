@@ -435,6 +435,16 @@ MUTANTS = [
         ridge_lost=(", ridge=RIDGE)", ")"),
         sum_over_classes=(" / math.sqrt(len(found))", ""),
     ),
+    *_of(
+        "evaluation/class_tables",
+        "evaluation/test_class_tables",
+        shares_without_prior=("counts += every / every.sum()", "counts += 1 / classes"),
+    ),
+    *_of(
+        "evaluation/threshold_reliability",
+        "evaluation/test_class_tables",
+        class_or_higher=("p[:, self.code :].sum(1)", "p[:, self.code + 1 :].sum(1)"),
+    ),
     # Estimators
     *_of(
         "estimators/point_scale",

@@ -16,6 +16,9 @@ from typing import Any
 
 from geogp.errors import RequestError
 
+AVERAGE, COUNT, CLASS = "average", "count", "class"
+"""Kinds of targets: averages of tests, numbers of tests, and classes of tiles."""
+
 REQUIRED: Any = inspect.Parameter.empty
 """Default of a setting that the user must give."""
 

@@ -167,6 +167,12 @@ def counted(made_run: "Callable[..., RunResult]") -> "RunResult":
 
 
 @pytest.fixture(scope="session")
+def tiered(made_run: "Callable[..., RunResult]") -> "RunResult":
+    """A finished run of tiers of speed with both splits. Tests must not change it."""
+    return made_run("tiered", target="tier", epochs=4, split="both")
+
+
+@pytest.fixture(scope="session")
 def plain(made_run: "Callable[..., RunResult]") -> "RunResult":
     """A finished run of a network without a basis over tiles. Tests must not change it."""
     return made_run("plain", model="dbk-silu")

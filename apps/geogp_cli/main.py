@@ -93,9 +93,10 @@ def simulate(request: SimulationRequest, listener: ProgressListener) -> Answer:
 @answering
 def models() -> Answer:
     """List the names of the models, one on each line."""
-    from geogp.models.catalogue.model_names import MODELS
+    from geogp.models.catalogue.model_names import CLASS_MODELS, MODELS
 
-    return Answer({"models": {name: row.summary for name, row in MODELS.items()}}, MODELS)
+    every = MODELS | CLASS_MODELS
+    return Answer({"models": {name: row.summary for name, row in every.items()}}, every)
 
 
 app.command()(questions.areas)
@@ -197,24 +198,34 @@ def _scores(result: "RunResult") -> Answer:
     return Answer({"run": str(result.path), "metrics": to_builtins(metrics)}, told)
 
 
+_FIGURES = {
+    "mae": ("MAE", ".3f"),
+    "crps": ("CRPS", ".3f"),
+    "coverage_95": ("95 % coverage", ".1%"),
+    "width_95": ("width", ".2f"),
+    "accuracy": ("accuracy", ".1%"),
+    "brier": ("Brier score", ".3f"),
+    "ece": ("ECE", ".3f"),
+}
+"""Heading and format of the scores that a table shows, if a run has them."""
+
+
 def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
-    headings = "stratum, n, log score, baseline, MAE, CRPS, 95 % coverage, width"
+    shown = [name for name in _FIGURES if name in next(iter(metrics.values())).figures]
+    headings = ["stratum, n, log score, baseline", *(_FIGURES[name][0] for name in shown)]
     rows = (
         (
             stratum,
             f"{found.n:,}",
             f"{found.nll:.3f}",
             f"{baseline[stratum].nll:.3f}" if stratum in baseline else "-",
-            f"{found.mae:.3f}",
-            f"{found.crps:.3f}",
-            f"{found.coverage_95:.1%}",
-            f"{found.width_95:.2f}",
+            *(format(found.figures[name], _FIGURES[name][1]) for name in shown),
         )
         if found.n
-        else (stratum, "0", *["-"] * 6)
+        else (stratum, "0", *["-"] * (2 + len(shown)))
         for stratum, found in metrics.items()
     )
-    return console.table(f"test rows, {split} split", headings, rows)
+    return console.table(f"test rows, {split} split", ", ".join(headings), rows)
 
 
 def _version(asked: bool) -> None:

@@ -15,6 +15,7 @@ from geogp.evaluation.splits.split_names import SPLITS
 from geogp.files import output_errors, write_text
 from geogp.geodata.places.region import STRATA
 from geogp.geodata.places.stratum_column import ALL
+from geogp.geodata.tiles.targets import TARGETS
 from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
 from geogp.records.run_record import RunMap, RunRecord, given
 from geogp.reports.rendering import html_page
@@ -161,6 +162,11 @@ def _read(path: Path, out: Path) -> _ShownRun:
         _, run = read_run_record(path)
     except RequestError as error:  # test_predictions.parquet is gone
         raise DataError(str(error)) from error
+    if TARGETS[run.target].classes:
+        raise DataError(
+            f"the gallery shows coverage and CRPS, which a run with the target {run.target} does "
+            f"not have. Open map.html and report.html of this run instead."
+        )
     sha256 = given(given(run.map, RunMap()).grid_sha256, None)
     picture = read_picture(path / GRID_FILE, sha256=sha256)
     with output_errors(path / RUN_FILE):

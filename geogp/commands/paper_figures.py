@@ -87,10 +87,10 @@ def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> 
             f"the target of {request.run} is the number of tests, and --beside adds models to the "
             "figure interval_widths, which does not exist for counts. Leave --beside out."
         )
+    opened = run.reopen(counts=True)
     if not counts:
         widths = _widths(run, [open_run(one) for one in request.beside], split)
         cells = spread_by_cell(_rows_of(run, split))
-    opened = run.reopen(counts=True)
     listener.stage("computing the kernel and the components of the basis over the region")
     slices, components = _kernel(opened)
     listener.stage("drawing")

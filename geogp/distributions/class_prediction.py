@@ -1,13 +1,15 @@
 """Predictive distributions of classes: softmax probabilities averaged over random logits."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
+from geogp.distributions.quantity import Quantity, Variable
 from geogp.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -36,13 +38,16 @@ class ClassPrediction:
     of 2.
     """
 
+    discrete: ClassVar[bool] = False
+    has_power_mean: ClassVar[bool] = True  # the warning about a missing mean is not for classes
+
     mean: Floats
     variance: Floats
     df: Floats
     draws: int = DRAWS
 
     @classmethod
-    def pooled(cls, parts: Sequence["ClassPrediction"]) -> "ClassPrediction":
+    def mixture(cls, parts: Sequence["ClassPrediction"]) -> "ClassPrediction":
         """Return the mixture, with equal shares, of the predictions of several models."""
         mean, variance, df = (
             np.concatenate([getattr(part, name) for part in parts])
@@ -52,6 +57,61 @@ class ClassPrediction:
 
     def __len__(self) -> int:
         return int(self.mean.shape[1])
+
+    def __getitem__(
+        self, rows: "NDArray[np.bool_] | NDArray[np.intp] | slice"
+    ) -> "ClassPrediction":
+        """Return the prediction at some of the points."""
+        return replace(self, mean=self.mean[:, rows], variance=self.variance[:, rows])
+
+    def pooled(self, pieces: int) -> "ClassPrediction":  # noqa: ARG002
+        """Return the prediction, because `pieces` equal tiles together have the class of a tile."""
+        return self
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return int(self.mean.shape[2])
+
+    @property
+    def at_least(self) -> Floats:
+        """Probability of each class or a higher one, (n, k), if classes are in increasing order."""
+        sums: Floats = self.probabilities[:, ::-1].cumsum(1)[:, ::-1]
+        return np.minimum(sums, 1.0)
+
+    def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:  # noqa: ARG002
+        """Return the variables of a map, by name: values, long name and CF unit.
+
+        The probability of each class, of each class or a higher one (except the lowest class), and
+        of the most probable class; and the entropy.
+        """
+        subject, p, reached = quantity.subject, self.probabilities, self.at_least
+        named = list(zip(quantity.class_tags, quantity.classes, strict=True))
+        exact = {
+            f"p_{quantity.suffix}_{tag}": (p[:, code], f"probability that {subject} is {name}", "1")
+            for code, (tag, name) in enumerate(named)
+        }
+        least = {
+            f"p_at_least_{tag}": (
+                reached[:, code],
+                f"probability that {subject} is at least {name}",
+                "1",
+            )
+            for code, (tag, name) in enumerate(named)
+            if code
+        }
+        return (
+            exact
+            | least
+            | {
+                "p_most_probable": (p.max(1), f"probability of the most probable {subject}", "1"),
+                "entropy": (self.entropy, f"entropy of {subject}, in nats", "1"),
+            }
+        )
+
+    def flags(self, quantity: Quantity) -> dict[str, tuple[Codes, str]]:
+        """Return the most probable class, as a variable of a map: numbers of classes, long name."""
+        return {quantity.suffix: (self.codes, f"most probable {quantity.subject}")}
 
     @property
     def probabilities(self) -> Floats:

@@ -44,6 +44,8 @@ class Prediction:
         the values before the repair.
     discrete
         Whether measurements are whole numbers, so that intervals may contain more than their level.
+    classes
+        Number of classes; 0, because the target is a number.
 
     Raises
     ------
@@ -53,6 +55,7 @@ class Prediction:
     """
 
     discrete: ClassVar[bool] = False
+    classes: ClassVar[int] = 0
 
     mean: Floats
     function_variance: Floats
@@ -158,6 +161,15 @@ class Prediction:
                 f"{name}_log10": (np.sqrt(part), f"standard deviation of {of}, {logarithm}", "1")
                 for name, (part, of) in spread.items()
             }
+
+    def flags(self, quantity: Quantity) -> dict[str, tuple[NDArray[np.intp], str]]:  # noqa: ARG002
+        """Return the variables of a map whose values are numbers of classes: none."""
+        return {}
+
+    @property
+    def has_power_mean(self) -> bool:
+        """Whether the mean of the value exists if the prediction is of its logarithm."""
+        return self.shape.has_power_mean
 
     def _linear_mean(self, subject: str) -> tuple[Floats, str]:
         """Return the mean E[10^y] and its long name; a mean that does not exist is NaN."""

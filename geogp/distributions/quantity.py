@@ -1,5 +1,6 @@
 """The names of a predicted quantity in files and on maps."""
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,11 @@ Variable = tuple[NDArray[np.float64], str, str]
 """A variable of a map: its values at n points, its long name, and its unit in CF conventions."""
 
 
+def class_tags(classes: tuple[str, ...]) -> list[str]:
+    """Return classes as parts of names of variables, such as ``below_5_1`` for ``below 5/1``."""
+    return [re.sub(r"[^0-9a-z]+", "_", name.lower()) for name in classes]
+
+
 @dataclass(frozen=True)
 class Quantity:
     """The names of a target in files and on maps.
@@ -16,9 +22,11 @@ class Quantity:
     `suffix`: last part of the names of variables: ``mbps`` or ``ms``.
     `unit`: unit in texts for people: ``Mbps`` or ``ms``.
     `cf_unit`: unit in the spelling of the CF conventions (UDUNITS).
-    `subject`: ``download speed``, ``upload speed``, ``latency`` or ``number of tests``.
+    `subject`: ``download speed``, ``upload speed``, ``latency``, ``number of tests`` or
+        ``tier``.
     `bound`: the cautious end of the interval: ``upper`` for latency, else ``lower``.
     `counted`: whether the target is a number of tests.
+    `classes`: the classes of the target, in increasing order; none for a number.
     """
 
     suffix: str
@@ -27,8 +35,16 @@ class Quantity:
     subject: str
     bound: str
     counted: bool
+    classes: tuple[str, ...] = ()
+
+    @property
+    def class_tags(self) -> list[str]:
+        """The classes as parts of names of variables; see `class_tags`."""
+        return class_tags(self.classes)
 
     @property
     def kernel_unit(self) -> str:
-        """The unit of the kernel: the squared ln for counts, and the squared log10 otherwise."""
+        """The unit of the kernel: squared logit of a class, ln of a count, log10 of an average."""
+        if self.classes:
+            return "logit²"
         return f"({'ln' if self.counted else 'log10'})²"

@@ -191,7 +191,7 @@ class ClassGP(EstimatorParameters):
         if not hasattr(self, "networks_"):
             raise RequestError(f"this {type(self).__name__} is not fitted yet; call fit first.")
         x = self._inputs(X, fitted=True)
-        return ClassPrediction.pooled([network.predict_classes(x) for network in self.networks_])
+        return ClassPrediction.mixture([network.predict_classes(x) for network in self.networks_])
 
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the share of rows whose most probable class is y.

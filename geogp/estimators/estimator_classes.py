@@ -1,10 +1,16 @@
 """The estimators: one class for each family of models."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.errors import RequestError
+from geogp.estimators.point_scale import PointScale
 from geogp.estimators.spatial_gp import SpatialGP
+from geogp.models.training.fit_plan import FitPlan
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -142,3 +148,41 @@ class CountGP(SpatialGP):
     counts: ClassVar[bool] = True
     model: str = field(default="cox-nb", kw_only=False)
     exposure: str | None = None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PlaceClassGP(SpatialGP):
+    """Gaussian processes of the classes of places, such as tiers of speed; runs use it.
+
+    The targets y are numbers of classes, from 0. `predict_distribution` returns a
+    `ClassPrediction`. For other tables, and for ensembles, use `ClassGP`.
+
+    Parameters
+    ----------
+    model
+        One of ``geogp.list_models("class")``.
+    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+        As in `FieldGP`.
+    classes
+        Number of classes.
+    """
+
+    families: ClassVar[tuple[str, ...]] = ("class",)
+    model: str = field(default="class-dbk", kw_only=False)
+    classes: int = 2
+
+    def plan(self, scale: PointScale, n: int) -> FitPlan:
+        """Return the settings of a fit to n rows, from the preset and the other parameters."""
+        return replace(super().plan(scale, n), classes=self.classes)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the number of the most probable class at points, (n,)."""
+        law: Any = self.predict_distribution(X)
+        return np.asarray(law.codes)
+
+    def grid(self, *args: Any, **options: Any) -> Any:  # noqa: ARG002
+        """Raise RequestError, because this raster would have quantiles of numbers."""
+        raise RequestError(
+            "expected a model of numbers for a grid, found classes. Use the files p_*.tif of a "
+            "run, or predict_distribution at the centres of cells."
+        )

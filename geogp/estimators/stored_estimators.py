@@ -7,7 +7,13 @@ import numpy as np
 
 from geogp.errors import DataError
 from geogp.estimators.class_gp import ClassGP
-from geogp.estimators.estimator_classes import CountGP, DeepBasisGP, FieldGP, KernelGP
+from geogp.estimators.estimator_classes import (
+    CountGP,
+    DeepBasisGP,
+    FieldGP,
+    KernelGP,
+    PlaceClassGP,
+)
 from geogp.estimators.point_scale import CovariateScale, PointScale
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.models.catalogue import storage
@@ -17,7 +23,7 @@ from geogp.models.core.lowrank import LowRankGP
 from geogp.models.training.training_loop import FitState
 
 ESTIMATORS: dict[str, type[SpatialGP]] = {
-    kind.__name__: kind for kind in (FieldGP, DeepBasisGP, KernelGP, CountGP)
+    kind.__name__: kind for kind in (FieldGP, DeepBasisGP, KernelGP, CountGP, PlaceClassGP)
 }
 
 

@@ -1,13 +1,12 @@
 """Scores of class probabilities: accuracy, log score, Brier score, calibration error, AUROC."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from geogp.errors import DataError
+from geogp.evaluation.scores import ClassScores
 
 Floats = NDArray[np.float64]
 
@@ -16,24 +15,6 @@ CALIBRATION_BINS = 15
 
 TOLERANCE = 1e-6
 """Largest difference from 1 of the sum of a row's probabilities."""
-
-
-@dataclass(frozen=True)
-class ClassScores:
-    """Mean scores over n rows.
-
-    `accuracy`: share of rows whose most probable class is the observed class.
-    `nll`: mean of -log of the probability of the observed class.
-    `brier`: mean of Σ_j (p_j - o_j)², from 0 to 2, with o_j = 1 for the observed class and 0 for
-        the others.
-    `ece`: expected calibration error; see `calibration_error`.
-    """
-
-    n: int
-    accuracy: float
-    nll: float
-    brier: float
-    ece: float
 
 
 def class_scores(probabilities: ArrayLike, codes: ArrayLike) -> ClassScores:
@@ -83,6 +64,21 @@ def calibration_error(
     found = class_reliability(probabilities, codes, bins)
     gap = (found["observed"] - found["stated"]).abs()
     return float((found["n"] * gap).sum() / found["n"].sum())
+
+
+def class_calibration_errors(
+    probabilities: ArrayLike, codes: ArrayLike, bins: int = CALIBRATION_BINS
+) -> list[float]:
+    """Return, for each class, Σ_bins n_bin / n |observed share - mean stated probability|.
+
+    This is the classwise calibration error (Kull et al. 2019), before the mean over the classes.
+    The bins are those of `reliability_of_class`.
+    """
+    p, y = checked_classes(probabilities, codes)
+    found = (_binned(p[:, code], y == code, bins) for code in range(p.shape[1]))
+    return [
+        float((one["n"] * (one["observed"] - one["stated"]).abs()).sum()) / len(y) for one in found
+    ]
 
 
 def auroc(score: ArrayLike, outlier: ArrayLike) -> float:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import fields, replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from scipy import special
 
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError
-from geogp.evaluation.scores import Scores, no_scores
+from geogp.evaluation.scores import ClassScores, Scores, no_scores
 from geogp.geodata.places.region import UNKNOWN
 from geogp.geodata.places.stratum_column import ALL, names_of
 
@@ -19,6 +20,7 @@ STORED_LEVELS = (50, 80, 95)
 """Levels, in percent, at which `Scores` and run.json contain the coverage."""
 
 Floats = NDArray[np.float64]
+Kind = TypeVar("Kind", Scores, ClassScores)
 
 
 class Interval(NamedTuple):
@@ -114,11 +116,15 @@ def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
     return {ALL: np.ones(n, np.bool_)} | {name: names == name for name in own}
 
 
-def pooled(parts: Sequence[Scores]) -> Scores:
-    """Return the combined scores of several sets of rows, weighted by the numbers of rows."""
+def pooled(parts: Sequence[Kind]) -> Kind:
+    """Return the combined scores of several sets of rows, weighted by the numbers of rows.
+
+    The calibration error `ece` of the result is only an upper bound, because errors of the parts
+    can cancel.
+    """
     held = [part for part in parts if part.n]
     if len(held) <= 1:
-        return held[0] if held else no_scores()
+        return (held or parts)[0]
     n = sum(part.n for part in held)
 
     def mean(name: str, power: int = 1) -> float | None:
@@ -128,7 +134,8 @@ def pooled(parts: Sequence[Scores]) -> Scores:
         total = float(sum(rows * value**power for rows, value in values))
         return math.sqrt(total / n) if power == 2 else total / n
 
-    return Scores(n, **{name: mean(name, 2 if name == "rmse" else 1) for name in held[0].figures})
+    names = [one.name for one in fields(held[0]) if one.name != "n"]
+    return replace(held[0], n=n, **{name: mean(name, 2 if name == "rmse" else 1) for name in names})
 
 
 def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:

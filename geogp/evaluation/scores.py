@@ -50,6 +50,33 @@ class Scores:
         return baseline.nll - self.nll
 
 
+@dataclass(frozen=True)
+class ClassScores:
+    """Mean scores over n rows of classes; None if n is 0.
+
+    `accuracy`: share of rows whose most probable class is the observed class.
+    `nll`: mean of -log of the probability of the observed class.
+    `brier`: mean of Σ_j (p_j - o_j)², from 0 to 2, with o_j = 1 for the observed class and 0 for
+        the others.
+    `ece`: expected calibration error; see `calibration_error`.
+    """
+
+    n: Count
+    accuracy: Share | None
+    nll: Real | None
+    brier: Size | None
+    ece: Share | None
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """All scores except n, by name."""
+        return {name: value for name, value in vars(self).items() if name != "n"}
+
+    def gain(self, baseline: "ClassScores") -> float | None:
+        """Return the log score of a baseline minus the log score `nll`; None if one is missing."""
+        return None if self.nll is None or baseline.nll is None else baseline.nll - self.nll
+
+
 def no_scores(n: int = 0) -> Scores:
     """Return scores that are all None: for no rows, or for n rows with unknown scores."""
     return Scores(n, *[None] * (len(fields(Scores)) - 1))

@@ -12,15 +12,19 @@ from typing import Any
 
 from geogp.errors import DataError
 from geogp.evaluation.metrics import pooled
-from geogp.evaluation.scores import Scores
+from geogp.evaluation.scores import ClassScores, Scores
 from geogp.evaluation.splits.row_parts import CALIBRATION, LEFT_OUT, PARTS, TEST
 from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import ALL
+from geogp.geodata.tiles.targets import TARGETS
 
 TOLERANCE = 1e-6
 """Largest allowed difference between two scores; relative if the score is above 1."""
 
-_NAMES = tuple(field.name for field in fields(Scores))
+NOT_MEANS = {"ece"}
+"""Scores of all rows that do not follow from the scores of parts of the rows."""
+
+AnyKind = type[Scores] | type[ClassScores]
 
 Table = Mapping[str, Mapping[str, Any]]
 """Scores, by stratum and name of the score."""
@@ -28,12 +32,12 @@ Table = Mapping[str, Mapping[str, Any]]
 
 def check_figures(run: Mapping[str, Any]) -> None:
     """Raise DataError if the scores in the content of a run.json contradict each other."""
-    settings = run.get("settings", {})
+    settings, kind = run.get("settings", {}), _kind_of(run)
     splits, metrics = settings.get("splits"), run["metrics"]
     if not metrics:
         raise DataError("expected scores of one split or more under metrics, found none.")
     _expect("metrics", metrics, metrics if splits is None else splits)
-    for key in {"baseline", "n", "folds"} & set(run):
+    for key in {"baseline", "baseline_by_stratum", "n", "folds"} & set(run):
         _expect(key, run[key], metrics)
     strata = settings.get("strata") or STRATA
     if len({*strata, ALL, UNKNOWN}) < 4:
@@ -47,10 +51,11 @@ def check_figures(run: Mapping[str, Any]) -> None:
         if folds and "n" in run and run["n"][split] != folds[0]["n"]:
             raise DataError(f"n.{split} differs from the first entry of folds.{split}.")
         for number, fold in enumerate(folds):
-            _check_pair(f"folds.{split}[{number}]", fold, (), strata)
+            _check_pair(f"folds.{split}[{number}]", fold, (), strata, kind)
             _check_rows(f"folds.{split}[{number}]", fold["metrics"], fold["n"])
-        one = {key: run[key][split] for key in ("metrics", "baseline") if key in run}
-        _check_pair(split, one, folds, strata)
+        keys = ("metrics", "baseline", "baseline_by_stratum")
+        one = {key: run[key][split] for key in keys if key in run}
+        _check_pair(split, one, folds, strata, kind)
         if not folds and "n" in run:
             _check_rows(split, one["metrics"], run["n"][split])
     parts = (*PARTS, CALIBRATION, LEFT_OUT)
@@ -62,34 +67,45 @@ def check_figures(run: Mapping[str, Any]) -> None:
 
 
 def _check_pair(
-    place: str, held: Mapping[str, Any], folds: Sequence[Mapping[str, Any]], strata: Sequence[str]
+    place: str,
+    held: Mapping[str, Any],
+    folds: Sequence[Mapping[str, Any]],
+    strata: Sequence[str],
+    kind: AnyKind,
 ) -> None:
-    """Raise DataError if the scores of model and baseline contradict each other."""
+    """Raise DataError if the scores of model and baselines contradict each other."""
     rows: list[str] = []
-    for key in ("metrics", "baseline"):
+    for key in ("metrics", "baseline", "baseline_by_stratum"):
         if key not in held:
             continue
         where = f"{key} of {place}"
         _expect(where, held[key], (ALL, *strata))
-        _check_whole(where, held[key], strata, [fold[key] for fold in folds])
+        _check_whole(where, held[key], strata, [fold[key] for fold in folds if key in fold], kind)
         own = [f"{figures['n']} rows of {name}" for name, figures in held[key].items()]
         rows = rows or own
         _expect(where, own, rows)
 
 
-def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequence[Table]) -> None:
+def _check_whole(
+    where: str,
+    table: Table,
+    strata: Sequence[str],
+    folds: Sequence[Table],
+    kind: AnyKind,
+) -> None:
     """Raise DataError if scores are missing or do not combine to the scores of all rows."""
+    names = [field.name for field in fields(kind)]
     for name, figures in table.items():
-        empty = [key for key in _NAMES if figures[key] is None]
-        if len(empty) != (0 if figures["n"] else len(_NAMES) - 1):
+        empty = [key for key in names if figures[key] is None]
+        if len(empty) != (0 if figures["n"] else len(names) - 1):
             raise DataError(
                 f"expected scores under {where}, {name}: numbers if there are rows, else null. "
                 f"Found {len(empty)} nulls for {figures['n']} rows."
             )
         if folds:
-            parts = [_scores(fold[name]) for fold in folds]
+            parts = [_scores(fold[name], kind) for fold in folds]
             _same(f"{where}, {name}", "the folds", pooled(parts), figures)
-    parts = [_scores(table[name]) for name in strata]
+    parts = [_scores(table[name], kind) for name in strata]
     known = sum(part.n for part in parts)
     if known > table[ALL]["n"]:
         raise DataError(
@@ -107,14 +123,21 @@ def _check_rows(place: str, metrics: Table, parts: Mapping[str, int]) -> None:
         )
 
 
-def _scores(figures: Mapping[str, Any]) -> Scores:
-    return Scores(**{key: figures[key] for key in _NAMES})
+def _kind_of(run: Mapping[str, Any]) -> AnyKind:
+    """Return the type of the scores of a run, which its target determines."""
+    return ClassScores if TARGETS[run["target"]].classes else Scores
 
 
-def _same(where: str, of: str, expected: Scores, found: Mapping[str, Any]) -> None:
+def _scores(figures: Mapping[str, Any], kind: AnyKind) -> Any:
+    return kind(**{field.name: figures[field.name] for field in fields(kind)})
+
+
+def _same(where: str, of: str, expected: Scores | ClassScores, found: Mapping[str, Any]) -> None:
     """Raise DataError if found scores differ from expected scores."""
     for key, value in vars(expected).items():
         other = found[key]
+        if key in NOT_MEANS:
+            continue
         if value is None or other is None:
             equal = value is other
         else:

@@ -15,6 +15,7 @@ all differences of a split together.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,6 @@ from geogp.evaluation.metrics import binomial_interval, rows_by_group
 from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
 from geogp.evaluation.simultaneous_coverage import DRAWS, TOLERANCE, blocks_of
 from geogp.evaluation.strata import MIN_ROWS
-from geogp.geodata.tiles.thresholds import Threshold
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -99,11 +99,59 @@ class ExceedanceReport:
     bins: list[ProbabilityBin]
 
 
+class Event(Protocol):
+    """An event with a stated probability, such as a threshold that is met."""
+
+    @property
+    def value(self) -> float:
+        """The number of the event in the reports."""
+
+    @property
+    def met(self) -> str:
+        """Words for the event."""
+
+    def holds(self, y: Floats) -> Booleans:
+        """Return whether the event happened for each measurement."""
+
+
+Kind = TypeVar("Kind", bound=Event)
+
+
+@dataclass(frozen=True)
+class ClassEvent:
+    """The event that the class of a row is `code`; if `or_higher`, that it is `code` or higher."""
+
+    code: int
+    met: str
+    or_higher: bool = False
+
+    @property
+    def value(self) -> float:
+        """The number of the class."""
+        return float(self.code)
+
+    def holds(self, y: Floats) -> Booleans:
+        """Return whether each class is that of the event."""
+        return np.asarray(y >= self.code if self.or_higher else y == self.code)
+
+    def probability(self, p: Floats) -> Floats:
+        """Return the probability of the event from the probabilities of the classes, (n, k)."""
+        found = p[:, self.code :].sum(1) if self.or_higher else p[:, self.code]
+        return np.clip(found, 0.0, 1.0)
+
+
+def class_events(classes: Sequence[str]) -> list[ClassEvent]:
+    """Return an event for each class, and for each class or higher that is not yet in the list."""
+    exact = [ClassEvent(code, name) for code, name in enumerate(classes)]
+    inner = list(enumerate(classes))[2:-1]
+    return exact + [ClassEvent(code, f"at least {name}", or_higher=True) for code, name in inner]
+
+
 @dataclass(frozen=True)
 class _Part:
     """The rows, stated probabilities, outcomes and bins of rows for one threshold and stratum."""
 
-    threshold: Threshold
+    threshold: Event
     group: str
     rows: Booleans
     p: Floats
@@ -113,12 +161,14 @@ class _Part:
 
 def exceedance_reports(
     rows: pd.DataFrame,
-    probability: Callable[[Threshold], Floats],
-    thresholds: Sequence[Threshold],
+    probability: Callable[[Kind], Floats],
+    thresholds: Sequence[Kind],
     *,
     draws: int = DRAWS,
 ) -> list[ExceedanceReport]:
-    """Return reports on the probabilities of thresholds, for the test rows of one split.
+    """Return reports on the probabilities of events, for the test rows of one split.
+
+    The events are thresholds, or the classes of `class_events`.
 
     `probability` returns the probability that each row, an average of its tests, meets a threshold,
     (n,); see `Threshold.probability`. For each threshold, there is a report on all rows, then a
@@ -160,7 +210,7 @@ def bins_of(p: Floats) -> NDArray[np.int64]:
     return np.unique(np.searchsorted(edges, p, side="left"), return_inverse=True)[1]
 
 
-def _parts(rows: pd.DataFrame, probability: Floats, threshold: Threshold) -> list[_Part]:
+def _parts(rows: pd.DataFrame, probability: Floats, threshold: Event) -> list[_Part]:
     met = threshold.holds(rows["y"].to_numpy(np.float64)).astype(np.float64)
     return [
         _Part(

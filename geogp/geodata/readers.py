@@ -88,8 +88,9 @@ def read_tiles(
     region
         The result of `read_region`, or a `name` that `read_region` accepts.
     target
-        ``download`` or ``upload``, in log10 of Mbps; ``latency``, in log10 of ms; or ``tests``, the
-        number of tests in each tile, also in tiles without a test.
+        ``download`` or ``upload``, in log10 of Mbps; ``latency``, in log10 of ms; ``tests``, the
+        number of tests in each tile, also in tiles without a test; or ``tier``, the number of the
+        tier of download and upload speed, from 0 (below 5/1 Mbps) to 3 (35/3 Mbps).
     service
         ``mobile`` or ``fixed``.
     quarters

@@ -42,17 +42,24 @@ _NAMES = {
     "upload": ("Mbit s-1", "upload speed", "lower"),
     "latency": ("ms", "latency", "upper"),
     "tests": ("1", "number of tests", "lower"),
+    "tier": ("1", "tier", "lower"),
 }
 
 
 def quantity_of(target: str) -> Quantity:
     """Return the names and units of a target.
 
-    Raises RequestError if the target is not download, upload, latency or tests.
+    Raises RequestError if the target is not download, upload, latency, tests or tier.
     """
     one_of("target", target, _NAMES)
     column = TARGETS[target]
-    return Quantity(column.suffix, column.unit, *_NAMES[target], counted=column.counted)
+    return Quantity(
+        column.suffix,
+        column.unit,
+        *_NAMES[target],
+        counted=column.counted,
+        classes=column.classes,
+    )
 
 
 def build_grid(
@@ -75,7 +82,8 @@ def build_grid(
     2), and width_log10 = 2 · 1.96 sqrt(v). Predictions of other shapes have other quantiles and
     means. A mean is NaN if it does not exist (heavy tails) or is too large for float32. Each
     threshold adds a variable, such as p_at_least_7_mbps: the probability that the predicted value
-    meets the threshold. Numbers of tests have other variables; see `CountPrediction.variables`.
+    meets the threshold. Numbers of tests and classes have other variables; see the method
+    `variables` of `CountPrediction` and `ClassPrediction`.
 
     `prediction` is a prediction of log10(Mbps), log10(ms) or the number of tests, depending on
     `target`, for the n `tiles`. Arrays have shape (n,). `distance_km` is the distance to the
@@ -99,7 +107,8 @@ def build_grid(
         stratum=stratum,
     )
     frame = Frame.of_tiles(tiles)
-    if prediction.discrete != quantity.counted:
+    kind = prediction.discrete, prediction.classes
+    if kind != (quantity.counted, len(quantity.classes)):
         raise RequestError(f"expected a prediction of the target {target}, found another target.")
     variables = prediction.variables(quantity, LEVEL)
     variables |= _probabilities(prediction, target, thresholds)
@@ -111,10 +120,14 @@ def build_grid(
     grid = xr.Dataset(coords={"y": frame.y, "x": frame.x})
 
     def add(name: str, values: NDArray[Any], fill: float, **attributes: str) -> None:
-        flags = {"flag_values": np.array([0, 1], np.uint8)} if fill == FLAG_FILL else {}
+        meanings = attributes.get("flag_meanings", "").split()
+        flags = {"flag_values": np.arange(len(meanings), dtype=np.uint8)} if meanings else {}
         grid[name] = (("y", "x"), frame.place(tiles, values, fill), flags | attributes)
         grid[name].encoding["_FillValue"] = values.dtype.type(fill)
 
+    for name, (codes, label) in prediction.flags(quantity).items():
+        meanings = " ".join(quantity.class_tags)
+        add(name, codes.astype(np.uint8), FLAG_FILL, long_name=label, flag_meanings=meanings)
     for name, (values, label, unit) in variables.items():
         # With heavy tails, the mean may not exist.
         narrow = _narrowed(values, name, absent=name == f"mean_{quantity.suffix}")

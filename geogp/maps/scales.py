@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
@@ -45,7 +46,8 @@ class Scale:
     `label` names the values and the unit; `palette` is a matplotlib colour map that is suitable for
     colour-blind readers and for print. `low`, `high` and `ticks` are round numbers; values beyond
     an end have the colour of the end. If `logarithmic`, equal distances on the scale are equal
-    factors; `shift` is added before the logarithm, because counts may be 0.
+    factors; `shift` is added before the logarithm, because counts may be 0. A scale of classes has
+    their `names`; its values are numbers of classes, and each class has one colour.
     """
 
     label: str
@@ -55,6 +57,21 @@ class Scale:
     logarithmic: bool
     ticks: tuple[float, ...]
     shift: float = 0.0
+    names: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> list[str]:
+        """The text of each tick."""
+        return list(self.names) or [format_tick(tick) for tick in self.ticks]
+
+    @property
+    def colour_map(self) -> Colormap:
+        """The palette, with one colour for each class of a scale of classes."""
+        palette = mpl.colormaps[self.palette]
+        if not self.names:
+            return palette
+        k = len(self.names)
+        return ListedColormap(palette((np.arange(k) + 0.5) / k))
 
     def fraction(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return positions on the scale, from 0 (at `low` or below) to 1; NaN gives NaN."""
@@ -75,7 +92,7 @@ class Scale:
     def colours(self) -> Bytes:
         """Return the RGBA colour of each index, (LEVELS + 1, 4); index 0 is transparent."""
         middles = (np.arange(LEVELS) + 0.5) / LEVELS
-        shades = mpl.colormaps[self.palette](middles, bytes=True)
+        shades = self.colour_map(middles, bytes=True)
         return np.vstack([np.zeros((1, 4), np.uint8), shades]).astype(np.uint8)
 
 
@@ -143,6 +160,16 @@ def change_scale(values: NDArray[np.floating], *, label: str) -> Scale:
     low, high = ticks[0], round(above[-1], 2)
     shown = (*ticks, 0.0, *(round(tick, 2) for tick in above))
     return Scale(label, CHANGE_PALETTE, low, high, logarithmic=True, ticks=shown, shift=100.0)
+
+
+def class_scale(
+    values: NDArray[np.floating], *, label: str, palette: str, names: tuple[str, ...]
+) -> Scale:
+    """Return a scale of numbers of classes; raise DataError if no value is finite."""
+    _range_of(values, label)
+    k = len(names)
+    ticks = tuple(map(float, range(k)))
+    return Scale(label, palette, -0.5, k - 0.5, logarithmic=False, ticks=ticks, names=names)
 
 
 def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:

@@ -23,6 +23,7 @@ from geogp.geodata.tiles.quadkeys import (
     tiles_to_codes,
 )
 from geogp.maps.frame import Frame
+from geogp.maps.grid import quantity_of
 from geogp.maps.strata_flag import OWN_FLAG, stratum_at
 
 _CRS = "OGC:CRS84"
@@ -36,10 +37,11 @@ def tile_table(
 
     The columns are ``quadkey``, ``longitude`` and ``latitude`` of the centre in degrees (from -180
     to 180), ``stratum`` (such as urban, rural or unknown), ``county`` if `county` is given, each
-    variable of the grid (flags as booleans), and ``geometry``, the tile as a polygon (GeoParquet
-    1.1, OGC:CRS84). `county` (n,) has the name of each tile's county, or None. Raises DataError if
-    a tile lies outside the grid, or `county` does not have n values.
+    variable of the grid (flags as booleans, classes as text), and ``geometry``, the tile as a
+    polygon (GeoParquet 1.1, OGC:CRS84). `county` (n,) has the name of each tile's county, or None.
+    Raises DataError if a tile lies outside the grid, or `county` does not have n values.
     """
+    quantity = quantity_of(str(grid.attrs["target"]))
     if county is not None and len(county) != len(tiles):
         raise DataError(f"expected a county for each of {len(tiles)} tiles, found {len(county)}.")
     column = tiles.column % (1 << tiles.zoom)
@@ -64,12 +66,16 @@ def tile_table(
         if name == OWN_FLAG:  # the column ``stratum`` has the names of the strata
             continue
         values = variable.to_numpy()[pixels]
-        values = values == 1 if "flag_values" in variable.attrs else values
+        if quantity.classes and name == quantity.suffix:
+            values = np.array(quantity.classes, object)[values]
+        elif "flag_values" in variable.attrs:
+            values = values == 1
         columns[str(name)] = values
         table = {
             key: str(variable.attrs[key]) for key in ("long_name", "units") if key in variable.attrs
         }
-        fields.append(pa.field(str(name), pa.array(values[:0]).type, metadata=table))
+        kind = pa.string() if values.dtype == object else pa.array(values[:0]).type
+        fields.append(pa.field(str(name), kind, metadata=table))
     squares = shapely.to_wkb(shapely.box(bounds.west, bounds.south, bounds.east, bounds.north))
     arrays = [
         pa.array(values, one.type) for values, one in zip(columns.values(), fields, strict=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -10,12 +11,14 @@ from numpy.typing import NDArray
 from geogp.choices import one_of
 from geogp.distributions.quantity import Quantity
 from geogp.geodata.tiles.quadkeys import ZOOM
-from geogp.maps.grid import quantity_of
+from geogp.maps.grid import FLAG_FILL, quantity_of
 from geogp.maps.scales import (
     BOUND_PALETTE,
+    PROBABILITY_PALETTE,
     SPEED_PALETTE,
     WIDTH_PALETTE,
     Scale,
+    class_scale,
     count_scale,
     linear_scale,
     share_scale,
@@ -45,12 +48,22 @@ class View:
 
     def scale(self, grid: xr.Dataset) -> Scale:
         """Return the colour scale for a grid's values; raise DataError if no value is finite."""
-        return self.make_scale(grid[self.variable].values, label=self.label, palette=self.palette)
+        return self.make_scale(self.values(grid), label=self.label, palette=self.palette)
+
+    def values(self, grid: xr.Dataset) -> NDArray[np.float64]:
+        """Return the values of a grid as numbers, NaN outside the region."""
+        found = grid[self.variable]
+        values = np.asarray(found.values, np.float64)
+        if "flag_values" in found.attrs:
+            values = np.where(values == FLAG_FILL, np.nan, values)
+        return values
 
 
 def views_of(grid: xr.Dataset) -> tuple[View, ...]:
     """Return the views of a grid made by `build_grid`, with the main view first."""
     quantity = quantity_of(str(grid.attrs["target"]))
+    if quantity.classes:
+        return _class_views(quantity)
     if quantity.counted:
         return _count_views(int(grid.attrs["zoom"]))
     # Distributions with heavy tails may have no mean.
@@ -170,5 +183,57 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             share_scale,
             "1 means that there is certainly no test; 0 means that there is certainly a test.",
             "",
+        ),
+    )
+
+
+def _class_views(quantity: Quantity) -> tuple[View, ...]:
+    """Return the views of the most probable class, of probabilities, and of the entropy."""
+    subject, names = quantity.subject, quantity.classes
+    return (
+        View(
+            quantity.suffix,
+            quantity.suffix,
+            f"Most probable {subject}",
+            f"most probable {subject}",
+            SPEED_PALETTE,
+            partial(class_scale, names=names),
+            f"The {subject} with the highest probability among {{predicted}}.",
+            "",
+        ),
+        *(
+            View(
+                f"p_at_least_{tag}",
+                f"p_at_least_{tag}",
+                f"Probability of at least {name}",
+                f"probability of {subject} {name} or higher",
+                PROBABILITY_PALETTE,
+                share_scale,
+                f"The share of {{predicted}} expected to be {name} or higher.",
+                "",
+            )
+            for name, tag in list(zip(names, quantity.class_tags, strict=True))[1:]
+        ),
+        View(
+            "p_most_probable",
+            "p_most_probable",
+            f"Probability of the most probable {subject}",
+            f"probability of the most probable {subject}",
+            BOUND_PALETTE,
+            share_scale,
+            f"1 means that the {subject} is certain; {1 / len(names):.2g} means that all are "
+            "equally probable.",
+            "",
+        ),
+        View(
+            "entropy",
+            "entropy",
+            f"Entropy of the {subject}",
+            f"entropy of the {subject}, nats",
+            WIDTH_PALETTE,
+            linear_scale,
+            f"0 means that the {subject} is certain; {np.log(len(names)):.3g} means that all are "
+            "equally probable.",
+            "nats",
         ),
     )

@@ -1,13 +1,15 @@
 """Allowed values of some entries of run.json."""
 
+from geogp.choices import CLASS, COUNT
+
 QUESTIONS = ("tile-mean", "single-test", "level")
 """Values of ``--for``: the quantity that a map predicts."""
 
 LEVEL = QUESTIONS[2]
 """Value of ``--for`` for maps of the level, without measurement noise."""
 
-COUNT = "count"
-"""Predicted quantity of a map whose target is the number of tests."""
+OTHER_QUESTIONS = (COUNT, CLASS)
+"""Predicted quantity of a map whose target is the number of tests, or a class."""
 
 INPUTS = ("place", "place-quarter")
 """Inputs of a model: the place, or the place and the quarter."""

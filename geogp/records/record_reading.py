@@ -14,8 +14,9 @@ from msgspec import UNSET
 from geogp.errors import DataError
 from geogp.evaluation.stored_figures import check_figures
 from geogp.geodata.tiles.targets import TARGETS
-from geogp.models.catalogue.model_names import MODELS
+from geogp.models.catalogue.model_names import find_model
 from geogp.records.checked_types import checked
+from geogp.records.class_records import of_classes, record_kind
 from geogp.records.run_record import RUN_SCHEMA, RunRecord, RunSettings, given
 
 Kind = TypeVar("Kind", bound=RunRecord)
@@ -26,8 +27,8 @@ _LONGEST_NAME = 255
 
 def record_of(run: dict[str, Any]) -> RunRecord:
     """Return parsed run.json as typed structs; raise DataError if a value is wrong."""
-    record = checked(run, RunRecord, "the run")
-    if TARGETS[record.target].counted != MODELS[record.model].counts:
+    record = checked(run, record_kind(RunRecord, run.get("target")), "the run")
+    if TARGETS[record.target].kind != find_model(record.model).kind:
         raise DataError(f"the model {record.model} does not predict the target {record.target}.")
     if record.settings is not UNSET:
         _check_places(record.settings)
@@ -43,7 +44,7 @@ def run_text(content: object) -> str:
 def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
     """Return `run` as a record of type `kind`; raise DataError if a required key is missing."""
     try:
-        return checked(msgspec.to_builtins(run), kind, "the run")
+        return checked(msgspec.to_builtins(run), record_kind(kind, run.target), "the run")
     except DataError as error:
         raise DataError(
             f"{path} was made by another version of geogp: {error} Make the run again with --fresh."
@@ -69,10 +70,13 @@ def read_record(path: Path, run: dict[str, Any]) -> RunRecord:
 
 def run_schema() -> str:
     """Return the JSON Schema of run.json; `docs/schema` contains a copy."""
+    types = (RunRecord, of_classes(RunRecord))
+    kinds, parts = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "run.json of geogp",
-        **msgspec.json.schema(RunRecord),
+        "anyOf": kinds,
+        "$defs": parts,
     }
     return json.dumps(schema, indent=1) + "\n"
 

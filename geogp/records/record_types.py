@@ -12,14 +12,14 @@ from geogp.geodata.places.census import URBAN_VINTAGES
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import LEAST, MOST
-from geogp.models.catalogue.model_names import MODELS
+from geogp.models.catalogue.model_names import CLASS_MODELS, MODELS
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.options import NOISES
 from geogp.records.record_names import (
-    COUNT,
     FIELD,
     INPUTS,
     NOISE_IN_SPREAD,
+    OTHER_QUESTIONS,
     POINT,
     QUESTIONS,
     STEPS,
@@ -42,14 +42,14 @@ else:
     Target = Literal[tuple(TARGETS)]
     PresetText = Literal[tuple(PRESETS)]
     Split = Literal[tuple(SPLITS)]
-    QuestionText = Literal[(*QUESTIONS, COUNT)]
+    QuestionText = Literal[(*QUESTIONS, *OTHER_QUESTIONS)]
     Inputs = Literal[INPUTS]
     Noise = Literal[tuple(NOISES)]
     Method = Literal[tuple(METHODS)]
     VarianceReason = Literal[NOISE_IN_SPREAD, STEPS, POINT, FIELD]
     Vintage = Literal[tuple(URBAN_VINTAGES.values())]
     ModelText = Annotated[
-        Literal[tuple(MODELS)], Meta(description="a model that `geogp models` lists")
+        Literal[tuple(MODELS | CLASS_MODELS)], Meta(description="a model that `geogp models` lists")
     ]
 
 Text = Annotated[str, Meta(pattern="^[^\\u0000]*$", description="text")]

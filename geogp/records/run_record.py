@@ -282,6 +282,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     """The content of run.json; some entries are optional, because geogp 0.1 did not write them.
 
     `block_degrees` is the side of a block, in degrees, in the splits ``blocks`` and ``buffer``.
+    `baseline_by_stratum` is a second baseline, for classes: the shares by quarter and stratum.
     """
 
     region_name: Name | None = None
@@ -294,6 +295,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     block_degrees: AboveZero | UnsetType = UNSET
     metrics: Annotated[dict[Split, Strata], BY_SPLIT]
     baseline: Annotated[dict[Split, Strata], BY_SPLIT] | UnsetType = UNSET
+    baseline_by_stratum: Annotated[dict[Split, Strata], BY_SPLIT] | UnsetType = UNSET
     folds: Annotated[dict[Split, Folded], BY_SPLIT] | UnsetType = UNSET
     calibration: CalibrationRecord | UnsetType = UNSET
     variance_check: VarianceCheck | None = None

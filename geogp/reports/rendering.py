@@ -95,14 +95,14 @@ def latex_table(name: str, context: dict[str, Any]) -> str:
     return _environment(escaped=False).get_template(f"{name}.tex.j2").render(context) + "\n"
 
 
-def html_page(name: str, context: dict[str, Any]) -> str:
+def html_page(name: str, context: dict[str, Any], *, style: str | None = None) -> str:
     """Return a page from the template ``<name>.html.j2``; the page needs no other file.
 
-    The style of the page is ``<name>.css``, and its script, if any, is ``<name>.js``, next to the
-    template. Both files are used unchanged, so the style and script that the policy allows contain
-    no text from the data.
+    The style of the page is `style`, by default ``<name>.css``, and its script, if any, is
+    ``<name>.js``, next to the template. Both files are used unchanged, so the style and script that
+    the policy allows contain no text from the data.
     """
-    style, script = _asset(f"{name}.css"), _asset(f"{name}.js")
+    style, script = _asset(style or f"{name}.css"), _asset(f"{name}.js")
     template = environment().get_template(f"{name}.html.j2")
     return template.render(
         context,

@@ -81,12 +81,12 @@ def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> di
     }
 
 
-def thresholds_figure(reports: list[ExceedanceReport]) -> str:
-    """Draw observed shares of all rows against stated probabilities, one curve per threshold."""
+def thresholds_figure(reports: list[ExceedanceReport], group: str = "all") -> str:
+    """Draw observed shares of a group of rows against stated probabilities, a curve per event."""
 
     def draw(figure: Figure) -> None:
         axes = _diagonal(figure.add_subplot())
-        for place, report in enumerate(one for one in reports if one.group == "all"):
+        for place, report in enumerate(one for one in reports if one.group == group):
             bins = [(one.stated, one.observed, one.lower, one.upper) for one in report.bins]
             stated, observed, lower, upper = 100 * np.array(bins).T
             axes.errorbar(

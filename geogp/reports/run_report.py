@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
-from msgspec import to_builtins
 
 from geogp.errors import DataError
 from geogp.evaluation.assessment import (
@@ -32,9 +31,10 @@ from geogp.records.record_names import NOISE_IN_SPREAD, POINT
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunRecord, RunSettings, VarianceCheck, given
 from geogp.reports.rendering import environment, html_page, latex_table, say, say_all
+from geogp.reports.report_facts import ReportFacts, report_facts
 from geogp.reports.report_figures import split_figures, thresholds_figure
 from geogp.reports.split_report import SplitReport, split_report
-from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
+from geogp.reports.words import UNITS
 
 LIMITS = {
     "rows": MIN_ROWS,
@@ -48,15 +48,11 @@ LIMITS = {
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(ReportFacts):
     """The content of a report, in values that can be written as JSON.
 
-    Most values are the same as in run.json. `region` is the name of the region in words, and
-    `geogp` is the version that made the run. `unit` is the unit of all errors and widths (such as
-    ``log10 Mbps``). `plain_unit` is the unit without the logarithm (``Mbps``), or empty. Quarters
-    are labels such as ``2019Q1``. `rows_left_out` is the number of rows of the source with
-    impossible values; the warnings name the rows. Each input has `name`, `sha256` and `rows`.
-    `attribution` names the source of the data.
+    `unit` is the unit of all errors and widths (such as ``log10 Mbps``). `plain_unit` is the unit
+    without the logarithm (``Mbps``), or empty.
 
     The following fields have sentences. `headline` states whether the 95 % intervals have the
     stated coverage. `covariates` has one sentence for each covariate. `findings` has one sentence
@@ -66,25 +62,8 @@ class Report:
     splits with training rows near test rows (`splits.Split.flatters`) come last.
     """
 
-    geogp: str | None
-    region: str
-    service: str | None
-    target: str
-    model: str
-    preset: str | None
-    seed: int | None
-    device: str | None
     unit: str
     plain_unit: str
-    quarters: list[str]
-    quarters_missing: list[str]
-    quarters_unreached: list[str]
-    rows_left_out: int
-    settings: dict[str, Any]
-    inputs: list[dict[str, Any]]
-    seconds: dict[str, float]
-    warnings: list[str]
-    attribution: str
     headline: str
     covariates: list[str]
     findings: list[str]
@@ -109,26 +88,9 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     by_split = predictions.groupby("split", sort=False)
     gaps = [splits[str(name)].title for name, rows in by_split if some_devices_missing(rows)]
     return Report(
-        geogp=given(run.geogp, None),
-        region=run.region_in_words,
-        service=run.service,
-        target=run.target,
-        model=run.model,
-        preset=run.preset,
-        seed=given(run.seed, None),
-        device=given(run.device, None),
+        **vars(report_facts(run)),
         unit=unit,
         plain_unit=plain_unit,
-        quarters=given(run.quarters, []),
-        quarters_missing=given(run.quarters_missing, []),
-        quarters_unreached=given(run.quarters_unreached, []),
-        rows_left_out=sum(one.rows for one in given(run.rows_left_out, [])),
-        settings=to_builtins(given(run.settings, RunSettings())),
-        inputs=to_builtins(given(run.inputs, [])),
-        # The time for writing is left out, because it is unknown when the report is first written.
-        seconds={k: v for k, v in given(run.seconds, {}).items() if k != "write"},
-        warnings=given(run.warnings, []),
-        attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
         headline=say("report", "headline", next(iter(splits.values()))),
         covariates=[say("report", "covariate", one, unit) for one in given(run.covariates, [])],
         findings=[say("report", "finding", split) for split in splits.values()],
@@ -138,6 +100,19 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         statements=say_all("report", "statements", splits, counted(predictions), gaps),
         splits=splits,
     )
+
+
+def report_texts(
+    run: RunRecord, predictions: pd.DataFrame, *, latex: bool = False
+) -> dict[str, str]:
+    """Return the files of the report by name; with `latex`, also report.tex; see `build_report`."""
+    report = build_report(run, predictions)
+    found = {
+        "report.json": report_json(report),
+        "report.md": report_markdown(report),
+        "report.html": report_html(report, predictions),
+    }
+    return found | ({"report.tex": report_latex(report)} if latex else {})
 
 
 def report_json(report: Report) -> str:
@@ -187,6 +162,17 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
 
 
 def _split_reports(run: RunRecord, predictions: pd.DataFrame) -> dict[str, SplitReport]:
+    return {
+        name: split_report(name, predictions[predictions["split"] == name], run)
+        for name in split_names(run, predictions)
+    }
+
+
+def split_names(run: RunRecord, predictions: pd.DataFrame) -> list[str]:
+    """Return the splits of a run in the order of the report.
+
+    Raises DataError if a split is unknown, or has scores in run.json but no predictions.
+    """
     found = [str(name) for name in pd.unique(predictions["split"])]
     odd = sorted(set(found) - set(SPLITS))
     if odd:
@@ -198,10 +184,7 @@ def _split_reports(run: RunRecord, predictions: pd.DataFrame) -> dict[str, Split
             "has no rows of this split. Was one of the files edited? Run `geogp map` again with "
             "--fresh."
         )
-    return {
-        name: split_report(name, predictions[predictions["split"] == name], run)
-        for name in sorted(found, key=_place)
-    }
+    return sorted(found, key=_place)
 
 
 def _place(name: str) -> tuple[bool, bool, int]:

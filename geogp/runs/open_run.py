@@ -9,6 +9,7 @@ from typing import Any
 import geopandas as gpd
 import pandas as pd
 
+from geogp.choices import CLASS, COUNT
 from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_with_notes
@@ -100,15 +101,17 @@ class Run:
         Raises
         ------
         RequestError
-            The target is the number of tests and `counts` is false, or run.json names an address
-            that the user has not given.
+            The target is a class, or it is the number of tests and `counts` is false, or run.json
+            names an address that the user has not given.
         DataError
             A file is damaged, contradicts another file, or has changed since the run was made.
         """
-        if find_model(self.record.model).counts and not counts:
+        kind = find_model(self.record.model).kind
+        if kind == CLASS or (kind == COUNT and not counts):
+            what = "the number of tests" if kind == COUNT else f"a class ({self.record.target})"
             raise RequestError(
-                f"the target of {self.path} is the number of tests, which has no level. Run geogp "
-                f"map with another --target."
+                f"the target of {self.path} is {what}, which has no level. Run geogp map with "
+                f"another --target."
             )
         asked = tests, devices, at
         if asked not in self._opened:

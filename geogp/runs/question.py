@@ -3,17 +3,19 @@
 from dataclasses import dataclass
 from typing import Any
 
+from geogp.choices import CLASS, COUNT
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.records.record_names import COUNT, LEVEL
+from geogp.records.record_names import LEVEL
 
 
 @dataclass(frozen=True)
 class Question:
     """The predicted quantity and the quarter of a map.
 
-    `name` is ``tile-mean``, ``single-test``, ``level`` or ``count``. `quarter` is the index of the
-    map's quarter, and `latest` the index of the latest quarter with data. The map predicts averages
-    of `tests` tests from `devices` devices; each is None if predictions do not depend on it.
+    `name` is ``tile-mean``, ``single-test``, ``level``, ``count`` or ``class``. `quarter` is the
+    index of the map's quarter, and `latest` the index of the latest quarter with data. The map
+    predicts averages of `tests` tests from `devices` devices; each is None if predictions do not
+    depend on it.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Question:
         """Return the predicted quantity in the plural, for notes and legends."""
         if self.name == COUNT:
             return "numbers of tests of a tile in a quarter"
+        if self.name == CLASS:
+            return "tiers of measured tiles"
         if self.name == LEVEL:
             return "levels around which measurements scatter"
         if self.tests is None:

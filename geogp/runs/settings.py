@@ -3,7 +3,18 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from geogp.choices import MAX_KM, MAX_SEED, MAX_TESTS, check_sample, check_settings, one_of, setting
+from geogp.choices import (
+    AVERAGE,
+    CLASS,
+    COUNT,
+    MAX_KM,
+    MAX_SEED,
+    MAX_TESTS,
+    check_sample,
+    check_settings,
+    one_of,
+    setting,
+)
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SPLITS
@@ -13,7 +24,7 @@ from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
-from geogp.models.catalogue.model_names import MODELS, find_model
+from geogp.models.catalogue.model_names import MODELS, find_model, list_models
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.options import NOISES
 from geogp.records.record_names import INPUTS, QUESTIONS
@@ -32,8 +43,12 @@ INPUT_CHOICES = (AUTO, *INPUTS)
 
 DEFAULT_MODEL = "field"
 
-COUNT_MODEL = "cox-nb"
-"""The default model for numbers of tests."""
+CLASS_MODEL = "class-dbk"
+
+DEFAULT_MODELS = {AVERAGE: DEFAULT_MODEL, COUNT: "cox-nb", CLASS: CLASS_MODEL}
+"""The default model for each kind of target."""
+
+_OF_KIND = {AVERAGE: "averages", COUNT: "numbers of tests", CLASS: "classes"}
 
 DEVICE_CHOICES = (AUTO, "cpu", "cuda")
 
@@ -81,14 +96,16 @@ class MapRequest:
     )
     service: str = setting("Service: mobile or fixed.", default="mobile", choices=SERVICES)
     target: str = setting(
-        "What to map: download, upload, latency or tests.", default="download", choices=TARGETS
+        "What to map: download, upload, latency, tests or tier (of download and upload).",
+        default="download",
+        choices=TARGETS,
     )
     quarters: str | None = setting(
         "Quarters: 2019Q1..2023Q4, 2021Q3, or several with commas. Default: all."
     )
     model: str = setting(
-        "Name of a model; `geogp models` lists the names. auto means cox-nb for --target tests, "
-        "and field for other targets.",
+        f"Name of a model; `geogp models` lists the names. auto means cox-nb for --target tests, "
+        f"{CLASS_MODEL} for --target tier, and field for other targets.",
         default=AUTO,
     )
     preset: str = setting(
@@ -242,10 +259,12 @@ class MapRequest:
         object.__setattr__(self, "covariates", tuple(covariates))
 
     def _check_validation(self) -> None:
-        if self.calibrated and TARGETS[self.target].counted:
+        kind = TARGETS[self.target].kind
+        if self.calibrated and kind != AVERAGE:
+            of = "intervals of numbers of tests" if kind == COUNT else "probabilities of tiers"
             raise RequestError(
                 f"--conformal {self.conformal} repairs intervals of a speed or a latency, not "
-                f"intervals of numbers of tests. Leave --conformal out."
+                f"{of}. Leave --conformal out."
             )
         if self.buffer_km != BUFFER_KM and BUFFER.name not in self.splits:
             raise RequestError(
@@ -256,9 +275,10 @@ class MapRequest:
     def _check_covariates(self) -> None:
         if self.covariates and not find_model(self.model).takes_covariates:
             able = [name for name, spec in MODELS.items() if spec.takes_covariates]
+            fits = TARGETS[self.target].kind == AVERAGE
             raise RequestError(
                 f"--covariates is for the model {', '.join(able)}, found --model {self.model}. "
-                f"Leave --covariates out, or choose --model {able[0]}."
+                f"Leave --covariates out{f', or choose --model {able[0]}' if fits else ''}."
             )
         if self.service in self.covariates:
             other = next(name for name in SERVICES if name != self.service)
@@ -279,21 +299,25 @@ class MapRequest:
 
     def _check_model(self) -> None:
         """Choose the default model; raise RequestError if the model does not fit the target."""
-        counted = TARGETS[self.target].counted
+        kind = TARGETS[self.target].kind
         if self.model == AUTO:
-            object.__setattr__(self, "model", COUNT_MODEL if counted else DEFAULT_MODEL)
-        if counted != find_model(self.model).counts:
-            fitting = "numbers of tests" if counted else "averages"
+            object.__setattr__(self, "model", DEFAULT_MODELS[kind])
+        found = find_model(self.model).kind
+        if kind != found:
+            able = ", ".join(list_models("class"))
+            fitting = [name for name, target in TARGETS.items() if target.kind == found]
+            other = f", or map --target {fitting[0]}" if kind == AVERAGE else ""
             raise RequestError(
-                f"--target {self.target} needs a model for {fitting}, found --model {self.model}. "
-                f"Leave --model out to use {COUNT_MODEL if counted else DEFAULT_MODEL}"
-                f"{'.' if counted else ', or map --target tests.'}"
+                f"--target {self.target} needs a model for {_OF_KIND[kind]}"
+                f"{f' ({able})' if kind == CLASS else ''}, found --model {self.model}. "
+                f"Leave --model out to use {DEFAULT_MODELS[kind]}{other}."
             )
         asked = self.question != QUESTIONS[0], self.tests is not None, self.devices is not None
-        if counted and any(asked):
+        if kind != AVERAGE and any(asked):
+            what = "the number of tests" if kind == COUNT else "the tier of a measured tile"
             raise RequestError(
-                "--target tests predicts the number of tests; --for, --tests and --devices "
-                "describe averages of tests. Leave these options out."
+                f"--target {self.target} predicts {what}; --for, --tests and --devices "
+                f"describe averages of tests. Leave these options out."
             )
 
     @property
@@ -310,7 +334,7 @@ class MapRequest:
 
     @property
     def thresholds(self) -> tuple[Threshold, ...]:
-        """The thresholds, smallest first; none for numbers of tests."""
+        """The thresholds, smallest first; none for numbers of tests and tiers."""
         return thresholds_of(self.target, self.threshold)
 
     @property

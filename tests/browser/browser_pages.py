@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "maps"))
 
 from maps_worlds import World, irregular_region, make_slices, make_world, smooth_prediction
 
+from geogp.distributions.class_prediction import ClassPrediction
 from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.geodata.places.layers import PolygonLayer
@@ -107,14 +108,31 @@ def make_page(
 
 def make_counts() -> Made:
     """Return a page of numbers of tests, with an earlier quarter two zooms coarser."""
-    region = irregular_region()
-    tiles = region.tiles(13)
 
     def law(tiles, seed):
         longitude, latitude = tiles.centres
         rate = 1 + 2 * np.sin(9 * longitude + seed) * np.cos(7 * latitude)
         return predict_counts(rate, np.zeros(len(tiles)), np.full(len(tiles), 0.5))
 
+    return make_arrays(law, "tests")
+
+
+def make_tiers() -> Made:
+    """Return a page of tiers of speed, with an earlier quarter two zooms coarser."""
+
+    def law(tiles, seed):
+        longitude, latitude = tiles.centres
+        waves = [np.sin((5 + k) * longitude + seed) * np.cos(7 * latitude + k) for k in range(4)]
+        mean = 2 * np.column_stack(waves)
+        return ClassPrediction(mean[None], np.full((1, *mean.shape), 0.3), np.array([np.inf]))
+
+    return make_arrays(law, "tier")
+
+
+def make_arrays(law, target) -> Made:
+    """Return a page whose layers are arrays, from a function that predicts tiles."""
+    region = irregular_region()
+    tiles = region.tiles(13)
     coarse = coarser(tiles, 11)
     prediction = law(tiles, 0)
     measured = np.where(np.arange(len(tiles)) % 3 == 0, 4, 0)
@@ -122,8 +140,8 @@ def make_counts() -> Made:
         region,
         tiles,
         prediction,
-        target="tests",
-        distance_km=np.zeros(len(tiles)),
+        target=target,
+        distance_km=np.where(tiles.centres[0] > -66.0, 9.0, 0.0),
         far_km=5.0,
         measured=measured,
         stratum=region.stratum(*tiles.centres),
@@ -133,7 +151,7 @@ def make_counts() -> Made:
         QuarterMap("2023Q4", tiles, prediction),
     ]
     slices = make_slices(tiles)
-    content = PageContent(region, tiles, "Tests", "numbers of tests", quarters, 1, slices)
+    content = PageContent(region, tiles, "Tests", f"numbers of {target}", quarters, 1, slices)
     data = page_data(grid, content)
     world = World(region, tiles, prediction, measured, measured, measured, grid)
     return Made(world, content, data, map_page(data, region))

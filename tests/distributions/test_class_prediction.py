@@ -8,6 +8,7 @@ from scipy import integrate, special, stats
 
 from geogp.distributions import class_prediction
 from geogp.distributions.class_prediction import ClassPrediction
+from geogp.distributions.quantity import Quantity
 from geogp.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -57,7 +58,7 @@ def test_a_point_does_not_depend_on_the_others(monkeypatch):
 
 def test_a_mixture_averages_probabilities_and_separates_its_information():
     one, other = _law(variance=np.zeros((6, 4))), _law(MEAN[::-1], np.zeros((6, 4)))
-    both = ClassPrediction.pooled([one, other])
+    both = ClassPrediction.mixture([one, other])
     p = (one.probabilities + other.probabilities) / 2
     assert both.probabilities == pytest.approx(p)
     entropy = stats.entropy(p, axis=1)
@@ -69,13 +70,13 @@ def test_a_mixture_averages_probabilities_and_separates_its_information():
 
 def test_the_variance_of_a_logit_counts_spread_within_and_between_models():
     shifted = _law(MEAN + 5)  # the softmax ignores a shift of all logits
-    both = ClassPrediction.pooled([_law(), shifted])
+    both = ClassPrediction.mixture([_law(), shifted])
     best = VARIANCE[np.arange(6), _law().codes]
     assert both.logit_variance == pytest.approx(best)
     student = _law(df=6.0)
     assert student.logit_variance == pytest.approx(1.5 * VARIANCE[np.arange(6), student.codes])
     assert np.isinf(_law(df=2.0).logit_variance).all()
-    apart = ClassPrediction.pooled([_law(np.eye(4), 0 * MEAN[:4]), _law(-np.eye(4), 0 * MEAN[:4])])
+    apart = ClassPrediction.mixture([_law(np.eye(4), 0 * MEAN[:4]), _law(-np.eye(4), 0 * MEAN[:4])])
     own = np.eye(4) - 0.25
     assert apart.logit_variance == pytest.approx(own[np.arange(4), apart.codes] ** 2)
 
@@ -89,3 +90,26 @@ def test_the_log_score_stays_finite_far_away():
 def test_what_is_no_class_is_refused(codes):
     with pytest.raises(DataError, match="6 numbers of classes from 0 to 3"):
         _law().log_score(codes)
+
+
+def test_the_variables_of_a_map_follow_from_the_probabilities():
+    classes = ("below 5/1", "5/1", "7/1", "35/3")
+    quantity = Quantity("tier", "tier", "1", "tier", "lower", counted=False, classes=classes)
+    law = _law()
+    p, found = law.probabilities, law.variables(quantity, 0.95)
+    for code, tag in enumerate(("below_5_1", "5_1", "7_1", "35_3")):
+        assert found[f"p_tier_{tag}"][0] == pytest.approx(p[:, code])
+        if code:
+            assert found[f"p_at_least_{tag}"][0] == pytest.approx(p[:, code:].sum(1))
+    assert "p_at_least_below_5_1" not in found
+    assert found["p_most_probable"][0] == pytest.approx(p.max(1))
+    assert found["entropy"][0] == pytest.approx(stats.entropy(p, axis=1))
+    assert law.flags(quantity)["tier"][0] == pytest.approx(p.argmax(1))
+
+
+def test_a_part_of_a_prediction_is_the_prediction_of_these_points():
+    law, rows = _law(df=5.0), np.array([4, 1])
+    assert (law[rows].probabilities == law.probabilities[rows]).all()
+    assert (law[2:].entropy == law.entropy[2:]).all()
+    assert (len(law[rows]), law[rows].classes) == (2, 4)
+    assert law.pooled(16) is law

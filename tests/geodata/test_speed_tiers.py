@@ -5,6 +5,7 @@ import pytest
 
 from geogp.errors import DataError
 from geogp.geodata.tiles.speed_tiers import SPEED_TIERS, speed_tiers
+from geogp.geodata.tiles.targets import TARGETS
 
 
 def test_a_tile_has_the_highest_tier_that_it_reaches():
@@ -24,6 +25,14 @@ def test_limits_belong_to_the_tier():
 def test_a_higher_tier_asks_more():
     limits = np.array(list(SPEED_TIERS.values()))
     assert (np.diff(limits, axis=0) >= 0).all()
+
+
+def test_the_target_is_the_number_of_the_tier_and_missing_for_rows_left_out():
+    speeds = np.array([[40.0, np.nan, 6.0, 8.0], [5.0, np.nan, 0.5, 1.0]])
+    target = TARGETS["tier"]
+    np.testing.assert_array_equal(target.modelled(speeds), [3, np.nan, 0, 2])
+    assert target.classes == tuple(SPEED_TIERS)
+    np.testing.assert_allclose(TARGETS["upload"].modelled(speeds[1:]), np.log10(speeds[1]))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from rasterio.io import MemoryFile
 from geogp.errors import DataError
 from geogp.maps.scales import (
     LEVELS,
+    SPEED_PALETTE,
     change_scale,
+    class_scale,
     format_tick,
     kernel_scale,
     linear_scale,
@@ -145,3 +147,14 @@ def test_refusals():
         speed_scale(np.array([0.0, 1.0]), label="Mbps", palette="viridis")
     with pytest.raises(DataError, match="2 colours and indices up to 2"):
         paletted_png(np.array([[2]], np.uint8), np.zeros((2, 4), np.uint8))
+
+
+def test_each_class_has_one_colour_and_its_name():
+    scale = class_scale(np.arange(4.0), label="tier", palette=SPEED_PALETTE, names=tuple("abcd"))
+    shades = scale.colours()
+    chosen = shades[scale.indices(np.array([0.0, 1.0, 2.0, 3.0]))]
+    assert len(np.unique(shades[1:], axis=0)) == len(np.unique(chosen, axis=0)) == 4
+    assert scale.labels == list("abcd")
+    assert scale.fraction(scale.ticks) == pytest.approx([0.125, 0.375, 0.625, 0.875])
+    steps = scale.colour_map((np.arange(4) + 0.5) / 4, bytes=True)
+    np.testing.assert_array_equal(chosen, steps)

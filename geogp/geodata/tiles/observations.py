@@ -31,7 +31,8 @@ class Observations:
     longitude, latitude
         Centroids in degrees, longitudes unwrapped around the region, float64 (n,).
     y
-        log10 of the tile's average in Mbps (ms for latency), or its number of tests, float64 (n,).
+        log10 of the tile's average in Mbps (ms for latency), its number of tests, or the number of
+        its tier, float64 (n,).
     tests, devices
         Numbers of tests and devices behind the average, int64 (n,); 0 for a tile without tests.
     stratum

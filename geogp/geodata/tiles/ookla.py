@@ -102,12 +102,11 @@ def read_observations(
 ) -> Ingested:
     """Return the observations of a region: the tiles whose centroid lies in the region.
 
-    `service` is ``mobile`` or ``fixed``; `target` is ``download``, ``upload``, ``latency`` or
-    ``tests``; `quarters` defaults to all quarters of the source; `progress` is called during
-    downloads. Raises DataError if a quarter that the user named individually is missing, if there
-    are no rows, or if a file is damaged or has too many impossible values. Raises NetworkError if
-    the source could not be read. Raises RequestError if the target is unknown, or if the target
-    ``tests`` would give too many rows.
+    `service` is ``mobile`` or ``fixed``; `target` is a name in `TARGETS`; `quarters` defaults to
+    all quarters of the source; `progress` is called during downloads. Raises DataError if a quarter
+    that the user named individually is missing, if there are no rows, or if a file is damaged or
+    has too many impossible values. Raises NetworkError if the source could not be read. Raises
+    RequestError if the target is unknown, or if the target ``tests`` would give too many rows.
     """
     column = find_target(target)
     wanted = quarters.all if quarters else all_quarters()
@@ -152,7 +151,11 @@ def read_observations(
         *replace(held, files=taken).warnings(source.where),
         *_quarter_warnings(found, counts, gaps, region.name),
         *(one.warning(service, target) for one in left_out),
-        *exchanged_columns(column.column, _medians(parts, column, service)),
+        *(
+            warning
+            for place, name in enumerate(column.columns)
+            for warning in exchanged_columns(name, _medians(parts, place, column, service))
+        ),
     ]
     source_rows = _observations(parts, region, target, service)
     if column.counted:
@@ -227,12 +230,12 @@ def _quarter_warnings(
 
 
 def _medians(
-    parts: Mapping[int, TileRows], column: TargetColumn, service: str
+    parts: Mapping[int, TileRows], place: int, column: TargetColumn, service: str
 ) -> dict[str, tuple[float, float]]:
-    """Return the median of the target's column and the median of tests, for each file."""
+    """Return the median of a column of the target and the median of tests, for each file."""
     return {
         tile_file(service, quarter): (
-            float(np.median(rows.value[~rows.left_out])) * column.divisor,
+            float(np.median(rows.values[place][~rows.left_out])) * column.divisor,
             float(np.median(rows.tests[~rows.left_out])),
         )
         for quarter, rows in parts.items()
@@ -252,9 +255,9 @@ def _kept(observations: Observations, parts: Mapping[int, TileRows]) -> NDArray[
 def _observations(
     parts: Mapping[int, TileRows], region: Region, target: str, service: str
 ) -> Observations:
-    codes, value, tests, devices = (
-        np.concatenate([getattr(rows, name) for rows in parts.values()])
-        for name in ("quadkey", "value", "tests", "devices")
+    codes, values, tests, devices = (
+        np.concatenate([getattr(rows, name) for rows in parts.values()], axis=-1)
+        for name in ("quadkey", "values", "tests", "devices")
     )
     longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
     lengths = [len(rows.quadkey) for rows in parts.values()]
@@ -263,7 +266,7 @@ def _observations(
         quarter=np.repeat(np.array(list(parts), np.int64), lengths),
         longitude=region.unwrap(longitude),
         latitude=latitude,
-        y=value if find_target(target).counted else np.log10(value),
+        y=find_target(target).modelled(values),
         tests=tests,
         devices=devices,
         stratum=region.stratum(longitude, latitude),

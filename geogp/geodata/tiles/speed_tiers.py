@@ -28,6 +28,12 @@ def speed_tiers(download: ArrayLike, upload: ArrayLike) -> NDArray[np.str_]:
     >>> speed_tiers([40.0, 40.0, 6.0], [5.0, 2.0, 0.5]).tolist()
     ['35/3', '7/1', 'below 5/1']
     """
+    found: NDArray[np.str_] = np.array(list(SPEED_TIERS))[tier_codes(download, upload)]
+    return found
+
+
+def tier_codes(download: ArrayLike, upload: ArrayLike) -> NDArray[np.intp]:
+    """Return the number of the tier of each tile, (n,), from 0; see `speed_tiers`."""
     down, up = (np.asarray(speed, np.float64) for speed in (download, upload))
     if down.shape != up.shape or down.ndim != 1:
         raise DataError(
@@ -39,5 +45,5 @@ def speed_tiers(download: ArrayLike, upload: ArrayLike) -> NDArray[np.str_]:
         raise DataError("expected speeds in Mbps of 0 or more, found others.")
     # The tiers are in increasing order, so the number of reached tiers says which one is highest.
     reached = [(down >= d) & (up >= u) for d, u in SPEED_TIERS.values()]
-    found: NDArray[np.str_] = np.array(list(SPEED_TIERS))[np.sum(reached, 0) - 1]
+    found: NDArray[np.intp] = np.sum(reached, 0) - 1
     return found

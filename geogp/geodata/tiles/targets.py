@@ -2,31 +2,62 @@
 
 from dataclasses import dataclass
 
-from geogp.choices import one_of
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.choices import AVERAGE, CLASS, COUNT, one_of
+from geogp.geodata.tiles.speed_tiers import SPEED_TIERS, tier_codes
 
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """The column of a target in Ookla's files, and its unit.
+    """The columns of a target in Ookla's files, and its unit.
 
-    `column` contains averages over the tests of a tile, or the number of tests. The values of
-    `column` divided by `divisor` have the unit `unit`, such as Mbps instead of kbps. Models use
-    log10 of speed and latency, but the plain number of tests. Names of variables end in `suffix`. A
-    `counted` target is 0 in tiles that Ookla's files omit.
+    `columns` contain averages over the tests of a tile, or the number of tests. Their values
+    divided by `divisor` have the unit `unit`, such as Mbps instead of kbps. Models use log10 of
+    speed and latency, but the plain number of tests. Names of variables end in `suffix`. A
+    `counted` target is 0 in tiles that Ookla's files omit. A target with `classes`, which are in
+    increasing order, is the number of a class, from 0; it is computed from two speeds.
     """
 
-    column: str
+    columns: tuple[str, ...]
     divisor: float
     unit: str
     suffix: str
     counted: bool = False
+    classes: tuple[str, ...] = ()
+
+    @property
+    def column(self) -> str:
+        """The first column."""
+        return self.columns[0]
+
+    @property
+    def kind(self) -> str:
+        """The kind of the target: average, count or class."""
+        if self.classes:
+            return CLASS
+        return COUNT if self.counted else AVERAGE
+
+    def modelled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the target of models, (n,), from values in the unit `unit`, (columns, n)."""
+        if self.classes:
+            known = np.isfinite(values).all(0)  # rows that are left out have NaN
+            codes = np.full(values.shape[1], np.nan)
+            codes[known] = tier_codes(*values[:, known])
+            return codes
+        found: NDArray[np.float64] = values[0] if self.counted else np.log10(values[0])
+        return found
 
 
 TARGETS: dict[str, TargetColumn] = {
-    "download": TargetColumn("avg_d_kbps", 1000.0, "Mbps", "mbps"),
-    "upload": TargetColumn("avg_u_kbps", 1000.0, "Mbps", "mbps"),
-    "latency": TargetColumn("avg_lat_ms", 1.0, "ms", "ms"),
-    "tests": TargetColumn("tests", 1.0, "tests", "tests", counted=True),
+    "download": TargetColumn(("avg_d_kbps",), 1000.0, "Mbps", "mbps"),
+    "upload": TargetColumn(("avg_u_kbps",), 1000.0, "Mbps", "mbps"),
+    "latency": TargetColumn(("avg_lat_ms",), 1.0, "ms", "ms"),
+    "tests": TargetColumn(("tests",), 1.0, "tests", "tests", counted=True),
+    "tier": TargetColumn(
+        ("avg_d_kbps", "avg_u_kbps"), 1000.0, "tier", "tier", classes=tuple(SPEED_TIERS)
+    ),
 }
 """Each target by its name."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from geogp.choices import CLASS, COUNT
 from geogp.errors import RequestError
 from geogp.geodata.tiles.targets import find_target
 
@@ -23,6 +24,12 @@ CFR 54.1015(c)), and 50 ms is half of this limit.
 """
 
 LEAST, MOST = 1e-3, 1e6  # the range of a threshold: from `LEAST` to below `MOST`
+
+
+_SHOWN = {
+    COUNT: "bounds of the number of tests and the probability of no test",
+    CLASS: "the probability of each class",
+}
 
 
 @dataclass(frozen=True)
@@ -90,8 +97,8 @@ class Threshold:
 def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:
     """Return the thresholds of a target, the smallest first: `given`, or `DEFAULTS`.
 
-    The target ``tests`` has no thresholds. Raises RequestError if a threshold is out of range or
-    given twice, or if `given` has thresholds for ``tests``.
+    The targets ``tests`` and ``tier`` have no thresholds. Raises RequestError if a threshold is out
+    of range or given twice, or if `given` has thresholds for such a target.
     """
     find_target(target)
     if given is None:
@@ -102,8 +109,7 @@ def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Th
     if target not in DEFAULTS:
         raise RequestError(
             f"--threshold is for {', '.join(DEFAULTS)}; --target {target} has no thresholds: its "
-            f"map shows bounds of the number of tests and the probability of no test. Leave "
-            f"--threshold out."
+            f"map shows {_SHOWN[find_target(target).kind]}. Leave --threshold out."
         )
     unit = find_target(target).unit
     for threshold in found:

@@ -22,14 +22,14 @@ class TileRows:
     """A region's n rows of one quarter, ordered by quadkey, with the file's hash and row count.
 
     The mask `left_out`, (n,), marks rows with an impossible value, and `implausible` has the first
-    of these values. `value` has the target's unit. In left-out rows, `value` is NaN, and `tests`
-    and `devices` are 0.
+    of these values. `values`, (columns, n), have the target's unit. In left-out rows, `values` are
+    NaN, and `tests` and `devices` are 0.
     """
 
     file_sha256: str
     in_file: int
     quadkey: NDArray[np.uint64]
-    value: NDArray[np.float64]
+    values: NDArray[np.float64]
     tests: NDArray[np.int64]
     devices: NDArray[np.int64]
     left_out: NDArray[np.bool_]
@@ -39,7 +39,7 @@ class TileRows:
     def sha256(self) -> str:
         """Hash of the region's rows, independent of other rows of the file."""
         digest = hashlib.sha256()
-        for column in (self.quadkey, self.value, self.tests, self.devices):
+        for column in (self.quadkey, *self.values, self.tests, self.devices):
             digest.update(column.astype(column.dtype.newbyteorder("<")).tobytes())
         return digest.hexdigest()
 
@@ -81,14 +81,14 @@ def _read_rows(held: LocalFile, region: Region, column: TargetColumn, service: s
             f"in tile {first}."
         )
     tile_files.refuse(faults)
-    columns = {name: table[name].to_numpy() for name in (column.column, "tests", "devices")}
+    columns = {name: table[name].to_numpy() for name in _names(column)}
     left_out, implausible = beyond_limits(service, columns, codes)
-    value = columns[column.column].astype(np.float64) / column.divisor
+    values = np.stack([columns[name] for name in column.columns]).astype(np.float64)
     return TileRows(
         digest,
         in_file,
         codes,
-        np.where(left_out, np.nan, value),
+        np.where(left_out, np.nan, values / column.divisor),
         np.where(left_out, 0, columns["tests"]).astype(np.int64),
         np.where(left_out, 0, columns["devices"]).astype(np.int64),
         left_out,
@@ -104,7 +104,7 @@ def _read_table(
     In each row group that may contain rows of the region, all quadkeys are checked, because a
     damaged quadkey could belong to any tile. Row groups are read one by one.
     """
-    names = list(dict.fromkeys([tile_files.QUADKEY, column.column, "tests", "devices"]))
+    names = [tile_files.QUADKEY, *_names(column)]
     with open_parquet(held.path, hashed=True) as opened:
         assert opened.sha256 is not None
         if held.note is not None and opened.sha256 != held.note.sha256:
@@ -125,6 +125,11 @@ def _read_table(
         return pa.concat_tables(tables), np.concatenate(codes), opened.rows, opened.sha256
 
 
+def _names(column: TargetColumn) -> list[str]:
+    """Return the names of the columns of numbers that a target needs."""
+    return list(dict.fromkeys([*column.columns, "tests", "devices"]))
+
+
 def _refuse_groups(table: pa.Table, column: TargetColumn) -> None:
     """Raise DataError with all faults of row groups that contain a wrong quadkey."""
     try:
@@ -143,13 +148,9 @@ def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
     ]
     if faults:
         return faults
-    value = table[column.column].to_numpy().astype(np.float64)
     tests, devices = table["tests"].to_numpy(), table["devices"].to_numpy()
-    zero = LIMITS["mobile"][column.column].may_be_zero
-    least = "0 or above" if zero else "above 0"
-    right = np.isfinite(value) & ((value >= 0) if zero else (value > 0))
     rules = [
-        (f"expected finite {column.column} {least}", ~right, value),
+        *(_measured(name, table[name].to_numpy().astype(np.float64)) for name in column.columns),
         ("expected whole numbers of tests, 1 or more", ~_counts(tests), tests),
         (
             "expected whole numbers of devices, from 1 to the number of tests",
@@ -165,6 +166,15 @@ def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
                 f"in tile {tiles[first].as_buffer().to_pybytes().decode(errors='replace')}."
             )
     return faults
+
+
+def _measured(
+    name: str, value: NDArray[np.float64]
+) -> tuple[str, NDArray[np.bool_], NDArray[np.float64]]:
+    """Return the rule for the values of a column, a mask of the wrong values, and the values."""
+    zero = LIMITS["mobile"][name].may_be_zero
+    right = np.isfinite(value) & ((value >= 0) if zero else (value > 0))
+    return f"expected finite {name} {'0 or above' if zero else 'above 0'}", ~right, value
 
 
 def _counts(values: NDArray[np.generic]) -> NDArray[np.bool_]:

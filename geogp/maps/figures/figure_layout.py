@@ -22,7 +22,7 @@ from shapely.geometry import MultiPolygon
 from geogp.geodata.places.region import Region
 from geogp.geodata.tiles.quadkeys import tile_size_m
 from geogp.maps.frame import Floats, Frame, to_mercator
-from geogp.maps.scales import Scale, format_tick
+from geogp.maps.scales import Scale
 
 DPI = 150
 
@@ -147,7 +147,7 @@ def draw_base(axes: Axes, region: Region, frame: Frame) -> None:
 
 def draw_raster(axes: Axes, frame: Frame, raster: NDArray[np.floating], scale: Scale) -> None:
     """Draw a raster, one square per tile, in the colours of a scale."""
-    draw_image(axes, frame, raster, cmap=scale.palette, norm=_norm(scale))
+    draw_image(axes, frame, raster, cmap=scale.colour_map, norm=_norm(scale))
 
 
 def draw_image(
@@ -167,7 +167,7 @@ def draw_image(
 
 def draw_bar(axes: Axes, scale: Scale, extend: str, *, vertical: bool) -> None:
     """Draw a colour bar with ticks at round numbers, and a label with the unit."""
-    mappable = ScalarMappable(_norm(scale), scale.palette)
+    mappable = ScalarMappable(_norm(scale), scale.colour_map)
     assert axes.figure is not None
     bar = axes.figure.colorbar(
         mappable,
@@ -176,7 +176,7 @@ def draw_bar(axes: Axes, scale: Scale, extend: str, *, vertical: bool) -> None:
         extend=extend,
         extendfrac=0.03,
     )
-    bar.set_ticks(list(scale.ticks), labels=[format_tick(tick) for tick in scale.ticks])
+    bar.set_ticks(list(scale.ticks), labels=scale.labels)
     bar.minorticks_off()
     bar.ax.tick_params(labelsize=8)
     bar.set_label(scale.label, fontsize=8)

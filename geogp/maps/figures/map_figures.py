@@ -39,12 +39,13 @@ def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | No
     """Return a PNG file of one view of a grid, with far tiles in grey.
 
     `view` is a name in `views_of`: ``median``, ``mean``, ``bound`` (cautious end of the 95 %
-    interval) or ``width``; for numbers of tests ``expected``, ``lower``, ``upper``, ``none``.
+    interval) or ``width``; for numbers of tests ``expected``, ``lower``, ``upper``, ``none``; for
+    classes the names of variables.
     `quarter` is the quarter of the grid, for the title. Raises RequestError if the view is unknown,
     and DataError if the grid has no finite value.
     """
     shown = find_view(grid, view)
-    scale, values = shown.scale(grid), grid[shown.variable].values
+    scale, values = shown.scale(grid), shown.values(grid)
     frame = Frame.of_grid(grid)
     wide = aspect_of(frame) >= WIDE
     below, right = (1.35, 0.3) if wide else (1.1, 1.15)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
 from geogp.maps.figures.map_figures import VEIL
-from geogp.maps.scales import LEVELS, Bytes, Scale, format_tick, paletted_png
+from geogp.maps.scales import LEVELS, Bytes, Scale, paletted_png
 from geogp.maps.views import View, veiled, views_of
 
 MAX_PIXELS = 320
@@ -59,7 +59,7 @@ class Thumbnails:
 
 
 def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = None) -> Picture:
-    """Read the main view of ``grid.nc`` (median or expected number) at a lower resolution.
+    """Read the main view of ``grid.nc`` (median, expected number or class) at a lower resolution.
 
     Each block of k by k tiles becomes one pixel with the median of the block. k is the smallest
     number for which neither side has more than `most` pixels. If `sha256` is given, it is compared
@@ -74,7 +74,7 @@ def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = Non
     try:
         with xr.open_dataset(path, engine="h5netcdf") as grid:
             view = views_of(grid)[0]
-            values = np.asarray(grid[view.variable].values, np.float64)
+            values = view.values(grid)
             far = veiled(grid) & np.isfinite(values)
     except _DAMAGE as error:
         raise DataError(
@@ -106,7 +106,10 @@ def draw_thumbnails(pictures: Sequence[Picture]) -> Thumbnails:
         tuple(_draw(picture, scale, colours) for picture in pictures),
         view.label,
         paletted_png(np.arange(1, LEVELS + 1, dtype=np.uint8)[None], scale.colours()),
-        tuple((100 * float(scale.fraction(tick)), format_tick(tick)) for tick in scale.ticks),
+        tuple(
+            (100 * float(scale.fraction(tick)), text)
+            for tick, text in zip(scale.ticks, scale.labels, strict=True)
+        ),
     )
 
 

@@ -5,9 +5,11 @@ The browser decodes and draws the data; the page contains no pictures. The keys 
 - ``format``, ``title``, ``target``, ``subject``, ``unit``, ``bound``, ``predicted``;
 - ``frame``: the raster of the shown quarter, tiles of one zoom of Web Mercator; ``view``: the first
   view of the page, [south, west, north, east];
-- ``levels``: the levels of the quantiles of log10 of the value; null for numbers of tests;
+- ``levels``: the levels of the quantiles of log10 of the value; null for counts and classes;
+- ``classes``: the classes in increasing order, each with its ``name`` and ``least``, the array with
+  the probability of this class or a higher one (null for the lowest class);
 - ``quarters``: in time order, each with ``label``, ``frame`` and packed ``quantiles`` or, for
-  numbers of tests, ``arrays``; ``shown`` is the index of the quarter at full resolution;
+  counts and classes, ``arrays``; ``shown`` is the index of the quarter at full resolution;
 - ``arrays``: rasters of numbers of tests, of the flag for far tiles, and of indices in ``names``;
 - ``places``: counties and urban areas with their bounds;
 - ``layers``, ``slices``, ``threshold``, ``kernel``: see the other modules of this folder;
@@ -24,6 +26,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from geogp.distributions.quantity import Quantity
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import Threshold
@@ -33,7 +36,7 @@ from geogp.maps.kernel_slices import KernelSlice, check_slices
 from geogp.maps.page.kernel_basis import KernelBasis
 from geogp.maps.page.packing import Packed, pack
 from geogp.maps.page.page_layers import (
-    count_layers,
+    array_layers,
     scale_json,
     slice_layers,
     speed_layers,
@@ -50,6 +53,7 @@ from geogp.maps.page.page_quantiles import (
     slider_values,
     unpack_quantiles,
 )
+from geogp.maps.prediction_grid import LEVEL
 from geogp.maps.scales import Scale, kernel_scale
 from geogp.maps.strata_flag import strata_in
 from geogp.maps.views import kernel_label, veiled
@@ -65,6 +69,7 @@ PAST_TEXT = 1_500_000
 _SLICE_STEPS = 250
 _MAX_OF_16, _MAX_OF_32 = 65_000, 4_200_000_000
 _SHARE_STEP = 0.004
+_ENTROPY_STEP = 0.01
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,8 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     quantity = quantity_of(target)
     frame = Frame.of_grid(grid)
     arrays, names = _arrays(grid, content, frame)
-    made = (_counts if quantity.counted else _speeds)(grid, content)
+    packed = quantity.counted or quantity.classes
+    made = (_by_arrays if packed else _speeds)(grid, content)
     arrays |= made.pop("arrays")
     steps = made.pop("steps") | {"tests": arrays["tests"]["step"]}
     scale = _kernel_scale(content, target)
@@ -133,6 +139,10 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "subject": quantity.subject,
         "unit": quantity.unit,
         "bound": quantity.bound,
+        "classes": [
+            {"name": name, "least": least}
+            for name, least in zip(quantity.classes, [None, *_least(quantity)], strict=False)
+        ],
         "predicted": content.predicted,
         "far_km": float(grid.attrs["far_km"]),
         "frame": asdict(frame),
@@ -208,9 +218,18 @@ def _scaled_values(
     return median, width, cautious
 
 
-def _counts(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
-    """Return quarters, layers, arrays and steps of a map whose target is the number of tests."""
-    arrays = [_count_arrays(one) for one in content.quarters]
+def _least(quantity: Quantity) -> list[str]:
+    """Return the arrays with the probability of each class or a higher one; not of the lowest."""
+    return [f"p_at_least_{tag}" for tag in quantity.class_tags[1:]]
+
+
+def _by_arrays(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
+    """Return quarters, layers, arrays and steps of a map of numbers of tests or of classes."""
+    quantity = quantity_of(str(grid.attrs["target"]))
+    arrays = [
+        _class_arrays(one, quantity) if quantity.classes else _count_arrays(one)
+        for one in content.quarters
+    ]
     shown = arrays[content.shown]
     arrays[content.shown] = {}
     return {
@@ -225,7 +244,7 @@ def _counts(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
             for one, found in zip(content.quarters, arrays, strict=True)
         ],
         "threshold": None,
-        "layers": count_layers(grid, content.predicted),
+        "layers": array_layers(grid, content.predicted),
         "arrays": shown,
         "steps": {name: packed["step"] for name, packed in shown.items()},
     }
@@ -244,6 +263,21 @@ def _count_arrays(one: QuarterMap) -> dict[str, Packed]:
         "upper": _within(raster(upper), 1.0),
         "none": pack(raster(one.prediction.cdf(0.0)), _SHARE_STEP, 8, none=True),
     }
+
+
+def _class_arrays(one: QuarterMap, quantity: Quantity) -> dict[str, Packed]:
+    frame = Frame.of_tiles(one.tiles)
+
+    def packed(values: NDArray[Any], step: float) -> Packed:
+        raster = frame.place(one.tiles, np.asarray(values, np.float64), np.nan)
+        return pack(raster, step, 8, none=True, offset=0.0)
+
+    shown = (*_least(quantity), "p_most_probable")
+    variables = one.prediction.variables(quantity, LEVEL)
+    flags = one.prediction.flags(quantity)
+    codes = {name: packed(values, 1.0) for name, (values, _) in flags.items()}
+    shares = {name: packed(variables[name][0], _SHARE_STEP) for name in shown}
+    return codes | shares | {"entropy": packed(variables["entropy"][0], _ENTROPY_STEP)}
 
 
 def _within(values: Floats, step: float) -> Packed:

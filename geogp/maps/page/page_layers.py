@@ -33,6 +33,7 @@ def scale_json(scale: Scale) -> dict[str, Any]:
         "logarithmic": scale.logarithmic,
         "shift": scale.shift,
         "ticks": list(scale.ticks),
+        "names": list(scale.names),
         "colours": [to_hex(colour) for colour in scale.colours()[1:, :3] / 255],
     }
 
@@ -80,11 +81,10 @@ def speed_layers(
     ]
 
 
-def count_layers(grid: xr.Dataset, predicted: str) -> list[Layer]:
-    """Return the layers of the expected number, its bounds and the probability of no test."""
+def array_layers(grid: xr.Dataset, predicted: str) -> list[Layer]:
+    """Return a layer for each view, whose values are an array with the name of the view."""
     return [
-        _layer(view, predicted, {"array": view.name}, grid[view.variable].to_numpy())
-        for view in views_of(grid)
+        _layer(view, predicted, {"array": view.name}, view.values(grid)) for view in views_of(grid)
     ]
 
 
@@ -136,5 +136,6 @@ def _layer(view: View, predicted: str, source: dict[str, Any], values: Floats) -
         "hint": view.hint.format(predicted=predicted),
         "unit": view.unit,
         "source": source,
+        "share": view.make_scale is share_scale,
         "scale": scale_json(view.make_scale(values, label=view.label, palette=view.palette)),
     }

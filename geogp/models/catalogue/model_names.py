@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
 
-from geogp.choices import nearest, one_of
+from geogp.choices import AVERAGE, CLASS, COUNT, nearest, one_of
 from geogp.errors import RequestError
 from geogp.models.core.options import NOISES
 
@@ -50,6 +50,11 @@ class ModelName:
         return bool(self.uses)
 
     @property
+    def kind(self) -> str:
+        """The kind of the targets: average, count or class."""
+        return {"count": COUNT, "class": CLASS}.get(self.family, AVERAGE)
+
+    @property
     def counts(self) -> bool:
         """Whether the targets are counts (0, 1, 2, ...), whose log rate the model describes."""
         return self.family == "count"
@@ -62,6 +67,11 @@ class ModelName:
     def check_noise(self, noise: str) -> None:
         """Raise RequestError if a noise is not in `NOISES`, or not available for this model."""
         one_of("noise", noise, NOISES)
+        if noise != NOISES[0] and self.kind == CLASS:
+            raise RequestError(
+                f"{self.name} has no {noise} noise, because a class has no noise. Choose the noise "
+                f"{NOISES[0]}."
+            )
         if noise != NOISES[0] and not self.takes_student:
             able = [model.name for model in MODELS.values() if model.takes_student]
             raise RequestError(
@@ -156,7 +166,7 @@ _MODELS = (
 )
 
 MODELS: dict[str, ModelName] = {model.name: model for model in _MODELS}
-"""All models of numbers, by name; `geogp map` fits these."""
+"""All models of numbers, by name."""
 
 _class = partial(ModelName, family="class")
 
@@ -184,17 +194,18 @@ _CLASS_MODELS = (
 )
 
 CLASS_MODELS: dict[str, ModelName] = {model.name: model for model in _CLASS_MODELS}
-"""All models of classes, by name; `geogp map` does not fit these."""
+"""All models of classes, by name; `geogp map --target tier` fits these."""
 
 
 def find_model(name: str) -> ModelName:
     """Return the model with a name; if unknown, raise RequestError with the nearest names."""
-    if name not in MODELS:
-        near = nearest(name, MODELS, 3) or list(MODELS)
+    every = MODELS | CLASS_MODELS
+    if name not in every:
+        near = nearest(name, every, 3) or list(every)
         raise RequestError(
             f"unknown model {name!r}. Nearest: {', '.join(near)}. `geogp models` lists all models."
         )
-    return MODELS[name]
+    return every[name]
 
 
 def list_models(family: str | None = None) -> list[str]:

@@ -151,11 +151,20 @@ CLASS_PRESETS = {
 }
 """The presets of models of classes. ``paper`` has the 400 inducing points of the Scale paper."""
 
+CLASS_MAP_PRESETS = {
+    name: replace(preset, r=r, epochs=epochs, batch=1024, learning_rate=5e-3, clip=1.0)
+    for (name, preset), r, epochs in zip(
+        CLASS_PRESETS.items(), (128, 256, 400), (12, 20, 60), strict=True
+    )
+}
+"""The presets of models of classes on a map, which has many more rows than other tables."""
+
 PRESETS_OF = {
     "deep": PRESETS,
     "field": FIELD_PRESETS,
     "kernel": KERNEL_PRESETS,
     "count": COUNT_PRESETS,
+    "class": CLASS_MAP_PRESETS,
 }
 """The presets of each family of models."""
 

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from geogp.choices import CLASS, COUNT
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
 from geogp.models.bases.basis_functions import Basis, Features
@@ -266,8 +267,9 @@ class LowRankGP(nn.Module):
     def check_has_level(self) -> None:
         """Raise RequestError if the level has no closed-form posterior."""
         if not self.has_level:
+            of = {COUNT: "counts", CLASS: "classes"}[find_model(self.name).kind]
             raise RequestError(
-                f"{self.name} is a model of counts: its level has no posterior in closed form. "
+                f"{self.name} is a model of {of}: its level has no posterior in closed form. "
                 f"Choose a model of averages."
             )
 

@@ -141,6 +141,17 @@ class ClassProcess(LowRankGP):
     def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
         """Do nothing, because the gradient trains every part."""
 
+    def predict(  # type: ignore[override]
+        self,
+        x: Floats,
+        tests: Floats | float | None = None,
+        devices: Floats | float | None = None,
+        *,
+        level: bool = False,
+    ) -> ClassPrediction:
+        """Predict classes at inputs of shape (n, d); a class has no noise that depends on tests."""
+        return self.predict_classes(x)
+
     def predict_classes(self, x: Floats) -> ClassPrediction:
         """Predict classes at inputs of shape (n, d); raises the errors of `scaled`."""
         return self.predict_scaled(self.scaled(x))

@@ -8,6 +8,7 @@ from time import monotonic
 
 import torch
 
+from geogp.choices import AVERAGE
 from geogp.models.catalogue.build_model import Scaling, build
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.presets import Preset
@@ -119,7 +120,7 @@ class FitPlan:
         places.
         """
         known = train.joined(validation)
-        few = are_few(known) and not find_model(self.model).counts
+        few = are_few(known) and find_model(self.model).kind == AVERAGE
         if few:
             check_places(known)
         model = self.build(train, warn)

@@ -11,6 +11,7 @@ from geogp.evaluation.assessment import TOLERANCE, check_columns, counted, predi
 from geogp.evaluation.metrics import row_scores
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.places.stratum_column import ALL
+from geogp.geodata.tiles.targets import TARGETS
 from geogp.records.run_record import RunRecord
 
 SCORES = ("log_score", "crps", "absolute_error")
@@ -40,10 +41,16 @@ class RunContent:
 def check_comparable(runs: Sequence[RunContent]) -> None:
     """Raise an error if runs cannot be compared.
 
-    Raises RequestError if targets, services or regions differ, or only some runs predict counts.
+    Raises RequestError if targets, services or regions differ, only some runs predict counts, or a
+    target is a class.
     Raises DataError if columns are missing.
     """
     for one in runs:
+        if TARGETS[one.run.target].classes:
+            raise RequestError(
+                f"expected runs whose target is a number, found the target {one.run.target} "
+                f"({one.name}). For classes, compare metrics and baseline in run.json."
+            )
         try:
             check_columns(one.predictions)
         except DataError as error:

@@ -121,7 +121,7 @@ def draw(
             f"{region.name} has more than {MAX_TILES:,} tiles at zoom {request.zoom}, so the map "
             f"has zoom {zoom}."
         )
-    if not prediction.shape.has_power_mean:
+    if not prediction.has_power_mean:
         texts.append(
             f"the mean of the predicted {quantity.subject} does not exist: the predicted "
             "distribution is Student-t on the log scale, and its tails are too heavy for a mean. "
@@ -169,7 +169,7 @@ def _kernel(job: Job, model: SpatialGP, tiles: Tiles) -> KernelBasis | None:
 def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
     """Return a warning if the predicted mean of some tiles is too large for float32."""
     name = f"mean_{quantity.suffix}"
-    if name not in grid:  # maps of counts show an expected number instead, which every tile has
+    if name not in grid:  # maps of counts and classes show other values, which every tile has
         return []
     shown = np.isfinite(grid[f"median_{quantity.suffix}"].to_numpy())
     absent = int((shown & ~np.isfinite(grid[name].to_numpy())).sum())

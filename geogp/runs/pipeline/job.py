@@ -15,7 +15,7 @@ from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from geogp import __version__
-from geogp.choices import check_sample
+from geogp.choices import AVERAGE, check_sample
 from geogp.errors import DataError, RequestError
 from geogp.estimators.fit_rows import data_of
 from geogp.estimators.point_scale import PointScale, covariate_scales
@@ -30,13 +30,14 @@ from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
+from geogp.geodata.tiles.targets import TARGETS, TargetColumn
 from geogp.models.catalogue.build_model import find_spec, with_noise
 from geogp.models.catalogue.model_names import ModelName, find_model
 from geogp.models.catalogue.presets import Preset, find_preset
 from geogp.models.core.devices import pick_device
 from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.training_data import Data
-from geogp.records.record_names import COUNT, LEVEL
+from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import ProgressListener
@@ -92,6 +93,11 @@ class Job:
         table = table.assign(tests=seen.tests, devices=seen.devices)
         return table if self.about.counts else table.drop(columns="area_km2")
 
+    @property
+    def target(self) -> TargetColumn:
+        """The target of the run: its columns, its unit and its classes."""
+        return TARGETS[self.request.target]
+
     @cached_property
     def scale(self) -> PointScale:
         """The conversion of rows to model inputs, which is the same for all fits of the run.
@@ -135,6 +141,7 @@ class Job:
             alpha=weights.alpha,
             beta=weights.beta,
             noise=request.noise,
+            classes=len(self.target.classes),
             device=str(self.device),
             random_state=request.seed,
         )
@@ -162,8 +169,8 @@ class Job:
         request, about = self.request, self.about
         latest = self.observations.quarters[-1]
         quarter = latest if request.at is None else quarter_index(request.at)
-        if about.counts:
-            return Question(COUNT, quarter, latest, None)
+        if about.kind != AVERAGE:
+            return Question(about.kind, quarter, latest, None)
         typical = max(1, round(float(np.median(self.observations.tests))))
         tests = 1 if request.question == "single-test" else request.tests or typical
         known = (about.has_tiles or request.conformal == BY_STRATA) and request.question != LEVEL
@@ -268,7 +275,7 @@ def _check_question(job: Job) -> None:
     if request.devices is not None and question.devices is None:
         job.warn(f"the noise of {about.name} does not depend on devices: --devices has no effect.")
     asked = request.question == "single-test" or request.tests or request.devices
-    if question.tests is None and question.name not in {LEVEL, COUNT} and asked:
+    if question.tests is None and question.name not in {LEVEL, *OTHER_QUESTIONS} and asked:
         job.warn(
             f"the noise of {about.name} does not depend on the number of tests: the map predicts "
             "measurements with as many tests as those in the data."
@@ -304,8 +311,8 @@ def check_quarter(job: Job, quarter: int, option: str) -> None:
         raise RequestError(f"{words} lies before the data, which start in {quarter_label(first)}.")
     if quarter > latest and not job.about.has_tiles:
         reason = (
-            "numbers of tests can be mapped only for quarters within the data."
-            if job.about.counts
+            "numbers of tests and tiers can be mapped only for quarters within the data."
+            if job.about.kind != AVERAGE
             else "only the model field states the uncertainty of later quarters."
         )
         raise RequestError(f"{words} lies beyond the data, which end in {last}; {reason}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from msgspec import UNSET, convert
+from msgspec import UNSET, UnsetType, convert
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
@@ -30,15 +30,8 @@ from geogp.records.run_record import (
     RunIdentity,
     RunNote,
     RunRecord,
+    Strata,
     VarianceCheck,
-)
-from geogp.reports.run_report import (
-    Report,
-    build_report,
-    report_html,
-    report_json,
-    report_latex,
-    report_markdown,
 )
 from geogp.runs.file_records import damaged_files, record_files
 from geogp.runs.locks import lock_folder
@@ -52,8 +45,10 @@ from geogp.runs.pipeline.fitting import (
 )
 from geogp.runs.pipeline.job import Job, flat_settings, identity_of, prepare, timed
 from geogp.runs.pipeline.repair import repair_of, repaired_splits, with_repair
+from geogp.runs.pipeline.target_kinds import kind_of
 from geogp.runs.pipeline.validation import (
     Plan,
+    SplitOutcome,
     block_degrees,
     make_plan,
     map_calibration_rows,
@@ -167,8 +162,9 @@ def _fit(job: Job, identity: RunIdentity) -> RunResult:
             rank=rank,
             n={name: found[0].n for name, found in folds.items()},
             block_degrees=block_degrees(job),
-            metrics={name: split.metrics for name, split in splits.items()},
-            baseline={name: split.baseline for name, split in splits.items()},
+            metrics={name: split.scores.metrics for name, split in splits.items()},
+            baseline={name: split.scores.baseline for name, split in splits.items()},
+            baseline_by_stratum=_by_stratum(splits),
             folds=folds,
             calibration=CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
             variance_check=_variance_check(job, final, plan),
@@ -278,19 +274,23 @@ def remake_report(path: Path, *, latex: bool = False) -> RunResult:
 def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
     """Write the report of a finished run again, and store its new hashes in run.json."""
     _, run = read_run_record(path)
-    report = write_report(path, run, read_predictions(path, run))
-    if latex:
-        write_text(path / "report.tex", report_latex(report))
+    write_report(path, run, read_predictions(path, run), latex=latex)
     return RunResult(path, record_files(path / RUN_FILE, run, REPORT_FILES))
 
 
-def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> Report:
-    """Write report.json, report.md and report.html into a folder; see `build_report`."""
-    report = build_report(run, predictions)
-    texts = (report_json(report), report_markdown(report), report_html(report, predictions))
-    for name, text in zip(REPORT_FILES, texts, strict=True):
+def write_report(
+    folder: Path, run: RunRecord, predictions: pd.DataFrame, *, latex: bool = False
+) -> None:
+    """Write `REPORT_FILES` into a folder; with `latex`, also report.tex for a paper."""
+    for name, text in kind_of(run.target).report(run, predictions, latex=latex).items():
         write_text(folder / name, text)
-    return report
+
+
+def _by_stratum(splits: dict[str, SplitOutcome]) -> dict[str, Strata] | UnsetType:
+    """Return the scores of the second baseline of classes in each split; UNSET for numbers."""
+    found = {name: split.scores.by_stratum for name, split in splits.items()}
+    known = {name: strata for name, strata in found.items() if strata is not None}
+    return known or UNSET
 
 
 def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:

@@ -7,12 +7,9 @@ import pandas as pd
 from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
-from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
-from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.conformal.conformal_repair import check_rows
-from geogp.evaluation.metrics import pooled, score_by_stratum
 from geogp.evaluation.splits.row_parts import (
     CALIBRATION,
     LEFT_OUT,
@@ -25,7 +22,6 @@ from geogp.evaluation.splits.row_parts import (
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
 from geogp.evaluation.splits.split_rows import SplitRows, cell_side, split_groups, split_parts
 from geogp.geodata.places.distances import nearest_km
-from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.tiles.parquet_files import MAX_TABLE_BYTES
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
@@ -35,6 +31,7 @@ from geogp.records.run_record import FoldRecord, PartCounts, Strata
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, timed
 from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
+from geogp.runs.pipeline.target_kinds import Columns, HeldOutScores, kind_of
 
 Rows = NDArray[np.bool_]
 
@@ -156,8 +153,7 @@ def _warn_of(job: Job) -> None:
     if not job.about.has_tiles:
         job.warn(
             f"in the split latest, {job.about.name} predicts a quarter after the training "
-            "quarters. The intervals do not become wider with time, so their coverage may be below "
-            "the stated level."
+            f"quarters. {kind_of(request.target).later}"
         )
     elif len(job.observations.quarters) == request.folds + 1:
         job.warn(
@@ -206,6 +202,7 @@ class FoldOutcome:
 
     model: SpatialGP
     scores: FoldRecord
+    held: HeldOutScores
     table: pd.DataFrame
     repair: RepairedFold | None
 
@@ -215,8 +212,7 @@ class SplitOutcome:
     """The folds of a split, and the scores of all their test rows together."""
 
     folds: list[FoldOutcome]
-    metrics: Strata
-    baseline: Strata
+    scores: HeldOutScores
 
 
 def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome:
@@ -229,14 +225,14 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
         one = _run_fold(job, name, fold, plan, weights)
         # Only the first model may draw the map, so only one model is kept in memory.
         found.append(replace(one, model=found[0].model) if found else one)
-    metrics = _pooled([one.scores.metrics for one in found])
-    yardstick = _pooled([one.scores.baseline for one in found])
-    for group in groups_below_baseline(metrics, yardstick):
+    kind = kind_of(job.request.target)
+    scores = kind.together(job.observations, [o.held for o in found], [o.table for o in found])
+    for group in groups_below_baseline(scores.metrics, scores.baseline):
         job.warn(
             f"the model's log score is worse than the baseline's ({name} split, {group}): for "
-            "these rows, the mean of each quarter predicts better than the model."
+            f"these rows, {kind.yardstick} better than the model."
         )
-    return SplitOutcome(found, metrics, yardstick)
+    return SplitOutcome(found, scores)
 
 
 def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> FoldOutcome:
@@ -254,29 +250,18 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> F
             places = places_of(seen, test)
             check = check_repair(repair, prediction, seen.y[test], places)
             prediction = repair.apply(prediction, places)
-    law = type(prediction)
-    reference = quarter_baseline(seen.quarter[train], seen.y[train], seen.quarter[test], law)
-    if reference.rows_pooled:
+    held = kind_of(job.request.target).fold(seen, train, test, prediction)
+    if held.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"
         job.warn(
-            f"{reference.rows_pooled} test rows ({which}) lie in quarters with too few training "
+            f"{held.rows_pooled} test rows ({which}) lie in quarters with too few training "
             "rows; for these test rows, the baseline is the mean and variance of all quarters."
         )
-    y = seen.y[test]
-    stratum = stratum_column(seen.stratum[test], seen.strata)
-    scores = FoldRecord(
-        n=plan.sizes(name, fold),
-        metrics=score_by_stratum(prediction, y, stratum),
-        baseline=score_by_stratum(reference.prediction, y, stratum),
-    )
+    scores = FoldRecord(n=plan.sizes(name, fold), metrics=held.metrics, baseline=held.baseline)
     # Models that store rows also predict from the validation rows.
     known = train | validation if model.network_.holds_rows else train
-    table = _prediction_table(job, name, fold, (known, test), prediction)
-    return FoldOutcome(model, scores, table, check)
-
-
-def _pooled(parts: list[Strata]) -> Strata:
-    return {group: pooled([part[group] for part in parts]) for group in parts[0]}
+    table = _prediction_table(job, name, fold, (known, test), held.columns)
+    return FoldOutcome(model, scores, held, table, check)
 
 
 def groups_below_baseline(metrics: Strata, baseline: Strata) -> list[str]:
@@ -290,14 +275,14 @@ def groups_below_baseline(metrics: Strata, baseline: Strata) -> list[str]:
 
 
 def _prediction_table(
-    job: Job, split: str, fold: int, rows: tuple[Rows, Rows], prediction: Prediction
+    job: Job, split: str, fold: int, rows: tuple[Rows, Rows], columns: Columns
 ) -> pd.DataFrame:
     """Return a table of the test rows with predictions; other programs rely on its columns.
 
-    `rows` are two masks: the rows that predictions depend on, and the test rows.
+    `rows` are two masks: the rows that predictions depend on, and the test rows. `columns` describe
+    the predictions.
     """
     seen, (known, test) = job.observations, rows
-    lower, upper = prediction.interval(0.95)
     place = seen.longitude[test], seen.latitude[test]
     counties = job.boundaries.counties
     layers = {} if counties is None else {"county": counties.label(*place)}
@@ -316,8 +301,6 @@ def _prediction_table(
             "stratum": seen.stratum[test],
             **layers,
             "distance_km": nearest_km(*place, seen.longitude[known], seen.latitude[known]),
-            **prediction.columns(),
-            "lower_95": lower,
-            "upper_95": upper,
+            **columns,
         }
     )

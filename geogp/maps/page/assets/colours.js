@@ -1,7 +1,7 @@
 /**
  * A map from values to colours; see geogp.maps.scales.Scale.
  * @typedef {{low: number, high: number, logarithmic: boolean, shift: number, ticks: number[],
- *   colours: string[]}} Scale
+ *   names: string[], colours: string[]}} Scale
  */
 
 /** Return the position of a value on a scale; the ends of the scale are 0 and 1. */
@@ -45,6 +45,9 @@ function formatNumber(value, digits = 6) {
 
 /** Return a probability in percent; values near 0 or 1 are not rounded to 0 % or 100 %. */
 function formatShare(share) {
+  if (!Number.isFinite(share)) {
+    return '–';
+  }
   if (share < 0.005) {
     return 'less than 1 %';
   }
@@ -72,12 +75,13 @@ function fillLegend(box, {side, label, hint, scale}) {
   box.append(element('h2', '', label.charAt(0).toUpperCase() + label.slice(1)));
   const bar = element('div', 'geogp-bar');
   bar.style.background = `linear-gradient(to right, ${scale.colours.join(', ')})`;
-  const ticks = element('div', 'geogp-ticks');
-  for (const tick of scale.ticks) {
-    const mark = element('span', '', formatNumber(tick));
+  const named = scale.names.length > 0;
+  const ticks = element('div', named ? 'geogp-ticks geogp-names' : 'geogp-ticks');
+  scale.ticks.forEach((tick, place) => {
+    const mark = element('span', '', named ? scale.names[place] : formatNumber(tick));
     mark.style.left = `${100 * fractionOf(scale, tick)}%`;
     ticks.append(mark);
-  }
+  });
   box.append(bar, ticks);
   if (hint) {
     box.append(element('p', 'geogp-hint', hint));

@@ -10,7 +10,7 @@ const MARKS = [
 /** Return the marks for which a page has data; a map of the number of tests has no mark `far`. */
 function marksOf(data, outlines) {
   return MARKS.filter(({name, array, outline}) => (array
-    ? array in data.arrays && (name !== 'far' || data.levels) : outlines[outline]));
+    ? array in data.arrays && (name !== 'far' || data.levels || data.classes.length) : outlines[outline]));
 }
 
 /** The controls beside the map. */

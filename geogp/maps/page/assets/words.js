@@ -20,12 +20,12 @@ function placeWords(found, data, state) {
   for (const layer of data.layers) {
     const name = layer.source.array;
     if (!found.law && name && name !== 'tests' && name in found.arrays) {
-      const value = found.arrays[name];
       words.push({
-        name: layer.title,
-        value: name === 'none' ? formatShare(value) : formatNumber(value, 3),
-        main: words.length === 0,
+        name: layer.title, value: layerWords(layer, found.arrays[name]), main: words.length === 0,
       });
+      if (words.length === 1) {
+        words.push(...classWords(found.arrays, data.classes));
+      }
     }
   }
   if (found.tests !== null) {
@@ -38,6 +38,23 @@ function placeWords(found, data, state) {
     });
   }
   return words;
+}
+
+/** Return a value of a layer as text: a class, a share, or a number. */
+function layerWords({scale, share}, value) {
+  if (scale.names.length) {
+    return scale.names[value] || '–';
+  }
+  return share ? formatShare(value) : formatNumber(value, 3);
+}
+
+/** Return the probability of each class, from those of each class or a higher one. */
+function classWords(arrays, classes) {
+  const reached = classes.map(({least}) => (least ? arrays[least] : 1));
+  return classes.map(({name}, code) => ({
+    name: `Probability of ${name}`,
+    value: formatShare(Math.max(0, reached[code] - (code + 1 < reached.length ? reached[code + 1] : 0))),
+  }));
 }
 
 /** Return the coordinates of a place as text, such as 18.2000° N, 66.4000° W. */

@@ -1,0 +1,211 @@
+"""The report on a run whose target is a class, such as a tier of speed.
+
+Every number is computed again from the test predictions; a run whose files contradict each other is
+refused.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from msgspec import to_builtins
+from numpy.typing import NDArray
+
+from geogp.errors import RequestError
+from geogp.evaluation.assessment import folds_of
+from geogp.evaluation.class_scores import class_calibration_errors
+from geogp.evaluation.class_tables import (
+    BY_QUARTER,
+    BY_STRATUM,
+    MODEL,
+    check_class_columns,
+    check_class_scores,
+    codes_of,
+    probability_columns,
+    table_scores,
+)
+from geogp.evaluation.metrics import rows_by_group
+from geogp.evaluation.scores import ClassScores
+from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
+from geogp.evaluation.threshold_reliability import (
+    ClassEvent,
+    ExceedanceReport,
+    class_events,
+    exceedance_reports,
+)
+from geogp.geodata.places.stratum_column import ALL, phrase, with_strata
+from geogp.geodata.tiles.targets import TARGETS
+from geogp.records.run_record import RunRecord, given
+from geogp.reports.rendering import environment, html_page, say, say_all
+from geogp.reports.report_facts import ReportFacts, report_facts
+from geogp.reports.report_figures import thresholds_figure
+from geogp.reports.run_report import LIMITS, split_names
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ClassGroup:
+    """Scores of one stratum, or of all rows, in one split; None if there are no rows.
+
+    `baseline` has the shares of the classes in the training rows of the same quarter, and
+    `by_stratum` those of the same quarter and stratum. `gain` is the log score of `baseline` minus
+    that of the model, and `gain_by_stratum` the same for `by_stratum`. `class_errors` is the
+    calibration error of each class; see `class_calibration_errors`.
+    """
+
+    n: int
+    tiles: int
+    scores: ClassScores
+    baseline: ClassScores
+    by_stratum: ClassScores
+    gain: float | None
+    gain_by_stratum: float | None
+    class_errors: dict[str, float]
+
+
+@dataclass(frozen=True)
+class ClassSplitReport:
+    """Scores of one split; the first fields are those of `SplitReport`.
+
+    `reliability` compares the stated probability of each class with its observed share, in all rows
+    and in each stratum.
+    """
+
+    name: str
+    title: str
+    question: str
+    block_degrees: float | None
+    rows: dict[str, int]
+    folds: int
+    groups: dict[str, ClassGroup]
+    reliability: list[ExceedanceReport]
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The location of each stratum in words, such as ``in town``."""
+        return {name: phrase(name) for name in self.groups if name != ALL}
+
+    @property
+    def shown(self) -> list[str]:
+        """Strata with rows, or ``all`` if there are no such strata."""
+        return [name for name in self.places if self.groups[name].n] or [ALL]
+
+    @property
+    def drawn(self) -> list[str]:
+        """All rows, and the strata with a report on reliability."""
+        return list(dict.fromkeys(one.group for one in self.reliability))
+
+
+@dataclass(frozen=True)
+class ClassRunReport(ReportFacts):
+    """The content of a report on classes, in values that can be written as JSON.
+
+    `classes` are in increasing order. `headline`, `findings` and `statements` are sentences.
+    """
+
+    classes: list[str]
+    headline: str
+    findings: list[str]
+    statements: list[str]
+    splits: dict[str, ClassSplitReport]
+
+
+def class_report_texts(
+    run: RunRecord, predictions: pd.DataFrame, *, latex: bool = False
+) -> dict[str, str]:
+    """Return the files of the report by name; raise RequestError for `latex`.
+
+    Raises DataError if columns are missing, a split is unknown, or predictions contradict run.json.
+    """
+    if latex:
+        raise RequestError(
+            f"report.tex is a table of intervals, which a run with the target {run.target} does "
+            f"not have. Leave --latex out; report.json has all scores."
+        )
+    report = build_class_report(run, predictions)
+    content = asdict(report)
+    figures = {
+        name: {group: thresholds_figure(split.reliability, group) for group in split.drawn}
+        for name, split in report.splits.items()
+    }
+    context = {"report": report, "limits": LIMITS, "figures": figures}
+    return {
+        "report.json": json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+        "report.md": environment().get_template("class_report.md.j2").render(context),
+        "report.html": html_page("class_report", context, style="report.css"),
+    }
+
+
+def build_class_report(run: RunRecord, predictions: pd.DataFrame) -> ClassRunReport:
+    """Build the report on a run of classes from run.json and test_predictions.parquet."""
+    target = TARGETS[run.target]
+    starts = (MODEL, BY_QUARTER, BY_STRATUM)
+    columns = {one: probability_columns(one, target.suffix, target.classes) for one in starts}
+    check_class_columns(predictions, [name for part in columns.values() for name in part])
+    predictions = with_strata(predictions, run.strata)
+    splits = {
+        name: _split(name, predictions[predictions["split"] == name], run, columns)
+        for name in split_names(run, predictions)
+    }
+    first = next(iter(splits.values()))
+    return ClassRunReport(
+        **vars(report_facts(run)),
+        classes=list(target.classes),
+        headline=say("class_report", "headline", first, run.target),
+        findings=[say("class_report", "finding", one, run.target) for one in splits.values()],
+        statements=[
+            *say_all("class_report", "statements", run.target),
+            *say_all("report", "statements", splits, counts=False, gaps=[]),
+        ],
+        splits=splits,
+    )
+
+
+def _split(
+    name: str, rows: pd.DataFrame, run: RunRecord, columns: dict[str, list[str]]
+) -> ClassSplitReport:
+    split, classes = SPLITS[name], TARGETS[run.target].classes
+    found = {start: table_scores(rows, names) for start, names in columns.items()}
+    stored = {MODEL: run.metrics, BY_QUARTER: run.baseline, BY_STRATUM: run.baseline_by_stratum}
+    for start, on_file in stored.items():
+        held: Any = given(on_file, {}).get(name, {})
+        check_class_scores(f"{start.removesuffix('p_') or 'model '}{name}", found[start], held)
+    p = rows[columns[MODEL]].to_numpy(np.float64)
+    return ClassSplitReport(
+        name,
+        split.title,
+        split.asked(run.block_side),
+        run.block_side if name in {BLOCKS.name, BUFFER.name} else None,
+        to_builtins(given(run.n, {})).get(name, {}),
+        len(np.unique(folds_of(rows))),
+        _groups(rows, p, classes, found),
+        exceedance_reports(rows, partial(ClassEvent.probability, p=p), class_events(classes)),
+    )
+
+
+def _groups(
+    rows: pd.DataFrame,
+    p: Floats,
+    classes: tuple[str, ...],
+    found: dict[str, dict[str, ClassScores]],
+) -> dict[str, ClassGroup]:
+    """Return the scores of all rows and of each stratum."""
+    codes, groups = codes_of(rows), {}
+    for group, chosen in rows_by_group(rows["stratum"], len(rows)).items():
+        own, quarter, stratum = (found[start][group] for start in (MODEL, BY_QUARTER, BY_STRATUM))
+        errors = class_calibration_errors(p[chosen], codes[chosen]) if own.n else []
+        groups[group] = ClassGroup(
+            own.n,
+            int(rows.loc[chosen, "quadkey"].nunique()),
+            own,
+            quarter,
+            stratum,
+            own.gain(quarter),
+            own.gain(stratum),
+            dict(zip(classes, errors, strict=False)),
+        )
+    return groups

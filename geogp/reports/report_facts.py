@@ -1,0 +1,63 @@
+"""The facts about a run that every report contains."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import to_builtins
+
+from geogp.records.run_record import RunRecord, RunSettings, given
+from geogp.reports.words import DEFAULT_ATTRIBUTION
+
+
+@dataclass(frozen=True)
+class ReportFacts:
+    """The facts about a run, in values that can be written as JSON.
+
+    Most values are the same as in run.json. `region` is the name of the region in words, and
+    `geogp` is the version that made the run. Quarters are labels such as ``2019Q1``.
+    `rows_left_out` is the number of rows of the source with impossible values; the warnings name
+    the rows. Each input has `name`, `sha256` and `rows`. `attribution` names the source of the
+    data.
+    """
+
+    geogp: str | None
+    region: str
+    service: str | None
+    target: str
+    model: str
+    preset: str | None
+    seed: int | None
+    device: str | None
+    quarters: list[str]
+    quarters_missing: list[str]
+    quarters_unreached: list[str]
+    rows_left_out: int
+    settings: dict[str, Any]
+    inputs: list[dict[str, Any]]
+    seconds: dict[str, float]
+    warnings: list[str]
+    attribution: str
+
+
+def report_facts(run: RunRecord) -> ReportFacts:
+    """Return the facts about a run from its run.json."""
+    return ReportFacts(
+        geogp=given(run.geogp, None),
+        region=run.region_in_words,
+        service=run.service,
+        target=run.target,
+        model=run.model,
+        preset=run.preset,
+        seed=given(run.seed, None),
+        device=given(run.device, None),
+        quarters=given(run.quarters, []),
+        quarters_missing=given(run.quarters_missing, []),
+        quarters_unreached=given(run.quarters_unreached, []),
+        rows_left_out=sum(one.rows for one in given(run.rows_left_out, [])),
+        settings=to_builtins(given(run.settings, RunSettings())),
+        inputs=to_builtins(given(run.inputs, [])),
+        # The time for writing is left out, because it is unknown when the report is first written.
+        seconds={k: v for k, v in given(run.seconds, {}).items() if k != "write"},
+        warnings=given(run.warnings, []),
+        attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
+    )
