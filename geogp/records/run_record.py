@@ -218,6 +218,20 @@ class VarianceCheck(Struct, frozen=True, kw_only=True):
     stated: Size
 
 
+class AreasCheck(Struct, frozen=True, kw_only=True):
+    """Means of a split's test rows in blocks of one quarter, against the model's distribution.
+
+    `areas` is the number of such blocks, which contain `rows` rows. `coverage_95` is the share of
+    the means that lie in their 95 % interval; `coverage_95_independent` is the share with intervals
+    that ignore the covariances between rows.
+    """
+
+    areas: Some
+    rows: Some
+    coverage_95: Share
+    coverage_95_independent: Share
+
+
 class CovariateRecord(Struct, frozen=True, kw_only=True):
     """A covariate of a run, and its coefficient in the model of the map.
 
@@ -299,6 +313,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     folds: Annotated[dict[Split, Folded], BY_SPLIT] | UnsetType = UNSET
     calibration: CalibrationRecord | UnsetType = UNSET
     variance_check: VarianceCheck | None = None
+    areas_check: Annotated[dict[Split, AreasCheck], BY_SPLIT] | UnsetType = UNSET
     covariates: list[CovariateRecord] | UnsetType = UNSET
     fit_warnings: list[Text] | UnsetType = UNSET
     threads: Count | None = None

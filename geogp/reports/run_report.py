@@ -93,7 +93,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         plain_unit=plain_unit,
         headline=say("report", "headline", next(iter(splits.values()))),
         covariates=[say("report", "covariate", one, unit) for one in given(run.covariates, [])],
-        findings=[say("report", "finding", split) for split in splits.values()],
+        findings=_findings(run, splits),
         marks={name: say("report", "marks", split, LIMITS) for name, split in splits.items()},
         rules=say_all("report", "rules", LIMITS),
         repairs=_repairs(run) + _variances(run.variance_check),
@@ -159,6 +159,13 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
     }
     context = {**_context(report), "figures": drawn, "probabilities": probabilities}
     return html_page("report", context)
+
+
+def _findings(run: RunRecord, splits: dict[str, SplitReport]) -> list[str]:
+    """Return a sentence on the intervals of each split, then sentences on means over areas."""
+    checks = given(run.areas_check, {})
+    areas = [say("report", "areas", splits[name].title, one) for name, one in checks.items()]
+    return [*(say("report", "finding", split) for split in splits.values()), *areas]
 
 
 def _split_reports(run: RunRecord, predictions: pd.DataFrame) -> dict[str, SplitReport]:

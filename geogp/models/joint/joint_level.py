@@ -161,8 +161,12 @@ class JointLevel:
         for start in range(0, paths, group):
             yield from self._drawn(min(group, paths - start), rng)
 
-    def measured(self, tests: float, devices: float | None = None) -> "JointLevel":
+    def measured(
+        self, tests: Floats | float, devices: Floats | float | None = None
+    ) -> "JointLevel":
         """Return the distribution of measurements: each is a mean of `tests` tests in a tile.
+
+        `tests` and `devices` are one number for all tiles, or one for each tile, (n,).
 
         If the noise of a model does not depend on tests, the noise variance is that of measurements
         in the data. In the PPGP family, the function variance contains noise, so the noise variance

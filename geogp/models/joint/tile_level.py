@@ -67,8 +67,8 @@ class TileLevel(JointLevel):
         found: Floats = self.factor[:, None] * self.tiles.forward(inner)
         return found
 
-    def measured(self, tests: float, devices: float | None = None) -> "TileLevel":
-        """Return the distribution of measurements: each is a mean of `tests` tests in a tile."""
+    def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> "TileLevel":
+        """Return the distribution of measurements; see `JointLevel.measured`."""
         model, x = self.model, self.model.scaled(self.x)
         if self.near is not None:
             counts = model.counts_of(tests, devices, len(x))
@@ -77,14 +77,12 @@ class TileLevel(JointLevel):
             factor = np.sqrt(asked.function_variance / self._alone)
             noise = asked.noise_variance
             return replace(self, mean=asked.mean, factor=factor, noise_variance=noise)
-        counts = torch.cat([model.counts_of(tests, devices, 1), model.endless(1)])
-        shift = model.law.shift(counts).detach() * model.y_sd
-        raw = [
-            model.row_terms(part, counts[:1].expand(len(part), 2)).noise.detach()
-            for part in x.split(CHUNK)
-        ]
+        counts = model.counts_of(tests, devices, len(x))
+        shift = (model.law.shift(counts) - model.law.shift(model.endless(1))).detach()
+        parts = zip(x.split(CHUNK), counts.split(CHUNK), strict=True)
+        raw = [model.row_terms(*part).noise.detach() for part in parts]
         variance = (torch.cat(raw) * model.y_sd.square()).cpu().numpy()
-        mean = self.mean + float(shift[0] - shift[1])
+        mean = self.mean + float(model.y_sd) * shift.cpu().numpy()
         return replace(self, mean=mean, noise_variance=variance)
 
     def single_variances(self) -> Floats:

@@ -25,6 +25,7 @@ from geogp.records.record_names import FIELD, NOISE_IN_SPREAD, POINT, STEPS
 from geogp.records.record_reading import complete_record
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import (
+    AreasCheck,
     FittedRecord,
     RowsLeftOut,
     RunIdentity,
@@ -35,6 +36,7 @@ from geogp.records.run_record import (
 )
 from geogp.runs.file_records import damaged_files, record_files
 from geogp.runs.locks import lock_folder
+from geogp.runs.pipeline.areas_check import areas_check
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.drawing import draw
 from geogp.runs.pipeline.fitting import (
@@ -168,6 +170,7 @@ def _fit(job: Job, identity: RunIdentity) -> RunResult:
             folds=folds,
             calibration=CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
             variance_check=_variance_check(job, final, plan),
+            areas_check=_areas_checks(splits),
             seconds=job.seconds,
             fit_warnings=job.warnings[before:],
             threads=note.threads,
@@ -291,6 +294,12 @@ def _by_stratum(splits: dict[str, SplitOutcome]) -> dict[str, Strata] | UnsetTyp
     found = {name: split.scores.by_stratum for name, split in splits.items()}
     known = {name: strata for name, strata in found.items() if strata is not None}
     return known or UNSET
+
+
+def _areas_checks(splits: dict[str, SplitOutcome]) -> dict[str, AreasCheck] | UnsetType:
+    """Return the check of means over areas in each split; UNSET for models without it."""
+    checks = {name: areas_check([one.areas for one in each.folds]) for name, each in splits.items()}
+    return {name: check for name, check in checks.items() if check is not None} or UNSET
 
 
 def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
+from geogp.evaluation.area_check import AreaMeans
 from geogp.evaluation.conformal.conformal_repair import check_rows
 from geogp.evaluation.splits.row_parts import (
     CALIBRATION,
@@ -28,6 +29,7 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.options import Weights
 from geogp.records.repair_records import RepairedFold
 from geogp.records.run_record import FoldRecord, PartCounts, Strata
+from geogp.runs.pipeline.areas_check import area_means
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, timed
 from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
@@ -205,6 +207,7 @@ class FoldOutcome:
     held: HeldOutScores
     table: pd.DataFrame
     repair: RepairedFold | None
+    areas: AreaMeans | None
 
 
 @dataclass(frozen=True)
@@ -250,6 +253,7 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> F
             places = places_of(seen, test)
             check = check_repair(repair, prediction, seen.y[test], places)
             prediction = repair.apply(prediction, places)
+        areas = None if repair.n else area_means(job, model, _known(job), test)
     held = kind_of(job.request.target).fold(seen, train, test, prediction)
     if held.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"
@@ -261,7 +265,7 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> F
     # Models that store rows also predict from the validation rows.
     known = train | validation if model.network_.holds_rows else train
     table = _prediction_table(job, name, fold, (known, test), held.columns)
-    return FoldOutcome(model, scores, held, table, check)
+    return FoldOutcome(model, scores, held, table, check, areas)
 
 
 def groups_below_baseline(metrics: Strata, baseline: Strata) -> list[str]:

@@ -1,0 +1,59 @@
+"""The check of a run's joint intervals, on means of test rows in blocks of one quarter."""
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import RequestError
+from geogp.estimators.spatial_gp import SpatialGP
+from geogp.evaluation.area_check import AreaMeans, blocks_in_quarters
+from geogp.evaluation.splits.split_names import BLOCKS
+from geogp.evaluation.splits.split_rows import SplitRows, split_groups
+from geogp.records.run_record import AreasCheck
+from geogp.runs.pipeline.job import Job
+
+MOST_IN_AREA, MOST_ROWS = 25, 3000
+"""Largest numbers of rows in an area and in all areas of a fold, to save time."""
+
+
+def area_means(
+    job: Job, model: SpatialGP, rows: SplitRows, test: NDArray[np.bool_]
+) -> AreaMeans | None:
+    """Compare means of test rows in areas with the joint distribution, for one fold.
+
+    `rows` are the columns of all input rows, and `test` (n,) marks the test rows among the rows
+    used. Returns None for models without stored rows, whose joint distribution lacks the process of
+    single tiles, and for regions that are too small for blocks.
+    """
+    if not model.network_.holds_rows:
+        return None
+    try:
+        blocks = split_groups(BLOCKS.name, rows)
+    except RequestError:
+        return None
+    assert blocks is not None, "a split by blocks has groups"
+    seen, random = job.observations, np.random.default_rng(job.request.seed)
+    chosen = random.permutation(np.flatnonzero(test))
+    area = blocks_in_quarters(blocks[job.ingested.kept][chosen], seen.quarter[chosen])
+    few = pd.Series(area).groupby(area).cumcount().to_numpy() < MOST_IN_AREA
+    # Areas have numbers in the order of the rows, which is random.
+    few &= area < np.searchsorted(np.cumsum(np.bincount(area[few])), MOST_ROWS, "right")
+    chosen, area = chosen[few], area[few]
+    level = model.joint(job.table.iloc[chosen])
+    counts = (each[chosen].astype(np.float64) for each in (seen.tests, seen.devices))
+    measured = level.measured(*counts)
+    return AreaMeans.of(measured, seen.y[chosen], area)
+
+
+def areas_check(folds: list[AreaMeans | None]) -> AreasCheck | None:
+    """Return the check of a split for run.json; None without areas."""
+    known = [one for one in folds if one is not None and len(one.rows)]
+    if not known:
+        return None
+    found = AreaMeans.together(known)
+    return AreasCheck(
+        areas=len(found.rows),
+        rows=int(found.rows.sum()),
+        coverage_95=found.covered(found.joint),
+        coverage_95_independent=found.covered(found.independent),
+    )
