@@ -21,10 +21,11 @@ from geogp.geodata.tiles.targets import TARGETS, find_target
 )
 def test_targets_name_column_and_unit(name, column, of_raw, unit):
     target = find_target(name)
-    assert target.column == column
+    assert target.columns == (column,)
     assert 25_000 / target.divisor == of_raw
     assert (target.unit, target.suffix) == (unit, unit.lower())
-    assert set(TARGETS) == {"download", "upload", "latency", "tests"}
+    assert set(TARGETS) == {"download", "upload", "latency", "tests", "tier"}
+    assert TARGETS["tier"].columns == ("avg_d_kbps", "avg_u_kbps")
     assert target.counted == (name == "tests")
 
 

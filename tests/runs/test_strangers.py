@@ -47,7 +47,11 @@ EDITS = [
     (("model",), "field-9", "a model that `geogp models` lists under model, found 'field-9'"),
     (("model",), "cox-nb", "the model cox-nb does not predict the target download"),
     (("preset",), "best", "one of quick, standard, paper under preset, found 'best'"),
-    (("target",), "ping", "one of download, upload, latency, tests under target, found 'ping'"),
+    (
+        ("target",),
+        "ping",
+        "one of download, upload, latency, tests, tier under target, found 'ping'",
+    ),
     (("service",), "5G", "one of mobile, fixed under service, found '5G'"),
     (("quarters",), ["2023Q5"], "a quarter like 2019Q1 under quarters[0], found '2023Q5'"),
     (("seed",), 2**63, "a whole number from 0 to 9.22337e+18 under seed"),

@@ -114,7 +114,7 @@ def simulate(
     }
     for stream, law in zip(streams[1:], laws.values(), strict=True):
         recorded, columns = _measure(law, grid, places, drawn, stream)
-        tiles[find_target(law.target).column] = recorded
+        tiles[find_target(law.target).columns[0]] = recorded
         truth |= columns
     return Simulation(pd.DataFrame(tiles), pd.DataFrame(truth), laws, seed, service, quarters)
 
@@ -255,7 +255,7 @@ def _measure(
     sd = np.sqrt(measurement_variance(law, here, rows.tests))
     value = smooth + tile + sd * rng.standard_normal(len(tile))
     target = find_target(law.target)
-    most = LIMITS["mobile"][target.column].most
+    most = LIMITS["mobile"][target.columns[0]].most
     recorded = np.clip(np.rint(10**value * target.divisor), 1, most).astype(np.int64)
     columns = {
         "y": np.log10(recorded / target.divisor),

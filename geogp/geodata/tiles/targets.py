@@ -28,11 +28,6 @@ class TargetColumn:
     classes: tuple[str, ...] = ()
 
     @property
-    def column(self) -> str:
-        """The first column."""
-        return self.columns[0]
-
-    @property
     def kind(self) -> str:
         """The kind of the target: average, count or class."""
         if self.classes:
