@@ -1,6 +1,8 @@
 """The change of the level between two quarters: closed forms, files, and refusals."""
 
 import json
+import shutil
+from dataclasses import replace
 
 import geopandas as gpd
 import numpy as np
@@ -169,6 +171,19 @@ def test_later_than_the_data_changes_are_less_sure(copy, result):
     later = make_change(ChangeRequest(copy.path, start="2023Q3", end="2025Q4", by="stratum"))
     assert (later.table["change_sd_log10"] > result.table["change_sd_log10"]).all()
     assert any("no measurement of 2025Q4 (--to)" in text for text in later.described["warnings"])
+
+
+@pytest.mark.trial
+def test_a_model_without_tiles_says_that_it_is_too_sure(plain, tmp_path):
+    shutil.copytree(plain.path, tmp_path / "run")
+    request = ChangeRequest(tmp_path / "run", start="2023Q3", by="stratum", draws=200)
+    found = make_change(request)
+    assert any(
+        "uncertainty of changes is too small" in text for text in found.described["warnings"]
+    )
+    assert (found.table["change_sd_log10"] > 0).all()
+    with pytest.raises(RequestError, match="--to 2024Q1 lies beyond the data, which end in 2023Q4"):
+        make_change(replace(request, end="2024Q1"))
 
 
 class TestCommand:

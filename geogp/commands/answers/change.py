@@ -75,7 +75,7 @@ def _write_areas(opened: Reopened, found: LevelChanges) -> list[Path]:
             ),
         ),
         title=f"Change of {quantity.subject} by area, {quarters['from']} to {quarters['to']}",
-        subtitle=f"{job.region.name}; level; black outline: the direction is called",
+        subtitle=f"{job.region.name}; level; black outline: areas with a direction",
         marked=table["direction"].to_numpy() != "",
     )
     paths.append(opened.path / f"{name}.png")
