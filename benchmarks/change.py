@@ -14,9 +14,11 @@ two quarters with the truth. The worlds are:
 Before, many replicates are drawn from the distribution of the model itself, whose parameters are
 known, as in `areas.py`; only the posterior is computed.
 
-Writes JSON and a Markdown table. A replicate that is there already is not made again.
+Writes JSON and a Markdown table of all replicates in the folder ``--out``. A replicate that is
+there already is not made again.
 """
 
+import json
 import sys
 from dataclasses import replace
 from functools import partial
@@ -160,13 +162,15 @@ def trial(name: str, seed: int) -> Figures:
             world.tiles.assign(quarter=quarter_periods(np.full(len(world.tiles), QUARTERS[at])))
             for at in (BEFORE, AFTER)
         ]
-        level = model.joint(pd.concat(both, ignore_index=True), seed=seed)
+        laws = [
+            model.joint(pd.concat(both, ignore_index=True), seed=seed, calibrated=calibrated)
+            for calibrated in (False, True)
+        ]
     weights = world.areas.means(len(world.tiles))
-    found = describe_changes(level, world.areas, quantity_of(TARGET), None)
-    rose = found["probability_rose"]
-    nothing = sparse.csc_array(weights.shape)
+    found, other = (describe_changes(law, world.areas, quantity_of(TARGET), None) for law in laws)
+    rose, nothing = found["probability_rose"], sparse.csc_array(weights.shape)
     alone = [
-        level.sum_variances(sparse.vstack(parts, format="csc"))
+        laws[0].sum_variances(sparse.vstack(parts, format="csc"))
         for parts in ((weights, nothing), (nothing, weights))
     ]
     return {
@@ -175,6 +179,8 @@ def trial(name: str, seed: int) -> Figures:
         "true": (weights.T @ (world.level[:, AFTER] - world.level[:, BEFORE])).tolist(),
         "found": found["change_log10"].tolist(),
         "sd": found["change_sd_log10"].tolist(),
+        "found_map": other["change_log10"].tolist(),
+        "sd_map": other["change_sd_log10"].tolist(),
         "sd_independent": np.sqrt(sum(alone)).tolist(),
         "rose": rose.tolist(),
         "called": directions_called(np.maximum(rose, 1 - rose)).tolist(),
@@ -228,13 +234,25 @@ def summary(trials: list[Figures]) -> Figures:
             right = (called & ~wrong)[inside]
             power[f"{low:g} to {high:g}"] = [int(inside.sum()), float(right.mean())]
     error = np.abs(found - true)
-    return {
+    by_map: Figures = {}
+    if "found_map" in trials[0]:
+        map_error, map_sd = (
+            np.array([one[name] for one in trials]) for name in ("found_map", "sd_map")
+        )
+        map_error -= true
+        by_map = {
+            "map_coverage": float((np.abs(map_error) < REACH * map_sd).mean()),
+            "map_rmse": float(np.sqrt(np.square(map_error).mean())),
+            "map_bias": float((np.sign(true) * map_error).mean()),
+        }
+    return by_map | {
         "replicates": len(trials),
         "areas": int(true.size),
         "coverage": float((error < REACH * sd).mean()),
         "coverage_error": mean_and_error((error < REACH * sd).mean(1))[1],
         "coverage_independent": float((error < REACH * alone).mean()),
         "rmse": float(np.sqrt(np.square(error).mean())),
+        "bias": float((np.sign(true) * (found - true)).mean()),
         "sd": float(np.sqrt(np.square(sd).mean())),
         "sd_independent": float(np.sqrt(np.square(alone).mean())),
         "called": float(called.mean()),
@@ -258,6 +276,7 @@ def page(found: dict[str, Figures]) -> str:
             percent(one["coverage_independent"]),
             f"{one['sd']:.3f}",
             f"{one['rmse']:.3f}",
+            f"{one['bias']:+.3f}",
             percent(one["called"]),
             percent(one["wrong"]),
             percent(one["wrong_of_all_called"]),
@@ -267,8 +286,30 @@ def page(found: dict[str, Figures]) -> str:
     ]
     header = (
         *("world", "replicates", "areas", "coverage", "coverage, quarters as independent"),
-        *("sd", "RMSE", "called", "wrong, mean of replicates", "wrong, of all", "wrong, expected"),
+        *(
+            "sd",
+            "RMSE",
+            "bias",
+            "called",
+            "wrong, mean of replicates",
+            "wrong, of all",
+            "wrong, expected",
+        ),
     )
+    maps = [
+        (
+            name,
+            percent(one["coverage"]),
+            percent(one["map_coverage"]),
+            *(f"{one[key]:.3f}" for key in ("rmse", "map_rmse")),
+            *(f"{one[key]:+.3f}" for key in ("bias", "map_bias")),
+        )
+        for name, one in found.items()
+        if "map_coverage" in one
+    ]
+    compared = [
+        f"{words}, {law}" for words in ("coverage", "RMSE", "bias") for law in ("process", "map")
+    ]
     sizes = [f"{low:g} to {high:g}" for low, high in pairwise(BINS)]
     power = [
         (
@@ -292,13 +333,18 @@ the distribution of the model itself, with known parameters (400 tiles, 9 areas,
 - Coverage: share of the 95 % intervals that contain the true change of the area's mean level (mean
   over the replicates ± standard error). The next column shows intervals that treat the two quarters
   as independent.
-- sd and RMSE: root mean squares of the stated standard deviation and of the error, in log10.
+- sd and RMSE: root mean squares of the stated standard deviation and of the error, in log10. Bias:
+  mean error, below 0 if the stated change is smaller than the true change.
 - Called: share of the areas that get a direction. A direction is wrong if the true change has the
   other direction, or is 0.
 - Wrong, expected: mean posterior probability that a called direction is wrong; at most 5 %.
 
 {table(header, lines)}
-The next table has the share of areas that get the right direction, by the size of the true change
+The next table compares the Gaussian process alone, as in `geogp change`, with the joint
+distribution whose single tiles have the means and variances of the map, which also uses networks.
+
+{table(("world", *compared), maps)}
+The last table has the share of areas that get the right direction, by the size of the true change
 in log10 (0.1 is a factor of 1.26).
 
 {table(("world", *sizes), power)}"""
@@ -309,12 +355,15 @@ def main() -> None:
     """Make the replicates of all worlds, and write JSON and table."""
     options: Any = parser(__doc__, out="change", table="change", replicates=8, first=0, own=4000)
     options = options.parse_args()
-    trials: dict[str, list[Figures]] = {name: [] for name in WORLDS}
     for seed in range(options.first, options.first + options.replicates):
         for name in WORLDS:
-            path = options.out / f"{name}-{seed}.json"
-            trials[name].append(kept(path, partial(trial, name, seed)))
+            kept(options.out / f"{name}-{seed}.json", partial(trial, name, seed))
             say(name, seed)
+    # Several processes may share a folder.
+    trials = {
+        name: [json.loads(path.read_text()) for path in sorted(options.out.glob(f"{name}-*.json"))]
+        for name in WORLDS
+    }
     own = {OWN: known_parameters(options.own)}
     found = own | {name: summary(made) for name, made in trials.items()}
     write_results(options.table, page(found), found)

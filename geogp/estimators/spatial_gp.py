@@ -201,6 +201,7 @@ class SpatialGP(SpatialParameters):
         seed: int = 0,
         columns: int = 0,
         rows: tuple[Any, ArrayLike] | None = None,
+        calibrated: bool = True,
     ) -> JointLevel:
         """Return the joint distribution of the level at points.
 
@@ -215,6 +216,9 @@ class SpatialGP(SpatialParameters):
         rows
             Points and measurements of the training rows. Needed after `load_model`, unless the
             model contains these rows.
+        calibrated
+            Whether single points get the mean and the variance of `predict_distribution` with
+            ``level=True``; otherwise, everything comes from the Gaussian process alone.
 
         Returns
         -------
@@ -241,7 +245,9 @@ class SpatialGP(SpatialParameters):
                 "again."
             )
         train = None if kept is None else data_of(self.scale_, *kept)
-        return joint_level(network, train, inputs, seed=seed, columns=columns)
+        return joint_level(
+            network, train, inputs, calibrated=calibrated, seed=seed, columns=columns
+        )
 
     def inputs(self, X: Any) -> Floats:
         """Return the model inputs of points, (n, d); the box of the fit is mapped to [-1, 1]².

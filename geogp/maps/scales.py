@@ -152,14 +152,16 @@ def change_scale(values: NDArray[np.floating], *, label: str) -> Scale:
     Equal distances are equal factors: a doubling (+100 %) is as far from 0 as a halving (-50 %).
     Raises DataError if no value is finite.
     """
-    factors = np.abs(np.log(np.array(_range_of(values, label)) / 100 + 1))
-    wanted = min(float(np.exp(factors.max())), _FACTORS[-1])
+    ends = np.array(_range_of(values, label))
+    wanted = min(float(np.exp(np.abs(np.log(ends / 100 + 1)).max())), _FACTORS[-1])
     top = next(k for k, factor in enumerate(_FACTORS) if factor >= wanted)
-    above = [100 * (factor - 1) for factor in _FACTORS[max(0, top - 2) : top + 1 : 2]]
-    ticks = tuple(round(100 / (1 + tick / 100) - 100, 2) for tick in reversed(above))
-    low, high = ticks[0], round(above[-1], 2)
-    shown = (*ticks, 0.0, *(round(tick, 2) for tick in above))
-    return Scale(label, CHANGE_PALETTE, low, high, logarithmic=True, ticks=shown, shift=100.0)
+    factors_shown = _FACTORS[max(0, top - 2) : top + 1 : 2]
+    changes = [100 * (1 / one - 1) for one in reversed(factors_shown)]
+    changes += [0.0, *(100 * (one - 1) for one in factors_shown)]
+    ticks = tuple(float(f"{change:.3g}") for change in changes)
+    return Scale(
+        label, CHANGE_PALETTE, ticks[0], ticks[-1], logarithmic=True, ticks=ticks, shift=100
+    )
 
 
 def class_scale(

@@ -54,7 +54,9 @@ class Reopened:
     model: SpatialGP
     tiles: Tiles
 
-    def level(self, *quarters: int, seed: int = 0, columns: int = 0) -> JointLevel:
+    def level(
+        self, *quarters: int, seed: int = 0, columns: int = 0, calibrated: bool = True
+    ) -> JointLevel:
         """Return the joint distribution of the level at the tiles; see `SpatialGP.joint`.
 
         `quarters` are indices, by default the quarter of the map. The result has all tiles of the
@@ -64,7 +66,9 @@ class Reopened:
         often = "" if len(times) == 1 else f" in {len(times)} quarters"
         job.listener.stage(f"joint level of {len(self.tiles):,} tiles{often}")
         places = pd.concat([job.places.of_tiles(self.tiles, quarter) for quarter in times])
-        return self.model.joint(places, seed=seed, columns=columns, rows=self._rows())
+        return self.model.joint(
+            places, seed=seed, columns=columns, rows=self._rows(), calibrated=calibrated
+        )
 
     def warn_of_smooth_level(self, level: JointLevel, what: str) -> None:
         """Warn that the uncertainty of `what` is too small if the model has no tile process."""

@@ -1,6 +1,8 @@
 """The change of the level between two quarters: closed forms, files, and refusals."""
 
 import json
+import shutil
+from dataclasses import replace
 
 import geopandas as gpd
 import numpy as np
@@ -10,9 +12,8 @@ import rasterio
 from run_worlds import run_json
 from scipy import sparse, stats
 
-from geogp.commands.answers.areas import make_areas
 from geogp.commands.answers.change import make_change
-from geogp.commands.run_requests import AreasRequest, ChangeRequest
+from geogp.commands.run_requests import ChangeRequest
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
 from geogp.maps.grid import quantity_of
@@ -23,7 +24,7 @@ from geogp.runs.questions.level_changes import (
     directions_called,
     tile_changes,
 )
-from geogp.runs.questions.tile_areas import TileAreas
+from geogp.runs.questions.tile_areas import TileAreas, tile_areas
 
 SPEED: Quantity = quantity_of("download")
 
@@ -111,15 +112,17 @@ def result(copy):
     return make_change(ChangeRequest(copy.path, start="2023Q3", by="stratum", at_least=5))
 
 
-def test_both_quarters_are_those_of_the_areas(result, copy):
-    levels = [
-        make_areas(AreasRequest(copy.path, by="stratum", at=at, draws=200)).table
-        for at in ("2023Q3", "2023Q4")
-    ]
+def test_both_quarters_are_those_of_single_quarters(result, copy):
+    opened = open_run(copy.path).reopen()
+    quarters = (2023 * 4 + 2, 2023 * 4 + 3)
+    levels = [opened.level(quarter, calibrated=False) for quarter in quarters]
+    weights = tile_areas(opened, "stratum").means(len(opened.tiles))
     table = result.table
     for name, level in zip(("from", "to"), levels, strict=True):
-        np.testing.assert_allclose(table[f"level_{name}_mbps"], level["level_mean_mbps"], rtol=1e-6)
-    first, last = (level["level_mean_sd_log10"] for level in levels)
+        # The order of the tiles is random, and each has few neighbours.
+        error = np.log10(table[f"level_{name}_mbps"]) - level.sum_means(weights)
+        assert np.abs(error).max() < 0.01
+    first, last = (np.sqrt(level.sum_variances(weights)) for level in levels)
     # The quarters are correlated, so the interval is narrower than for independent quarters.
     assert (table["change_sd_log10"] < 0.95 * np.hypot(first, last)).all()
     assert (table["change_sd_log10"] > np.abs(first - last)).all()
@@ -169,6 +172,19 @@ def test_later_than_the_data_changes_are_less_sure(copy, result):
     later = make_change(ChangeRequest(copy.path, start="2023Q3", end="2025Q4", by="stratum"))
     assert (later.table["change_sd_log10"] > result.table["change_sd_log10"]).all()
     assert any("no measurement of 2025Q4 (--to)" in text for text in later.described["warnings"])
+
+
+@pytest.mark.trial
+def test_a_model_without_tiles_says_that_it_is_too_sure(plain, tmp_path):
+    shutil.copytree(plain.path, tmp_path / "run")
+    request = ChangeRequest(tmp_path / "run", start="2023Q3", by="stratum", draws=200)
+    found = make_change(request)
+    assert any(
+        "uncertainty of changes is too small" in text for text in found.described["warnings"]
+    )
+    assert (found.table["change_sd_log10"] > 0).all()
+    with pytest.raises(RequestError, match="--to 2024Q1 lies beyond the data, which end in 2023Q4"):
+        make_change(replace(request, end="2024Q1"))
 
 
 class TestCommand:

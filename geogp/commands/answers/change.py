@@ -22,8 +22,9 @@ from geogp.runs.reopen import Reopened
 NOTES = (
     "The change is the change of the level; it contains no measurement noise.",
     (
-        "Each interval comes from the joint distribution of all tiles in both quarters. It does "
-        "not include the uncertainty of the learned basis."
+        "Changes and intervals come from the joint distribution of all tiles in both quarters, "
+        "from the Gaussian process alone. So levels can differ from levels of the map. The "
+        "intervals do not include the uncertainty of the learned basis."
     ),
     (
         f"Among the areas with a direction, the expected share of wrong directions is at most "
@@ -75,7 +76,7 @@ def _write_areas(opened: Reopened, found: LevelChanges) -> list[Path]:
             ),
         ),
         title=f"Change of {quantity.subject} by area, {quarters['from']} to {quarters['to']}",
-        subtitle=f"{job.region.name}; level; black outline: the direction is called",
+        subtitle=f"{job.region.name}; level; black outline: areas with a direction",
         marked=table["direction"].to_numpy() != "",
     )
     paths.append(opened.path / f"{name}.png")

@@ -2,6 +2,9 @@
 
 The change of an area is a sum over the tiles of both quarters, with the weights w in the second
 quarter and -w in the first quarter. So its variance includes the covariances between the quarters.
+
+The distribution is that of the Gaussian process alone. The networks that refine single predictions
+of the map flatten changes: they predict from rows of all quarters (`benchmarks/change.py`).
 """
 
 from dataclasses import dataclass
@@ -85,7 +88,8 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
     job, tiles = opened.job, opened.tiles
     quarters = _quarters(opened, asked)
     areas = tile_areas(opened, asked.by)
-    level = opened.level(*quarters, seed=asked.seed, columns=max(asked.draws, len(areas)))
+    columns_asked = max(asked.draws, len(areas))
+    level = opened.level(*quarters, seed=asked.seed, columns=columns_asked, calibrated=False)
     opened.warn_of_smooth_level(level, "changes")
     quantity = quantity_of(job.request.target)
     columns = describe_changes(level, areas, quantity, asked.at_least)
