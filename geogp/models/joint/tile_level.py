@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -67,7 +67,7 @@ class TileLevel(JointLevel):
         found: Floats = self.factor[:, None] * self.tiles.forward(inner)
         return found
 
-    def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> "TileLevel":
+    def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> Self:
         """Return the distribution of measurements; see `JointLevel.measured`."""
         model, x = self.model, self.model.scaled(self.x)
         if self.near is not None:
