@@ -99,6 +99,8 @@ def models() -> Answer:
 
 
 app.command()(questions.areas)
+# A place in the south begins with a minus, as options do.
+app.command(context_settings={"ignore_unknown_options": True})(questions.at)
 app.command(name="batch")(batch_command())
 app.command(name="next")(questions.next_command)
 app.command()(questions.exceedance)

@@ -40,7 +40,7 @@ from geogp.records.record_names import COUNT, LEVEL
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import ProgressListener
-from geogp.runs.question import Question
+from geogp.runs.question import Question, check_quarter
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import IDENTITY_KEYS, input_record
 from geogp.runs.settings import MAX_TILES, MapRequest
@@ -263,26 +263,8 @@ def _check_strata(job: Job) -> None:
 def _check_question(job: Job) -> None:
     """Raise RequestError if the model cannot predict the requested map; warn of misleading maps."""
     question, request, about = job.question, job.request, job.about
-    first, *later = job.observations.quarters
-    last = quarter_label(question.latest)
-    if question.quarter != question.latest and job.scale.times is None:
-        raise RequestError(
-            f"--at {question.at} needs the quarter as an input, but the model has only the place "
-            f"as an input; the data are of {last}{' and earlier quarters' if later else ''}."
-        )
-    if question.quarter < first:
-        raise RequestError(
-            f"--at {question.at} lies before the data, which start in {quarter_label(first)}."
-        )
-    if question.beyond and not about.has_tiles:
-        reason = (
-            "numbers of tests can be mapped only for quarters within the data."
-            if about.counts
-            else "only the model field states the uncertainty of later quarters."
-        )
-        raise RequestError(
-            f"--at {question.at} lies beyond the data, which end in {last}; {reason}"
-        )
+    quarters, timeless = job.observations.quarters, job.scale.times is None
+    check_quarter(question.quarter, quarters, about, timeless=timeless)
     check_sample(question.tests, question.devices)
     if request.devices is not None and question.devices is None:
         job.warn(f"the noise of {about.name} does not depend on devices: --devices has no effect.")
@@ -304,8 +286,8 @@ def _check_question(job: Job) -> None:
         )
     if question.beyond:
         job.warn(
-            f"the map shows {question.at}, but the data end in {last}: the predicted level stays "
-            f"constant, and the intervals become wider."
+            f"the map shows {question.at}, but the data end in {quarter_label(quarters[-1])}: the "
+            "predicted level stays constant, and the intervals become wider."
         )
 
 
