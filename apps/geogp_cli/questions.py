@@ -61,7 +61,7 @@ def at(request: AtRequest, listener: ProgressListener) -> Answer:
     from geogp.runs.run_names import find_run
 
     request = replace(request, run=find_run(str(request.run)))
-    from geogp.commands.at import answer_at, described_at
+    from geogp.commands.points.predict_at import answer_at, described_at
 
     answer = answer_at(request, listener)
     told, described = described_at(answer), answer.described

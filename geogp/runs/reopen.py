@@ -134,12 +134,17 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
     vintage = settings.urban_vintage
     # The predicted quantity of the run, and settings that only fits use, are left out.
     request = MapRequest(
-        region=record.region if settings.region_file is None else None,
+        region=record.region if settings.is_state else None,
         region_file=settings.region_file,
         region_name=settings.region_name,
         urban_vintage=AUTO if vintage is None else str(vintage),  # auto may mean a newer census
         strata=settings.strata_file,
         source=source,
+        points=settings.points_file,
+        columns=tuple(settings.points_columns or ()),
+        units=settings.points_units,
+        provider=settings.points_provider,
+        technology=settings.points_technology,
         boundaries=boundaries,
         service=record.service,
         target=record.target,

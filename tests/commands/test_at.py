@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geogp.commands.at import answer_at
+from geogp.commands.points.predict_at import answer_at
 from geogp.commands.run_requests import AtRequest
 from geogp.errors import DataError, RequestError
 from geogp.estimators.stored_estimators import load_model

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from geogp.choices import one_of
 from geogp.errors import RequestError
@@ -138,3 +139,24 @@ def _is_usual(role: str, name: str) -> bool:
     if role == "time":
         forms.add(text.removesuffix("utc"))
     return bool(forms & set(USUAL[role]))
+
+
+@dataclass(frozen=True)
+class PointSource:
+    """A file of measurements, and how to read it.
+
+    `file` is the path. `columns` are texts as in `named_columns`. `units` is the unit of speeds
+    whose columns have no unit in their names. If `provider` or `technology` is given, only the
+    measurements with this value are read. Raises RequestError if a column or the unit is unknown.
+    """
+
+    file: str
+    columns: tuple[str, ...] = ()
+    units: str | None = None
+    provider: str | None = None
+    technology: str | None = None
+
+    def __post_init__(self) -> None:
+        named_columns(self.columns)
+        if self.units is not None:
+            one_of("unit", self.units, KBPS)

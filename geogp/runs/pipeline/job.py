@@ -26,6 +26,7 @@ from geogp.evaluation.splits.split_names import BUFFER
 from geogp.geodata.places.census import Boundaries
 from geogp.geodata.places.layers import PolygonLayer, read_layers
 from geogp.geodata.places.region import UNKNOWN, Region
+from geogp.geodata.points.point_tests import PointTests, read_point_tests
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
@@ -192,16 +193,23 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
         quarters = parse_quarters(request.quarters) if request.quarters else None
         source = open_source(request.source)
         layers, layer_files = read_layers(request.layers)
-        boundaries = request.place.read()
+        points = _points(request)
+        boundaries = request.place.read(
+            points.extent if points and request.place.is_extent else None
+        )
         if find_model(request.model).counts:
             listener.stage(f"the model {request.model} predicts numbers of tests")
-        ingested = read_observations(
-            source,
-            boundaries.region,
-            service=request.service,
-            target=request.target,
-            quarters=quarters,
-            progress=partial(listener.progress, "tiles"),
+        ingested = (
+            points.observations(boundaries.region, quarters)
+            if points
+            else read_observations(
+                source,
+                boundaries.region,
+                service=request.service,
+                target=request.target,
+                quarters=quarters,
+                progress=partial(listener.progress, "tiles"),
+            )
         )
         places = read_run_covariates(
             request.covariates,
@@ -243,6 +251,14 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
         if overlap is not None:
             job.warn(overlap)
     return job
+
+
+def _points(request: MapRequest) -> PointTests | None:
+    """Return the user's own tests; None for a map of Ookla's tiles."""
+    asked = request.own_points
+    if asked is None:
+        return None
+    return read_point_tests(asked, target=request.target, service=request.service)
 
 
 def _check_strata(job: Job) -> None:
@@ -321,7 +337,7 @@ def identity_of(job: Job) -> RunIdentity:
 
 def _settings_of(job: Job) -> RunSettings:
     request, preset, region = job.request, job.preset, job.region
-    own_region, own_strata = request.region_file is not None, request.strata is not None
+    own_region, own_strata = request.region is None, request.strata is not None
     return RunSettings(
         h=preset.h,
         r=preset.r if request.budget is None else "budget",
@@ -356,6 +372,11 @@ def _settings_of(job: Job) -> RunSettings:
         strata=list(region.strata_names) if own_strata else None,
         buffer_km=request.buffer_km if BUFFER.name in request.splits else None,
         budget=request.budget,
+        points_file=request.points,
+        points_columns=list(request.columns) or None,
+        points_units=request.units,
+        points_provider=request.provider,
+        points_technology=request.technology,
     )
 
 
