@@ -93,8 +93,9 @@ def at(request: AtRequest, listener: ProgressListener) -> Answer:
     texts = []
     if one:
         tests, measured = _near(rows[0])
+        stratum = "" if rows[0]["stratum"] == "unknown" else f"{rows[0]['stratum']}; "
         texts.append(
-            f"{rows[0]['stratum']}; {tests} tests of all quarters within "
+            f"{stratum}{tests} tests of all quarters within "
             f"{described['near_km']:g} km; the nearest measured tile is {measured} away."
         )
     if described["outside"]:

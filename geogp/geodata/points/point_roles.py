@@ -69,7 +69,7 @@ def unit_in(name: str) -> str | None:
     ('kbps', 'Mbps', None)
     """
     text = plain(name)
-    ends = [end for end in _SPELLED if text.endswith(end) and text != end]
+    ends = [end for end in _SPELLED if text.endswith(end)]
     return _SPELLED[max(ends, key=len)] if ends else None
 
 

@@ -146,7 +146,7 @@ def _header(path: Path, stream: TextIO) -> tuple[list[str], Any]:
         _with_first(first, stream), delimiter=max(",;\t", key=first.count), strict=True
     )
     names = [name.strip() for name in next(rows, [])]
-    if len(set(names)) < len(names) or not all(names):
+    if not names or len(set(names)) < len(names) or not all(names):
         raise DataError(
             f"expected a different name for each column in the first line of {path}, found "
             f"{', '.join(names) or 'an empty line'}."

@@ -55,7 +55,7 @@ class PointTests:
     """The n tests of a file that have a value of the target: places, quarters and values.
 
     `value` is in the unit of Ookla's columns (kbps or ms), and 1 for the target ``tests``. `rows`
-    is the number of rows in the file.
+    is the number of rows in the file. `columns` are the names of the columns that geogp knows.
     """
 
     path: Path
@@ -67,6 +67,7 @@ class PointTests:
     latitude: Floats
     quarter: NDArray[np.int64]
     value: Floats
+    columns: dict[str, str]
     warnings: tuple[str, ...]
 
     @property
@@ -211,6 +212,7 @@ def read_point_tests(source: PointSource, *, target: str, service: str) -> Point
         latitude[kept],
         quarter[kept],
         value[kept],
+        columns,
         tuple(warnings),
     )
 
