@@ -95,7 +95,7 @@ def _read_places(
         )
     if match is None:
         table = read_point_table(path)
-        columns = columns_of(table.frame, named_columns(request.columns), _COORDINATES, str(path))
+        columns = columns_of(table.names, named_columns(request.columns), _COORDINATES, str(path))
         faults: list[str] = []
         longitude, latitude = coordinates(table, columns, faults)
         table.refuse(faults)

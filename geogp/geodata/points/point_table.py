@@ -45,6 +45,11 @@ class PointTable:
     def __len__(self) -> int:
         return len(self.frame)
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(map(str, self.frame))
+
     def where(self, wrong: NDArray[np.bool_]) -> str:
         """Return a text with the first marked lines, such as ``lines 3, 9 (2 of 40)``."""
         lines = self.number[wrong]

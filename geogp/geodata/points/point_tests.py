@@ -7,11 +7,12 @@ pooled measurements have the form of Ookla's tiles, and everything else works as
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import shapely
 from numpy.typing import NDArray
+from shapely.geometry import MultiPoint
 from shapely.geometry.base import BaseGeometry
 
 from geogp.choices import one_of
@@ -84,8 +85,8 @@ class PointTests:
                 f"the points of {self.path} lie all around the world. Choose a region, such as PR, "
                 "or --region-file."
             )
-        places = shapely.multipoints(np.column_stack([longitude, self.latitude]))
-        return shapely.convex_hull(places).buffer(MARGIN_DEGREES)
+        places = MultiPoint(np.column_stack([longitude, self.latitude]))
+        return places.convex_hull.buffer(MARGIN_DEGREES)
 
     def observations(self, region: Region, quarters: QuarterRequest | None) -> Ingested:
         """Return the measurements of a region, pooled by tile and quarter.
@@ -133,21 +134,15 @@ class PointTests:
         tests = np.bincount(tile)
         column = find_target(self.target)
         value = np.bincount(tile, self.value[rows]) / tests
-        known = {"tests": tests, "devices": tests}
-        if not column.counted:
-            known = {column.column: value, **known}
-        else:
+        known: dict[str, NDArray[Any]] = {"tests": tests, "devices": tests}
+        if column.counted:
             value = tests.astype(np.float64)
+        else:
+            known[column.column] = value
         left_out, implausible = beyond_limits(self.service, known, code)
-        return TileRows(
-            self.sha256,
-            self.rows,
-            code,
-            np.where(left_out, np.nan, value / column.divisor),
-            *(np.where(left_out, 0, tests).astype(np.int64) for _ in range(2)),
-            left_out,
-            implausible,
-        )
+        value = np.where(left_out, np.nan, value / column.divisor)
+        counts = np.where(left_out, 0, tests).astype(np.int64)
+        return TileRows(self.sha256, self.rows, code, value, counts, counts, left_out, implausible)
 
     def _nothing(self, region: Region, inside: NDArray[np.bool_], named: Sequence[int]) -> str:
         """Return why a region has no measurements."""
@@ -179,7 +174,7 @@ def read_point_tests(source: PointSource, *, target: str, service: str) -> Point
     chosen = {"provider": source.provider, "technology": source.technology}
     needed = ["latitude", "longitude", "time", *([] if counted else [target])]
     needed += [role for role, value in chosen.items() if value is not None]
-    columns = columns_of(table.frame, named_columns(source.columns), needed, str(path))
+    columns = columns_of(table.names, named_columns(source.columns), needed, str(path))
     faults: list[str] = []
     longitude, latitude = coordinates(table, columns, faults)
     quarter = _quarters(table, columns["time"], faults)

@@ -337,7 +337,7 @@ class _Predictor:
         west, _, east, _ = self.model.scale_.bounds
         x = x - 360 * np.round((x - (west + east) / 2) / 360)
         times = len(quarters)
-        x, y, place = (np.repeat(part, times) for part in (x, y, place))
+        x, y, place = np.repeat(x, times), np.repeat(y, times), np.repeat(place, times)
         table = tables.at(x, y, np.tile(np.array(quarters, np.int64), len(longitude)))
         question = self.question
         inputs, tests = self.model.inputs(table), float(question.tests or 1)
