@@ -106,7 +106,9 @@ def test_numbers_of_tests(small, tmp_path):
     tile = pd.read_parquet(run.path / "tiles.parquet").iloc[10]
     found = asked(run, tile).table.iloc[0]
     assert found["speaks_of"] == "numbers of tests of a tile in a quarter"
-    assert found["median_tests"] == tile["median_tests"]
+    assert found["lower_95_tests"] == tile["lower_tests"]
+    assert found["lower_95_tests"] <= found["median_tests"] <= found["upper_95_tests"]
+    assert found["upper_95_tests"] == tile["upper_tests"]
     with pytest.raises(RequestError, match="the run predicts numbers of tests"):
         asked(run, tile, tests=3)
 

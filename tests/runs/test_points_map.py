@@ -11,6 +11,11 @@ from run_worlds import edited_copy, run_json
 from shapely.geometry import box
 
 from geogp.errors import DataError, RequestError
+from geogp.geodata.places.region_choice import RegionChoice
+from geogp.geodata.points.point_roles import PointSource
+from geogp.geodata.points.point_tests import read_point_tests
+from geogp.geodata.store.sources import open_source
+from geogp.geodata.tiles.ookla import read_observations
 from geogp.runs.make_run import make_map as make_run
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
@@ -140,6 +145,24 @@ def test_a_region_and_strata_of_the_user(drive, tmp_path):
     assert any("lie outside valley" in text for text in told["warnings"])
     assert any("2 providers together (North, South)" in text for text in told["warnings"])
     assert set(told["metrics"]["random"]) == {"all", "town", "elsewhere"}
+
+
+def test_tests_of_tiles_give_the_observations_of_the_tiles(small, tmp_path):
+    """A test at the centre of a tile for each of its tests, all with the mean of the tile."""
+    choice = RegionChoice("DEMO", boundaries=str(small.folder / "boundaries"))
+    region = choice.read().region
+    seen = read_observations(open_source(str(small.folder)), region).observations
+    dates = np.array([f"{q // 4}-{3 * (q % 4) + 1:02d}-15" for q in seen.quarter])
+    table = pd.DataFrame(
+        {"time": dates, "lat": seen.latitude, "lon": seen.longitude, "download_mbps": 10**seen.y}
+    )
+    path = tmp_path / "tests.parquet"
+    table.loc[table.index.repeat(seen.tests)].to_parquet(path, index=False)
+    own = read_point_tests(PointSource(str(path)), target="download", service="mobile")
+    found = own.observations(region, None).observations
+    for name in ("quadkey", "quarter", "longitude", "latitude", "tests", "stratum"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(seen, name))
+    np.testing.assert_allclose(found.y, seen.y, rtol=1e-12)
 
 
 class TestRequests:
