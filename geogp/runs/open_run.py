@@ -161,7 +161,7 @@ class Run:
             raise DataError("expected as many finite latitudes as finite longitudes.")
         with arithmetic():
             run = self.path, self.record
-            found = place_answers(run, self.model, (x, y), asked, lambda: self.reopen(counts=True))
+            found = place_answers(run, self.loaded, (x, y), asked, lambda: self.reopen(counts=True))
         return found.table
 
     def exceedance(

@@ -63,23 +63,6 @@ class MapRequest:
     source: str = setting(
         "Folder or address of Ookla's files. Default: Ookla's bucket.", default=PUBLIC_SOURCE
     )
-    points: str | None = setting(
-        "File of your own tests to map instead of Ookla's tiles: CSV, Parquet or GeoPackage. "
-        "Without a region, the map shows the extent of the tests."
-    )
-    columns: tuple[str, ...] = setting(
-        "Columns of --points: latitude=NAME,time=NAME and so on, for latitude, longitude, time, "
-        "download, upload, latency, provider, technology. Default: usual names.",
-        default=(),
-    )
-    units: str | None = setting(
-        f"Unit of the speeds in --points: {', '.join(KBPS)}. Default: the unit in the name of the "
-        "column.",
-        noun="unit",
-        choices=KBPS,
-    )
-    provider: str | None = setting("Map only the tests of this provider in --points.")
-    technology: str | None = setting("Map only the tests with this technology in --points.")
     boundaries: str | None = setting(
         "Folder or address of the boundaries. Default: the Census Bureau's site."
     )
@@ -97,6 +80,23 @@ class MapRequest:
         "Two strata to use instead of urban and rural: FILE (inside and outside its polygons) or "
         "FILE:COLUMN (a column with two names)."
     )
+    points: str | None = setting(
+        "File of your own tests to map instead of Ookla's tiles: CSV, Parquet or GeoPackage. "
+        "Without a region, the map shows the extent of the tests."
+    )
+    columns: tuple[str, ...] = setting(
+        "Columns of --points: latitude=NAME,time=NAME and so on, for latitude, longitude, time, "
+        "download, upload, latency, provider, technology. Default: usual names.",
+        default=(),
+    )
+    units: str | None = setting(
+        f"Unit of the speeds in --points: {', '.join(KBPS)}. Default: the unit in the name of the "
+        "column.",
+        noun="unit",
+        choices=KBPS,
+    )
+    provider: str | None = setting("Map only the tests of this provider in --points.")
+    technology: str | None = setting("Map only the tests with this technology in --points.")
     service: str = setting("Service: mobile or fixed.", default="mobile", choices=SERVICES)
     target: str = setting(
         "What to map: download, upload, latency or tests.", default="download", choices=TARGETS

@@ -93,10 +93,18 @@ def test_more_tests_are_more_certain(fine, tiles):
     assert ratio[0] > ratio[1]
 
 
-def test_the_repair_is_the_repair_of_the_map(small, tmp_path):
-    run = make_map(small.request(tmp_path / "run", epochs=1, zoom=16, conformal="marginal"))
+@pytest.mark.parametrize("method", ["strata", "local"])
+def test_the_repair_is_the_repair_of_the_map(small, tiles, tmp_path, method):
+    """The repair `local` and a covariate need the data of the run, which are read again."""
+    more = {}
+    if method == "local":
+        table = tiles.iloc[::50][["longitude", "latitude"]]
+        table.assign(value=table["latitude"]).to_csv(tmp_path / "height.csv", index=False)
+        more["covariates"] = (str(tmp_path / "height.csv"),)
+    run = make_map(small.request(tmp_path / "run", epochs=1, zoom=16, conformal=method, **more))
     tile = pd.read_parquet(run.path / "tiles.parquet").iloc[10]
     found = asked(run, tile).table.iloc[0]
+    assert found["median_mbps"] == pytest.approx(tile["median_mbps"], rel=1e-5)
     assert found["lower_95_mbps"] == pytest.approx(tile["lower_mbps"], rel=1e-5)
     assert found["upper_95_mbps"] == pytest.approx(tile["upper_mbps"], rel=1e-5)
 

@@ -49,9 +49,9 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
         return open_requested(request, listener).reopen(counts=True)
 
     with arithmetic():
-        model, _ = load_with_notes(request.run / MODEL_FILE, device=request.device)
+        loaded = load_with_notes(request.run / MODEL_FILE, device=request.device)
         run, places = (request.run, record), (longitude, latitude)
-        found = place_answers(run, model, places, request, reopen)
+        found = place_answers(run, loaded, places, request, reopen)
     answers = found.table if table is None else _beside(table, columns, found)
     described = {
         "run": str(request.run),

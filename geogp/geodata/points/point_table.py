@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 MAX_POINTS = 5_000_000
 """Largest number of points in a file."""
 
-MAX_CSV_BYTES = 2 << 30
+MAX_CSV_BYTES = 1 << 29
 """Largest size of a CSV file, because its text is kept in memory."""
 
 SHOWN = 5

@@ -31,6 +31,7 @@ from geogp.records.run_record import OpenedRecord, RunRecord, given
 from geogp.runs.pipeline.run_covariates import PlaceTables
 from geogp.runs.question import Question, check_quarter
 from geogp.runs.questions.question_types import ALL_QUARTERS, PlaceQuestion
+from geogp.runs.run_folder import check_model
 
 if TYPE_CHECKING:
     from geogp.distributions.prediction import Prediction
@@ -98,14 +99,15 @@ class PlaceAnswers:
 
 def place_answers(
     run: tuple[Path, RunRecord],
-    model: SpatialGP,
+    loaded: tuple[SpatialGP, dict[str, Any]],
     places: tuple[Floats, Floats],
     asked: PlaceQuestion,
     reopen: Callable[[], "Reopened"],
 ) -> PlaceAnswers:
     """Return the predictions of a run at m places, given as longitudes and latitudes in degrees.
 
-    `run` is the folder and the record of the run, and `model` its model.
+    `run` is the folder and the record of the run, and `loaded` its model with the notes of its
+    file.
 
     A place has the prediction for its tile of zoom 16. The columns are ``latitude``, ``longitude``,
     ``in_region``, ``quarter``, ``speaks_of``, the median and the intervals, the probabilities of
@@ -117,7 +119,8 @@ def place_answers(
     Raises RequestError if the model cannot make the prediction, and DataError if a file of the run
     is damaged or of another version.
     """
-    longitude, latitude = places
+    (longitude, latitude), model = places, loaded[0]
+    check_model(*run, model.model, loaded[1])
     opened = complete_record(*run, OpenedRecord)
     tiles = read_map_tiles(run[0] / TILES_FILE)
     quarters = _quarters(opened, asked, timeless=model.scale_.times is None)
