@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from run_worlds import write_small
 
 from geogp.commands.points.predict_at import answer_at
 from geogp.commands.run_requests import AtRequest
@@ -96,12 +97,13 @@ def test_more_tests_are_more_certain(fine, tiles):
 @pytest.mark.parametrize("method", ["strata", "local"])
 def test_the_repair_is_the_repair_of_the_map(small, tiles, tmp_path, method):
     """The repair `local` and a covariate need the data of the run, which are read again."""
-    more = {}
+    more, source = {}, small
     if method == "local":
+        source = write_small(tmp_path / "source", rows=2000)
         table = tiles.iloc[::50][["longitude", "latitude"]]
         table.assign(value=table["latitude"]).to_csv(tmp_path / "height.csv", index=False)
         more["covariates"] = (str(tmp_path / "height.csv"),)
-    run = make_map(small.request(tmp_path / "run", epochs=1, zoom=16, conformal=method, **more))
+    run = make_map(source.request(tmp_path / "run", epochs=1, zoom=16, conformal=method, **more))
     tile = pd.read_parquet(run.path / "tiles.parquet").iloc[10]
     found = asked(run, tile).table.iloc[0]
     assert found["median_mbps"] == pytest.approx(tile["median_mbps"], rel=1e-5)
