@@ -55,6 +55,17 @@ def test_every_place_of_a_tile_has_its_prediction(fine, tiles):
     assert here["quadkey"][0] == there["quadkey"][0]
 
 
+def test_a_place_at_the_border(fine, tiles):
+    west = tiles.loc[tiles["longitude"].idxmin()]
+    width = 360 / 2**16
+    places = west["longitude"] - width * np.array([0.45, 0.55, 0.95, 1.05])
+    found = open_run(fine.path).at(np.full(4, west["latitude"]), places)
+    assert list(found["in_region"]) == [True, True, True, False]
+    assert found["quadkey"][0] == west["quadkey"]
+    assert len({*found["quadkey"][:3]}) == 2  # a place keeps the quadkey of its own tile
+    assert found["stratum"][2] == west["stratum"]
+
+
 def test_tests_near_are_those_within_the_distance(fine, tiles):
     here = tiles.iloc[4000]
     for km in (0.3, 5.0):

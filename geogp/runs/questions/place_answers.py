@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,20 +69,24 @@ class MapTiles:
     def at(self, longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
         """Return the index of the tile at each place, (m,); -1 for a place outside the region.
 
-        The region of a map is made of whole tiles. So a place at the border, whose tile has its
-        centre outside the region, belongs to the nearest of the eight tiles around.
+        The region of a map is made of whole tiles, so a place at its border may lie in a tile whose
+        centre is outside. Such a place belongs to the nearest tile of the map, if the centre of
+        this tile is less than the width of a tile away.
         """
         column, row = quadkeys.tiles_at(longitude, latitude, self.zoom)
+        width = 360 / (1 << self.zoom)
+        height = width * np.cos(np.deg2rad(latitude))
         found = np.full(len(column), -1, np.int64)
-        nearest = np.full(len(column), np.inf)
-        for across, down in [(a, b) for a in (0, -1, 1) for b in (0, -1, 1)]:
+        nearest = np.ones(len(column))
+        for across, down in product((0, -1, 1), repeat=2):
             code = quadkeys.tiles_to_codes(column + across, row + down, self.zoom)
             place = np.minimum(np.searchsorted(self.code, code), len(self.code) - 1)
             x, y = quadkeys.tile_centres(column + across, row + down, self.zoom)
-            apart = ((x - longitude) * np.cos(np.deg2rad(latitude))) ** 2 + (y - latitude) ** 2
-            own = -np.inf if not (across or down) else apart
-            better = (self.code[place] == code) & (own < nearest)
-            found, nearest = np.where(better, place, found), np.where(better, own, nearest)
+            apart = np.hypot((x - longitude) / width, (y - latitude) / height)
+            better = (self.code[place] == code) & (apart < nearest)
+            if not (across or down):  # the place's own tile comes first
+                better, apart = self.code[place] == code, np.zeros(len(column))
+            found, nearest = np.where(better, place, found), np.where(better, apart, nearest)
         return found
 
 
