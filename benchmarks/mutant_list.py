@@ -499,6 +499,21 @@ MUTANTS = [
         absent_values_shifted=("(numbers.astype(np.float64) - none)", "numbers.astype(np.float64)"),
         rounded_down=("np.round((present - offset) / step)", "np.floor((present - offset) / step)"),
     ),
+    *_of(
+        "geodata/points/point_tests",
+        "geodata/test_point_tests",
+        sums_for_means=("self.value[rows]) / tests", "self.value[rows])"),
+        tests_outside_the_region=(
+            "wanted = inside if quarters is None",
+            "wanted = inside | ~inside if quarters is None",
+        ),
+        local_times=("pd.to_datetime(plain, utc=True", "pd.to_datetime(plain.str[:19], utc=True"),
+    ),
+    *_of(
+        "geodata/places/distances",
+        "geodata/test_distances",
+        arc_for_the_chord=("np.sin(min(km / EARTH_RADIUS_KM, np.pi) / 2)", "km / EARTH_RADIUS_KM"),
+    ),
     # Runs and files
     *_of(
         "runs/run_folder",

@@ -63,10 +63,10 @@ class Small:
         return sorted(self.folder.rglob("*_tiles.parquet"))[quarter]
 
 
-def write_small(folder: Path, region: Region | None = None) -> Small:
+def write_small(folder: Path, region: Region | None = None, rows: int = 1500) -> Small:
     """Write a source of a region, called DEMO; of the demo's unless another is given."""
     region = region or simple_region()
-    made = simulate(region, rows=1500, quarters=parse_quarters("2023Q3..2023Q4").all, seed=1)
+    made = simulate(region, rows=rows, quarters=parse_quarters("2023Q3..2023Q4").all, seed=1)
     write_simulation(made, region, folder)
     return Small(folder)
 

@@ -8,7 +8,7 @@ from msgspec import UNSET, to_builtins
 from rich.table import Table
 
 from geogp import __version__
-from geogp.commands.data_requests import FetchRequest, SimulationRequest
+from geogp.commands.data_requests import FetchRequest, PointsRequest, SimulationRequest
 from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 from geogp_cli import cache, console, questions
@@ -100,6 +100,8 @@ def models() -> Answer:
 
 
 app.command()(questions.areas)
+# A place in the south begins with a minus, as options do.
+app.command(context_settings={"ignore_unknown_options": True})(questions.at)
 app.command(name="batch")(batch_command())
 app.command(name="next")(questions.next_command)
 app.command()(questions.exceedance)
@@ -157,6 +159,27 @@ def fetch(request: FetchRequest, listener: ProgressListener) -> Answer:
     if unreached:
         told.append(f"not reached: {', '.join(unreached)}")
     return Answer(described, told, NetworkError.exit_code if unreached else 0)
+
+
+@app.command()
+@takes(PointsRequest)
+def points(request: PointsRequest, listener: ProgressListener) -> Answer:
+    """Check a file of your own tests, as `geogp map --points` reads it; or write a template."""
+    from geogp.commands.points.points_file import describe_points, write_template
+
+    if request.template:
+        made = write_template(request)
+        return Answer(made, (made["template"],))
+    found = describe_points(request)
+    for text in found["warnings"]:
+        listener.warn(text)
+    named = ", ".join(f"{role} from {name}" for role, name in found["columns"].items())
+    table = console.table(
+        f"{found['tests']:,} tests of {found['target']} in {found['tiles']:,} tiles; {named}",
+        "quarter, tests",
+        ((quarter, f"{tests:,}") for quarter, tests in found["quarters"].items()),
+    )
+    return Answer(found, (table,))
 
 
 app.add_typer(cache.app, name="cache")

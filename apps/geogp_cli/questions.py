@@ -1,10 +1,11 @@
-"""The commands on a finished run: `areas`, `change`, `exceedance`, `next` and `figures`."""
+"""The commands on a finished run: `areas`, `at`, `change`, `exceedance`, `next` and `figures`."""
 
 from dataclasses import replace
 from typing import Any
 
 from geogp.commands.run_requests import (
     AreasRequest,
+    AtRequest,
     ChangeRequest,
     ExceedanceRequest,
     FiguresRequest,
@@ -17,6 +18,9 @@ from geogp_cli.setting_options import Answer, takes
 
 _SHOWN = 10
 """Number of chosen tiles that `geogp next` prints."""
+
+_SHOWN_PLACES = 40
+"""Number of rows that `geogp at` prints."""
 
 
 @takes(AreasRequest)
@@ -108,6 +112,78 @@ def _area(row: dict[str, Any]) -> tuple[str, ...]:
 def _interval(row: dict[str, float], name: str, end: str) -> tuple[str, str]:
     low, high = (row[f"{name}_{side}_{end}"] for side in ("lower", "upper"))
     return f"{row[f'{name}_{end}']:.1f}", f"{low:.1f} to {high:.1f}"
+
+
+@takes(AtRequest)
+def at(request: AtRequest, listener: ProgressListener) -> Answer:
+    """Predict at an address, or at the places of a file, from a finished run."""
+    from geogp.runs.run_names import find_run
+
+    request = replace(request, run=find_run(str(request.run)))
+    from geogp.commands.points.predict_at import answer_at, described_at
+
+    answer = answer_at(request, listener)
+    told, described = described_at(answer), answer.described
+    rows, end = told["answers"], described["unit"].lower()
+    thresholds = described["thresholds"]
+    one = described["places"] == 1  # one place has room for more columns
+    levels = (50, 80, 95) if one else (95,)
+    headings = [
+        *(() if one else ("place",)),
+        *("quarter", f"median {described['unit']}"),
+        *(f"{level} % interval" for level in levels),
+        *thresholds.values(),
+        *(() if one else (f"tests in {described['near_km']:g} km", "nearest")),
+    ]
+    times = len(described["quarters"])
+    table = console.table(
+        f"{described['region']}, {described['target']}: {described['speaks_of']}",
+        ", ".join(headings),
+        (
+            (
+                *(() if one else (str(place // times + 1),)),
+                row["quarter"],
+                *_predicted(row, end, thresholds, levels),
+                *(() if one else _near(row)),
+            )
+            for place, row in enumerate(rows[:_SHOWN_PLACES])
+        ),
+    )
+    texts = []
+    if one:
+        tests, measured = _near(rows[0])
+        stratum = "" if rows[0]["stratum"] == "unknown" else f"{rows[0]['stratum']}; "
+        texts.append(
+            f"{stratum}{tests} tests of all quarters within "
+            f"{described['near_km']:g} km; the nearest measured tile is {measured} away."
+        )
+    if described["outside"]:
+        texts.append(
+            f"{described['outside']:,} of {described['places']:,} places lie outside the region "
+            "and have no prediction."
+        )
+    if len(rows) > _SHOWN_PLACES:
+        texts.append(f"first {_SHOWN_PLACES} of {len(rows):,} rows; --out FILE.csv has all rows.")
+    return Answer(told, (table, *texts, *answer.files))
+
+
+def _predicted(
+    row: dict[str, Any], end: str, thresholds: dict[str, str], levels: tuple[int, ...]
+) -> tuple[str, ...]:
+    if not row["in_region"]:
+        return ("outside", *["-"] * (len(levels) + len(thresholds)))
+    bounds = ([row[f"{side}_{level}_{end}"] for side in ("lower", "upper")] for level in levels)
+    return (
+        f"{row[f'median_{end}']:.3g}",
+        *(f"{low:.3g} to {high:.3g}" for low, high in bounds),
+        *(f"{row[name]:.1%}" for name in thresholds),
+    )
+
+
+def _near(row: dict[str, Any]) -> tuple[str, str]:
+    if not row["in_region"]:
+        return "-", "-"
+    return f"{row['tests_near']:,}", f"{row['nearest_measured_km']:.1f} km"
 
 
 @takes(ExceedanceRequest)

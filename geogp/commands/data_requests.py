@@ -1,10 +1,11 @@
-"""The requests of the commands `fetch` and `simulate`."""
+"""The requests of the commands `fetch`, `simulate` and `points`."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from geogp.choices import MAX_SEED, REQUIRED, check_settings, setting, settings_of
 from geogp.geodata.places.region_choice import AUTO, RegionChoice
+from geogp.geodata.points.point_roles import PointSource
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES
@@ -80,3 +81,23 @@ class SimulationRequest:
         if self.like is None and self.region_file is None and self.region_name is None:
             return None
         return RegionChoice(self.like, self.region_file, self.region_name, self.boundaries)
+
+
+@dataclass(frozen=True)
+class PointsRequest:
+    """A request to check a file of your own tests, or to write a template of such a file."""
+
+    file: Path = setting(
+        "A file of your own tests: CSV, Parquet or GeoPackage.", default=REQUIRED, option=""
+    )
+    template: bool = setting("Write a template to this file instead.", default=False)
+    target: str = field(default="download", metadata=_MAP["target"])
+    service: str = field(default=SERVICES[0], metadata=_MAP["service"])
+    columns: tuple[str, ...] = field(default=(), metadata=_MAP["columns"])
+    units: str | None = field(default=None, metadata=_MAP["units"])
+    provider: str | None = field(default=None, metadata=_MAP["provider"])
+    technology: str | None = field(default=None, metadata=_MAP["technology"])
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        PointSource(str(self.file), self.columns, self.units)

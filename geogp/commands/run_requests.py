@@ -5,10 +5,12 @@ from pathlib import Path
 
 from geogp.choices import REQUIRED, check_settings, setting
 from geogp.errors import RequestError
+from geogp.geodata.points.point_roles import named_columns
 from geogp.runs.questions.question_types import (
     AreaQuestion,
     ChangeQuestion,
     ChoiceQuestion,
+    PlaceQuestion,
     ThresholdQuestion,
 )
 from geogp.runs.settings import DEVICE_CHOICES
@@ -81,3 +83,36 @@ class FiguresRequest(RunRequest):
         "A finished run of another model, to add to the violin plots; repeatable.", default=()
     )
     out: Path | None = setting("Folder of the figures. Default: figures in the run folder.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PlaceChoice:
+    """The places of an `AtRequest`; a class of its own, so that the places come before the run."""
+
+    place: str = setting(
+        "A place as LATITUDE,LONGITUDE in degrees, such as 18.2,-66.4; or a file of places (CSV, "
+        "Parquet, GeoPackage).",
+        default=REQUIRED,
+        option="",
+    )
+
+
+@dataclass(frozen=True)
+class AtRequest(RunRequest, PlaceQuestion, _PlaceChoice):
+    """A request for the predictions of a run at places."""
+
+    run: Path = setting(_BY_REGION, default=REQUIRED, option="")
+    _: KW_ONLY
+    columns: tuple[str, ...] = setting(
+        "Columns of the file of places: latitude=NAME,longitude=NAME. Default: usual names.",
+        default=(),
+    )
+    out: Path | None = setting("Also write the answers to this file: .csv or .json.")
+
+    def __post_init__(self) -> None:
+        PlaceQuestion.__post_init__(self)
+        named_columns(self.columns)
+        if self.out is not None and self.out.suffix.lower() not in {".csv", ".json"}:
+            raise RequestError(
+                f"expected --out with a name that ends in .csv or .json, found {self.out}."
+            )

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from affine import Affine
 from numpy.typing import ArrayLike, NDArray
-from rasterio.transform import Affine
 
 from geogp.errors import DataError
 from geogp.geodata.places.region import Tiles

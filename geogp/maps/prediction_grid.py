@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import rioxarray  # noqa: F401  (registers the .rio accessor)
 import xarray as xr
 from affine import Affine
 from numpy.typing import NDArray
@@ -129,5 +128,7 @@ def _raster(data: dict[str, NDArray[Any]], place: Box | Frame, crs: Any) -> xr.D
 
 def georeferenced(grid: xr.Dataset, crs: Any, transform: Affine) -> xr.Dataset:
     """Return a grid with a CRS, and with the affine map from pixel corners to coordinates."""
+    import rioxarray  # noqa: F401, PLC0415 - registers the accessor .rio; slow
+
     found: xr.Dataset = grid.rio.set_spatial_dims("x", "y").rio.write_crs(crs)
     return found.rio.write_transform(transform).rio.write_coordinate_system()  # type: ignore[no-any-return]

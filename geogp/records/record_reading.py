@@ -88,7 +88,7 @@ def _check_places(settings: RunSettings) -> None:
         for key in ("layers", "covariates")
         for number, text in enumerate(given(getattr(settings, key), []) or [])
     }
-    for key in ("source", "boundaries", "region_file", "strata_file"):
+    for key in ("source", "boundaries", "region_file", "strata_file", "points_file"):
         places[key] = getattr(settings, key)
     for key, text in places.items():
         if isinstance(text, str) and any(

@@ -117,6 +117,16 @@ class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     buffer_km: AboveZero | None = None
     budget: AboveZero | None = None
     covariates: list[Place] | None = None
+    points_file: Place | None = None
+    points_columns: list[Text] | None = None
+    points_units: Text | None = None
+    points_provider: Text | None = None
+    points_technology: Text | None = None
+
+    @property
+    def is_state(self) -> bool:
+        """Whether the region is a state; other regions have their name among the settings."""
+        return self.region_file is None and self.region_name is None
 
 
 class RunMap(Struct, frozen=True, kw_only=True):

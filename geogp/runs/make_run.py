@@ -14,6 +14,11 @@ class MapSettings(TypedDict, total=False):
     """Keyword arguments of `make_map`: the fields of `MapRequest` without region and folder."""
 
     source: str
+    points: str | None
+    columns: tuple[str, ...]
+    units: str | None
+    provider: str | None
+    technology: str | None
     boundaries: str | None
     region_name: str | None
     urban_vintage: str
@@ -48,7 +53,7 @@ class MapSettings(TypedDict, total=False):
 
 
 def make_map(
-    region: str | Path,
+    region: str | Path | None = None,
     *,
     out: str | Path | None = None,
     listener: ProgressListener | None = None,
@@ -59,7 +64,7 @@ def make_map(
     Parameters
     ----------
     region
-        A state, such as ``PR``; or a file of polygons.
+        A state, such as ``PR``; or a file of polygons. None means the extent of ``points``.
     out
         The run folder. Default: ``runs/<region>-<service>-<target>-<model>-<preset>``.
     listener
@@ -90,10 +95,13 @@ def make_map(
             f"expected settings of geogp.make_map, found {', '.join(sorted(unknown))}. The "
             f"settings are region, out, {', '.join(MapSettings.__annotations__)}."
         )
-    own = isinstance(region, Path) or Path(region.rpartition(":")[0] or region).is_file()
+    text = None if region is None else str(region)
+    own = isinstance(region, Path) or (
+        text is not None and Path(text.rpartition(":")[0] or text).is_file()
+    )
     request = MapRequest(
-        region=None if own else str(region),
-        region_file=str(region) if own else None,
+        region=None if own else text,
+        region_file=text if own else None,
         out=None if out is None else Path(out),
         **settings,
     )

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import geopandas as gpd
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from geogp.choices import CLASS, COUNT
-from geogp.errors import RequestError
+from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.models.catalogue.model_names import find_model
@@ -21,11 +23,13 @@ from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import area_levels
 from geogp.runs.questions.level_changes import level_changes
 from geogp.runs.questions.measurement_choice import next_tiles
+from geogp.runs.questions.place_answers import place_answers
 from geogp.runs.questions.question_types import (
     BY_COUNTY,
     AreaQuestion,
     ChangeQuestion,
     ChoiceQuestion,
+    PlaceQuestion,
     ThresholdQuestion,
 )
 from geogp.runs.questions.threshold_shares import threshold_shares
@@ -164,6 +168,38 @@ class Run:
         )
         with arithmetic():
             return level_changes(self.reopen(), asked).frame
+
+    def at(
+        self,
+        latitude: ArrayLike,
+        longitude: ArrayLike,
+        *,
+        quarters: str | None = None,
+        question: str | None = None,
+        tests: int | None = None,
+        devices: int | None = None,
+        threshold: Sequence[float] | None = None,
+        near_km: float = 2.0,
+    ) -> pd.DataFrame:
+        """Return predictions at places in degrees, one row per place and quarter.
+
+        See `PlaceQuestion` for the arguments, and `place_answers` for the columns.
+        """
+        asked = PlaceQuestion(
+            quarters=quarters,
+            question=question,
+            tests=tests,
+            devices=devices,
+            threshold=None if threshold is None else tuple(threshold),
+            near_km=near_km,
+        )
+        x, y = (np.atleast_1d(np.asarray(one, np.float64)) for one in (longitude, latitude))
+        if x.shape != y.shape or not (np.isfinite(x) & np.isfinite(y)).all():
+            raise DataError("expected as many finite latitudes as finite longitudes.")
+        with arithmetic():
+            run = self.path, self.record
+            found = place_answers(run, self.loaded, (x, y), asked, lambda: self.reopen(counts=True))
+        return found.table
 
     def exceedance(
         self,

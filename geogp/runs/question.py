@@ -1,10 +1,13 @@
 """The predicted quantity and the quarter of a map."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from geogp.choices import CLASS, COUNT
+from geogp.choices import AVERAGE, CLASS, COUNT
+from geogp.errors import RequestError
 from geogp.geodata.tiles.quarters import quarter_label
+from geogp.models.catalogue.model_names import ModelName
 from geogp.records.record_names import LEVEL
 
 
@@ -63,6 +66,33 @@ class Question:
     def at(self) -> str:
         """The quarter as text, such as ``2023Q4``."""
         return quarter_label(self.quarter)
+
+
+def check_quarter(
+    quarter: int, quarters: Sequence[int], about: ModelName, *, timeless: bool, option: str = "--at"
+) -> None:
+    """Raise RequestError if a model cannot predict a quarter.
+
+    `quarters` are the quarters with data, in order. `timeless` means that the model has only the
+    place as an input. `option` is the option with which the user chose the quarter.
+    """
+    first, *later = quarters
+    last = quarter_label(quarters[-1])
+    asked = f"{option} {quarter_label(quarter)}"
+    if quarter != quarters[-1] and timeless:
+        raise RequestError(
+            f"{asked} needs the quarter as an input, but the model has only the place as an input; "
+            f"the data are of {last}{' and earlier quarters' if later else ''}."
+        )
+    if quarter < first:
+        raise RequestError(f"{asked} lies before the data, which start in {quarter_label(first)}.")
+    if quarter > quarters[-1] and not about.has_tiles:
+        reason = (
+            "numbers of tests and tiers can be mapped only for quarters within the data."
+            if about.kind != AVERAGE
+            else "only the model field states the uncertainty of later quarters."
+        )
+        raise RequestError(f"{asked} lies beyond the data, which end in {last}; {reason}")
 
 
 def sample_words(tests: int, devices: int | None) -> str:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import numpy as np
@@ -25,7 +25,7 @@ from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.questions.question_types import BY_COUNTY, BY_STRATUM, BY_URBAN
-from geogp.runs.run_folder import MODEL_FILE
+from geogp.runs.run_folder import check_model
 from geogp.runs.run_identity import input_record, same_input
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MAX_TILES, MapRequest
@@ -150,12 +150,17 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
     far_km = UNSET if drawing is UNSET else drawing.far_km
     # The predicted quantity of the run, and settings that only fits use, are left out.
     request = MapRequest(
-        region=record.region if settings.region_file is None else None,
+        region=record.region if settings.is_state else None,
         region_file=settings.region_file,
         region_name=settings.region_name,
         urban_vintage=AUTO if vintage is None else str(vintage),  # auto may mean a newer census
         strata=settings.strata_file,
         source=source,
+        points=settings.points_file,
+        columns=tuple(settings.points_columns or ()),
+        units=settings.points_units,
+        provider=settings.points_provider,
+        technology=settings.points_technology,
         boundaries=boundaries,
         service=record.service,
         target=record.target,
@@ -179,7 +184,7 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
     job = prepare(request, run.listener)
     # The version of geogp that made the run may define the preset differently.
     job.preset = replace(job.preset, refit=settings.refit)
-    _check_model(path, record, model.model, notes)
+    check_model(path, record, model.model, notes)
     _check_inputs(path, record, job)
     return Reopened(path, record, job, model, _tiles(path, record, job))
 
@@ -212,19 +217,6 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
         raise DataError(
             f"expected {max(other):,} rows (n in {path / RUN_FILE}), found {found:,} rows in the "
             "run's quarters. Was the file edited? Make the run again with --fresh."
-        )
-
-
-def _check_model(path: Path, record: OpenedRecord, name: str, notes: dict[str, Any]) -> None:
-    """Raise DataError if run.json contradicts the model's file."""
-    held = {"region": record.region, "target": record.target, "service": record.service} | notes
-    held["model"] = name
-    expected = {key: getattr(record, key) for key in ("model", "region", "target", "service")}
-    wrong = [f"{key} {value}" for key, value in expected.items() if held[key] != value]
-    if wrong:
-        raise DataError(
-            f"{path / RUN_FILE} says {', '.join(wrong)}, but {MODEL_FILE} differs. Was one of "
-            f"the files edited? Make the run again with --fresh."
         )
 
 

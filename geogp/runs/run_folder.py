@@ -269,6 +269,19 @@ def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
     return run, read_record(path / RUN_FILE, run)
 
 
+def check_model(path: Path, record: RunRecord, name: str, notes: dict[str, Any]) -> None:
+    """Raise DataError if run.json contradicts the model's file."""
+    held = {"region": record.region, "target": record.target, "service": record.service} | notes
+    held["model"] = name
+    expected = {key: getattr(record, key) for key in ("model", "region", "target", "service")}
+    wrong = [f"{key} {value}" for key, value in expected.items() if held[key] != value]
+    if wrong:
+        raise DataError(
+            f"{path / RUN_FILE} says {', '.join(wrong)}, but {MODEL_FILE} differs. Was one of "
+            f"the files edited? Make the run again with --fresh."
+        )
+
+
 @contextmanager
 def locked_run(path: Path) -> Iterator[None]:
     """Lock a finished run; raise the errors of `read_run_record` and `lock_folder`."""

@@ -24,7 +24,8 @@ class RunPlaces:
 
     def places(self, file: Path, settings: "OpenedSettings") -> tuple[str, str | None]:
         """Return source and boundaries; raise RequestError for an unknown address in run.json."""
-        for text in (settings.region_file, settings.strata_file, *(settings.covariates or ())):
+        files = settings.region_file, settings.strata_file, settings.points_file
+        for text in (*files, *(settings.covariates or ())):
             if is_address(text or ""):
                 raise RequestError(
                     f"{file} takes a file from {text!r}, but this file does not exist on this "

@@ -19,6 +19,7 @@ from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SPLITS
 from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice, absolute_name
+from geogp.geodata.points.point_roles import KBPS, PointSource, named_columns
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
@@ -94,6 +95,23 @@ class MapRequest:
         "Two strata to use instead of urban and rural: FILE (inside and outside its polygons) or "
         "FILE:COLUMN (a column with two names)."
     )
+    points: str | None = setting(
+        "File of your own tests to map instead of Ookla's tiles: CSV, Parquet or GeoPackage. "
+        "Without a region, the map shows the extent of the tests."
+    )
+    columns: tuple[str, ...] = setting(
+        "Columns of --points: latitude=NAME,time=NAME and so on, for latitude, longitude, time, "
+        "download, upload, latency, provider, technology. Default: usual names.",
+        default=(),
+    )
+    units: str | None = setting(
+        f"Unit of the speeds in --points: {', '.join(KBPS)}. Default: the unit in the name of the "
+        "column.",
+        noun="unit",
+        choices=KBPS,
+    )
+    provider: str | None = setting("Map only the tests of this provider in --points.")
+    technology: str | None = setting("Map only the tests with this technology in --points.")
     service: str = setting("Service: mobile or fixed.", default="mobile", choices=SERVICES)
     target: str = setting(
         "What to map: download, upload, latency, tests or tier (of download and upload).",
@@ -224,6 +242,7 @@ class MapRequest:
         check_settings(self)
         self._check_model()
         find_model(self.model).check_noise(self.noise)
+        self._check_points()
         self._check_covariates()
         self._check_budget()
         for name in [] if self.split is None else self.split.split(","):
@@ -249,6 +268,8 @@ class MapRequest:
     def _check_places(self) -> None:
         """Make paths absolute, because the request may be used again from another folder."""
         object.__setattr__(self, "source", absolute_place(self.source))
+        if self.points is not None:
+            object.__setattr__(self, "points", absolute_place(self.points))
         object.__setattr__(self, "boundaries", self.place.boundaries)
         object.__setattr__(self, "region_file", self.place.file)
         object.__setattr__(self, "strata", self.place.strata)
@@ -257,6 +278,17 @@ class MapRequest:
             object.__setattr__(self, "covariates", (self.covariates,))
         covariates = (one if one in SERVICES else absolute_place(one) for one in self.covariates)
         object.__setattr__(self, "covariates", tuple(covariates))
+
+    def _check_points(self) -> None:
+        if self.points is not None:
+            named_columns(self.columns)
+            return
+        for name in ("columns", "units", "provider", "technology"):
+            if getattr(self, name):
+                raise RequestError(
+                    f"--{name} describes a file of your own tests. Give the file with --points, or "
+                    f"leave --{name} out."
+                )
 
     def _check_validation(self) -> None:
         kind = TARGETS[self.target].kind
@@ -330,7 +362,15 @@ class MapRequest:
             self.boundaries,
             urban_vintage=self.urban_vintage,
             strata=self.strata,
+            points=self.points,
         )
+
+    @property
+    def own_points(self) -> PointSource | None:
+        """The file of the user's own tests; None for a map of Ookla's tiles."""
+        if self.points is None:
+            return None
+        return PointSource(self.points, self.columns, self.units, self.provider, self.technology)
 
     @property
     def thresholds(self) -> tuple[Threshold, ...]:

@@ -35,7 +35,7 @@ print(json.dumps(found))
 
 COMMANDS = (
     *("map", "demo", "report", "compare", "simulate", "models", "areas", "batch", "next", "change"),
-    *("exceedance", "figures", "doctor", "fetch", "cache", "gallery"),
+    *("exceedance", "figures", "doctor", "fetch", "cache", "gallery", "at", "points"),
 )
 
 QUICK = {
@@ -67,6 +67,9 @@ REFUSED = {
     (*MAP, "--urban-vintage", "1990"): "unknown vintage of urban areas '1990'",
     (*MAP, "--region-file", "a.geojson"): "expected a region, such as PR, or --region-file",
     (*MAP, "--region-name", "Island"): "--region-name Island is only for a --region-file",
+    (*MAP, "--units", "Mbps"): "--units describes a file of your own tests",
+    (*MAP, "--points", "a.csv", "--units", "furlongs"): "unknown unit 'furlongs'",
+    (*MAP, "--points", "a.csv", "--columns", "lat=a"): "unknown column 'lat'",
     (*MAP, "--quarters", "2023Q5"): "expected a quarter like 2019Q1, found '2023Q5'",
     (*MAP, "--quarters", "2023Q4..2023Q1"): "ends before it starts",
     (*MAP, "--at", "2023"): "expected a quarter like 2019Q1, found '2023'",
@@ -118,6 +121,10 @@ REFUSED = {
     ): "--by urban names a kind of area. Choose an area of this kind with --in",
     ("next", "run", "--candidates", "60"): "expected 100 candidates or more for 50 tiles, found 60",
     ("next", "nowhere"): "nowhere",
+    ("at", "18.2,-66.4", "nowhere"): "nowhere",
+    ("at", "18.2,-66.4", "run", "--near-km", "0"): "expected a distance above 0 km",
+    ("at", "18.2,-66.4", "run", "--for", "median"): "unknown --for 'median'",
+    ("points", "a.csv", "--units", "furlongs"): "unknown unit 'furlongs'",
     ("figures", "run", "--device", "gpu"): "unknown device 'gpu'",
     ("figures", "nowhere"): "nowhere",
 }

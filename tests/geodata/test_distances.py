@@ -3,7 +3,7 @@ import pytest
 from pyproj import Geod
 
 from geogp.errors import DataError
-from geogp.geodata.places.distances import nearest_km
+from geogp.geodata.places.distances import nearest_km, sums_within_km
 
 
 def test_distance_equals_pyproj_on_the_sphere():
@@ -28,6 +28,26 @@ def test_a_place_among_the_points_is_at_no_distance():
 def test_distance_across_the_antimeridian_is_short():
     found = nearest_km([-180.005], [0.0], [180.005], [0.0])
     assert found[0] == pytest.approx(0.01 * np.pi / 180 * 6371.0088, rel=1e-4)
+
+
+@pytest.mark.parametrize("km", [0.5, 8.0, 25_000.0])
+def test_sums_are_those_of_points_within_the_distance(km):
+    random = np.random.default_rng(1)
+    lon, lat = random.uniform((179.9, -0.1), (180.1, 0.1), (30, 2)).T
+    values = random.integers(1, 9, 30)
+    places = np.array([[-180.0, 0.0], [180.05, 0.02]])
+    sphere = Geod(a=6371008.8, b=6371008.8)
+    by_hand = [
+        sum(
+            value
+            for a, b, value in zip(lon, lat, values, strict=True)
+            if sphere.inv(x, y, a, b)[2] <= 1000 * km
+        )
+        for x, y in places
+    ]
+    found = sums_within_km(*places.T, lon, lat, values, km=km)
+    np.testing.assert_array_equal(found, by_hand)
+    assert km < 20_000 or found[0] == values.sum()
 
 
 def test_what_has_no_distance_is_refused():

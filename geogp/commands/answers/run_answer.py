@@ -4,21 +4,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from geogp.commands.run_requests import RunRequest
-from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
-from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import locked_run
 from geogp.runs.run_places import RunPlaces
 
+if TYPE_CHECKING:
+    from geogp.runs.open_run import Run
+    from geogp.runs.reopen import Reopened
 
-def open_requested(request: RunRequest, listener: ProgressListener | None) -> Run:
+
+def open_requested(request: RunRequest, listener: ProgressListener | None) -> "Run":
     """Open the run of a request; see `open_run`."""
+    from geogp.runs.open_run import open_run  # noqa: PLC0415 - slow, and `geogp at` needs it rarely
+
     return open_run(
         request.run,
         device=request.device,
@@ -30,7 +34,7 @@ def open_requested(request: RunRequest, listener: ProgressListener | None) -> Ru
 @contextmanager
 def reopened(
     request: RunRequest, listener: ProgressListener | None, **given: Any
-) -> Iterator[Reopened]:
+) -> "Iterator[Reopened]":
     """Lock and open the run of a request; `given` contains the arguments of `Run.reopen`.
 
     Raises RequestError if there is no finished run, the model predicts numbers of tests, there is

@@ -20,11 +20,13 @@ from geogp.runs.settings import AUTO, MapRequest
 VARIED = ("region", "service", "target", "quarters")
 """Fields of a request that differ between the runs of a batch."""
 
-MAP_SETTINGS = tuple(
-    name
-    for name in settings_of(MapRequest)
-    if name not in {*VARIED, "region_file", "region_name", "out", "fresh"}
+_ALONE = (
+    *("region_file", "region_name", "out", "fresh"),
+    *("points", "columns", "units", "provider", "technology"),
 )
+"""Fields of a request that a batch cannot have."""
+
+MAP_SETTINGS = tuple(name for name in settings_of(MapRequest) if name not in {*VARIED, *_ALONE})
 """Fields of a request that are the same in all runs of a batch."""
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

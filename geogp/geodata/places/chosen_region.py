@@ -3,8 +3,10 @@
 import re
 import unicodedata
 from dataclasses import replace
+from pathlib import Path
 
 from shapely.geometry import MultiPolygon
+from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.census import Boundaries, read_around, read_region
@@ -24,12 +26,12 @@ _TAKEN = {ALL, UNKNOWN}
 _SLIVER = 1e-6  # gaps and overlaps with a smaller share of the region are not reported
 
 
-def read_chosen(choice: RegionChoice) -> Boundaries:
-    """Return the region and the strata that a user chose.
+def read_chosen(choice: RegionChoice, extent: BaseGeometry | None = None) -> Boundaries:
+    """Return the region and the strata that a user chose; `extent` is as in `RegionChoice.read`.
 
     Raises the errors of `read_region`, `read_own_region` and `read_own_strata`.
     """
-    found = _boundaries(choice)
+    found = _boundaries(choice, extent)
     if choice.strata is None:
         return found
     strata, files, warnings = read_own_strata(choice.strata, found.region)
@@ -41,12 +43,17 @@ def read_chosen(choice: RegionChoice) -> Boundaries:
     )
 
 
-def _boundaries(choice: RegionChoice) -> Boundaries:
-    if choice.file is None:
-        assert choice.region is not None
+def _boundaries(choice: RegionChoice, extent: BaseGeometry | None) -> Boundaries:
+    if choice.region is not None:
         assert choice.boundaries is not None
         return read_region(open_source(choice.boundaries), choice.region, choice.urban_vintage)
-    region, files = read_own_region(choice.file, choice.name)
+    if choice.file is not None:
+        region, files = read_own_region(choice.file, choice.name)
+    else:
+        assert choice.points is not None
+        assert extent is not None
+        name = choice.name or Path(choice.points).stem
+        region, files = Region.from_geometry(code_of(name), name.strip(), extent), ()
     if choice.boundaries is None:
         return Boundaries(region, files, ())
     found = read_around(open_source(choice.boundaries), region, choice.urban_vintage)

@@ -36,6 +36,26 @@ def nearest_km(
     return found
 
 
+def sums_within_km(
+    longitude: ArrayLike,
+    latitude: ArrayLike,
+    of_longitude: ArrayLike,
+    of_latitude: ArrayLike,
+    values: ArrayLike,
+    *,
+    km: float,
+) -> Floats:
+    """Return, for each of n places, the sum of the values of all points within a distance in km.
+
+    The distance is the great-circle distance of `nearest_km`. Coordinates are in degrees.
+    """
+    chord = 2 * np.sin(min(km / EARTH_RADIUS_KM, np.pi) / 2)
+    tree = cKDTree(unit_vectors(of_longitude, of_latitude))
+    found = tree.query_ball_point(unit_vectors(longitude, latitude), chord)
+    known = np.asarray(values, np.float64)
+    return np.array([known[inside].sum() for inside in found], np.float64)
+
+
 def _distinct(
     longitude: ArrayLike, latitude: ArrayLike
 ) -> tuple[NDArray[np.complex128], NDArray[np.intp]]:

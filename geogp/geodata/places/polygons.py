@@ -30,7 +30,7 @@ _PIECES = 100  # an edge as long as its polygon is cut into so many pieces for a
 
 _SWITCH = threading.Lock()
 
-_DAMAGE = (
+DAMAGE = (
     ValueError,
     TypeError,
     LookupError,
@@ -56,12 +56,12 @@ def read_polygons(path: Path) -> gpd.GeoDataFrame:
     try:
         check_file(path)
         if path.suffix.lower() in {".parquet", ".geoparquet"}:
-            table = _geo_table(read_table(path, MAX_POLYGONS))
+            table = geo_table(read_table(path, MAX_POLYGONS))
         else:
             table = read_vector(path, MAX_POLYGONS)
     except DataError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         if "Missing geo metadata" in str(error):
             raise DataError(
                 f"{path} contains no geometry. Expected GeoParquet with polygons."
@@ -82,13 +82,13 @@ def read_polygons(path: Path) -> gpd.GeoDataFrame:
         return _valid(degrees.set_geometry(turned))
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise DataError(
             f"{path} has a CRS that cannot be converted to longitude and latitude ({_line(error)})."
         ) from error
 
 
-def _geo_table(found: pa.Table) -> gpd.GeoDataFrame:
+def geo_table(found: pa.Table) -> gpd.GeoDataFrame:
     """Convert a GeoParquet table to a GeoDataFrame, through an Arrow file in memory."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, found.schema) as writer:

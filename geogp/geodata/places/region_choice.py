@@ -12,6 +12,8 @@ from geogp.errors import RequestError
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place
 
 if TYPE_CHECKING:
+    from shapely.geometry.base import BaseGeometry
+
     from geogp.geodata.places.census import Boundaries
 
 AUTO = "auto"
@@ -27,9 +29,10 @@ class RegionChoice:
     `region` is a postal code, name or FIPS number of a state. `file` is ``FILE`` or
     ``FILE:COLUMN=VALUE`` with the user's polygons, and `name` is the region's name. `boundaries` is
     the folder or web address of Census boundaries; the default for a state is the Census Bureau's
-    site. `strata` is ``FILE`` or ``FILE:COLUMN``; see `read_own_strata`. Raises RequestError if
-    `region` and `file` are both given or both missing, or if `name` or `urban_vintage` would have
-    no effect.
+    site. `strata` is ``FILE`` or ``FILE:COLUMN``; see `read_own_strata`. `points` is a file of
+    measurements, whose extent is the region if there is neither `region` nor `file`. Raises
+    RequestError if `region` and `file` are both given or both missing, or if `name` or
+    `urban_vintage` would have no effect.
     """
 
     region: str | None = None
@@ -38,15 +41,16 @@ class RegionChoice:
     boundaries: str | None = None
     urban_vintage: str = AUTO
     strata: str | None = None
+    points: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.region is None) == (self.file is None):
+        if (self.region is None) == (self.file is None) and not self.is_extent:
             found = "neither" if self.region is None else f"both {self.region} and {self.file}"
             raise RequestError(
                 "expected a region, such as PR, or --region-file with your own polygons, but not "
                 f"both; found {found}."
             )
-        if self.name is not None and self.file is None:
+        if self.name is not None and self.region is not None:
             raise RequestError(
                 f"--region-name {self.name} is only for a --region-file; the region "
                 f"{self.region} already has a name. Leave --region-name out."
@@ -59,7 +63,7 @@ class RegionChoice:
             object.__setattr__(self, "strata", absolute_name(self.strata))
         if self.boundaries is not None:
             object.__setattr__(self, "boundaries", absolute_place(self.boundaries))
-        elif self.file is None:
+        elif self.region is not None:
             object.__setattr__(self, "boundaries", PUBLIC_BOUNDARIES)
         elif self.urban_vintage != AUTO:
             raise RequestError(
@@ -67,11 +71,19 @@ class RegionChoice:
                 f"--boundaries; give --boundaries too."
             )
 
-    def read(self) -> "Boundaries":
-        """Return the region with its strata and boundaries; see `read_chosen`."""
+    @property
+    def is_extent(self) -> bool:
+        """Whether the region is the extent of the file of points."""
+        return self.points is not None and self.region is None and self.file is None
+
+    def read(self, extent: "BaseGeometry | None" = None) -> "Boundaries":
+        """Return the region with its strata and boundaries; see `read_chosen`.
+
+        `extent` is the extent of the file of points, which is needed if `is_extent`.
+        """
         from geogp.geodata.places.chosen_region import read_chosen  # noqa: PLC0415 - slow
 
-        return read_chosen(self)
+        return read_chosen(self, extent)
 
 
 def file_and_rest(text: str) -> tuple[Path, str | None]:

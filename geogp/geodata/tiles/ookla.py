@@ -7,8 +7,9 @@ with the outlines of tiles is never read, because the quadkey gives the location
 
 import datetime as dt
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,23 +143,50 @@ def read_observations(
     # If no quarters were requested, only gaps between the found quarters are reported as missing.
     gaps = [q for q in sorted(missing) if quarters or found[0] < q < found[-1]]
     counts = [len(rows.quadkey) for rows in parts.values()]
-    left_out = tuple(
-        LeftOut(tile_file(service, quarter), quarter, int(rows.left_out.sum()), rows.implausible)
-        for quarter, rows in parts.items()
-        if rows.left_out.any()
+    gathered = gather(
+        parts, region, target=target, service=service, file_of=partial(tile_file, service)
     )
     warnings = [
         *replace(held, files=taken).warnings(source.where),
-        *_quarter_warnings(found, counts, gaps, region.name),
-        *(one.warning(service, target) for one in left_out),
+        *gap_warnings(gaps, region.name),
+        *_sparse_warnings(found, counts, region.name),
+        *gathered.warnings,
         *(
             warning
             for place, name in enumerate(column.columns)
             for warning in exchanged_columns(name, _medians(parts, place, column, service))
         ),
     ]
+    return replace(
+        gathered,
+        files=tuple(files),
+        missing=tuple(gaps),
+        unreached=tuple(sorted(held.unreached)),
+        warnings=tuple(warnings),
+        attribution=SIMULATED if any(got.simulated for got in taken.values()) else ATTRIBUTION,
+    )
+
+
+def gather(
+    parts: Mapping[int, TileRows],
+    region: Region,
+    *,
+    target: str,
+    service: str,
+    file_of: Callable[[int], str],
+) -> Ingested:
+    """Return the observations of a region from the rows of each quarter, without their files.
+
+    `file_of` returns the name of the file of a quarter. Raises RequestError if the target ``tests``
+    would give too many rows.
+    """
+    left_out = tuple(
+        LeftOut(file_of(quarter), quarter, int(rows.left_out.sum()), rows.implausible)
+        for quarter, rows in parts.items()
+        if rows.left_out.any()
+    )
     source_rows = _observations(parts, region, target, service)
-    if column.counted:
+    if find_target(target).counted:
         source_rows = complete_counts(source_rows, region)
     kept = _kept(source_rows, parts)
     return Ingested(
@@ -166,11 +194,11 @@ def read_observations(
         source_rows,
         kept,
         left_out,
-        tuple(files),
-        tuple(gaps),
-        tuple(sorted(held.unreached)),
-        tuple(warnings),
-        SIMULATED if any(got.simulated for got in taken.values()) else ATTRIBUTION,
+        files=(),
+        missing=(),
+        unreached=(),
+        warnings=tuple(one.warning(service, target) for one in left_out),
+        attribution=ATTRIBUTION,
     )
 
 
@@ -210,14 +238,15 @@ def _input_file(name: str, held: LocalFile, rows: TileRows) -> InputFile:
     return replace(found, rows=note.rows_in_source, **{key: getattr(note, key) for key in keys})
 
 
-def _quarter_warnings(
-    found: Sequence[int], rows: Sequence[int], gaps: Sequence[int], region: str
-) -> list[str]:
-    """Return warnings about missing quarters, and about quarters with unusually few rows."""
+def gap_warnings(gaps: Sequence[int], region: str) -> list[str]:
+    """Return a warning about missing quarters, if there are any."""
+    labels = ", ".join(map(quarter_label, gaps))
+    return [f"the source has no tiles of {region} for {labels}."] if gaps else []
+
+
+def _sparse_warnings(found: Sequence[int], rows: Sequence[int], region: str) -> list[str]:
+    """Return warnings about quarters with unusually few rows."""
     warnings = []
-    if gaps:
-        labels = ", ".join(map(quarter_label, gaps))
-        warnings.append(f"the source has no tiles of {region} for {labels}.")
     for place, quarter in enumerate(found):
         others = np.delete(np.asarray(rows, np.float64), place)
         if len(others) and rows[place] < SPARSE_SHARE * np.median(others):

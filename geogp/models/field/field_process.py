@@ -351,16 +351,14 @@ class FieldProcess(LowRankGP):
         """Return the quarters after the last time of the stored rows, or before the first."""
         if self.coordinates == 2:
             return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)
-        found: Tensor = (x - self.seen(x))[..., 2].double() * self.units[2]
-        return found
+        return (x - self.seen(x))[..., 2].double() * self.units[2]
 
     def field_mean(self, x: Floats) -> Floats:
         """Return the mean of field plus shift, in the target's unit, for infinitely many tests.
 
         `predict` with `level` also includes the effect of near rows on each tile.
         """
-        means = self.row_means(self.scaled(x))
-        return float(self.y_mean) + float(self.y_sd) * means
+        return float(self.y_mean) + float(self.y_sd) * self.row_means(self.scaled(x))
 
     def row_means(self, x: Tensor, m: Tensor | None = None) -> Floats:
         """Return means for infinitely many tests at scaled inputs, (n,); see `row_terms`."""

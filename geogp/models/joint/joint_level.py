@@ -161,9 +161,7 @@ class JointLevel:
         for start in range(0, paths, group):
             yield from self._drawn(min(group, paths - start), rng)
 
-    def measured(
-        self, tests: Floats | float, devices: Floats | float | None = None
-    ) -> "JointLevel":
+    def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> Self:
         """Return the distribution of measurements: each is a mean of `tests` tests in a tile.
 
         `tests` and `devices` are one number for all tiles, or one for each tile, (n,).

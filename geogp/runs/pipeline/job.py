@@ -26,6 +26,7 @@ from geogp.evaluation.splits.split_names import BUFFER
 from geogp.geodata.places.census import Boundaries
 from geogp.geodata.places.layers import PolygonLayer, read_layers
 from geogp.geodata.places.region import UNKNOWN, Region
+from geogp.geodata.points.point_tests import PointTests, read_point_tests
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
@@ -41,7 +42,7 @@ from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import ProgressListener
-from geogp.runs.question import Question
+from geogp.runs.question import Question, check_quarter
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import IDENTITY_KEYS, input_record
 from geogp.runs.settings import MAX_TILES, MapRequest
@@ -199,16 +200,23 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
         quarters = parse_quarters(request.quarters) if request.quarters else None
         source = open_source(request.source)
         layers, layer_files = read_layers(request.layers)
-        boundaries = request.place.read()
+        points = _points(request)
+        boundaries = request.place.read(
+            points.extent if points and request.place.is_extent else None
+        )
         if find_model(request.model).counts:
             listener.stage(f"the model {request.model} predicts numbers of tests")
-        ingested = read_observations(
-            source,
-            boundaries.region,
-            service=request.service,
-            target=request.target,
-            quarters=quarters,
-            progress=partial(listener.progress, "tiles"),
+        ingested = (
+            points.observations(boundaries.region, quarters)
+            if points
+            else read_observations(
+                source,
+                boundaries.region,
+                service=request.service,
+                target=request.target,
+                quarters=quarters,
+                progress=partial(listener.progress, "tiles"),
+            )
         )
         places = read_run_covariates(
             request.covariates,
@@ -252,6 +260,14 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
     return job
 
 
+def _points(request: MapRequest) -> PointTests | None:
+    """Return the user's own tests; None for a map of Ookla's tiles."""
+    asked = request.own_points
+    if asked is None:
+        return None
+    return read_point_tests(asked, target=request.target, service=request.service)
+
+
 def _check_strata(job: Job) -> None:
     """Raise RequestError if the repair uses strata and some tiles have no stratum."""
     strata = job.region.strata
@@ -270,7 +286,8 @@ def _check_strata(job: Job) -> None:
 def _check_question(job: Job) -> None:
     """Raise RequestError if the model cannot predict the requested map; warn of misleading maps."""
     question, request, about = job.question, job.request, job.about
-    check_quarter(job, question.quarter, "--at")
+    quarters, timeless = job.observations.quarters, job.scale.times is None
+    check_quarter(question.quarter, quarters, about, timeless=timeless)
     check_sample(question.tests, question.devices)
     if request.devices is not None and question.devices is None:
         job.warn(f"the noise of {about.name} does not depend on devices: --devices has no effect.")
@@ -292,30 +309,9 @@ def _check_question(job: Job) -> None:
         )
     if question.beyond:
         job.warn(
-            f"the map shows {question.at}, but the data end in {quarter_label(question.latest)}: "
-            f"the predicted level stays constant, and the intervals become wider."
+            f"the map shows {question.at}, but the data end in {quarter_label(quarters[-1])}: the "
+            "predicted level stays constant, and the intervals become wider."
         )
-
-
-def check_quarter(job: Job, quarter: int, option: str) -> None:
-    """Raise RequestError if the model cannot predict a quarter, the value of an option."""
-    first, *later = job.observations.quarters
-    latest = later[-1] if later else first
-    last, words = quarter_label(latest), f"{option} {quarter_label(quarter)}"
-    if quarter != latest and job.scale.times is None:
-        raise RequestError(
-            f"{words} needs the quarter as an input, but the model has only the place as an input; "
-            f"the data are of {last}{' and earlier quarters' if later else ''}."
-        )
-    if quarter < first:
-        raise RequestError(f"{words} lies before the data, which start in {quarter_label(first)}.")
-    if quarter > latest and not job.about.has_tiles:
-        reason = (
-            "numbers of tests and tiers can be mapped only for quarters within the data."
-            if job.about.kind != AVERAGE
-            else "only the model field states the uncertainty of later quarters."
-        )
-        raise RequestError(f"{words} lies beyond the data, which end in {last}; {reason}")
 
 
 def identity_of(job: Job) -> RunIdentity:
@@ -348,7 +344,7 @@ def identity_of(job: Job) -> RunIdentity:
 
 def _settings_of(job: Job) -> RunSettings:
     request, preset, region = job.request, job.preset, job.region
-    own_region, own_strata = request.region_file is not None, request.strata is not None
+    own_region, own_strata = request.region is None, request.strata is not None
     return RunSettings(
         h=preset.h,
         r=preset.r if request.budget is None else "budget",
@@ -383,6 +379,11 @@ def _settings_of(job: Job) -> RunSettings:
         strata=list(region.strata_names) if own_strata else None,
         buffer_km=request.buffer_km if BUFFER.name in request.splits else None,
         budget=request.budget,
+        points_file=request.points,
+        points_columns=list(request.columns) or None,
+        points_units=request.units,
+        points_provider=request.provider,
+        points_technology=request.technology,
     )
 
 

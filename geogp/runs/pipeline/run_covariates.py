@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,6 @@ from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.files import sha256_of
 from geogp.geodata.covariates.point_covariate import PointCovariate
-from geogp.geodata.covariates.read_covariate import Covariate, read_covariate
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.store.fetch_quarters import Progress
 from geogp.geodata.store.sources import Source
@@ -22,6 +22,9 @@ from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.quarters import QuarterRequest
 from geogp.geodata.tiles.targets import SERVICES
 from geogp.records.run_record import CovariateRecord
+
+if TYPE_CHECKING:
+    from geogp.geodata.covariates.read_covariate import Covariate
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +50,7 @@ class RunCovariate:
 
     name: str
     source: str
-    covariate: Covariate
+    covariate: "Covariate"
     files: tuple[str, ...] = ()
     with_support: bool = False
     mean: float = 0.0
@@ -149,6 +152,8 @@ def read_run_covariates(
 
     Raises RequestError if two covariates have the same name, and DataError if a file has no data.
     """
+    from geogp.geodata.covariates.read_covariate import read_covariate  # noqa: PLC0415 - slow
+
     read = PlaceTables()
     for text in texts:
         if text in SERVICES:

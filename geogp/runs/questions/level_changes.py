@@ -22,7 +22,7 @@ from geogp.geodata.tiles.quarters import quarter_index, quarter_label
 from geogp.maps.grid import quantity_of
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.drawing import tests_on
-from geogp.runs.pipeline.job import check_quarter
+from geogp.runs.question import check_quarter
 from geogp.runs.questions.area_levels import REACH
 from geogp.runs.questions.question_types import ChangeQuestion
 from geogp.runs.questions.tile_areas import TileAreas, tile_areas
@@ -191,8 +191,9 @@ def _quarters(opened: Reopened, asked: ChangeQuestion) -> tuple[int, int]:
         raise RequestError(
             f"expected --from before --to, found {quarter_label(start)} and {quarter_label(end)}."
         )
+    quarters, timeless = job.observations.quarters, job.scale.times is None
     for option, quarter in (("--from", start), ("--to", end)):
-        check_quarter(job, quarter, option)
-        if quarter not in job.observations.quarters:
+        check_quarter(quarter, quarters, job.about, timeless=timeless, option=option)
+        if quarter not in quarters:
             job.warn(f"there is no measurement of {quarter_label(quarter)} ({option}).")
     return start, end

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from geogp.choices import (
     MAX_DRAWS,
+    MAX_KM,
     MAX_SEED,
     MAX_TESTS,
     MIN_DRAWS,
@@ -13,8 +14,13 @@ from geogp.choices import (
     setting,
 )
 from geogp.errors import RequestError
+from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.core.options import CANDIDATES
+from geogp.records.record_names import QUESTIONS
 from geogp.runs.settings import MAX_TILES
+
+ALL_QUARTERS = "all"
+"""Value of ``--quarters`` for all quarters with data."""
 
 BY_COUNTY, BY_URBAN = "county", "urban"
 """Layers of polygons that the boundaries contain."""
@@ -166,3 +172,50 @@ class ThresholdQuestion(_QuarterQuestion):
     draws: int = setting(
         "Number of posterior draws, 200 or more.", default=500, least=MIN_DRAWS, most=MAX_DRAWS
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceQuestion:
+    """Settings for the predictions at places; each field has a description.
+
+    Raises
+    ------
+    RequestError
+        A value is not allowed, or two values exclude each other.
+    """
+
+    quarters: str | None = setting(
+        "Quarters: all, 2022Q3, 2019Q1..2023Q4, or several with commas. Default: the quarter of "
+        "the run's map."
+    )
+    question: str | None = setting(
+        "What to predict: tile-mean, single-test or level. Default: as the run's map.",
+        noun="--for",
+        choices=QUESTIONS,
+        option="--for",
+    )
+    tests: int | None = setting(
+        "Number of tests in a tile mean. Default: as in the run's map.", least=1, most=MAX_TESTS
+    )
+    devices: int | None = setting(
+        "Number of devices that made these tests. Default: as in the run's map, or typical.",
+        least=1,
+        most=MAX_TESTS,
+    )
+    threshold: tuple[float, ...] | None = setting(
+        "Threshold in Mbps or ms; repeatable. Default: the thresholds of the run's map."
+    )
+    near_km: float = setting(
+        "Count the tests within this distance in km.",
+        default=2.0,
+        noun="a distance",
+        positive=True,
+        most=MAX_KM,
+        unit="km",
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        check_sample(self.tests, self.devices)
+        if self.quarters is not None and self.quarters != ALL_QUARTERS:
+            parse_quarters(self.quarters)

@@ -1,0 +1,1 @@
+"""Commands about points in files: predictions at places, and the template of a file."""

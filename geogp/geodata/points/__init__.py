@@ -1,0 +1,1 @@
+"""Points in files: places to ask about, and measurements of your own."""

@@ -1,0 +1,393 @@
+"""Predictions of a finished run at places, such as addresses, from the files in the run folder."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from geogp.choices import CLASS, COUNT
+from geogp.distributions.quantity import Quantity
+from geogp.errors import DataError, RequestError
+from geogp.estimators.spatial_gp import SpatialGP
+from geogp.evaluation.conformal.conformal_cells import Cell, RepairPlaces
+from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair
+from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, NONE
+from geogp.geodata.places.distances import nearest_km, sums_within_km
+from geogp.geodata.places.region import STRATA
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.parquet_files import DamagedParquetError, open_parquet
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
+from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.maps.grid import quantity_of
+from geogp.models.catalogue.model_names import find_model
+from geogp.records.record_names import LEVEL, QUESTIONS
+from geogp.records.record_reading import complete_record
+from geogp.records.run_record import OpenedRecord, RunRecord, given
+from geogp.runs.pipeline.run_covariates import PlaceTables
+from geogp.runs.question import Question, check_quarter
+from geogp.runs.questions.question_types import ALL_QUARTERS, PlaceQuestion
+from geogp.runs.run_folder import check_model
+
+if TYPE_CHECKING:
+    from geogp.distributions.prediction import Prediction
+    from geogp.runs.reopen import Reopened
+
+Floats = NDArray[np.float64]
+
+TILES_FILE = "tiles.parquet"
+
+LEVELS = (50, 80, 95)
+"""Levels of the intervals in percent."""
+
+_NEEDED = ("quadkey", "stratum", "tests")
+
+
+@dataclass(frozen=True)
+class MapTiles:
+    """The n tiles of a run's map: codes in increasing order, counties (or None), and tests.
+
+    `tests` are sums over all quarters.
+    """
+
+    zoom: int
+    code: NDArray[np.uint64]
+    stratum: NDArray[np.str_]
+    county: NDArray[np.object_] | None
+    tests: NDArray[np.int64]
+
+    @property
+    def centres(self) -> tuple[Floats, Floats]:
+        """Longitudes and latitudes of the centres in degrees."""
+        return quadkeys.tile_centres(*quadkeys.codes_to_tiles(self.code), self.zoom)
+
+    def at(self, longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
+        """Return the index of the tile at each place, (m,); -1 for a place outside the region.
+
+        The region of a map is made of whole tiles, so a place at its border may lie in a tile whose
+        centre is outside. Such a place belongs to the nearest tile of the map, if the centre of
+        this tile is less than the width of a tile away.
+        """
+        column, row = quadkeys.tiles_at(longitude, latitude, self.zoom)
+        width = 360 / (1 << self.zoom)
+        height = width * np.cos(np.deg2rad(latitude))
+        found = np.full(len(column), -1, np.int64)
+        nearest = np.ones(len(column))
+        for across, down in product((0, -1, 1), repeat=2):
+            code = quadkeys.tiles_to_codes(column + across, row + down, self.zoom)
+            place = np.minimum(np.searchsorted(self.code, code), len(self.code) - 1)
+            x, y = quadkeys.tile_centres(column + across, row + down, self.zoom)
+            apart = np.hypot((x - longitude) / width, (y - latitude) / height)
+            better = (self.code[place] == code) & (apart < nearest)
+            if not (across or down):  # the place's own tile comes first
+                better, apart = self.code[place] == code, np.zeros(len(column))
+            found, nearest = np.where(better, place, found), np.where(better, apart, nearest)
+        return found
+
+
+@dataclass(frozen=True)
+class PlaceAnswers:
+    """Predictions with a row for each place and quarter, and the common entries for JSON.
+
+    `outside` are the indices of the places outside the region, whose rows have no prediction.
+    """
+
+    table: pd.DataFrame
+    outside: tuple[int, ...]
+    described: dict[str, Any]
+
+
+def place_answers(
+    run: tuple[Path, RunRecord],
+    loaded: tuple[SpatialGP, dict[str, Any]],
+    places: tuple[Floats, Floats],
+    asked: PlaceQuestion,
+    reopen: Callable[[], "Reopened"],
+) -> PlaceAnswers:
+    """Return the predictions of a run at m places, given as longitudes and latitudes in degrees.
+
+    `run` is the folder and the record of the run, and `loaded` its model with the notes of its
+    file.
+
+    A place has the prediction for its tile of zoom 16. The columns are ``latitude``, ``longitude``,
+    ``in_region``, ``quarter``, ``speaks_of``, the median and the intervals, the probabilities of
+    the thresholds, ``tests_near`` (tests of all quarters within `near_km`),
+    ``nearest_measured_km`` (distance to the centre of the nearest measured tile), ``stratum``,
+    ``county`` if the run has counties, and ``quadkey``. `reopen` reads the data of the run, which
+    is only needed for covariates and for the repair ``local``.
+
+    Raises RequestError if the model cannot make the prediction, and DataError if a file of the run
+    is damaged or of another version.
+    """
+    (longitude, latitude), model = places, loaded[0]
+    check_model(*run, model.model, loaded[1])
+    opened = complete_record(*run, OpenedRecord)
+    tiles = read_map_tiles(run[0] / TILES_FILE)
+    quarters = _quarters(opened, asked, timeless=model.scale_.times is None)
+    question = _question(opened, asked)
+    thresholds = _thresholds(opened, asked)
+    place = tiles.at(longitude, latitude)
+    inside = place >= 0
+    if not inside.any():
+        raise RequestError(_all_outside(opened, tiles, longitude, latitude))
+    prediction = _Predictor(opened, model, question, tiles, reopen).predict(
+        longitude[inside], latitude[inside], place[inside], quarters
+    )
+    quantity, times = quantity_of(opened.target), len(quarters)
+    predicted = _columns(prediction, quantity, thresholds)
+    predicted.index = pd.Index(np.flatnonzero(np.repeat(inside, times)))
+    rows = _described_places(tiles, place, longitude, latitude, asked.near_km)
+    many = rows.loc[rows.index.repeat(times)].reset_index(drop=True)
+    first = ["latitude", "longitude", "in_region"]
+    labels = [quarter_label(one) for one in quarters]
+    start = many[first].assign(quarter=labels * len(rows), speaks_of=question.words())
+    table = pd.concat([start, predicted.reindex(many.index), many.drop(columns=first)], axis=1)
+    described = {
+        "region": opened.region,
+        "target": opened.target,
+        "unit": quantity.unit,
+        "for": question.name,
+        "speaks_of": question.words(),
+        "tests": question.tests,
+        "devices": question.devices,
+        "quarters": labels,
+        "data_end": opened.quarters[-1],
+        "near_km": asked.near_km,
+        "zoom": tiles.zoom,
+        "thresholds": {one.variable: one.met for one in thresholds},
+    }
+    return PlaceAnswers(table, tuple(np.flatnonzero(~inside).tolist()), described)
+
+
+def read_map_tiles(path: Path) -> MapTiles:
+    """Return the tiles of a map from tiles.parquet; raise DataError if the file is damaged."""
+    cure = "Make the run again with geogp map."
+    try:
+        return _map_tiles(path)
+    except FileNotFoundError as error:
+        raise DataError(f"expected the map's tiles in {path}, found no file. {cure}") from error
+    except (DataError, DamagedParquetError, OSError, ValueError, pa.ArrowException) as error:
+        raise DataError(f"{path} is damaged: {' '.join(str(error).split())} {cure}") from error
+
+
+def _map_tiles(path: Path) -> MapTiles:
+    with open_parquet(path) as opened:
+        names = opened.schema.names
+        absent = [name for name in _NEEDED if name not in names]
+        if absent:
+            raise DataError(f"expected the columns {', '.join(absent)}.")
+        county = [name for name in ("county",) if name in names]
+        table = opened.read(None, [*_NEEDED, *county]).to_pandas()
+    texts = table["quadkey"].to_numpy(np.str_)
+    zoom = len(str(texts[0])) if len(texts) else quadkeys.ZOOM
+    code = quadkeys.parse_quadkeys(texts, zoom)
+    if not len(code) or (np.diff(code.astype(np.int64)) <= 0).any():
+        raise DataError("expected distinct tiles in the order of their quadkeys.")
+    return MapTiles(
+        zoom,
+        code,
+        table["stratum"].to_numpy(np.str_),
+        table["county"].to_numpy(object) if county else None,
+        table["tests"].to_numpy(np.int64),
+    )
+
+
+def _all_outside(record: OpenedRecord, tiles: MapTiles, longitude: Floats, latitude: Floats) -> str:
+    """Return a message for places that all lie outside the region."""
+    name = record.region_in_words
+    if len(longitude) > 1:
+        text = f"none of {len(longitude):,} points lies in {name}, the region of the run."
+    else:
+        text = (
+            f"the place at latitude {latitude[0]:g} and longitude {longitude[0]:g} lies outside "
+            f"{name}, the region of the run."
+        )
+    turned = np.abs(longitude) <= quadkeys.NORTHMOST
+    if turned.all() and (tiles.at(latitude, longitude) >= 0).all():
+        text += (
+            " With latitude and longitude swapped, it would lie inside: give LATITUDE,LONGITUDE."
+        )
+    return text
+
+
+def _quarters(record: OpenedRecord, asked: PlaceQuestion, *, timeless: bool) -> tuple[int, ...]:
+    """Return the indices of the asked quarters; raise RequestError if one cannot be predicted."""
+    held = tuple(quarter_index(one) for one in record.quarters)
+    if asked.quarters is None:
+        return (quarter_index(record.map.at),)
+    wanted = held if asked.quarters == ALL_QUARTERS else parse_quarters(asked.quarters).all
+    about = find_model(record.model)
+    for quarter in wanted:
+        check_quarter(quarter, held, about, timeless=timeless, option="--quarters")
+    return wanted
+
+
+def _question(record: OpenedRecord, asked: PlaceQuestion) -> Question:
+    """Return the predicted quantity; raise RequestError if the model cannot predict it."""
+    about, drawn = find_model(record.model), record.map
+    quarter, latest = quarter_index(drawn.at), quarter_index(record.quarters[-1])
+    if about.kind == CLASS:
+        raise RequestError(
+            f"geogp at cannot predict {record.target}. Click a place on the map page, or read "
+            "tiles.parquet."
+        )
+    if about.counts:
+        if asked.question or asked.tests or asked.devices:
+            raise RequestError(
+                "the run predicts numbers of tests; --for, --tests and --devices describe averages "
+                "of tests. Leave these options out."
+            )
+        return Question(COUNT, quarter, latest, None)
+    mean, single, _ = QUESTIONS
+    name = asked.question or (mean if asked.tests or asked.devices else drawn.question)
+    if name != mean and (asked.tests or asked.devices):
+        raise RequestError(
+            f"--tests and --devices describe a tile mean; --for {name} does not use these numbers. "
+            f"Leave them out, or choose --for {mean}."
+        )
+    if name == LEVEL and not about.has_spread:
+        raise RequestError(
+            f"{about.name} does not state the uncertainty of its level. Choose --for {mean} or "
+            f"--for {single}."
+        )
+    if name == LEVEL or not (about.has_tiles or record.settings.conformal == BY_STRATA):
+        return Question(name, quarter, latest, None)
+    if name == single:
+        return Question(name, quarter, latest, 1, 1 if about.has_tiles else None)
+    tests = asked.tests or (drawn.tests if drawn.question == mean else None)
+    if tests is None:
+        raise RequestError(
+            f"expected --tests with --for {mean}, because the run's map is --for {drawn.question}."
+        )
+    devices = asked.devices
+    if devices is None and tests == drawn.tests:
+        devices = given(drawn.devices, None)
+    return Question(name, quarter, latest, tests, devices if about.has_tiles else None)
+
+
+def _thresholds(record: OpenedRecord, asked: PlaceQuestion) -> tuple[Threshold, ...]:
+    drawn = () if record.drawing is UNSET else given(record.drawing.thresholds, [])
+    own = tuple(drawn) if asked.threshold is None else asked.threshold
+    return thresholds_of(record.target, own)
+
+
+def _described_places(
+    tiles: MapTiles,
+    place: NDArray[np.int64],
+    longitude: Floats,
+    latitude: Floats,
+    near_km: float,
+) -> pd.DataFrame:
+    """Return what is known of m places without a prediction; empty cells outside the region."""
+    inside = place >= 0
+    own = place[inside]
+    x, y = tiles.centres
+    tested = tiles.tests > 0
+    measured = x[tested], y[tested]
+    here = longitude[inside], latitude[inside]
+    column, row = quadkeys.tiles_at(longitude, latitude)
+    code = quadkeys.tiles_to_codes(column, row)
+    table = pd.DataFrame({"latitude": latitude, "longitude": longitude, "in_region": inside})
+    found: dict[str, Any] = {
+        "tests_near": sums_within_km(*here, *measured, tiles.tests[tested], km=near_km),
+        "nearest_measured_km": nearest_km(*here, *measured) if len(own) else np.zeros(0),
+        "stratum": tiles.stratum[own].astype(object),
+    }
+    if tiles.county is not None:
+        found["county"] = tiles.county[own]
+    found["quadkey"] = quadkeys.format_quadkeys(code[inside]).astype(object)
+    described = pd.DataFrame(found, index=np.flatnonzero(inside))
+    described["tests_near"] = described["tests_near"].astype("Int64")
+    return table.join(described)
+
+
+def _columns(
+    prediction: "Prediction", quantity: Quantity, thresholds: Sequence[Threshold]
+) -> pd.DataFrame:
+    """Return the median, the intervals and the probabilities of predictions, in units of people."""
+
+    def value(found: Floats) -> Floats:
+        return found if quantity.counted else 10**found
+
+    columns = {f"median_{quantity.suffix}": value(prediction.median)}
+    for level in LEVELS:
+        for side, bound in zip(("lower", "upper"), prediction.interval(level / 100), strict=True):
+            columns[f"{side}_{level}_{quantity.suffix}"] = value(bound)
+    for threshold in thresholds:
+        columns[threshold.variable] = threshold.probability(prediction)
+    return pd.DataFrame(columns)
+
+
+@dataclass(frozen=True)
+class _Predictor:
+    """Predicts at places of a run; reads the data of the run only if this is necessary."""
+
+    record: OpenedRecord
+    model: SpatialGP
+    question: Question
+    tiles: MapTiles
+    reopen: Callable[[], "Reopened"]
+
+    def predict(
+        self,
+        longitude: Floats,
+        latitude: Floats,
+        place: NDArray[np.int64],
+        quarters: Sequence[int],
+    ) -> "Prediction":
+        """Return predictions at m places in q quarters, (m q,), sorted by place.
+
+        `place` is the index of each place's tile in the map.
+        """
+        tables, repair = self._context()
+        # The rows of a tile are at its centre.
+        x, y = quadkeys.tile_centres(*quadkeys.tiles_at(longitude, latitude))
+        west, _, east, _ = self.model.scale_.bounds
+        x = x - 360 * np.round((x - (west + east) / 2) / 360)
+        times = len(quarters)
+        x, y, place = np.repeat(x, times), np.repeat(y, times), np.repeat(place, times)
+        table = tables.at(x, y, np.tile(np.array(quarters, np.int64), len(longitude)))
+        question = self.question
+        inputs, tests = self.model.inputs(table), float(question.tests or 1)
+        level = question.name == LEVEL
+        found = self.model.network_.predict(inputs, tests, question.devices, level=level)
+        if not repair.n or level:
+            return found
+        names = self.record.strata or STRATA
+        places = RepairPlaces(
+            self.tiles.stratum[place], np.full(len(x), tests), x, y, (names[0], names[1])
+        )
+        return repair.apply(found, places)
+
+    def _context(self) -> tuple[PlaceTables, Repair]:
+        """Return the covariates and the conformal repair of the run."""
+        held = given(self.record.calibration, None)
+        method = NONE if held is None else given(held.method, NONE)
+        if self.record.settings.covariates or method == LOCAL:
+            from geogp.runs.pipeline.repair import repair_of  # noqa: PLC0415 - slow
+            from geogp.runs.pipeline.validation import (  # noqa: PLC0415 - slow
+                map_calibration_rows,
+            )
+
+            opened = self.reopen()
+            rows = map_calibration_rows(opened.job)
+            return opened.job.places, repair_of(opened.job, self.model, rows)
+        if held is None or method == NONE:
+            return PlaceTables(), NO_REPAIR
+        cells = tuple(
+            Cell(
+                one.stratum,
+                one.tests[0] or 1,
+                one.tests[1],
+                one.n,
+                tuple(np.nan if knot is None else knot for knot in one.knots),
+            )
+            for one in given(held.cells, [])
+        )
+        return PlaceTables(), Repair(method, given(held.n, 0), cells)
