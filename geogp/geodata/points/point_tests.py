@@ -253,7 +253,7 @@ def _values(
         return values
     if unit is not None:
         values = values * KBPS[unit]
-    limit = LIMITS[service][find_target(target).column]
+    limit = LIMITS[service][find_target(target).columns[0]]
     negative, beyond = values < 0, values > limit.most
     if negative.any():
         faults.append(f"expected {target} of 0 or more, found less in {table.where(negative)}.")

@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 
 from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
-from geogp.evaluation.area_check import AreaMeans, blocks_in_quarters
 from geogp.evaluation.splits.split_names import BLOCKS
 from geogp.evaluation.splits.split_rows import SplitRows, split_groups
+from geogp.models.joint.area_means import AreaMeans, blocks_in_quarters
 from geogp.records.run_record import AreasCheck
 from geogp.runs.pipeline.job import Job
 

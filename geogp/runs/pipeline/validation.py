@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
-from geogp.evaluation.area_check import AreaMeans
 from geogp.evaluation.conformal.conformal_repair import check_rows
 from geogp.evaluation.splits.row_parts import (
     CALIBRATION,
@@ -27,6 +26,7 @@ from geogp.geodata.tiles.parquet_files import MAX_TABLE_BYTES
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.options import Weights
+from geogp.models.joint.area_means import AreaMeans
 from geogp.records.repair_records import RepairedFold
 from geogp.records.run_record import FoldRecord, PartCounts, Strata
 from geogp.runs.pipeline.areas_check import area_means

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from geogp.evaluation.area_check import LEAST_ROWS, AreaMeans, blocks_in_quarters
+from geogp.models.joint.area_means import LEAST_ROWS, AreaMeans, blocks_in_quarters
 
 
 @dataclass
