@@ -124,6 +124,18 @@ def test_the_two_variances_stand_in_run_and_report(finished):
     )
 
 
+def test_means_over_areas_stand_in_run_and_report(finished):
+    checks = run_json(finished)["areas_check"]
+    assert set(checks) <= {"random", "blocks"}
+    found = json.loads((finished.path / "report.json").read_text())["findings"]
+    for split, check in checks.items():
+        assert check["rows"] >= 5 * check["areas"] > 0
+        assert check["coverage_95_independent"] <= check["coverage_95"] <= 1
+        share = f"{100 * check['coverage_95']:.1f} % of their means"
+        (said,) = [text for text in found if "means over areas" in text and share in text]
+        assert f"{check['areas']} blocks have 5 or more" in said, split
+
+
 def test_test_predictions_agree_with_the_metrics(finished, small):
     table = pd.read_parquet(finished.path / "test_predictions.parquet")
     assert list(table.columns) == COLUMNS
