@@ -142,9 +142,10 @@ class TestJoint:
         with pytest.raises(RequestError, match="between 0 and 1"):
             found.interval(95)
 
-    def test_points_at_two_times_are_refused(self, fitted, points):
-        with pytest.raises(DataError, match="time"):
-            fitted.joint(points[:5])
+    def test_a_point_twice_at_one_time_is_refused(self, fitted, points):
+        assert len(fitted.joint(points[:5])) == 5
+        with pytest.raises(DataError, match="each tile once at each time, found 1 repeated"):
+            fitted.joint(pd.concat([points[:5], points[:1]]))
 
     def test_other_models_need_their_rows(self, deep, points, tmp_path):
         assert deep.joint(points[:5]).weighted_sums(np.ones(5)).sd > 0

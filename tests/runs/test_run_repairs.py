@@ -185,7 +185,7 @@ def test_runs_without_records_are_complete_by_their_names(small, run, monkeypatc
 
 def test_a_report_that_is_made_again_is_recorded(small, run, monkeypatch):
     before = held(run)
-    monkeypatch.setattr("geogp.runs.pipeline.make_map.report_html", lambda *_: "another")
+    monkeypatch.setattr("geogp.reports.run_report.report_html", lambda *_: "another")
     remake_report(run)
     after = held(run)
     changed = {name for name in after["files"] if after[RECORDS][name] != before[RECORDS][name]}

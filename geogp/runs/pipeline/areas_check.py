@@ -23,9 +23,9 @@ def area_means(
 
     `rows` are the columns of all input rows, and `test` (n,) marks the test rows among the rows
     used. Returns None for models without stored rows, whose joint distribution lacks the process of
-    single tiles, and for regions that are too small for blocks.
+    single tiles, for models of the place alone, and for regions that are too small for blocks.
     """
-    if not model.network_.holds_rows:
+    if not model.network_.holds_rows or job.scale.times is None:
         return None
     try:
         blocks = split_groups(BLOCKS.name, rows)
