@@ -9,6 +9,7 @@ from rich.table import Table
 
 from geogp import __version__
 from geogp.commands.data_requests import FetchRequest, PointsRequest, SimulationRequest
+from geogp.geodata.places.stratum_column import ALL
 from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 from geogp_cli import cache, console, questions
@@ -235,6 +236,7 @@ _FIGURES = {
 
 def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
     shown = [name for name in _FIGURES if name in next(iter(metrics.values())).figures]
+    strata = any(found.n for name, found in metrics.items() if name != ALL)
     headings = ["stratum, n, log score, baseline", *(_FIGURES[name][0] for name in shown)]
     rows = (
         (
@@ -247,6 +249,7 @@ def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
         if found.n
         else (stratum, "0", *["-"] * (2 + len(shown)))
         for stratum, found in metrics.items()
+        if strata or stratum == ALL
     )
     return console.table(f"test rows, {split} split", ", ".join(headings), rows)
 

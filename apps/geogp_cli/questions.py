@@ -11,6 +11,7 @@ from geogp.commands.run_requests import (
     FiguresRequest,
     NextRequest,
 )
+from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.runs.progress import ProgressListener
 from geogp.runs.question import sample_words
 from geogp_cli import console
@@ -78,13 +79,19 @@ def change(request: ChangeRequest, listener: ProgressListener) -> Answer:
         "These values are changes of the level: the speed to expect, without measurement noise. "
         "Means of tests also change by chance."
     )
-    last = (
-        f"{described['rose']} areas rose and {described['fell']} fell; of these directions, "
-        f"{described['wrong_share_expected']:.1%} are expected to be wrong. For the other "
-        f"{len(result.table) - described['rose'] - described['fell']} areas, the direction is not "
-        "certain enough."
-    )
+    last = _directions(described["rose"], described["fell"], len(result.table))
+    if described["rose"] + described["fell"]:
+        last += f" Expected share of wrong directions: {described['wrong_share_expected']:.1%}."
     return Answer(result.described_with("areas"), (first, table, last, *result.files))
+
+
+def _directions(rose: int, fell: int, areas: int) -> str:
+    """Return in words how many areas have a direction."""
+    open_ones = areas - rose - fell
+    text = f"Of {areas:,} {'areas' if areas > 1 else 'area'}, {rose:,} rose and {fell:,} fell."
+    if not open_ones:
+        return text
+    return f"{text} The others are far from data, or their direction is not certain enough."
 
 
 def _change(row: dict[str, Any], unit: str) -> tuple[str, ...]:
@@ -156,6 +163,11 @@ def at(request: AtRequest, listener: ProgressListener) -> Answer:
         texts.append(
             f"{stratum}{tests} tests of all quarters within "
             f"{described['near_km']:g} km; the nearest measured tile is {measured} away."
+        )
+    if described["zoom"] < ZOOM:
+        texts.append(
+            f"The map has tiles of zoom {described['zoom']}, so distances to tests are distances "
+            "to the centres of these tiles."
         )
     if described["outside"]:
         texts.append(

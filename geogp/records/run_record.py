@@ -231,9 +231,9 @@ class VarianceCheck(Struct, frozen=True, kw_only=True):
 class AreasCheck(Struct, frozen=True, kw_only=True):
     """Means of a split's test rows in blocks of one quarter, against the model's distribution.
 
-    `areas` is the number of such blocks, which contain `rows` rows. `coverage_95` is the share of
-    the means that lie in their 95 % interval; `coverage_95_independent` is the share with intervals
-    that ignore the covariances between rows.
+    `areas` is the number of checked pairs of block and quarter, which contain `rows` rows.
+    `coverage_95` is the share of the means that lie in their 95 % interval;
+    `coverage_95_independent` is the share with intervals that ignore the covariances between rows.
     """
 
     areas: Some

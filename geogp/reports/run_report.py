@@ -162,9 +162,22 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
 
 
 def _findings(run: RunRecord, splits: dict[str, SplitReport]) -> list[str]:
-    """Return a sentence on the intervals of each split, then sentences on means over areas."""
+    """Return a sentence on the intervals of each split, then sentences on means over areas.
+
+    Raises DataError if `areas_check` in run.json has a split without predictions.
+    """
     checks = given(run.areas_check, {})
-    areas = [say("report", "areas", splits[name].title, one) for name, one in checks.items()]
+    odd = sorted(set(checks) - set(splits))
+    if odd:
+        raise DataError(
+            f"expected the splits {', '.join(splits)} under areas_check in run.json, found "
+            f"{', '.join(odd)}. Run `geogp map` again with --fresh."
+        )
+    areas = [
+        say("report", "areas", split.title, checks[name])
+        for name, split in splits.items()
+        if name in checks
+    ]
     return [*(say("report", "finding", split) for split in splits.values()), *areas]
 
 

@@ -14,15 +14,15 @@ class MapSettings(TypedDict, total=False):
     """Keyword arguments of `make_map`: the fields of `MapRequest` without region and folder."""
 
     source: str
+    boundaries: str | None
+    region_name: str | None
+    urban_vintage: str
+    strata: str | None
     points: str | None
     columns: tuple[str, ...]
     units: str | None
     provider: str | None
     technology: str | None
-    boundaries: str | None
-    region_name: str | None
-    urban_vintage: str
-    strata: str | None
     service: str
     target: str
     quarters: str | None

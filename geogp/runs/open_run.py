@@ -196,6 +196,8 @@ class Run:
         x, y = (np.atleast_1d(np.asarray(one, np.float64)) for one in (longitude, latitude))
         if x.shape != y.shape or not (np.isfinite(x) & np.isfinite(y)).all():
             raise DataError("expected as many finite latitudes as finite longitudes.")
+        if not len(x):
+            raise RequestError("expected one place or more, found none.")
         with arithmetic():
             run = self.path, self.record
             found = place_answers(run, self.loaded, (x, y), asked, lambda: self.reopen(counts=True))

@@ -169,6 +169,18 @@ class TestFiles:
         assert [row["quarter"] for row in both[0]] == ["2023Q3", "2023Q4"] * 3
         assert both[0][2]["median_mbps"] is None
 
+    def test_dates_and_empty_cells_are_text_and_null(self, fine, places, tmp_path):
+        dates = pd.to_datetime(["2023-05-01", None, "2023-05-02"])
+        pd.read_csv(places).assign(made=dates).to_parquet(tmp_path / "dated.parquet")
+        out = tmp_path / "dated.json"
+        answer_at(AtRequest(run=fine.path, place=str(tmp_path / "dated.parquet"), out=out))
+        found = [row["made"] for row in json.loads(out.read_text())["answers"]]
+        assert found == ["2023-05-01 00:00:00", None, "2023-05-02 00:00:00"]
+
+    def test_no_place_is_refused(self, fine):
+        with pytest.raises(RequestError, match="expected one place or more, found none"):
+            open_run(fine.path).at([], [])
+
     def test_wrong_lines_are_named(self, fine, tmp_path):
         path = tmp_path / "places.csv"
         path.write_text("latitude,longitude\n32,-90\n\n,-90\nnorth,-90\n")

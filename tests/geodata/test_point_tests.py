@@ -197,6 +197,18 @@ def test_quarters_are_chosen(table, tmp_path):
         found.observations(REGION, parse_quarters("2022Q4,2023Q1"))
 
 
+def test_numbers_with_empty_cells_are_read(table, tmp_path):
+    codes = pd.array([310260, None] * 200, dtype="Int64")
+    path = tmp_path / "drive.parquet"
+    table.assign(provider=codes).to_parquet(path)
+    source = PointSource(str(path), provider="310260")
+    found = read_point_tests(source, target="download", service="mobile")
+    observations = found.observations(REGION, None).observations
+    expected = read(table[::2], tmp_path).observations(REGION, None).observations
+    np.testing.assert_array_equal(observations.quadkey, expected.quadkey)
+    np.testing.assert_allclose(observations.y, expected.y)
+
+
 class TestRefusals:
     HEAD = "time,lat,lon,download_mbps\n2023-04-01,18.1,-66.4,20\n"
 

@@ -57,6 +57,16 @@ def test_pages_show_the_spread(folded, run_of):
     assert "gain" not in report.splits["blocks"].spread["all"]  # no baselines on file
 
 
+def test_means_over_areas_are_of_known_splits(folded, run_of):
+    check = {"areas": 7, "rows": 90, "coverage_95": 0.9, "coverage_95_independent": 0.5}
+    run = run_of(folded)
+    report = build_report(as_record(run | {"areas_check": {"blocks": check}}), folded)
+    assert "7 areas with 5 to 25 test measurements each" in report.findings[-1]
+    assert "contains 90.0 % of their means" in report.findings[-1]
+    with pytest.raises(DataError, match=r"splits blocks under areas_check .* found random"):
+        build_report(as_record(run | {"areas_check": {"random": check}}), folded)
+
+
 def test_folds_with_noise_of_their_own_are_read_apart(folded):
     """Student-t noise has one parameter for each fit, which rows of one fit share."""
     folded["noise_df"] = 4.0 + folded["fold"]

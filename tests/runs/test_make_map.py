@@ -133,7 +133,7 @@ def test_means_over_areas_stand_in_run_and_report(finished):
         assert check["coverage_95_independent"] <= check["coverage_95"] <= 1
         share = f"{100 * check['coverage_95']:.1f} % of their means"
         (said,) = [text for text in found if "means over areas" in text and share in text]
-        assert f"{check['areas']} blocks have 5 or more" in said, split
+        assert f"and {check['areas']} areas" in said, split
 
 
 def test_test_predictions_agree_with_the_metrics(finished, small):

@@ -73,14 +73,18 @@ def described_at(answer: RunAnswer) -> dict[str, Any]:
     """Return an answer for JSON, with null in empty cells."""
     told = answer.described_with("answers")
     told["answers"] = [
-        {name: None if _is_empty(value) else value for name, value in row.items()}
-        for row in told["answers"]
+        {name: _plain(value) for name, value in row.items()} for row in told["answers"]
     ]
     return told
 
 
-def _is_empty(value: Any) -> bool:
-    return value is pd.NA or (isinstance(value, float) and not math.isfinite(value))
+def _plain(value: Any) -> Any:
+    """Return a value of a table for JSON: dates and other objects as text, empty cells as None."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int) else str(value)
 
 
 def _read_places(

@@ -60,7 +60,7 @@ class PointTable:
     def texts(self, name: str) -> NDArray[np.object_]:
         """Return a column as text without spaces at the ends, (n,); empty cells are ``''``."""
         column = self.frame[name]
-        known = column.where(column.notna(), "").astype(str).str.strip()
+        known = column.astype(object).where(column.notna(), "").astype(str).str.strip()
         return np.asarray(known.where(~known.str.lower().isin(_EMPTY), ""), object)
 
     def numbers(self, name: str, faults: list[str]) -> Floats:

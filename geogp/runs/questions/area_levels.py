@@ -26,7 +26,7 @@ _ENDS = (0.025, 0.5, 0.975)
 
 @dataclass(frozen=True)
 class AreaLevels:
-    """Levels of the areas that contain the centre of a tile; see `describe_areas`.
+    """Levels of the areas that contain the centre of a tile; see `describe_levels`.
 
     `kind` is the main quantity of the table, ``level_mean`` or ``tile_mean``. `described` has the
     common JSON entries.

@@ -234,8 +234,8 @@ def _question(record: OpenedRecord, asked: PlaceQuestion) -> Question:
     quarter, latest = quarter_index(drawn.at), quarter_index(record.quarters[-1])
     if about.kind == CLASS:
         raise RequestError(
-            f"geogp at cannot predict {record.target}. Click a place on the map page, or read "
-            "tiles.parquet."
+            f"the target of this run is a class ({record.target}), which geogp at cannot predict. "
+            "Click a place on the map page, or read tiles.parquet."
         )
     if about.counts:
         if asked.question or asked.tests or asked.devices:
