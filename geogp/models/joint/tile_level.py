@@ -120,14 +120,18 @@ class TileLevel(JointLevel):
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield paths, `AT_ONCE` at a time, in float32: its error is far below that of draws."""
         single = np.float32
-        low, s = self.low_rank().astype(single), self._fresh.astype(single)
-        factor = self.factor.astype(single)[:, None]
+        low, s = self.tiles.low.astype(single), self.tiles.s.astype(single)[:, None]
+        shared = self.shared.astype(single)
+        factor = (float(self.model.y_sd) * self.factor).astype(single)[:, None]
+        common = self.factor.astype(single)[:, None]
         for part in batches(paths):
-            weights, own = (
+            weights, own, drift = (
                 rng.standard_normal((size, part.stop - part.start), single)
-                for size in (low.shape[1], len(s))
+                for size in (low.shape[1], len(s), shared.shape[1])
             )
-            found = low @ weights + factor * self.tiles.forward(s * own)
+            found = factor * (low @ weights + self.tiles.forward(s * own))
+            if shared.any():
+                found += common * (shared @ drift)
             yield self.mean + found.T
 
 
