@@ -229,12 +229,12 @@ Two settings of an earlier table made `vbll` and `dbk-silu` worse than uniform a
   rewards were then fitted as noise, the squared norm of the features fell to 0 within six phases,
   and did not recover: still 102 % after 16,000 steps. Here all rates are equal.
 
-`neural-linear` has one regression for each action, as in Riquelme et al. (2018). With one regression
-for all actions it played only action 0 at delta 0.95, at 120 %: the many rows of one action narrowed
-the posterior of the others. The scale, the rates and this form were chosen on seed 0 with the
-deltas 0.5 and 0.95, so these lines are not independent of the choice. At delta 0.99 and this seed,
-all models with one posterior for all actions still play only action 0; they never see a large
-reward. The paper's models find it, with a new posterior at every gradient step.
+`neural-linear` has one regression for each action, as in Riquelme et al. (2018). With one
+regression for all actions it played only action 0 at delta 0.95, at 120 %: the many rows of one
+action narrowed the posterior of the others. The scale, the rates and this form were chosen on seed
+0 with the deltas 0.5 and 0.95, so these lines are not independent of the choice. At delta 0.99 and
+this seed, all models with one posterior for all actions still play only action 0; they never see a
+large reward. The paper's models find it, with a new posterior at every gradient step.
 
 Regret is that of expected rewards, in percent of the uniform policy's on the same contexts; it
 includes the exploration, which has more weight in a short run. Simple regret is that of the action
