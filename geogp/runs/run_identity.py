@@ -1,11 +1,13 @@
 """Compares runs by the keys of run.json that determine the fits."""
 
+import json
 from collections.abc import Mapping
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, to_builtins
 from msgspec.structs import fields
 
 from geogp.geodata.tiles.ookla import InputFile
@@ -21,6 +23,12 @@ FILE_KEYS = ("name", "sha256", "rows", "rows_used")
 
 ROWS_KEYS = ("name", "rows_sha256", "rows_used")
 """Keys of a cache entry that identify its rows; other keys depend on earlier downloads."""
+
+PLACES = (
+    *("source", "boundaries", "layers", "region_file", "strata_file", "covariates"),
+    "points_file",
+)
+"""Settings of a run that may be local paths."""
 
 
 def identity_in(held: Mapping[str, Any]) -> RunIdentity:
@@ -69,3 +77,23 @@ def same_input(one: InputRecord, other: InputRecord) -> bool:
     cached = one.source is not None or other.source is not None
     keys = ROWS_KEYS if known and cached else FILE_KEYS
     return all(getattr(one, key) == getattr(other, key) for key in keys)
+
+
+def flat_settings(run: RunIdentity) -> dict[str, str | int | float]:
+    """Return the settings of a run as simple values, for the attributes of a raster.
+
+    Rasters are passed on to others, so of a local path only the last part stays.
+    """
+    identity = {k: to_builtins(getattr(run, k)) for k in IDENTITY_KEYS}
+    settings, _, _ = (identity.pop(k) for k in ("settings", "inputs", "versions"))
+    drawing = {f"map_{k}": v for k, v in to_builtins(run.drawing).items()}
+    flat = {**identity, **settings, **drawing}
+    flat |= {k: _without_folders(flat[k]) for k in PLACES if k in flat}
+    return {k: v if type(v) in {str, int, float} else json.dumps(v) for k, v in flat.items()}
+
+
+def _without_folders(value: Any) -> Any:
+    """Return a path without its folders, or each path of a list; addresses stay."""
+    if isinstance(value, list):
+        return [_without_folders(one) for one in value]
+    return Path(value).name if isinstance(value, str) and "://" not in value else value

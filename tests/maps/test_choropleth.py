@@ -53,7 +53,7 @@ def test_every_area_has_the_colour_of_its_value_and_of_its_width():
 
 def test_the_degrees_alone_stand_beside_the_axes(monkeypatch):
     drawn = []
-    monkeypatch.setattr(Canvas, "png", lambda self: drawn.append(self.figure) or b"")
+    monkeypatch.setattr(Canvas, "png", lambda self, _: drawn.append(self.figure) or b"")
     choropleth(REGION, REGION.tiles(12), AREAS, panels(), **WORDS)
     mean, _, sure, _ = drawn[0].axes
     assert {axes.get_xlabel() + axes.get_ylabel() for axes in (mean, sure)} == {""}

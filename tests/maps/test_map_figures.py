@@ -19,6 +19,7 @@ from geogp.maps.figures.map_figures import (
 from geogp.maps.frame import Frame, to_mercator
 from geogp.maps.scales import BOUND_PALETTE, SPEED_PALETTE
 from geogp.maps.views import find_view
+from geogp.reports.words import DEFAULT_ATTRIBUTION
 
 
 def pixels_of(png):
@@ -40,6 +41,18 @@ def stretched(across, up):
 def border_is_white(picture, width=4):
     edges = [picture[:width], picture[-width:], picture[:, :width], picture[:, -width:]]
     return all(np.all(edge == 255) for edge in edges)
+
+
+def test_the_attribution_stands_in_the_picture_and_in_its_metadata():
+    world = make_world(stretched(1.0, 1.0), 12)
+    named = world.grid.assign_attrs(attribution="Data of Somebody, CC BY 4.0")
+    pictures = [map_figure(grid, world.region, "median") for grid in (world.grid, named)]
+    infos = [Image.open(BytesIO(one)).info.get("Copyright") for one in pictures]
+    assert infos == [None, "Data of Somebody, CC BY 4.0"]
+    before, after = map(pixels_of, pictures)
+    changed = np.flatnonzero((before != after).any((1, 2)))
+    assert len(changed) > 5
+    assert changed.min() > 0.93 * len(before)
 
 
 @pytest.mark.parametrize(("across", "up"), [(1.0, 1.0), (2.4, 0.8), (0.25, 1.8)])
@@ -68,13 +81,16 @@ def test_wide_and_tall_regions_fit_their_figures(across, up):
 def test_texts_are_whole_and_overlap_nothing(across, up, monkeypatch):
     drawn = []
     draw = Canvas.png
-    monkeypatch.setattr(Canvas, "png", lambda self: (drawn.append(self.figure), draw(self))[1])
+    monkeypatch.setattr(
+        Canvas, "png", lambda self, named: (drawn.append(self.figure), draw(self, named))[1]
+    )
     world = make_world(stretched(across, up), 12)
+    grid = world.grid.assign_attrs(attribution=DEFAULT_ATTRIBUTION)
     long = "the tile farthest from any measured tile of all those in the wilderness " * 3
     slices = [replace(one, description=long.strip()) for one in make_slices(world.tiles)]
     for view in VIEWS:
-        map_figure(world.grid, world.region, view, quarter="2023Q4")
-    kernel_figure(world.region, world.tiles, slices)
+        map_figure(grid, world.region, view, quarter="2023Q4")
+    kernel_figure(world.region, world.tiles, slices, attribution=DEFAULT_ATTRIBUTION)
     for figure in drawn:
         # A label at the end of an axis may stand out beside it, but not into a text.
         boxes = [text.get_window_extent() for text in [*figure.texts, *figure.legends]]

@@ -3,10 +3,12 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import rasterio
 import xarray as xr
 from run_worlds import made_up_run, run_json
 
@@ -122,6 +124,16 @@ def test_the_two_variances_stand_in_run_and_report(finished):
         "The posterior of the field's weights was learned by gradient steps" in text
         for text in said
     )
+
+
+def test_rasters_name_the_data_but_no_folder(finished):
+    run = run_json(finished)
+    for path in finished.path.glob("*.tif"):
+        with rasterio.open(path) as raster:
+            tags = raster.tags()
+        assert tags["attribution"] == run["attribution"]
+        assert tags["source"] == Path(run["settings"]["source"]).name
+        assert not any(str(Path(run["settings"]["source"]).parent) in one for one in tags.values())
 
 
 def test_means_over_areas_stand_in_run_and_report(finished):

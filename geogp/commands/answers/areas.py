@@ -58,6 +58,7 @@ def _write(opened: Reopened, request: AreasRequest, found: AreaLevels) -> tuple[
         ),
         title=f"Geometric mean of {quantity.subject} by area",
         subtitle=f"{job.region.name}, {job.question.label()}; {of}",
+        attribution=job.ingested.attribution,
     )
     paths.append(request.run / f"{name}.png")
     write_bytes(paths[-1], picture)

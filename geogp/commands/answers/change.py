@@ -78,6 +78,7 @@ def _write_areas(opened: Reopened, found: LevelChanges) -> list[Path]:
         title=f"Change of {quantity.subject} by area, {quarters['from']} to {quarters['to']}",
         subtitle=f"{job.region.name}; level; black outline: areas with a direction",
         marked=table["direction"].to_numpy() != "",
+        attribution=job.ingested.attribution,
     )
     paths.append(opened.path / f"{name}.png")
     write_bytes(paths[-1], picture)

@@ -113,4 +113,5 @@ def _write(opened: Reopened, found: Excursion, described: dict[str, Any]) -> lis
         (found.met, found.short),
         found.threshold,
         subtitle=f"{job.region.name}, {job.question.label()}; level",
+        attribution=job.ingested.attribution,
     )

@@ -48,6 +48,7 @@ def _write(opened: Reopened, found: NextTiles, described: dict[str, Any]) -> tup
             f"{job.region.name}, {job.question.label()}; the chosen tiles remove "
             f"{described['removed']:.1%} of the variance of {described['counted']}"
         ),
+        attribution=job.ingested.attribution,
     )
     write_bytes(paths[1], picture)
     content = {**described, "chosen": table.to_dict(orient="records")}

@@ -38,10 +38,12 @@ def choropleth(
     title: str,
     subtitle: str,
     marked: NDArray[np.bool_] | None = None,
+    attribution: str = "",
 ) -> bytes:
     """Return a PNG file of two maps of areas.
 
     `shapes` are in degrees. `marked` (k,) are the areas with a black outline, by default none.
+    `attribution` names the source of the data.
     Raises DataError if there is no area, or if areas and values differ in number.
     """
     counts = [len(panel.values) for panel in panels]
@@ -74,7 +76,7 @@ def choropleth(
         canvas.text(x, y + height + 0.08, words, fontsize=9.5)
     canvas.text(left, canvas.height - 0.3, title, fontsize=12, fontweight="bold")
     canvas.text(left, canvas.height - 0.5, subtitle, fontsize=9)
-    return canvas.png()
+    return canvas.png(attribution)
 
 
 def _drawn_shapes(

@@ -27,6 +27,7 @@ def write_excursions(
     threshold: Threshold,
     *,
     subtitle: str,
+    attribution: str = "",
 ) -> list[Path]:
     """Write the excursion functions as GeoTIFFs, and both joint regions as one PNG figure.
 
@@ -47,7 +48,9 @@ def write_excursions(
     attributes = {"zoom": tiles.zoom, "region_code": region.code, "target": threshold.target}
     grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)
     paths = write_geotiffs(grid, folder)
-    picture = excursion_figure(region, tiles, found, threshold, subtitle=subtitle)
+    picture = excursion_figure(
+        region, tiles, found, threshold, subtitle=subtitle, attribution=attribution
+    )
     paths.append(folder / f"excursion_{tag}.png")
     write_bytes(paths[-1], picture)
     return paths
@@ -60,6 +63,7 @@ def excursion_figure(
     threshold: Threshold,
     *,
     subtitle: str,
+    attribution: str = "",
 ) -> bytes:
     """Return a PNG map of where a threshold is certainly met, certainly not met, or undecided.
 
@@ -88,4 +92,4 @@ def excursion_figure(
     canvas.legend(keys, LEFT, 0.85, fontsize=8.5)
     title = f"Where the level is certainly, or certainly not, {threshold.met}"
     canvas.heading(below + height + 0.17, title, subtitle)
-    return canvas.png()
+    return canvas.png(attribution)

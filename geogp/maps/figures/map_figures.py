@@ -70,7 +70,7 @@ def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | No
     quarter = quarter or str(grid.attrs.get("quarter", ""))
     where = ", ".join(part for part in (region.name, quarter) if part)
     canvas.heading(below + height + 0.17, shown.title, where)
-    return canvas.png()
+    return canvas.png(str(grid.attrs.get("attribution", "")))
 
 
 def write_map_figures(
@@ -89,13 +89,19 @@ def write_map_figures(
 
 
 def kernel_figure(
-    region: Region, tiles: Tiles, slices: list[KernelSlice], *, target: str = "download"
+    region: Region,
+    tiles: Tiles,
+    slices: list[KernelSlice],
+    *,
+    target: str = "download",
+    attribution: str = "",
 ) -> bytes:
     """Return a PNG file of kernel slices k(x, x_ref) on one colour scale; a star marks x_ref.
 
     Panels are side by side, or stacked if the region is much wider than tall. The figure is similar
-    to figure 7 of Zhu, Yuchi and Xie. `target` determines the unit. Raises DataError if there is no
-    slice, or the number of values differs from the number of tiles.
+    to figure 7 of Zhu, Yuchi and Xie. `target` determines the unit; `attribution` names the source
+    of the data. Raises DataError if there is no slice, or the number of values differs from the
+    number of tiles.
     """
     values = check_slices(tiles, slices)
     frame = Frame.of_tiles(tiles)
@@ -124,7 +130,7 @@ def kernel_figure(
     draw_bar(canvas.axes(left, 0.62, bar_width, 0.16), scale, "neither", vertical=False)
     canvas.legend(_outline_keys(region), left + 1.12 * bar_width, 0.85)
     canvas.heading(canvas.height - 0.63, "Influence of one place on all other places", region.name)
-    return canvas.png()
+    return canvas.png(attribution)
 
 
 def _star(axes: Axes, region: Region, one: KernelSlice) -> None:

@@ -19,10 +19,12 @@ def numbered_figure(
     label: str,
     title: str,
     subtitle: str,
+    attribution: str = "",
 ) -> bytes:
     """Return a PNG map of values of tiles, on which the numbers 1, 2, 3, ... mark places.
 
-    `places` are longitudes and latitudes in degrees, (k, 2); `label` names the values and the unit.
+    `places` are longitudes and latitudes in degrees, (k, 2); `label` names the values and the unit,
+    `attribution` the source of the data.
     Raises DataError if the number of values differs from the number of tiles.
     """
     frame = Frame.of_tiles(tiles)
@@ -47,4 +49,4 @@ def numbered_figure(
     bar = canvas.axes(LEFT, 0.5, min(width, 5.0), 0.16)
     draw_bar(bar, scale, extend_of(values, scale), vertical=False)
     canvas.heading(below + height + 0.17, title, subtitle)
-    return canvas.png()
+    return canvas.png(attribution)

@@ -83,7 +83,13 @@ class Drawing:
         if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
         write_map_figures(self.grid, job.region, folder, quarter=job.question.label())
-        kernel = kernel_figure(job.region, tiles, content.slices, target=job.request.target)
+        kernel = kernel_figure(
+            job.region,
+            tiles,
+            content.slices,
+            target=job.request.target,
+            attribution=job.ingested.attribution,
+        )
         write_bytes(folder / "kernel.png", kernel)
 
 

@@ -1,6 +1,5 @@
 """Reads all data of a run and checks all settings, before the fits."""
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from geogp import __version__
@@ -44,7 +42,7 @@ from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import ProgressListener
 from geogp.runs.question import Question, check_quarter
 from geogp.runs.run_folder import RunFolder
-from geogp.runs.run_identity import IDENTITY_KEYS, input_record
+from geogp.runs.run_identity import input_record
 from geogp.runs.settings import MAX_TILES, MapRequest
 
 Rows = NDArray[np.bool_]
@@ -385,15 +383,6 @@ def _settings_of(job: Job) -> RunSettings:
         points_provider=request.provider,
         points_technology=request.technology,
     )
-
-
-def flat_settings(run: RunIdentity) -> dict[str, str | int | float]:
-    """Return the settings of a run as simple values, for the attributes of a raster."""
-    identity = {k: to_builtins(getattr(run, k)) for k in IDENTITY_KEYS}
-    settings, _, _ = (identity.pop(k) for k in ("settings", "inputs", "versions"))
-    drawing = {f"map_{k}": v for k, v in to_builtins(run.drawing).items()}
-    flat = {**identity, **settings, **drawing}
-    return {k: v if type(v) in {str, int, float} else json.dumps(v) for k, v in flat.items()}
 
 
 @contextmanager

@@ -45,7 +45,7 @@ from geogp.runs.pipeline.fitting import (
     threads_for,
     weights_of,
 )
-from geogp.runs.pipeline.job import Job, flat_settings, identity_of, prepare, timed
+from geogp.runs.pipeline.job import Job, identity_of, prepare, timed
 from geogp.runs.pipeline.repair import repair_of, repaired_splits, with_repair
 from geogp.runs.pipeline.target_kinds import kind_of
 from geogp.runs.pipeline.validation import (
@@ -67,6 +67,7 @@ from geogp.runs.run_folder import (
     read_predictions,
     read_run_record,
 )
+from geogp.runs.run_identity import flat_settings
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
 
