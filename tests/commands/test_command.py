@@ -122,6 +122,13 @@ REQUESTS = {
 }
 
 
+def test_a_file_is_no_region(tmp_path, geogp):
+    (tmp_path / "drive.csv").touch()
+    code, _, told = geogp("map", tmp_path / "drive.csv")
+    assert code == 2
+    assert "drive.csv is a file, not a region. Give a file of your own tests with --points" in told
+
+
 @pytest.mark.parametrize("fault", REQUESTS)
 def test_bad_requests_are_refused(fault, small, tmp_path, geogp):
     change, expected, message = REQUESTS[fault]

@@ -44,6 +44,11 @@ class RegionChoice:
     points: str | None = None
 
     def __post_init__(self) -> None:
+        if self.region and Path(self.region).suffix and Path(self.region).is_file():
+            raise RequestError(
+                f"{self.region} is a file, not a region. Give a file of your own tests with "
+                f"--points {self.region}, and polygons with --region-file {self.region}."
+            )
         if (self.region is None) == (self.file is None) and not self.is_extent:
             found = "neither" if self.region is None else f"both {self.region} and {self.file}"
             raise RequestError(
