@@ -107,7 +107,7 @@ MUTANTS = [
         "geodata/tiles/tile_rows",
         "geodata/test_ookla",
         "geodata/test_tile_files",
-        value_not_divided=("np.float64) / column.divisor", "np.float64)"),
+        value_not_divided=("np.nan, values / column.divisor)", "np.nan, values)"),
         more_devices_than_tests_accepted=("(devices <= tests)", "(devices >= 0)"),
         rows_of_the_region_box=(
             "region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))",

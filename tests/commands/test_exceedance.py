@@ -55,6 +55,19 @@ def of(level, *thresholds, draws=20_000):
     return excursions(level, thresholds or (SEVEN,), AREAS, halves(), draws=draws)
 
 
+def test_tiles_far_from_data_are_in_no_joint_region():
+    level = Toy(np.log10(7) + np.linspace(-9, 9, 10), 0.01 * np.eye(10))
+    far = np.isin(np.arange(10), [0, 8])
+    (every,) = of(level)
+    (near,) = excursions(level, (SEVEN,), AREAS, halves(), far=far, draws=20_000)
+    for side in ("met", "short"):
+        whole, rest = (getattr(found, side) for found in (every, near))
+        assert (whole.inside & far).any()
+        np.testing.assert_array_equal(rest.inside, whole.inside & ~far)
+        assert not rest.excursion[far].any()
+    np.testing.assert_array_equal(near.shares["mean"], every.shares["mean"])
+
+
 def test_independent_tiles_share_by_their_probabilities():
     mean = np.log10(7) + np.linspace(-1, 1.5, 10)
     (found,) = of(Toy(mean, np.eye(10)))

@@ -24,7 +24,8 @@ NOTES = (
     (
         "With a probability of 95 %, the level is on the stated side of the threshold in all "
         "tiles of a joint region at once. This probability holds for each joint region "
-        "alone. For both joint regions together, the probability is 90 % or more."
+        "alone. For both joint regions together, the probability is 90 % or more. Tiles far from "
+        "any measurement (--far-km of the map) are in no joint region."
     ),
     "The intervals do not include the uncertainty of the learned basis.",
 )

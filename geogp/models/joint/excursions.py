@@ -56,7 +56,8 @@ class FirstMisses:
     """For each draw, the first point that misses the threshold, in falling order of probability.
 
     `score` (n,) is the standardised distance from the threshold; the marginal probability of a
-    point is Φ(score). Raises DataError if there is no score, or a score is NaN.
+    point is Φ(score). A point with the score -inf is in no region. Raises DataError if there is no
+    score, or a score is NaN.
     """
 
     score: Floats

@@ -52,7 +52,8 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
     level = opened.level(seed=asked.seed, columns=asked.draws)
     opened.warn_of_smooth_level(level, "shares and joint regions")
     job.listener.stage(f"{asked.draws} draws of all tiles")
-    return excursions(level, thresholds, areas, weights, draws=asked.draws, seed=asked.seed)
+    how = {"draws": asked.draws, "seed": asked.seed}
+    return excursions(level, thresholds, areas, weights, far=opened.far, **how)
 
 
 def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.csc_array]:
@@ -81,16 +82,21 @@ def excursions(
     weights: sparse.csc_array,
     *,
     draws: int,
+    far: NDArray[np.bool_] | None = None,
     seed: int = 0,
 ) -> tuple[Excursion, ...]:
     """Compare posterior draws of the level with all thresholds, in one pass over the draws.
 
-    To save memory, only the shares and the `FirstMisses` of a draw are stored. `areas` and
-    `weights` are as in `area_weights`.
+    The joint regions leave out tiles far from any measurement, `far` (n,). To save memory, only the
+    shares and the `FirstMisses` of a draw are stored. `areas` and `weights` are as in
+    `area_weights`.
     """
     sd = np.sqrt(level.single_variances())
     scores = [one.sign * (level.mean - one.log10) / sd for one in thresholds]
-    met, short = ([FirstMisses(side * z) for z in scores] for side in (1.0, -1.0))
+    out = np.zeros(len(sd), np.bool_) if far is None else far
+    met, short = (
+        [FirstMisses(np.where(out, -np.inf, side * z)) for z in scores] for side in (1.0, -1.0)
+    )
     parts: list[list[Floats]] = [[] for _ in thresholds]
     for paths in level.paths(draws, seed=seed):
         for k, threshold in enumerate(thresholds):
