@@ -9,7 +9,6 @@ from rich.table import Table
 
 from geogp import __version__
 from geogp.commands.data_requests import FetchRequest, PointsRequest, SimulationRequest
-from geogp.geodata.places.stratum_column import ALL
 from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 from geogp_cli import cache, console, questions
@@ -235,6 +234,8 @@ _FIGURES = {
 
 
 def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
+    from geogp.geodata.places.stratum_column import ALL
+
     shown = [name for name in _FIGURES if name in next(iter(metrics.values())).figures]
     strata = any(found.n for name, found in metrics.items() if name != ALL)
     headings = ["stratum, n, log score, baseline", *(_FIGURES[name][0] for name in shown)]
