@@ -49,10 +49,13 @@ HELD_BYTES = 2**29
 """Approximate bytes of the joint sums or draws that are computed in one pass over the features."""
 
 TILE_WORDS = 300
-"""Numbers per tile with a tile process: two copies of indices and weights of 64 rows, 24 tiles."""
+"""Numbers per tile with a tile process, for its 24 earlier tiles and for columns to solve."""
 
-BLOCK_ARRAYS = 12
-"""Number of copies of the covariances of `TILES_AT_ONCE` tiles; at most 10 were observed."""
+LOW_RANK_ARRAYS = 2
+"""Number of tiles by r arrays with a tile process."""
+
+BLOCK_ARRAYS = 16
+"""Number of copies of the covariances of `TILES_AT_ONCE` tiles; at most 13 were observed."""
 
 
 def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:
@@ -62,7 +65,8 @@ def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block:
     """
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = min(max(tiles, rows), CHUNK) * 8 * width
-    process = TILE_WORDS * tiles + BLOCK_ARRAYS * block if block else 0
+    per_tile = TILE_WORDS + LOW_RANK_ARRAYS * sizes.r
+    process = per_tile * tiles + BLOCK_ARRAYS * block if block else 0
     # Each column of a group has two numbers per tile and one per row; a few columns in use have
     # more.
     numbers = 2 * tiles + rows

@@ -37,7 +37,7 @@ Indices = NDArray[np.int64]
 Sparse = Any
 """Type of a sparse array of SciPy; SciPy itself provides none."""
 
-TILES_AT_ONCE = 512
+TILES_AT_ONCE = 256
 """Number of tiles whose blocks are in memory at once."""
 
 
