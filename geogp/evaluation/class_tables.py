@@ -14,7 +14,7 @@ from geogp.evaluation.class_scores import class_scores
 from geogp.evaluation.metrics import rows_by_group
 from geogp.evaluation.scores import ClassScores
 
-MODEL, BY_QUARTER, BY_STRATUM = "p_", "baseline_p_", "stratum_p_"
+MODEL, BY_QUARTER, BY_STRATUM_SHARES = "p_", "baseline_p_", "stratum_p_"
 """First letters of the columns with the probabilities of the model and of the two baselines.
 
 The baselines are the shares of the classes among the training rows of the same quarter, and of the

@@ -19,7 +19,7 @@ from geogp.evaluation.assessment import folds_of
 from geogp.evaluation.class_scores import class_calibration_errors
 from geogp.evaluation.class_tables import (
     BY_QUARTER,
-    BY_STRATUM,
+    BY_STRATUM_SHARES,
     MODEL,
     check_class_columns,
     check_class_scores,
@@ -143,7 +143,7 @@ def class_report_texts(
 def build_class_report(run: RunRecord, predictions: pd.DataFrame) -> ClassRunReport:
     """Build the report on a run of classes from run.json and test_predictions.parquet."""
     target = TARGETS[run.target]
-    starts = (MODEL, BY_QUARTER, BY_STRATUM)
+    starts = (MODEL, BY_QUARTER, BY_STRATUM_SHARES)
     columns = {one: probability_columns(one, target.suffix, target.classes) for one in starts}
     check_class_columns(predictions, [name for part in columns.values() for name in part])
     predictions = with_strata(predictions, run.strata)
@@ -170,7 +170,11 @@ def _split(
 ) -> ClassSplitReport:
     split, classes = SPLITS[name], TARGETS[run.target].classes
     found = {start: table_scores(rows, names) for start, names in columns.items()}
-    stored = {MODEL: run.metrics, BY_QUARTER: run.baseline, BY_STRATUM: run.baseline_by_stratum}
+    stored = {
+        MODEL: run.metrics,
+        BY_QUARTER: run.baseline,
+        BY_STRATUM_SHARES: run.baseline_by_stratum,
+    }
     for start, on_file in stored.items():
         held: Any = given(on_file, {}).get(name, {})
         check_class_scores(f"{start.removesuffix('p_') or 'model '}{name}", found[start], held)
@@ -196,7 +200,9 @@ def _groups(
     """Return the scores of all rows and of each stratum."""
     codes, groups = codes_of(rows), {}
     for group, chosen in rows_by_group(rows["stratum"], len(rows)).items():
-        own, quarter, stratum = (found[start][group] for start in (MODEL, BY_QUARTER, BY_STRATUM))
+        own, quarter, stratum = (
+            found[start][group] for start in (MODEL, BY_QUARTER, BY_STRATUM_SHARES)
+        )
         errors = class_calibration_errors(p[chosen], codes[chosen]) if own.n else []
         groups[group] = ClassGroup(
             own.n,

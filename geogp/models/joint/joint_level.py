@@ -325,16 +325,12 @@ def rows_times(factor: Floats, weights: Weights) -> Weights:
     return sparse.csc_array(weights.multiply(factor[:, None]))
 
 
-def gathered(features: Iterator[Tensor], weights: Any) -> Floats:
-    """Return Phi' a, (r, k), for weights (n, k), dense or sparse by rows."""
+def gathered(features: Iterator[Tensor], weights: sparse.csr_array) -> Floats:
+    """Return Phi' a, (r, k), for sparse weights (n, k)."""
     total: Any = 0.0
     start = 0
     for phi in features:
-        part = weights[start : start + len(phi)]
-        if isinstance(part, np.ndarray):
-            total = total + (phi.T @ torch.from_numpy(part).to(phi.device)).cpu().numpy()
-        else:
-            total = total + (part.T @ phi.cpu().numpy()).T
+        total = total + (weights[start : start + len(phi)].T @ phi.cpu().numpy()).T
         start += len(phi)
     found: Floats = total
     return found

@@ -18,7 +18,7 @@ from geogp.distributions.prediction import Prediction
 from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.class_tables import (
     BY_QUARTER,
-    BY_STRATUM,
+    BY_STRATUM_SHARES,
     MODEL,
     group_shares,
     probability_columns,
@@ -131,7 +131,10 @@ class ClassTarget(TargetKind):
         """Return scores of probabilities; the baselines are shares by quarter, and by stratum."""
         target = TARGETS[seen.target]
         named = np.unique(seen.stratum, return_inverse=True)[1]
-        groups = {BY_QUARTER: seen.quarter, BY_STRATUM: seen.quarter * (named.max() + 1) + named}
+        groups = {
+            BY_QUARTER: seen.quarter,
+            BY_STRATUM_SHARES: seen.quarter * (named.max() + 1) + named,
+        }
         law = cast("Any", prediction)  # a `ClassPrediction`
         parts = {MODEL: law.probabilities}
         for start, group in groups.items():
@@ -166,7 +169,7 @@ def _class_scores(seen: Observations, table: pd.DataFrame) -> tuple[Any, Any, An
     held = table.assign(stratum=stratum_column(table["stratum"].to_numpy(str), seen.strata))
     model, quarter, stratum = (
         table_scores(held, probability_columns(start, target.suffix, target.classes))
-        for start in (MODEL, BY_QUARTER, BY_STRATUM)
+        for start in (MODEL, BY_QUARTER, BY_STRATUM_SHARES)
     )
     return model, quarter, stratum
 
