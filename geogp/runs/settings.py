@@ -46,6 +46,13 @@ DEFAULT_MODEL = "field"
 
 CLASS_MODEL = "class-dbk"
 
+STRATUM = "stratum"
+"""The covariate that marks the second stratum, such as the country."""
+
+NAMED_COVARIATES = (*SERVICES, STRATUM)
+"""Covariates that are not files."""
+
+
 DEFAULT_MODELS = {AVERAGE: DEFAULT_MODEL, COUNT: "cox-nb", CLASS: CLASS_MODEL}
 """The default model for each kind of target."""
 
@@ -276,7 +283,9 @@ class MapRequest:
         object.__setattr__(self, "layers", tuple(map(absolute_name, self.layers)))
         if isinstance(self.covariates, str):
             object.__setattr__(self, "covariates", (self.covariates,))
-        covariates = (one if one in SERVICES else absolute_place(one) for one in self.covariates)
+        covariates = (
+            one if one in NAMED_COVARIATES else absolute_place(one) for one in self.covariates
+        )
         object.__setattr__(self, "covariates", tuple(covariates))
 
     def _check_points(self) -> None:
