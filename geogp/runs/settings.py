@@ -47,11 +47,10 @@ DEFAULT_MODEL = "field"
 CLASS_MODEL = "class-dbk"
 
 STRATUM = "stratum"
-"""The covariate that marks the second stratum, such as the country."""
+"""The covariate that is 1 in the second stratum, such as the country, and 0 elsewhere."""
 
 NAMED_COVARIATES = (*SERVICES, STRATUM)
 """Covariates that are not files."""
-
 
 DEFAULT_MODELS = {AVERAGE: DEFAULT_MODEL, COUNT: "cox-nb", CLASS: CLASS_MODEL}
 """The default model for each kind of target."""
@@ -163,8 +162,8 @@ class MapRequest:
         option="--layer",
     )
     covariates: tuple[str, ...] = setting(
-        "Covariate: the other service (fixed or mobile), a GeoTIFF, or a file of points. You can "
-        "give this option several times.",
+        "Covariate: the other service (fixed or mobile), stratum, a GeoTIFF, or a file of points. "
+        "You can give this option several times. Default: none, or stratum for --target tier.",
         default=(),
     )
     conformal: str = setting(
@@ -314,6 +313,8 @@ class MapRequest:
             )
 
     def _check_covariates(self) -> None:
+        if TARGETS[self.target].classes and not self.covariates:
+            object.__setattr__(self, "covariates", (STRATUM,))
         if self.covariates and not find_model(self.model).takes_covariates:
             able = [name for name, spec in MODELS.items() if spec.takes_covariates]
             fits = TARGETS[self.target].kind == AVERAGE

@@ -100,6 +100,7 @@ def test_its_model_predicts_what_a_program_reads(tiered, small):
         right_on=["quadkey", "label"],
         suffixes=("_text", ""),
     )
+    both = both.assign(rural=(both["stratum"] == "rural").astype(float))
     law = model.predict_distribution(both)
     np.testing.assert_allclose(law.probabilities, both[P], atol=1e-6)
     assert (model.predict(both) == both[P].to_numpy().argmax(1)).all()
@@ -237,9 +238,9 @@ def test_the_gallery_shows_accuracy_and_gain(tiered, finished, tmp_path):
 
 
 def test_the_stratum_is_a_covariate(small, tmp_path):
-    made = make_map(small.request(tmp_path, target="tier", covariates=("stratum",)))
+    made = make_map(small.request(tmp_path, target="tier", model="class-rbf"))
     (held,) = run_json(made)["covariates"]
-    assert (held["name"], held["interpolation"], held["share_with_data"]) == ("stratum", "none", 1)
+    assert (held["name"], held["interpolation"], held["share_with_data"]) == ("rural", "none", 1)
     assert held["coefficient"] is None
     model = geogp.load_model(made.path / "model.safetensors")
     assert model.coefficients_.empty
@@ -247,7 +248,7 @@ def test_the_stratum_is_a_covariate(small, tmp_path):
     places = pd.DataFrame({"longitude": tiles["longitude"], "latitude": tiles["latitude"]})
     places = places.assign(quarter=pd.Period(run_json(made)["map"]["at"], "Q"))
     rural = (tiles["stratum"] == "rural").astype(float)
-    p = [model.predict_distribution(places.assign(stratum=s)).probabilities for s in (rural, 0.0)]
+    p = [model.predict_distribution(places.assign(rural=s)).probabilities for s in (rural, 0.0)]
     np.testing.assert_allclose(p[0], tiles[P], atol=1e-5)
     assert np.abs(p[0] - p[1])[rural == 1].mean() > 1e-3
     assert (p[0] == p[1])[rural == 0].all()

@@ -170,7 +170,7 @@ def read_run_covariates(
     observations: Observations,
     progress: Progress,
 ) -> PlaceTables:
-    """Read the covariates that ``--covariates`` names: the other service, or files.
+    """Read the covariates that ``--covariates`` names: the other service, the stratum, or files.
 
     Raises RequestError if two covariates have the same name, and DataError if a file has no data.
     """
@@ -185,7 +185,14 @@ def read_run_covariates(
             read.warnings.extend(found.warnings)
             continue
         if text == STRATUM:
-            read.covariates.append(RunCovariate(STRATUM, text, StratumCovariate(region)))
+            known = StratumCovariate(region)
+            if np.ptp(known.at(observations.longitude, observations.latitude).value):
+                read.covariates.append(RunCovariate(region.strata_names[1], text, known))
+            else:
+                read.warnings.append(
+                    f"all rows of {region.name} are in one stratum, so the covariate {STRATUM} is "
+                    f"left out."
+                )
             continue
         path = Path(text)
         covariate = read_covariate(path)
