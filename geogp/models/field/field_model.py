@@ -24,7 +24,7 @@ from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
-from geogp.models.field.field_rows import Block, block_rows
+from geogp.models.field.field_rows import Block, block_rows, whitened
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import LEAST_ROWS, MEMBERS
@@ -38,7 +38,7 @@ from geogp.models.field.predictive_law import (
     pooled_law,
     prediction_in,
 )
-from geogp.models.field.vecchia import NO_ROW, Sites, whiten
+from geogp.models.field.vecchia import NO_ROW, Sites
 from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
 
@@ -48,7 +48,9 @@ ROWS_AT_ONCE = 256
 """Number of rows in one chunk of a prediction."""
 
 PARTS = 4
-"""The blocks of a step are divided into this number of parts, each with its own padding."""
+"""The blocks of a step are divided into this number of parts, each with its own padding. On a GPU,
+padding costs less than more operations, so there is only one part.
+"""
 
 
 SHARES, USUAL_SHARE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 0.4
@@ -79,7 +81,7 @@ class FieldNetwork(FieldProcess):
         """
         found = self.row_terms(rows.x, rows.counts)
         moments, kl = self.posterior.moments_and_kl(found.phi)
-        variance = found.noise + found.amplitude.square() * self.tiles.variance().detach()
+        variance = found.noise + (2 * found.log_amplitude).exp() * self.tiles.variance().detach()
         zero = torch.zeros_like(variance)
         return BatchTerms(
             mean=found.mean,
@@ -105,23 +107,16 @@ class FieldNetwork(FieldProcess):
         places = self.sites.sites
         here = places.rows(number[:, None], int(places.count[number].max()))
         index = np.concatenate([earlier, here], axis=1)
-        distinct, own, parts = block_rows(index, earlier.shape[1], PARTS, self.device)
-        x, y = self.rows.x[distinct], self.rows.y[distinct]
-        terms = self.row_terms(x, self.rows.counts[distinct])
+        parts = PARTS if self.device.type == "cpu" else 1
+        rows = block_rows(index, earlier.shape[1], parts, self.device)
+        x, y = self.rows.x[rows.distinct], self.rows.y[rows.distinct]
+        terms = self.row_terms(x, self.rows.counts[rows.distinct])
         spread = terms.phi if factor is None else terms.phi @ factor
-        # Dividing the values by the amplitude at the rows saves the product D K D.
         values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
-        values = values * terms.amplitude.reciprocal()[:, None]
-        noise, points = terms.noise / terms.amplitude.square(), self.points(x)
-        kept, log_scale = [], terms.amplitude.log()[own].sum()
-        for part in parts:
-            at = points[part.rows]
-            prior = self.tiles(at, at)
-            L, white = whiten(prior, noise[part.rows], part.known, values[part.rows])
-            kept.append(white.flatten(0, 1)[part.own])
-            log_scale = log_scale + L.diagonal(dim1=1, dim2=2).flatten()[part.own].log().sum()
-        found = torch.cat(kept)
-        return Block(found[:, 0], found[:, 1:], log_scale)
+        points = self.points(x).T  # gathered by coordinate, as covariances need them
+        places = [points[:, part.rows].movedim(0, -1) for part in rows.parts]
+        priors = [self.tiles(at, at) for at in places]
+        return whitened(rows, terms, values, priors)
 
     def begin(self, seed: int) -> None:
         """Find start values of covariance and noise; see `start_covariance`."""
@@ -238,8 +233,7 @@ class FieldNetwork(FieldProcess):
 
     def _covariates(self, counts: Tensor, found: Conditional, distance: Floats) -> Floats:
         """Return the covariates of predictions, (n, c); `COVARIATES` names them."""
-        low, high = self.law.counts_range
-        logs = torch.minimum(torch.maximum(counts, low), high).log()
+        logs = self.law.log_counts(counts)
         total = found.field + found.tile + found.noise
         own = torch.stack([(found.noise / total).log(), 0.5 * total.log(), found.mean], 1)
         return np.column_stack(

@@ -223,8 +223,7 @@ class FieldProcess(LowRankGP):
 
     def network_inputs(self, x: Tensor, counts: Tensor, summaries: Floats) -> Floats:
         """Return the inputs of the networks, (n, c), for scaled inputs, counts and summaries."""
-        low, high = self.law.counts_range
-        tests, devices = torch.minimum(torch.maximum(counts, low), high).log().unbind(1)
+        tests, devices = self.law.log_counts(counts).unbind(1)
         logs = numpy_of(torch.stack([tests, devices, tests - devices], 1))
         return np.column_stack([numpy_of(x), logs, summaries])
 
@@ -261,13 +260,11 @@ class FieldProcess(LowRankGP):
         """
         phi = self.basis(self.seen(x)).phi
         m = self.posterior.m if m is None else m.to(phi.dtype)
-        mean = self.mean_constant.double() + (phi @ m).double()
-        return RowTerms(
-            phi,
-            mean + self.law.shift(counts),
-            self.tiles.amplitude(phi),
-            self.law(phi, counts),
-        )
+        heads = torch.cat([torch.stack([m, self.tiles.head], 1), self.law.heads], 1)
+        mean, lift, lifts = (phi @ heads).double().split([1, 1, 2], 1)
+        noise, shift = self.law.moments(lifts, counts)
+        mean = self.mean_constant.double() + mean.squeeze(1) + shift
+        return RowTerms(phi, mean, self.tiles.log_amplitude(lift.squeeze(1)), noise)
 
     def coefficients(self) -> tuple[Floats, Floats]:
         """Return means and standard deviations of the covariates' coefficients, each (c,).
@@ -411,7 +408,8 @@ class FieldProcess(LowRankGP):
         return torch.full((n, 2), torch.inf, dtype=torch.float64, device=self.device)
 
     def _amplitude(self, x: Tensor) -> Tensor:
-        return self.tiles.amplitude(self.basis(self.seen(x)).phi)
+        lift = self.basis(self.seen(x)).phi @ self.tiles.head
+        return self.tiles.log_amplitude(lift.double()).exp()
 
 
 def numpy_of(tensor: Tensor) -> Floats:

@@ -74,10 +74,16 @@ class MeasurementLaw(Noise):
         """Return the variance, (b,) float64, for features (b, r), tests and devices (b, 2)."""
         assert phi is not None, "expected features of the inputs, found none"
         assert counts is not None, "expected numbers of tests and devices, found none"
-        lift = (phi @ self.heads).double()
-        floor = (self.log_floor.double() + lift[:, 0]).exp()
-        single = (self.log_single.double() + lift[:, 1]).exp()
-        return NOISE_FLOOR + floor + single * self._power(counts, self.log_decays)
+        return self.moments((phi @ self.heads).double(), counts)[0]
+
+    def moments(self, lift: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Return variance and shift, (b,) float64, for <c_a, phi> and <c_b, phi> (b, 2)."""
+        logs = torch.stack([self.log_floor, self.log_single]).double()
+        floor, single = (logs + lift).exp().unbind(1)
+        decays = torch.stack([self.log_decays, self.log_gain_decays], 1)
+        power, gain_power = self._power(counts, decays).unbind(1)
+        variance = NOISE_FLOOR + torch.addcmul(floor, single, power)
+        return variance, self.gain.double() * (1 - gain_power)
 
     def anywhere(self, counts: Tensor) -> Tensor:
         """Return the variance without the effects of phi, (b,), for tests and devices (b, 2)."""
@@ -89,10 +95,12 @@ class MeasurementLaw(Noise):
         return self.gain.double() * (1 - self._power(counts, self.log_gain_decays))
 
     def _power(self, counts: Tensor, log_exponents: Tensor) -> Tensor:
-        """Return k^(-p) d^(-q), (b,)."""
-        low, high = self.counts_range
-        logs = torch.minimum(torch.maximum(counts, low), high).log()
-        return (-(logs @ log_exponents.double().exp())).exp()
+        """Return k^(-p) d^(-q), (b,), or (b, c) for exponents (2, c)."""
+        return (-(self.log_counts(counts) @ log_exponents.double().exp())).exp()
+
+    def log_counts(self, counts: Tensor) -> Tensor:
+        """Return the logarithms of counts (b, 2), clamped to their range in the training rows."""
+        return counts.clamp(*self.counts_range.unbind()).log()
 
 
 def _parameter(value: float | list[float], dtype: torch.dtype) -> nn.Parameter:

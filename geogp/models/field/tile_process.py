@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import hardtanh
 
 from geogp.models.core.elementwise import exponential_
 
@@ -95,10 +96,9 @@ class TileProcess(nn.Module):
             )
         self._form = form
 
-    def amplitude(self, phi: Tensor) -> Tensor:
-        """Return the amplitude, (b,) float64, for features (b, r)."""
-        exponent = (phi @ self.head).double()
-        return exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp()
+    def log_amplitude(self, lift: Tensor) -> Tensor:
+        """Return the logarithm of the amplitude, (b,), for <c, phi> (b,)."""
+        return hardtanh(lift, -LARGEST_EXPONENT, LARGEST_EXPONENT)  # a clamp with a fast gradient
 
     def variance(self) -> Tensor:
         """Return k at one place and time for amplitude 1, a scalar."""
