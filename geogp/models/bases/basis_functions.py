@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import relu
 
 from geogp.errors import NumericalError
 from geogp.models.bases.rbf import Whitening, rbf_features
 from geogp.models.bases.rbf_readers import CachedReader, Marginals, Reader, feature_reader
+from geogp.models.core.linalg import is_deferred
 from geogp.models.core.posteriors import Posterior
 from geogp.models.core.products import squared_norms
 
@@ -222,8 +224,11 @@ def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
     """Return the residual k(x, x) - ||phi(x)||², (b,); small negative values become 0.
 
     `variance` is k(x, x). Raises NumericalError if a residual is below -1e-5 times the prior
-    variance.
+    variance; if checks are deferred, the result is then NaN.
     """
+    if is_deferred(residual):
+        wrong = residual.detach() < -RESIDUAL_TOLERANCE * variance.detach()
+        return torch.where(wrong, torch.nan, relu(residual))
     below = residual.detach() < 0
     if bool(below.any()):
         lowest = float((residual.detach() / variance.detach()).min())
@@ -235,4 +240,4 @@ def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
         logger.info(
             "%d residual variances are set to 0: rounding made them negative", int(below.sum())
         )
-    return residual.clamp(min=0)
+    return relu(residual)
