@@ -1,8 +1,20 @@
 """Chooses the device to compute on."""
 
+from typing import Any
+
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from geogp.errors import RequestError
+
+
+def on_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Return an array as a tensor on a device; the host does not wait for the device."""
+    tensor = torch.from_numpy(array)
+    if device.type == "cpu":
+        return tensor
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def pick_device(name: str) -> torch.device:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN, Shape
+from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
@@ -142,7 +143,8 @@ class FieldNetwork(FieldProcess):
             rng = np.random.default_rng([int(self.order_seed), 3])
             inside = left_out(self, rng)
             found = self._conditional(validation.x, validation.counts)
-            outside = LeftOutRows(validation, found, self.distance_to_others(validation.x))
+            away = self.distance_to_others(numpy_of(self.points(validation.x)))
+            outside = LeftOutRows(validation, found, away)
             training = self._errors(inside, held_out=False)
             errors = training.joined(self._errors(outside, held_out=True))
             law = fit_law(errors, constant=self.is_precise())
@@ -332,7 +334,8 @@ class FieldNetwork(FieldProcess):
             counts = self.counts_of(None, None, len(x))
         found, known = near or self.conditionals(x, counts, alone=alone)
         then = self.seen(x)
-        covariates = self._covariates(counts, known, self.distance_to_others(then))
+        distance = self.distance_to_others(numpy_of(self.points(then)))
+        covariates = self._covariates(counts, known, distance)
         law, share = self.predictive_law(), float(self.networks_share)
         if alone or not share or not len(self.rows.y):
             return self._assembled(found, known, law.at(covariates), level=level)
@@ -358,16 +361,19 @@ class FieldNetwork(FieldProcess):
         """Predict at scaled inputs, in chunks, given the stored rows near each input (if any)."""
         nothing = alone or not len(self.rows.y)
         # Near places are in one chunk, because they share conditioning rows.
-        order = torch.from_numpy(Sites.of(numpy_of(self.points(x)[:, :2])).order).to(self.device)
-        parts = []
-        for rows in order.split(ROWS_AT_ONCE):
-            with torch.no_grad():
+        points = numpy_of(self.points(x))
+        order, parts = Sites.of(points[:, :2]).order, []
+        with torch.no_grad():
+            weights = self.weights
+            for start in range(0, len(x), ROWS_AT_ONCE):
+                part = order[start : start + ROWS_AT_ONCE]
+                rows = on_device(part, self.device)
+                asked = x[rows], counts[rows]
                 if nothing:
-                    parts.append(without_rows(self, x[rows], counts[rows], self.weights))
+                    parts.append(without_rows(self, *asked, weights))
                 else:
-                    near = self.near_rows(self.points(x[rows]))
-                    parts.append(given_rows(self, x[rows], counts[rows], near, self.weights))
-        back = order.argsort()
+                    parts.append(given_rows(self, *asked, self.near_rows(points[part]), weights))
+        back = on_device(order.argsort(), self.device)
         return Conditional(*(torch.cat(part)[back] for part in zip(*parts, strict=True)))
 
     def function_variance(self, x: Floats, L: Tensor) -> Floats:

@@ -13,10 +13,11 @@ from torch import Tensor
 from geogp.errors import DataError, RequestError
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats, check_devices
+from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field import vecchia
-from geogp.models.field.field_rows import HeldRows, RowTerms
+from geogp.models.field.field_rows import HeldRows, NearRows, RowTerms
 from geogp.models.field.measurement import MeasurementLaw
 from geogp.models.field.near_network import NearNetworks
 from geogp.models.field.near_rows import WeightPosterior
@@ -111,6 +112,7 @@ class FieldProcess(LowRankGP):
         # Computed from the stored rows on first use.
         self._sites: NearSites | None = None
         self._earlier: Tensor | None = None
+        self._searched = PREDICTION_PLACES[0]
         self._sums: tuple[Tensor, TileSums] | None = None
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
@@ -189,6 +191,7 @@ class FieldProcess(LowRankGP):
                 self.near_places.copy_(torch.tensor(near_places(sites)))
                 return self.sites
             self._sites = NearSites.of(sites)
+            self._searched = int(self.near_places[1])
         return self._sites
 
     @property
@@ -313,30 +316,32 @@ class FieldProcess(LowRankGP):
         return torch.from_numpy(spread).to(self.device)
 
     def near_rows(
-        self, points: Tensor, *, among: NearSites | None = None, without: Tensor | None = None
-    ) -> Tensor:
-        """Return, as (b, m), the stored rows that condition predictions at points (b, 3).
+        self,
+        points: Floats,
+        *,
+        among: NearSites | None = None,
+        without: NDArray[np.int64] | None = None,
+    ) -> NearRows:
+        """Return the stored rows that condition predictions at points (b, 3).
 
         Among the rows of the nearest places, these have the largest prior correlation with the
         point. `among` are the places to search, by default all. `without` (b,) is a row to leave
         out for each point.
         """
         search = among or self.sites
-        found = search.rows(numpy_of(points), int(self.near_places[1]))
-        near = torch.from_numpy(found).to(self.device)
+        found = search.rows(points, self._searched)
         if without is not None:
-            near = near.masked_fill(near == without[:, None], NO_ROW)
-        if near.shape[1] <= vecchia.PREDICTION_ROWS:
+            found[found == without[:, None]] = NO_ROW
+        near = NearRows.of(found, self.device)
+        if found.shape[1] <= vecchia.PREDICTION_ROWS:
             return near
-        chosen = []
-        for rows, at in zip(near.split(SITES_AT_ONCE), points.split(SITES_AT_ONCE), strict=True):
-            held = self.points(self.rows.x[rows.clamp(min=0)])
-            prior = self.tiles(at[:, None], held)[:, 0]
-            known = torch.where(rows == NO_ROW, -torch.inf, prior)
-            # A stable order: the choice among equal rows must not depend on the other points.
-            best = known.sort(dim=1, descending=True, stable=True).indices
-            chosen.append(rows.gather(1, best[:, : vecchia.PREDICTION_ROWS]))
-        return torch.cat(chosen)
+        held = self.points(self.rows.x[near.distinct])[near.at]
+        prior = self.tiles(on_device(points, self.device)[:, None], held)[:, 0]
+        prior = torch.where(near.known, prior, -torch.inf)
+        # A stable order: the choice among equal rows must not depend on the other points.
+        order = prior.sort(dim=1, descending=True, stable=True).indices
+        best = order[:, : vecchia.PREDICTION_ROWS]
+        return near._replace(at=near.at.gather(1, best), known=near.known.gather(1, best))
 
     def beyond(self, x: Tensor) -> Tensor:
         """Return the variance of the drift of the level outside the times of the stored rows."""
@@ -385,15 +390,15 @@ class FieldProcess(LowRankGP):
             exact = torch.cat([exact, torch.zeros_like(exact[..., :1])], -1)
         return exact * self.units
 
-    def distance_to_others(self, x: Tensor, among: NearSites | None = None) -> Floats:
-        """Return the mean distance from scaled inputs to the nearest stored places, in km, (n,).
+    def distance_to_others(self, points: Floats, among: NearSites | None = None) -> Floats:
+        """Return the mean distance from points (n, 3) to the nearest stored places, in km, (n,).
 
         `among` are the places to search, by default all. The distance is 1 if there are fewer than
         two places; see `vecchia.distance_to_others`.
         """
         if not len(self.rows.y):
-            return np.ones(len(x))
-        return distance_to_others((among or self.sites).places, numpy_of(self.points(x)[:, :2]))
+            return np.ones(len(points))
+        return distance_to_others((among or self.sites).places, points[:, :2])
 
     def seen(self, x: Tensor) -> Tensor:
         """Return inputs, with times clamped to the times of the stored rows."""

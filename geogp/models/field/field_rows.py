@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.linalg import solve_triangular
 
+from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
 from geogp.models.field.vecchia import NO_ROW, Indices, whiten
 
@@ -83,17 +85,40 @@ class Block:
         return self.white[:, 1:]
 
 
-def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct known rows, and for each entry of `index` its position among these rows.
+class NearRows(NamedTuple):
+    """Rows near b places, on the device of the model.
+
+    `distinct` (u,) are numbers of stored rows. `at` (b, m) are positions among them, and `known`
+    (b, m) marks actual rows; padding has the position 0.
+    """
+
+    distinct: Tensor
+    at: Tensor
+    known: Tensor
+
+    @classmethod
+    def of(cls, index: Indices, device: torch.device) -> "NearRows":
+        """Return the rows with the row numbers `index` (b, m); `NO_ROW` is padding."""
+        distinct, back, known = _distinct(index)
+        found, at = _on_device([distinct, np.where(known, back, NO_ROW)], device)
+        return cls(found, at.clamp(min=0), at >= 0)
+
+    @property
+    def numbers(self) -> Tensor:
+        """The row numbers, (b, m), with `NO_ROW` in the padding."""
+        return torch.where(self.known, self.distinct[self.at], NO_ROW)
+
+
+def _distinct(index: Indices) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+    """Return the distinct rows (at least one), the positions among these, and which are known.
 
     Padding gets the position 0.
     """
-    distinct, inverse = torch.unique(index[known], return_inverse=True)
-    if not len(distinct):
-        distinct = torch.zeros(1, dtype=index.dtype, device=index.device)
-    back = torch.zeros_like(index)
-    back[known] = inverse
-    return distinct, back
+    known = index != NO_ROW
+    distinct, inverse = np.unique(index[known], return_inverse=True)
+    back = np.zeros_like(index)
+    back[known] = inverse.reshape(-1)
+    return distinct if len(distinct) else np.zeros(1, index.dtype), back, known
 
 
 class PaddedBlocks(NamedTuple):
@@ -127,15 +152,12 @@ def block_rows(index: Indices, first_own: int, parts: int, device: torch.device)
     rows condition it. The rows of a block keep their order. All of this is computed on the CPU, and
     goes to the device in one transfer, because the sizes depend on the values.
     """
-    known = index != NO_ROW
-    distinct, inverse = np.unique(index[known], return_inverse=True)
-    back = np.zeros_like(index)
-    back[known] = inverse.reshape(-1)
+    distinct, back, known = _distinct(index)
     own = known & (np.arange(index.shape[1]) >= first_own)
     order = np.argsort(~known, axis=1, kind="stable")
     count = known.sum(1)
     pieces = [p for p in np.array_split(np.argsort(count, kind="stable"), parts) if len(p)]
-    arrays = [distinct if len(distinct) else np.zeros(1, index.dtype), back[own]]
+    arrays = [distinct, back[own]]
     for piece in pieces:
         kept = piece[:, None], order[piece, : count[piece[-1]]]
         arrays += [back[kept], count[piece], np.stack(np.nonzero(own[kept]))]
@@ -149,7 +171,7 @@ def block_rows(index: Indices, first_own: int, parts: int, device: torch.device)
 
 def _on_device(arrays: list[Indices], device: torch.device) -> list[Tensor]:
     """Return integer arrays on a device, in one transfer."""
-    flat = torch.from_numpy(np.concatenate([part.reshape(-1) for part in arrays])).to(device)
+    flat = on_device(np.concatenate([part.reshape(-1) for part in arrays]), device)
     pieces = flat.split([part.size for part in arrays])
     return [piece.view(part.shape) for piece, part in zip(pieces, arrays, strict=True)]
 

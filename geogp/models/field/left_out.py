@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
 from geogp.models.field.near_rows import Conditional, WeightPosterior, given_rows
@@ -66,11 +67,17 @@ Part = tuple[Tensor, Conditional, Floats]
 
 
 def _single_rows(model: "FieldNetwork", chosen: NDArray[np.int64]) -> Iterator[Part]:
-    for rows in torch.from_numpy(chosen).to(model.device).split(ROWS_AT_ONCE):
-        x = model.rows.x[rows]
-        near = model.near_rows(model.points(x), without=rows)
-        found = given_rows(model, x, model.rows.counts[rows], near, model.weights)
-        yield rows, found, model.distance_to_others(x)
+    points, weights = model.points(model.rows.x).cpu().numpy(), model.weights
+    for numbers in _chunks(chosen):
+        near = model.near_rows(points[numbers], without=numbers)
+        rows = on_device(numbers, model.device)
+        found = given_rows(model, model.rows.x[rows], model.rows.counts[rows], near, weights)
+        yield rows, found, model.distance_to_others(points[numbers])
+
+
+def _chunks(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        yield rows[start : start + ROWS_AT_ONCE]
 
 
 def _folds(
@@ -78,7 +85,7 @@ def _folds(
 ) -> Iterator[Part]:
     sites = model.sites.sites
     fold_of_site = fold[sites.first]
-    earlier = model.earlier.numpy()
+    points, earlier = model.points(model.rows.x).cpu().numpy(), model.earlier.numpy()
     known = _information(model, np.arange(len(sites)))
     for number in np.unique(fold[chosen]):
         own, others = fold == number, fold_of_site != number
@@ -89,12 +96,11 @@ def _folds(
         rest = Information(*(a - b + c for a, b, c in zip(known, changed, again, strict=True)))
         weights = WeightPosterior(*posterior_of(rest))
         among = NearSites.of(sites, others)
-        asked = torch.from_numpy(chosen[own[chosen]]).to(model.device)
-        for rows in asked.split(ROWS_AT_ONCE):
-            x = model.rows.x[rows]
-            held = model.near_rows(model.points(x), among=among)
-            found = given_rows(model, x, model.rows.counts[rows], held, weights)
-            yield rows, found, model.distance_to_others(x, among)
+        for numbers in _chunks(chosen[own[chosen]]):
+            near = model.near_rows(points[numbers], among=among)
+            rows = on_device(numbers, model.device)
+            found = given_rows(model, model.rows.x[rows], model.rows.counts[rows], near, weights)
+            yield rows, found, model.distance_to_others(points[numbers], among)
 
 
 def _information(

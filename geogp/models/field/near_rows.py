@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from geogp.models.field.field_rows import distinct_rows
+from geogp.models.field.field_rows import NearRows
 from geogp.models.field.tile_process import SAME_TILE_KM
-from geogp.models.field.vecchia import NO_ROW, whiten
+from geogp.models.field.vecchia import whiten
 from geogp.models.training.steps import CHUNK
 
 if TYPE_CHECKING:
@@ -47,14 +47,13 @@ HISTORY = 5
 """Number of covariates from the near rows."""
 
 
-class NearRows(NamedTuple):
-    """Near rows of b places, (b, m), with covariances (b, m, m), and with the places, (b, m, 1).
+class WhiteRows(NamedTuple):
+    """Covariances of near rows, (b, m, m), and with the places, (b, m, 1).
 
     `factor` and `white` are the results of `whiten`; `correlation` is the covariance with the
     place for amplitude 1.
     """
 
-    rows: Tensor
     factor: Tensor
     white: Tensor
     correlation: Tensor
@@ -64,21 +63,23 @@ def given_rows(
     model: "FieldProcess",
     x: Tensor,
     counts: Tensor,
-    near: Tensor | NearRows,
+    near: NearRows,
     weights: WeightPosterior,
+    whitened: WhiteRows | None = None,
 ) -> Conditional:
-    """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m)."""
+    """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m).
+
+    `whitened` are the covariances of these rows, if they are known.
+    """
     at = model.points(x)
-    numbers = near.rows if isinstance(near, NearRows) else near
-    known = numbers != NO_ROW
-    distinct, back = distinct_rows(numbers, known)
+    distinct, back, known = near
     held = model.rows.x[distinct]
     seen = model.row_terms(held, model.rows.counts[distinct], weights.m)
     asked = model.row_terms(x, counts, weights.m)
     points = torch.cat([model.points(held), at])
     here = torch.arange(len(x), device=model.device)[:, None] + len(held)
-    if isinstance(near, NearRows):
-        _, factor, white, correlation = near
+    if whitened is not None:
+        factor, white, correlation = whitened
     else:
         # Dividing by the amplitude at the rows saves the product D K D.
         prior = model.tiles(points[back], points[back])
