@@ -85,9 +85,11 @@ class _SquaredNorms(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:
         ctx.save_for_backward(rows)
-        return torch.linalg.vector_norm(rows, dim=1).square()
+        norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+        return norms.square()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return ctx.saved_tensors[0] * (2 * gradient)[:, None]
+        rows: Tensor = ctx.saved_tensors[0]
+        return rows * (2 * gradient)[:, None]

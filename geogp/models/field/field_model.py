@@ -24,7 +24,7 @@ from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
 from geogp.models.field.covariance_start import start_covariance
-from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
+from geogp.models.field.field_process import FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, block_rows, whitened
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
@@ -44,9 +44,6 @@ from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
 
 Floats = NDArray[np.float64]
-
-ROWS_AT_ONCE = 256
-"""Number of rows in one chunk of a prediction."""
 
 PARTS = 4
 """The blocks of a step are divided into this number of parts, each with its own padding. On a GPU,
@@ -115,8 +112,8 @@ class FieldNetwork(FieldProcess):
         spread = terms.phi if factor is None else terms.phi @ factor
         values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
         points = self.points(x).T  # gathered by coordinate, as covariances need them
-        places = [points[:, part.rows].movedim(0, -1) for part in rows.parts]
-        priors = [self.tiles(at, at) for at in places]
+        blocks = [points[:, part.rows].movedim(0, -1) for part in rows.parts]
+        priors = [self.tiles(at, at) for at in blocks]
         return whitened(rows, terms, values, priors)
 
     def begin(self, seed: int) -> None:
@@ -254,7 +251,7 @@ class FieldNetwork(FieldProcess):
         `rows` are not used, because the model stores all rows that its predictions depend on.
         """
         numbers = torch.arange(len(self.sites.sites))
-        for part in numbers.split(SITES_AT_ONCE):
+        for part in numbers.split(self.blocks_at_once):
             yield self.whitened(part)
 
     def whitened(self, sites: Tensor, without: NDArray[np.bool_] | None = None) -> WeightedRows:
@@ -364,9 +361,9 @@ class FieldNetwork(FieldProcess):
         points = numpy_of(self.points(x))
         order, parts = Sites.of(points[:, :2]).order, []
         with torch.no_grad():
-            weights = self.weights
-            for start in range(0, len(x), ROWS_AT_ONCE):
-                part = order[start : start + ROWS_AT_ONCE]
+            weights, size = self.weights, self.blocks_at_once
+            for start in range(0, len(x), size):
+                part = order[start : start + size]
                 rows = on_device(part, self.device)
                 asked = x[rows], counts[rows]
                 if nothing:

@@ -13,7 +13,7 @@ from torch import Tensor
 from geogp.errors import DataError, RequestError
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats, check_devices
-from geogp.models.core.devices import on_device
+from geogp.models.core.devices import on_device, rows_at_once
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field import vecchia
@@ -26,7 +26,9 @@ from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.tile_process import TileProcess
 from geogp.models.field.vecchia import (
     NO_ROW,
+    PLACE_ROWS,
     PREDICTION_PLACES,
+    PREDICTION_ROWS,
     TRAINING_PLACES,
     NearSites,
     Sites,
@@ -44,8 +46,11 @@ LAW_PARTS = ("coefficients", "ranges", "hidden", "outputs")
 LAWS = ("law", "networks_law")
 """First words of the names of these buffers: errors of field and tile process, of the networks."""
 
-SITES_AT_ONCE = 256
-"""Number of places whose blocks are in memory at once."""
+BLOCKS_AT_ONCE = 256
+"""Number of places or predictions whose blocks are in memory at once, on a CPU."""
+
+BLOCK_ARRAYS = 16
+"""Approximate number of copies of the covariances of blocks in memory."""
 
 
 class FieldProcess(LowRankGP):
@@ -158,6 +163,15 @@ class FieldProcess(LowRankGP):
     def factor(self) -> Tensor:
         """The factor L of q(w), (r, r)."""
         return self.posterior.cholesky()
+
+    @property
+    def blocks_at_once(self) -> int:
+        """Number of places or predictions whose blocks are computed at once; see `rows_at_once`.
+
+        The rows near them are found on the CPU, whose memory bounds the number too.
+        """
+        words = BLOCK_ARRAYS * (PREDICTION_ROWS + PLACE_ROWS) ** 2
+        return min(CHUNK, rows_at_once(BLOCKS_AT_ONCE, words, self.device))
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:
         """Store the training rows, ordered by place, and return them.

@@ -189,10 +189,10 @@ def whitened(rows: BlockRows, terms: RowTerms, values: Tensor, priors: list[Tens
 class _Whitened(torch.autograd.Function):
     """White values of own rows, and the sum of the logarithms of their standard deviations.
 
-    For a block with K = L L' and white values V = L^(-1) U, let A and a be the gradients by V and by
-    log L_ii. The gradients by U and K are L^(-T) A and -L^(-T) tri(A V' - diag a) L^(-1), up to an
-    antisymmetric part; tri is the lower triangle with half of the diagonal (Murray 2016). K and U
-    are divided by the amplitude D at the rows, which saves the product D K D.
+    For a block with K = L L' and white values V = L^(-1) U, let A and a be the gradients by V and
+    by log L_ii. The gradients by U and K are L^(-T) A and -L^(-T) tri(A V' - diag a) L^(-1), up to
+    an antisymmetric part; tri is the lower triangle with half of the diagonal (Murray 2016). K and
+    U are divided by the amplitude D at the rows, which saves the product D K D.
     """
 
     @staticmethod

@@ -25,8 +25,6 @@ MOST_ROWS = 12_000
 FOLDS = 16
 """Largest number of folds; the groups of a fold are left out together."""
 
-ROWS_AT_ONCE = 256
-
 
 class LeftOutRows(NamedTuple):
     """Rows, predictions without the rows of the same group, and distances to other places in km.
@@ -68,16 +66,17 @@ Part = tuple[Tensor, Conditional, Floats]
 
 def _single_rows(model: "FieldNetwork", chosen: NDArray[np.int64]) -> Iterator[Part]:
     points, weights = model.points(model.rows.x).cpu().numpy(), model.weights
-    for numbers in _chunks(chosen):
+    for numbers in _chunks(model, chosen):
         near = model.near_rows(points[numbers], without=numbers)
         rows = on_device(numbers, model.device)
         found = given_rows(model, model.rows.x[rows], model.rows.counts[rows], near, weights)
         yield rows, found, model.distance_to_others(points[numbers])
 
 
-def _chunks(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        yield rows[start : start + ROWS_AT_ONCE]
+def _chunks(model: "FieldNetwork", rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    size = model.blocks_at_once
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
 
 
 def _folds(
@@ -96,7 +95,7 @@ def _folds(
         rest = Information(*(a - b + c for a, b, c in zip(known, changed, again, strict=True)))
         weights = WeightPosterior(*posterior_of(rest))
         among = NearSites.of(sites, others)
-        for numbers in _chunks(chosen[own[chosen]]):
+        for numbers in _chunks(model, chosen[own[chosen]]):
             near = model.near_rows(points[numbers], among=among)
             rows = on_device(numbers, model.device)
             found = given_rows(model, model.rows.x[rows], model.rows.counts[rows], near, weights)
@@ -109,8 +108,7 @@ def _information(
     """Return the information about the weights in the whitened rows of places; see `block`."""
 
     def chunks() -> Iterator[WeightedRows]:
-        for part in torch.from_numpy(sites).split(ROWS_AT_ONCE):
-            if len(part):
-                yield model.whitened(part, without)
+        for part in _chunks(model, sites):
+            yield model.whitened(torch.from_numpy(part), without)
 
     return information(chunks(), model.posterior.m.detach())

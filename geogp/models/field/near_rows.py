@@ -65,6 +65,7 @@ def given_rows(
     counts: Tensor,
     near: NearRows,
     weights: WeightPosterior,
+    *,
     whitened: WhiteRows | None = None,
 ) -> Conditional:
     """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m).

@@ -129,8 +129,8 @@ class TileProcess(nn.Module):
 class _UsualForm(torch.autograd.Function):
     """The covariance of the usual form from (log s, log l, log τ), with few operations.
 
-    The terms E_i = exp(log s_i - h u_i - t v_i), i = 1, 2, 4, have u = (1/l_1, 1/l_2, 0) and v = (0,
-    1/τ_2, 1/τ_4); E_4 is multiplied by [same tile]. With the gradient G by the covariance, the
+    The terms E_i = exp(log s_i - h u_i - t v_i), i = 1, 2, 4, have u = (1/l_1, 1/l_2, 0) and v =
+    (0, 1/τ_2, 1/τ_4); E_4 is multiplied by [same tile]. With the gradient G by the covariance, the
     gradients by log s, log l and log τ are sums of G E, G E h u and G E t v.
     """
 

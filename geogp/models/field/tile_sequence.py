@@ -162,10 +162,10 @@ def tile_sequence(
         number = tiles.cpu().numpy()
         with torch.no_grad():
             near = model.near_rows(at_points[number])
-            parts, white = _conditionals(model, known, tiles, near, L, residuals)
+            parts, white = _conditionals(model, known, tiles, near, L=L, residuals=residuals)
             if predicts:
                 asked = x[tiles], model.endless(len(tiles)), near
-                single.append(given_rows(model, *asked, model.weights, white))
+                single.append(given_rows(model, *asked, model.weights, whitened=white))
         found = (part.cpu().numpy() for part in parts)
         at = position[number]
         weights[number], s[at], alone[number], heard[at] = found
@@ -259,6 +259,7 @@ def _conditionals(
     known: _Known,
     tiles: Tensor,
     near: NearRows,
+    *,
     L: Tensor,
     residuals: Tensor,
 ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], WhiteRows]:
