@@ -20,6 +20,7 @@ from geogp.models.field.near_rows import (
     given_rows,
     history_of,
     left_out_errors,
+    near_rows,
     without_rows,
 )
 from geogp.models.field.vecchia import NO_ROW, NearSites, distance_to_others, whiten
@@ -223,16 +224,16 @@ class TestLeftOut:
 def test_places_that_are_not_searched_give_no_rows(model, monkeypatch):
     """Farther places take their room; a row that is left out has none."""
     sites, points = model.sites.sites, model.points(model.rows.x).numpy()
-    monkeypatch.setattr(model, "_searched", 4)
+    monkeypatch.setattr(model, "searched", 4)
     searched = sites.centre[:, 0] > 0
-    near = model.near_rows(points, among=NearSites.of(sites, searched)).numbers
+    near = near_rows(model, points, among=NearSites.of(sites, searched)).numbers
     for place, rows in zip(points[:, :2], near.numpy(), strict=True):
         distance = np.where(searched, np.hypot(*(sites.centre - place).T), np.inf)
         chosen = np.unique(points[rows[rows != NO_ROW], :2], axis=0)
         assert len(chosen) == 4
         assert np.hypot(*(chosen - place).T).max() == pytest.approx(np.sort(distance)[3])
     own = torch.arange(60)
-    every, others = model.near_rows(points), model.near_rows(points, without=own.numpy())
+    every, others = near_rows(model, points), near_rows(model, points, without=own.numpy())
     every, others = every.numbers, others.numbers
     assert (every == own[:, None]).sum(1).tolist() == [1] * 60
     assert torch.equal(others, every.masked_fill(every == own[:, None], NO_ROW))

@@ -29,7 +29,13 @@ from geogp.models.field.field_rows import Block, block_rows, whitened
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import LEAST_ROWS, MEMBERS
-from geogp.models.field.near_rows import Conditional, Conditionals, given_rows, without_rows
+from geogp.models.field.near_rows import (
+    Conditional,
+    Conditionals,
+    given_rows,
+    near_rows,
+    without_rows,
+)
 from geogp.models.field.near_summaries import is_single, left_out_summaries, near_summaries
 from geogp.models.field.predictive_law import (
     Errors,
@@ -369,7 +375,7 @@ class FieldNetwork(FieldProcess):
                 if nothing:
                     parts.append(without_rows(self, *asked, weights))
                 else:
-                    parts.append(given_rows(self, *asked, self.near_rows(points[part]), weights))
+                    parts.append(given_rows(self, *asked, near_rows(self, points[part]), weights))
         back = on_device(order.argsort(), self.device)
         return Conditional(*(torch.cat(part)[back] for part in zip(*parts, strict=True)))
 

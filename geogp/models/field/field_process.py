@@ -13,11 +13,10 @@ from torch import Tensor
 from geogp.errors import DataError, RequestError
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats, check_devices
-from geogp.models.core.devices import on_device, rows_at_once
+from geogp.models.core.devices import rows_at_once
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.posteriors import VariationalPosterior
-from geogp.models.field import vecchia
-from geogp.models.field.field_rows import HeldRows, NearRows, RowTerms
+from geogp.models.field.field_rows import HeldRows, RowTerms
 from geogp.models.field.measurement import MeasurementLaw
 from geogp.models.field.near_network import NearNetworks
 from geogp.models.field.near_rows import WeightPosterior
@@ -25,7 +24,6 @@ from geogp.models.field.near_summaries import Measurements, TileSums
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.tile_process import TileProcess
 from geogp.models.field.vecchia import (
-    NO_ROW,
     PLACE_ROWS,
     PREDICTION_PLACES,
     PREDICTION_ROWS,
@@ -117,7 +115,7 @@ class FieldProcess(LowRankGP):
         # Computed from the stored rows on first use.
         self._sites: NearSites | None = None
         self._earlier: Tensor | None = None
-        self._searched = PREDICTION_PLACES[0]
+        self.searched = PREDICTION_PLACES[0]
         self._sums: tuple[Tensor, TileSums] | None = None
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
@@ -205,7 +203,7 @@ class FieldProcess(LowRankGP):
                 self.near_places.copy_(torch.tensor(near_places(sites)))
                 return self.sites
             self._sites = NearSites.of(sites)
-            self._searched = int(self.near_places[1])
+            self.searched = int(self.near_places[1])
         return self._sites
 
     @property
@@ -328,34 +326,6 @@ class FieldProcess(LowRankGP):
             )
         spread = np.broadcast_to(counts, (n,)).copy()
         return torch.from_numpy(spread).to(self.device)
-
-    def near_rows(
-        self,
-        points: Floats,
-        *,
-        among: NearSites | None = None,
-        without: NDArray[np.int64] | None = None,
-    ) -> NearRows:
-        """Return the stored rows that condition predictions at points (b, 3).
-
-        Among the rows of the nearest places, these have the largest prior correlation with the
-        point. `among` are the places to search, by default all. `without` (b,) is a row to leave
-        out for each point.
-        """
-        search = among or self.sites
-        found = search.rows(points, self._searched)
-        if without is not None:
-            found[found == without[:, None]] = NO_ROW
-        near = NearRows.of(found, self.device)
-        if found.shape[1] <= vecchia.PREDICTION_ROWS:
-            return near
-        held = self.points(self.rows.x[near.distinct])[near.at]
-        prior = self.tiles(on_device(points, self.device)[:, None], held)[:, 0]
-        prior = torch.where(near.known, prior, -torch.inf)
-        # A stable order: the choice among equal rows must not depend on the other points.
-        order = prior.sort(dim=1, descending=True, stable=True).indices
-        best = order[:, : vecchia.PREDICTION_ROWS]
-        return near._replace(at=near.at.gather(1, best), known=near.known.gather(1, best))
 
     def beyond(self, x: Tensor) -> Tensor:
         """Return the variance of the drift of the level outside the times of the stored rows."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
-from geogp.models.field.near_rows import Conditional, WeightPosterior, given_rows
+from geogp.models.field.near_rows import Conditional, WeightPosterior, given_rows, near_rows
 from geogp.models.field.vecchia import NO_ROW, NearSites
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ Part = tuple[Tensor, Conditional, Floats]
 def _single_rows(model: "FieldNetwork", chosen: NDArray[np.int64]) -> Iterator[Part]:
     points, weights = model.points(model.rows.x).cpu().numpy(), model.weights
     for numbers in _chunks(model, chosen):
-        near = model.near_rows(points[numbers], without=numbers)
+        near = near_rows(model, points[numbers], without=numbers)
         rows = on_device(numbers, model.device)
         found = given_rows(model, model.rows.x[rows], model.rows.counts[rows], near, weights)
         yield rows, found, model.distance_to_others(points[numbers])
@@ -96,7 +96,7 @@ def _folds(
         weights = WeightPosterior(*posterior_of(rest))
         among = NearSites.of(sites, others)
         for numbers in _chunks(model, chosen[own[chosen]]):
-            near = model.near_rows(points[numbers], among=among)
+            near = near_rows(model, points[numbers], among=among)
             rows = on_device(numbers, model.device)
             found = given_rows(model, model.rows.x[rows], model.rows.counts[rows], near, weights)
             yield rows, found, model.distance_to_others(points[numbers], among)

@@ -2,17 +2,24 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from geogp.models.core.devices import on_device
+from geogp.models.field import vecchia
 from geogp.models.field.field_rows import NearRows
 from geogp.models.field.tile_process import SAME_TILE_KM
-from geogp.models.field.vecchia import whiten
+from geogp.models.field.vecchia import NO_ROW, NearSites, whiten
 from geogp.models.training.steps import CHUNK
 
 if TYPE_CHECKING:
     from geogp.models.field.field_process import FieldProcess
+
+
+Floats = NDArray[np.float64]
 
 
 class WeightPosterior(NamedTuple):
@@ -57,6 +64,35 @@ class WhiteRows(NamedTuple):
     factor: Tensor
     white: Tensor
     correlation: Tensor
+
+
+def near_rows(
+    model: "FieldProcess",
+    points: Floats,
+    *,
+    among: NearSites | None = None,
+    without: NDArray[np.int64] | None = None,
+) -> NearRows:
+    """Return the stored rows that condition predictions at points (b, 3).
+
+    Among the rows of the nearest places, these have the largest prior correlation with the
+    point. `among` are the places to search, by default all. `without` (b,) is a row to leave
+    out for each point.
+    """
+    search = among or model.sites
+    found = search.rows(points, model.searched)
+    if without is not None:
+        found[found == without[:, None]] = NO_ROW
+    near = NearRows.of(found, model.device)
+    if found.shape[1] <= vecchia.PREDICTION_ROWS:
+        return near
+    held = model.points(model.rows.x[near.distinct])[near.at]
+    prior = model.tiles(on_device(points, model.device)[:, None], held)[:, 0]
+    prior = torch.where(near.known, prior, -torch.inf)
+    # A stable order: the choice among equal rows must not depend on the other points.
+    order = prior.sort(dim=1, descending=True, stable=True).indices
+    best = order[:, : vecchia.PREDICTION_ROWS]
+    return near._replace(at=near.at.gather(1, best), known=near.known.gather(1, best))
 
 
 def given_rows(

@@ -25,7 +25,7 @@ from torch.nn.functional import embedding_bag
 
 from geogp.errors import DataError
 from geogp.models.field.field_rows import NearRows
-from geogp.models.field.near_rows import Conditional, WhiteRows, given_rows
+from geogp.models.field.near_rows import Conditional, WhiteRows, given_rows, near_rows
 from geogp.models.field.vecchia import GROWTH, NO_ROW, Sites, earlier_places, whiten
 from geogp.models.joint.joint_level import AT_ONCE, EARLIER_TILES
 from geogp.models.training.steps import CHUNK
@@ -161,7 +161,7 @@ def tile_sequence(
     for tiles in torch.from_numpy(near_together).to(model.device).split(TILES_AT_ONCE):
         number = tiles.cpu().numpy()
         with torch.no_grad():
-            near = model.near_rows(at_points[number])
+            near = near_rows(model, at_points[number])
             parts, white = _conditionals(model, known, tiles, near, L=L, residuals=residuals)
             if predicts:
                 asked = x[tiles], model.endless(len(tiles)), near
