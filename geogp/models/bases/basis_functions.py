@@ -64,6 +64,11 @@ class Basis(nn.Module, ABC):
         """Return the prior sd of each covariate's coefficient, (c,); empty by default."""
         return torch.zeros(0)
 
+    def values(self, x: Tensor) -> Tensor:
+        """Return phi at inputs (b, d), (b, r), without norms and residuals."""
+        found: Features = self(x)
+        return found.phi
+
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
         """Return a function that computes mean and variance of <w, phi> at inputs.
 
@@ -178,7 +183,11 @@ class DenseBasis(Basis):
 
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d); the residual is 0."""
-        return Features.exact(self.scale * nn.functional.silu(self.expand(self.backbone(x))))
+        return Features.exact(self.values(x))
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return phi at inputs (b, d), (b, r)."""
+        return self.scale * nn.functional.silu(self.expand(self.backbone(x)))
 
 
 class DriftBasis(Basis):

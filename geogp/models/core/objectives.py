@@ -137,8 +137,8 @@ def whitened_elbo(white: Tensor, log_scale: Tensor, kl: Tensor, n: int) -> Tenso
     `log_scale`, `kl`: -log|W| and KL(q(w) || N(0, I)), scalars.
     `n`: number of training rows.
     """
-    distance = 0.5 * squared_norms(white).sum()
-    return (distance + log_scale) / len(white) + 0.5 * math.log(2 * math.pi) + kl / n
+    loss = torch.add(log_scale, squared_norms(white.reshape(1, -1))[0], alpha=0.5) / len(white)
+    return torch.add(loss, kl, alpha=1 / n) + 0.5 * math.log(2 * math.pi)
 
 
 def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:

@@ -131,8 +131,8 @@ class _Divergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, m: Tensor, L: Tensor, log_diagonal: Tensor) -> Tensor:
         ctx.save_for_backward(m, L)
-        squares = squared_norms(L).sum() + torch.dot(m, m)
-        return 0.5 * (squares - len(m)) - log_diagonal.sum()
+        squares = torch.cat([squared_norms(L), m.square(), -2 * log_diagonal]).sum()
+        return 0.5 * (squares - len(m))
 
     @staticmethod
     @torch.autograd.function.once_differentiable

@@ -113,11 +113,10 @@ class FieldNetwork(FieldProcess):
         index = np.concatenate([earlier, here], axis=1)
         parts = PARTS if self.device.type == "cpu" else 1
         rows = block_rows(index, earlier.shape[1], parts, self.device)
-        x, y = self.rows.x[rows.distinct], self.rows.y[rows.distinct]
-        terms = self.row_terms(x, self.rows.counts[rows.distinct])
+        points, logs, y = self.table[:, rows.distinct].split([3, 2, 1])
+        terms = self.terms_at(self.rows.x[rows.distinct], logs.T)
         spread = terms.phi if factor is None else terms.phi @ factor
-        values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
-        points = self.points(x).T  # gathered by coordinate, as covariances need them
+        values = torch.cat([(y[0] - terms.mean)[:, None], spread.double()], 1)
         blocks = [points[:, part.rows].movedim(0, -1) for part in rows.parts]
         priors = [self.tiles(at, at) for at in blocks]
         return whitened(rows, terms, values, priors)

@@ -116,6 +116,7 @@ class FieldProcess(LowRankGP):
         self._sites: NearSites | None = None
         self._earlier: Tensor | None = None
         self.searched = PREDICTION_PLACES[0]
+        self._table: tuple[Tensor, Tensor] | None = None
         self._sums: tuple[Tensor, TileSums] | None = None
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
@@ -164,10 +165,7 @@ class FieldProcess(LowRankGP):
 
     @property
     def blocks_at_once(self) -> int:
-        """Number of places or predictions whose blocks are computed at once; see `rows_at_once`.
-
-        The rows near them are found on the CPU, whose memory bounds the number too.
-        """
+        """Number of blocks at once, at most `CHUNK`, as the CPU finds the rows near them."""
         words = BLOCK_ARRAYS * (PREDICTION_ROWS + PLACE_ROWS) ** 2
         return min(CHUNK, rows_at_once(BLOCKS_AT_ONCE, words, self.device))
 
@@ -185,7 +183,7 @@ class FieldProcess(LowRankGP):
         self.near_places.copy_(torch.tensor(near_places(sites)))
         self.drift.zero_()
         self.set_law(no_law())
-        self._sites = self._earlier = self._sums = None
+        self._sites = self._earlier = self._table = self._sums = None
         self.groups = held.groups
         return held
 
@@ -222,6 +220,15 @@ class FieldProcess(LowRankGP):
             held = self.rows.x, self.rows.counts, self.rows.y
             self._sums = self.rows.y, TileSums.of(self.measurements(*held))
         return self._sums[1]
+
+    @property
+    def table(self) -> Tensor:
+        """Points, logarithms of counts, and targets of the stored rows, (6, n) float64."""
+        held = self.rows
+        if self._table is None or self._table[0] is not held.y:
+            parts = [self.points(held.x), self.law.log_counts(held.counts), held.y[:, None]]
+            self._table = held.y, torch.cat(parts, 1).T.contiguous()
+        return self._table[1]
 
     def measurements(self, x: Tensor, counts: Tensor, y: Tensor | None = None) -> Measurements:
         """Return scaled inputs, counts and targets (by default 0) as `Measurements`.
@@ -273,11 +280,15 @@ class FieldProcess(LowRankGP):
 
         `m` (r,) is the mean of the weights, by default their posterior mean.
         """
-        phi = self.basis(self.seen(x)).phi
+        return self.terms_at(self.seen(x), self.law.log_counts(counts), m)
+
+    def terms_at(self, x: Tensor, logs: Tensor, m: Tensor | None = None) -> RowTerms:
+        """Return `row_terms` for inputs from `seen` and logarithms of counts from `log_counts`."""
+        phi = self.basis.values(x)
         m = self.posterior.m if m is None else m.to(phi.dtype)
         heads = torch.cat([torch.stack([m, self.tiles.head], 1), self.law.heads], 1)
         mean, lift, lifts = (phi @ heads).double().split([1, 1, 2], 1)
-        noise, shift = self.law.moments(lifts, counts)
+        noise, shift = self.law.moments(lifts, logs)
         mean = self.mean_constant.double() + mean.squeeze(1) + shift
         return RowTerms(phi, mean, self.tiles.log_amplitude(lift.squeeze(1)), noise)
 
@@ -397,7 +408,7 @@ class FieldProcess(LowRankGP):
         return torch.full((n, 2), torch.inf, dtype=torch.float64, device=self.device)
 
     def _amplitude(self, x: Tensor) -> Tensor:
-        lift = self.basis(self.seen(x)).phi @ self.tiles.head
+        lift = self.basis.values(self.seen(x)) @ self.tiles.head
         return self.tiles.log_amplitude(lift.double()).exp()
 
 

@@ -199,7 +199,8 @@ class _Whitened(torch.autograd.Function):
     def forward(ctx: Any, rows: BlockRows, *given: Tensor) -> tuple[Tensor, Tensor]:
         noise, log_amplitude, values, *priors = given
         inverse = (-log_amplitude).exp()
-        scaled = noise * inverse.square(), values * inverse[:, None]
+        square = inverse.square()
+        scaled = noise * square, values * inverse[:, None]
         factors, kept, scales = [], [], [log_amplitude[rows.own]]
         for part, prior in zip(rows.parts, priors, strict=True):
             noises, columns = (value[part.rows] for value in scaled)
@@ -208,13 +209,13 @@ class _Whitened(torch.autograd.Function):
             scales.append(L.diagonal(dim1=1, dim2=2)[tuple(part.own)].log())
             factors += [L, white]
         ctx.rows = rows
-        ctx.save_for_backward(inverse, *scaled, *factors)
-        return torch.cat(kept), torch.cat(scales).sum()
+        ctx.save_for_backward(inverse, square, *scaled, *factors)
+        return torch.cat(kept) if len(kept) > 1 else kept[0], torch.cat(scales).sum()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by_white: Tensor, by_scale: Tensor) -> tuple[Tensor | None, ...]:
-        inverse, noise, values, *factors = ctx.saved_tensors
+        inverse, square, noise, values, *factors = ctx.saved_tensors
         rows: BlockRows = ctx.rows
         by_noise, by_values = torch.zeros_like(noise), torch.zeros_like(values)
         pieces = by_white.split([part.own.shape[1] for part in rows.parts])
@@ -238,5 +239,5 @@ class _Whitened(torch.autograd.Function):
         by_log = torch.linalg.vecdot(by_values, values)
         by_log = torch.addcmul(by_log, by_noise, noise, value=2).neg_()
         by_log.index_add_(0, rows.own, by_scale.expand(len(rows.own)))
-        scaled = by_noise * inverse.square(), by_log, by_values * inverse[:, None]
+        scaled = by_noise * square, by_log, by_values * inverse[:, None]
         return None, *scaled, *by_priors
