@@ -223,6 +223,9 @@ class _Functions(TorchFunctionMode):
         first = args[0] if args else None
         if call is Tensor.to:
             return self._to(first, *args[1:], **kwargs)
+        if call is Tensor.pin_memory:
+            first.pinned = True
+            return first
         if not isinstance(first, DeviceTensor):
             return call(*args, **kwargs)
         if call in {Tensor.numpy, Tensor.__array__}:
@@ -233,9 +236,10 @@ class _Functions(TorchFunctionMode):
             return self.down(first.detach()).tolist()
         return call(*args, **kwargs)
 
-    def up(self, value: Tensor) -> Tensor:
-        """Return a copy on the device."""
-        self.dispatch.waits("copy to the device")
+    def up(self, value: Tensor, *, at_once: bool = True) -> Tensor:
+        """Return a copy on the device; `at_once` means that the host waits for the copy."""
+        if at_once:
+            self.dispatch.waits("copy to the device")
         if value.requires_grad:
             return _Up.apply(value)  # type: ignore[no-any-return]
         return DeviceTensor(value.detach().clone())
@@ -260,7 +264,9 @@ class _Functions(TorchFunctionMode):
         if there and device is not None and not to:
             value = self.down(value)
         elif to and not there:
-            value = self.up(value)
+            # Only memory that is locked ("pinned") can be copied while the host goes on.
+            at_once = not (kwargs.get("non_blocking") and getattr(value, "pinned", False))
+            value = self.up(value, at_once=at_once)
         return value if dtype is None else Tensor.to(value, dtype)
 
 

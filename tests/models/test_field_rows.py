@@ -31,9 +31,9 @@ def test_arranged_blocks_have_the_same_rows_in_the_same_order(blocks, width, par
         assert part.rows.shape[1] == part.known.sum(1).max()
         counts = part.known.sum(1, keepdim=True)
         assert torch.equal(part.known, torch.arange(part.rows.shape[1]) < counts)
-        is_own = torch.zeros(part.rows.numel(), dtype=torch.bool)
-        is_own[part.own] = True
-        for k, rows, mine in zip(part.known, part.rows, is_own.view_as(part.rows), strict=True):
+        is_own = torch.zeros_like(part.known)
+        is_own[tuple(part.own)] = True
+        for k, rows, mine in zip(part.known, part.rows, is_own, strict=True):
             kept.append((tuple(distinct[rows[k]].tolist()), int(mine.sum())))
             assert not mine[~k].any()
             assert mine[k].tolist() == sorted(mine[k].tolist())  # own rows come last

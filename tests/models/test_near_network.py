@@ -248,7 +248,8 @@ def test_predictions_are_pooled_from_both_laws(field):
     scaled, counts = field.scaled(x), field.counts_of(3, 2, 200)
     with torch.no_grad():
         found = field._conditional(scaled, counts)
-    covariates = field._covariates(counts, found, field.distance_to_others(scaled))
+    distance = field.distance_to_others(field.points(scaled).numpy())
+    covariates = field._covariates(counts, found, distance)
     networks = field.network_prediction(scaled, counts)
     share = float(field.networks_share)
     first = field.predictive_law().parameters(covariates)

@@ -13,12 +13,14 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.field import left_out as leaving
 from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.field_rows import NearRows
 from geogp.models.field.left_out import left_out
 from geogp.models.field.near_rows import (
     Conditional,
     given_rows,
     history_of,
     left_out_errors,
+    near_rows,
     without_rows,
 )
 from geogp.models.field.vecchia import NO_ROW, NearSites, distance_to_others, whiten
@@ -133,7 +135,7 @@ def test_history_against_a_plain_loop():
 def test_one_prediction_is_the_dense_formula(model):
     world, row, rows = _world(model), 7, np.array([3, 8, 9, 20, 41, 44])
     at = slice(row, row + 1)
-    near = torch.tensor([[*rows[:3], NO_ROW, *rows[3:]]])
+    near = NearRows.of(np.array([[*rows[:3], NO_ROW, *rows[3:]]]), model.device)
     x, counts = model.rows.x[at], model.rows.counts[at]
     with torch.no_grad():
         found = given_rows(model, x, counts, near, model.weights)
@@ -153,7 +155,7 @@ def test_one_prediction_is_the_dense_formula(model):
 
 def test_without_near_rows_there_is_the_prior_and_no_history(model):
     x, counts = model.rows.x[:9], model.rows.counts[:9]
-    nothing = torch.full((9, 4), NO_ROW)
+    nothing = NearRows.of(np.full((9, 4), NO_ROW), model.device)
     with torch.no_grad():
         found = given_rows(model, x, counts, nothing, model.weights)
         alone = without_rows(model, x, counts, model.weights)
@@ -196,7 +198,7 @@ class TestLeftOut:
         others = [KDTree(np.unique(place[group != group[j]], axis=0)) for j in at]
         away = [distance_to_others(t, place[[j]])[0] for t, j in zip(others, at, strict=True)]
         np.testing.assert_allclose(distance, away, rtol=1e-12)
-        assert (distance > model.distance_to_others(rows.x)).any()
+        assert (distance > model.distance_to_others(model.points(rows.x).numpy())).any()
 
     def test_all_rows_as_one_group_are_left_out_one_by_one(self, model):
         expected = left_out(model, np.random.default_rng(0))[1]
@@ -221,17 +223,18 @@ class TestLeftOut:
 
 def test_places_that_are_not_searched_give_no_rows(model, monkeypatch):
     """Farther places take their room; a row that is left out has none."""
-    monkeypatch.setattr(model, "near_places", torch.tensor([4, 4]))
-    sites, points = model.sites.sites, model.points(model.rows.x)
+    sites, points = model.sites.sites, model.points(model.rows.x).numpy()
+    monkeypatch.setattr(model, "searched", 4)
     searched = sites.centre[:, 0] > 0
-    near = model.near_rows(points, among=NearSites.of(sites, searched))
-    for place, rows in zip(points[:, :2].numpy(), near.numpy(), strict=True):
+    near = near_rows(model, points, among=NearSites.of(sites, searched)).numbers
+    for place, rows in zip(points[:, :2], near.numpy(), strict=True):
         distance = np.where(searched, np.hypot(*(sites.centre - place).T), np.inf)
         chosen = np.unique(points[rows[rows != NO_ROW], :2], axis=0)
         assert len(chosen) == 4
         assert np.hypot(*(chosen - place).T).max() == pytest.approx(np.sort(distance)[3])
     own = torch.arange(60)
-    every, others = model.near_rows(points), model.near_rows(points, without=own)
+    every, others = near_rows(model, points), near_rows(model, points, without=own.numpy())
+    every, others = every.numbers, others.numbers
     assert (every == own[:, None]).sum(1).tolist() == [1] * 60
     assert torch.equal(others, every.masked_fill(every == own[:, None], NO_ROW))
 

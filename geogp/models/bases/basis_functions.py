@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import relu
 
 from geogp.errors import NumericalError
 from geogp.models.bases.rbf import Whitening, rbf_features
 from geogp.models.bases.rbf_readers import CachedReader, Marginals, Reader, feature_reader
+from geogp.models.core.linalg import is_deferred
 from geogp.models.core.posteriors import Posterior
 from geogp.models.core.products import squared_norms
 
@@ -61,6 +63,11 @@ class Basis(nn.Module, ABC):
     def covariate_sds(self) -> Tensor:
         """Return the prior sd of each covariate's coefficient, (c,); empty by default."""
         return torch.zeros(0)
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return phi at inputs (b, d), (b, r), without norms and residuals."""
+        found: Features = self(x)
+        return found.phi
 
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
         """Return a function that computes mean and variance of <w, phi> at inputs.
@@ -176,7 +183,11 @@ class DenseBasis(Basis):
 
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d); the residual is 0."""
-        return Features.exact(self.scale * nn.functional.silu(self.expand(self.backbone(x))))
+        return Features.exact(self.values(x))
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return phi at inputs (b, d), (b, r)."""
+        return self.scale * nn.functional.silu(self.expand(self.backbone(x)))
 
 
 class DriftBasis(Basis):
@@ -222,8 +233,11 @@ def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
     """Return the residual k(x, x) - ||phi(x)||², (b,); small negative values become 0.
 
     `variance` is k(x, x). Raises NumericalError if a residual is below -1e-5 times the prior
-    variance.
+    variance; if checks are deferred, the result is then NaN.
     """
+    if is_deferred(residual):
+        wrong = residual.detach() < -RESIDUAL_TOLERANCE * variance.detach()
+        return torch.where(wrong, torch.nan, relu(residual))
     below = residual.detach() < 0
     if bool(below.any()):
         lowest = float((residual.detach() / variance.detach()).min())
@@ -235,4 +249,4 @@ def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
         logger.info(
             "%d residual variances are set to 0: rounding made them negative", int(below.sum())
         )
-    return residual.clamp(min=0)
+    return relu(residual)

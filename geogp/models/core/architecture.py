@@ -108,6 +108,11 @@ class Architecture:
         """The dtype of the parameters."""
         return _DTYPES[self.dtype]
 
+    @property
+    def widest(self) -> int:
+        """Number of columns of the widest array of a step, for estimates of memory."""
+        return max(self.r, 4 * self.h * max(self.blocks, 1))
+
     def as_dict(self) -> dict[str, Any]:
         """Return the sizes as a dictionary that JSON can represent."""
         return asdict(self)

@@ -1,7 +1,9 @@
 """Factorisations in float64; the jitter is an argument, and is reported."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -14,12 +16,34 @@ logger = logging.getLogger(__name__)
 LARGEST_JITTER = 1e-2
 """Largest relative jitter that a factorisation tries."""
 
+_DEFERRED = ContextVar("_DEFERRED", default=False)
+
+
+@contextmanager
+def deferred_checks(*, defer: bool = True) -> Iterator[None]:
+    """Defer the checks of values on a GPU inside the ``with`` block, so that no check waits for it.
+
+    Where a check fails, the result is NaN. The caller must look for NaN, and can compute the result
+    again without deferred checks, which raises the error or raises the jitter.
+    """
+    token = _DEFERRED.set(defer)
+    try:
+        yield
+    finally:
+        _DEFERRED.reset(token)
+
+
+def is_deferred(values: Tensor) -> bool:
+    """Return whether checks of `values` are deferred."""
+    return _DEFERRED.get() and values.device.type != "cpu"
+
 
 def jittered_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
     """Return the lower factor L (r, r) of K + jitter mean(diag K) I, float64, and the jitter.
 
     Each time the factorisation fails, the jitter is multiplied by 10 and a warning is logged.
-    Raises NumericalError if K is not finite, or needs a relative jitter above 1e-2.
+    Raises NumericalError if K is not finite, or needs a relative jitter above 1e-2. If checks are
+    deferred, there is one attempt; see `deferred_checks`.
     """
     return _with_jitter(K, jitter, torch.linalg.cholesky_ex)
 
@@ -79,6 +103,8 @@ def _with_jitter(
     used = jitter
     while True:
         factor, info = factorise(K.diagonal_scatter(K.diagonal() + used * scale))
+        if is_deferred(K):
+            return torch.where(info == 0, factor, torch.nan), used
         # One transfer from the device has both. If the sum is finite, all values are finite.
         failed, finite = torch.stack([info, torch.isfinite(K.sum()).to(info)]).tolist()
         # A sum of finite values may overflow, so then the values are checked one by one.

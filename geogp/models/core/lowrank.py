@@ -16,7 +16,9 @@ from geogp.models.bases.rbf_readers import Marginals
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
+from geogp.models.core.devices import CHUNK_ARRAYS, rows_at_once
 from geogp.models.core.diagonals import Diagonal
+from geogp.models.core.linalg import deferred_checks
 from geogp.models.core.noise import Noise
 from geogp.models.core.objectives import BatchTerms, Repeats
 from geogp.models.core.posteriors import Posterior, WeightedRows, condition
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 ENTRIES, MIN_ROWS = 2**20, 256
-"""Numbers in a chunk of a prediction, to fit it into the cache; smallest number of rows in it."""
+"""Numbers in a chunk of a prediction on a CPU, to fit into the cache; least number of rows."""
 
 
 class Rows(NamedTuple):
@@ -309,11 +311,20 @@ class LowRankGP(nn.Module):
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
         """Predict at inputs returned by `scaled`; see `predict`."""
+        with deferred_checks():
+            arrays = self._marginals(x, level=level)
+        if not np.isfinite(arrays).all():
+            arrays = self._marginals(x, level=level)
+        return Prediction(*arrays)
+
+    def _marginals(self, x: Tensor, *, level: bool) -> Floats:
+        """Return mean, function variance and noise variance in the target's unit, (3, n)."""
         with torch.no_grad():
             norms = self.diagonal.uses_norms
             read = self.basis.reader(self.posterior, norms=norms, rows=len(x))
-            rows = max(MIN_ROWS, ENTRIES // self.basis.rank)
-            parts = [read(part) for part in x.split(min(CHUNK, rows))]
+            usual = min(CHUNK, max(MIN_ROWS, ENTRIES // self.basis.rank))
+            rows = rows_at_once(usual, CHUNK_ARRAYS * self.architecture.widest, x.device)
+            parts = [read(part) for part in x.split(rows)]
             found = Marginals(*map(torch.cat, zip(*parts, strict=True)))
             mean = self.y_mean + self.y_sd * (self.mean_constant.double() + found.mean)
             variance = found.variance
@@ -322,8 +333,8 @@ class LowRankGP(nn.Module):
             noise = torch.zeros_like(variance) if level else self.noise().double()
             scale = self.y_sd.square()
             in_units = mean, variance * scale, noise.expand_as(variance) * scale
-        function, spread, scatter = (part.cpu().numpy() for part in in_units)
-        return Prediction(function, spread, scatter)
+            arrays: Floats = torch.stack(in_units).cpu().numpy()
+        return arrays
 
     def features(self, x: Floats) -> Floats:
         """Return phi(x), (n, r), in the target's unit, so that k = phi phi'."""

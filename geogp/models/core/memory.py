@@ -1,23 +1,15 @@
 """Checks, before a computation starts, that a fit or a joint distribution fits into memory."""
 
-import math
-import os
-from pathlib import Path
-
 import torch
 
 from geogp.errors import RequestError
 from geogp.models.bases.placement import MAX_CANDIDATES
 from geogp.models.core.architecture import Architecture
+from geogp.models.core.devices import CHUNK_ARRAYS, WORD, available_bytes
 from geogp.models.training.steps import CHUNK
-
-WORD = 8
 
 PARAMETER_BYTES = 4
 """Bytes of a parameter in float32, the smaller dtype."""
-
-CHUNK_ARRAYS = 24
-"""Number of float64 arrays with the size of a chunk's features; at most 19 were observed."""
 
 SQUARE_ARRAYS = 16
 """Number of r by r arrays: posterior, gradient, moments, stored epochs, factorisations."""
@@ -30,8 +22,7 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
     """Return an upper estimate of the bytes of a fit to n rows; a step uses `batch` rows."""
     chunk = min(max(batch, 1), n, CHUNK)
     # Prediction uses whole chunks whatever the batch.
-    width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
-    features = max(chunk * CHUNK_ARRAYS, min(n, CHUNK) * 4) * width * WORD
+    features = max(chunk * CHUNK_ARRAYS, min(n, CHUNK) * 4) * sizes.widest * WORD
     pivots = min(n, MAX_CANDIDATES) * sizes.r * WORD
     squares = SQUARE_ARRAYS * max(1, sizes.classes) * sizes.r**2 * WORD
     return features + pivots + squares + ROW_WORDS * n * WORD
@@ -63,8 +54,7 @@ def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block:
 
     `block` is the number of covariances of a tile process in memory at once, or 0.
     """
-    width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
-    features = min(max(tiles, rows), CHUNK) * 8 * width
+    features = min(max(tiles, rows), CHUNK) * 8 * sizes.widest
     per_tile = TILE_WORDS + LOW_RANK_ARRAYS * sizes.r
     process = per_tile * tiles + BLOCK_ARRAYS * block if block else 0
     # Each column of a group has two numbers per tile and one per row; a few columns in use have
@@ -80,36 +70,6 @@ def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block:
     needed = level_bytes(sizes, tiles, rows, columns, block)
     what = f"the joint level of {tiles:,} tiles"
     refuse_above(needed, what, "Map the region with a lower --zoom.")
-
-
-def available_bytes(device: torch.device) -> float:
-    """Return the free memory of a device in bytes; on the CPU, at most the limit of the process."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return min(_machine_bytes(), _limit_bytes())
-
-
-def _limit_bytes() -> float:
-    """Return the memory that the process may still use under its limit (``ulimit -v``)."""
-    try:
-        import resource  # noqa: PLC0415 - not on every system
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        taken = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-        if limit == resource.RLIM_INFINITY:
-            return math.inf
-        return max(0, limit - taken * resource.getpagesize())
-    except (ImportError, OSError, ValueError):
-        return math.inf
-
-
-def _machine_bytes() -> int:
-    try:
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        found = dict(line.split(":", 1) for line in lines)
-        return 1024 * int(found["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def check_memory(sizes: Architecture, n: int, batch: int, device: torch.device) -> None:

@@ -125,9 +125,7 @@ def elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
     return _expected_nll(terms, y, terms.residual) + terms.kl / n
 
 
-def whitened_elbo(
-    residual: Tensor, spread: Tensor, log_scale: Tensor, kl: Tensor, n: int
-) -> Tensor:
+def whitened_elbo(white: Tensor, log_scale: Tensor, kl: Tensor, n: int) -> Tensor:
     """Return the negative evidence lower bound of correlated rows, from whitened rows.
 
     Let W be the inverse of a factor of the covariance of the rows given w. Then
@@ -135,13 +133,12 @@ def whitened_elbo(
     = ½ ||W(y - mu)||² + ½ ||W Phi L||² - log|W| + b/2 log 2π. The function returns this value
     divided by b, plus KL / n.
 
-    `residual`, `spread`: W(y - mu) (b,) and W Phi L (b, r).
+    `white`: W (y - mu, Phi L), (b, 1 + r).
     `log_scale`, `kl`: -log|W| and KL(q(w) || N(0, I)), scalars.
     `n`: number of training rows.
     """
-    b = len(residual)
-    distance = 0.5 * (residual.square().sum() + squared_norms(spread).sum())
-    return (distance + log_scale) / b + 0.5 * math.log(2 * math.pi) + kl / n
+    loss = torch.add(log_scale, squared_norms(white.reshape(1, -1))[0], alpha=0.5) / len(white)
+    return torch.add(loss, kl, alpha=1 / n) + 0.5 * math.log(2 * math.pi)
 
 
 def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:

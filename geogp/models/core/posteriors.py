@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -107,21 +107,38 @@ class VariationalPosterior(Posterior):
         """Return mean and variance of <w, phi>."""
         return self._moments(phi, self.cholesky())
 
-    def kl(self) -> Tensor:
-        """Return KL(N(m, LL') || N(0, I)) = ½ (||L||_F² + ||m||² - r - 2 Σ log L_ii), a scalar."""
-        return self._kl(self.cholesky())
+    def kl(self, L: Tensor | None = None) -> Tensor:
+        """Return KL(N(m, LL') || N(0, I)) = ½ (||L||_F² + ||m||² - r - 2 Σ log L_ii), a scalar.
+
+        `L` is the factor, if it is known.
+        """
+        L = self.cholesky() if L is None else L
+        found: Tensor = _Divergence.apply(self.m, L, self.log_diagonal)  # type: ignore[no-untyped-call]
+        return found
 
     def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
         """Return the moments for features (b, r) and the KL, both from one L."""
         L = self.cholesky()
-        return self._moments(phi, L), self._kl(L)
+        return self._moments(phi, L), self.kl(L)
 
     def _moments(self, phi: Tensor, L: Tensor) -> Moments:
         return Moments(phi @ self.m, squared_norms(phi @ L))
 
-    def _kl(self, L: Tensor) -> Tensor:
-        squares = squared_norms(L).sum() + self.m.square().sum()
-        return 0.5 * (squares - len(self.m)) - self.log_diagonal.sum()
+
+class _Divergence(torch.autograd.Function):
+    """The KL of `VariationalPosterior`, by m, L and log diag L; its gradients are m, L and -1."""
+
+    @staticmethod
+    def forward(ctx: Any, m: Tensor, L: Tensor, log_diagonal: Tensor) -> Tensor:
+        ctx.save_for_backward(m, L)
+        squares = torch.cat([squared_norms(L), m.square(), -2 * log_diagonal]).sum()
+        return 0.5 * (squares - len(m))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        m, L = ctx.saved_tensors
+        return gradient * m, gradient * L, -gradient.expand(len(m))
 
 
 class PointPosterior(Posterior):

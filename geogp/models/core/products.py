@@ -7,6 +7,8 @@ because elementwise operations that mix both memory layouts take ten times as lo
 large product is faster than several small ones, so there is only one block.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -73,5 +75,21 @@ def congruence(S: Tensor, L: Tensor) -> Tensor:
 
 def squared_norms(rows: Tensor) -> Tensor:
     """Return ||row||², (b,), for each row of a matrix (b, r)."""
-    found: Tensor = torch.linalg.vector_norm(rows, dim=1).square()  # no copy of the matrix
+    found: Tensor = _SquaredNorms.apply(rows)  # type: ignore[no-untyped-call]
     return found
+
+
+class _SquaredNorms(torch.autograd.Function):
+    """Squared norms without a copy of the matrix, in the forward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(rows)
+        norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+        return norms.square()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        rows: Tensor = ctx.saved_tensors[0]
+        return rows * (2 * gradient)[:, None]

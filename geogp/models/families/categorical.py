@@ -5,7 +5,6 @@ and the weights w_j are independent. The variational posterior and the bound are
 "Scale mixtures of neural network Gaussian processes" (Scale), appendices C and D.
 """
 
-import zlib
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -18,6 +17,7 @@ from geogp.distributions.class_prediction import ClassPrediction
 from geogp.errors import DataError, RequestError
 from geogp.models.bases.basis_functions import Features
 from geogp.models.core.architecture import Architecture
+from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
 from geogp.models.core.noise import Noise, ValidationNoise
 from geogp.models.core.objectives import BatchTerms
@@ -126,7 +126,7 @@ class ClassProcess(LowRankGP):
 
     def steps(self, shape: tuple[int, int, int]) -> Tensor:
         """Return random deviations of the logits, in units of their sds, of a shape (t, b, k)."""
-        return torch.randn(shape)
+        return on_device(torch.randn(shape).numpy(), self.device)
 
     @property
     def spread_is_noise(self) -> bool:
@@ -240,7 +240,7 @@ class DrawnBatch(ByInputs[ClassProcess]):
     def learn(self, model: ClassProcess, rows: Rows, part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(zlib.crc32(part.numbers.cpu().numpy().tobytes()))
+            torch.manual_seed(part.seed)
             return super().learn(model, rows, part, weights)
 
     def backward(self, model: ClassProcess, rows: Rows, n: int, weights: Weights) -> Tensor:

@@ -21,8 +21,9 @@ from geogp.errors import DataError, RequestError
 from geogp.models.bases.basis_functions import Backbone
 from geogp.models.bases.rbf import left_side, right_side
 from geogp.models.core.arrays import as_floats
+from geogp.models.core.devices import WORD
 from geogp.models.core.linalg import jittered_cholesky
-from geogp.models.core.memory import WORD, refuse_above
+from geogp.models.core.memory import refuse_above
 from geogp.models.core.noise import NOISE_FLOOR, NOISE_START, ConstantNoise
 from geogp.models.training.training_data import Data
 

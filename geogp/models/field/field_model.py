@@ -19,16 +19,23 @@ from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN, Shape
+from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
 from geogp.models.field.covariance_start import start_covariance
-from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
-from geogp.models.field.field_rows import Block, block_rows
+from geogp.models.field.field_process import FieldProcess, numpy_of
+from geogp.models.field.field_rows import Block, block_rows, whitened
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import LEAST_ROWS, MEMBERS
-from geogp.models.field.near_rows import Conditional, Conditionals, given_rows, without_rows
+from geogp.models.field.near_rows import (
+    Conditional,
+    Conditionals,
+    given_rows,
+    near_rows,
+    without_rows,
+)
 from geogp.models.field.near_summaries import is_single, left_out_summaries, near_summaries
 from geogp.models.field.predictive_law import (
     Errors,
@@ -38,17 +45,16 @@ from geogp.models.field.predictive_law import (
     pooled_law,
     prediction_in,
 )
-from geogp.models.field.vecchia import NO_ROW, Sites, whiten
+from geogp.models.field.vecchia import NO_ROW, Sites
 from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
 
 Floats = NDArray[np.float64]
 
-ROWS_AT_ONCE = 256
-"""Number of rows in one chunk of a prediction."""
-
 PARTS = 4
-"""The blocks of a step are divided into this number of parts, each with its own padding."""
+"""The blocks of a step are divided into this number of parts, each with its own padding. On a GPU,
+padding costs less than more operations, so there is only one part.
+"""
 
 
 SHARES, USUAL_SHARE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 0.4
@@ -79,7 +85,7 @@ class FieldNetwork(FieldProcess):
         """
         found = self.row_terms(rows.x, rows.counts)
         moments, kl = self.posterior.moments_and_kl(found.phi)
-        variance = found.noise + found.amplitude.square() * self.tiles.variance().detach()
+        variance = found.noise + (2 * found.log_amplitude).exp() * self.tiles.variance().detach()
         zero = torch.zeros_like(variance)
         return BatchTerms(
             mean=found.mean,
@@ -105,23 +111,15 @@ class FieldNetwork(FieldProcess):
         places = self.sites.sites
         here = places.rows(number[:, None], int(places.count[number].max()))
         index = np.concatenate([earlier, here], axis=1)
-        distinct, own, parts = block_rows(index, earlier.shape[1], PARTS, self.device)
-        x, y = self.rows.x[distinct], self.rows.y[distinct]
-        terms = self.row_terms(x, self.rows.counts[distinct])
+        parts = PARTS if self.device.type == "cpu" else 1
+        rows = block_rows(index, earlier.shape[1], parts, self.device)
+        points, logs, y = self.table[:, rows.distinct].split([3, 2, 1])
+        terms = self.terms_at(self.rows.x[rows.distinct], logs.T)
         spread = terms.phi if factor is None else terms.phi @ factor
-        # Dividing the values by the amplitude at the rows saves the product D K D.
-        values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
-        values = values * terms.amplitude.reciprocal()[:, None]
-        noise, points = terms.noise / terms.amplitude.square(), self.points(x)
-        kept, log_scale = [], terms.amplitude.log()[own].sum()
-        for part in parts:
-            at = points[part.rows]
-            prior = self.tiles(at, at)
-            L, white = whiten(prior, noise[part.rows], part.known, values[part.rows])
-            kept.append(white.flatten(0, 1)[part.own])
-            log_scale = log_scale + L.diagonal(dim1=1, dim2=2).flatten()[part.own].log().sum()
-        found = torch.cat(kept)
-        return Block(found[:, 0], found[:, 1:], log_scale)
+        values = torch.cat([(y[0] - terms.mean)[:, None], spread.double()], 1)
+        blocks = [points[:, part.rows].movedim(0, -1) for part in rows.parts]
+        priors = [self.tiles(at, at) for at in blocks]
+        return whitened(rows, terms, values, priors)
 
     def begin(self, seed: int) -> None:
         """Find start values of covariance and noise; see `start_covariance`."""
@@ -147,7 +145,8 @@ class FieldNetwork(FieldProcess):
             rng = np.random.default_rng([int(self.order_seed), 3])
             inside = left_out(self, rng)
             found = self._conditional(validation.x, validation.counts)
-            outside = LeftOutRows(validation, found, self.distance_to_others(validation.x))
+            away = self.distance_to_others(numpy_of(self.points(validation.x)))
+            outside = LeftOutRows(validation, found, away)
             training = self._errors(inside, held_out=False)
             errors = training.joined(self._errors(outside, held_out=True))
             law = fit_law(errors, precise=self.is_precise())
@@ -238,8 +237,7 @@ class FieldNetwork(FieldProcess):
 
     def _covariates(self, counts: Tensor, found: Conditional, distance: Floats) -> Floats:
         """Return the covariates of predictions, (n, c); `COVARIATES` names them."""
-        low, high = self.law.counts_range
-        logs = torch.minimum(torch.maximum(counts, low), high).log()
+        logs = self.law.log_counts(counts)
         total = found.field + found.tile + found.noise
         own = torch.stack([(found.noise / total).log(), 0.5 * total.log(), found.mean], 1)
         return np.column_stack(
@@ -258,7 +256,7 @@ class FieldNetwork(FieldProcess):
         `rows` are not used, because the model stores all rows that its predictions depend on.
         """
         numbers = torch.arange(len(self.sites.sites))
-        for part in numbers.split(SITES_AT_ONCE):
+        for part in numbers.split(self.blocks_at_once):
             yield self.whitened(part)
 
     def whitened(self, sites: Tensor, without: NDArray[np.bool_] | None = None) -> WeightedRows:
@@ -338,7 +336,8 @@ class FieldNetwork(FieldProcess):
             counts = self.counts_of(None, None, len(x))
         found, known = near or self.conditionals(x, counts, alone=alone)
         then = self.seen(x)
-        covariates = self._covariates(counts, known, self.distance_to_others(then))
+        distance = self.distance_to_others(numpy_of(self.points(then)))
+        covariates = self._covariates(counts, known, distance)
         law, share = self.predictive_law(), float(self.networks_share)
         if alone or not share or not len(self.rows.y):
             return self._assembled(found, known, law.at(covariates), level=level)
@@ -364,16 +363,19 @@ class FieldNetwork(FieldProcess):
         """Predict at scaled inputs, in chunks, given the stored rows near each input (if any)."""
         nothing = alone or not len(self.rows.y)
         # Near places are in one chunk, because they share conditioning rows.
-        order = torch.from_numpy(Sites.of(numpy_of(self.points(x)[:, :2])).order).to(self.device)
-        parts = []
-        for rows in order.split(ROWS_AT_ONCE):
-            with torch.no_grad():
+        points = numpy_of(self.points(x))
+        order, parts = Sites.of(points[:, :2]).order, []
+        with torch.no_grad():
+            weights, size = self.weights, self.blocks_at_once
+            for start in range(0, len(x), size):
+                part = order[start : start + size]
+                rows = on_device(part, self.device)
+                asked = x[rows], counts[rows]
                 if nothing:
-                    parts.append(without_rows(self, x[rows], counts[rows], self.weights))
+                    parts.append(without_rows(self, *asked, weights))
                 else:
-                    near = self.near_rows(self.points(x[rows]))
-                    parts.append(given_rows(self, x[rows], counts[rows], near, self.weights))
-        back = order.argsort()
+                    parts.append(given_rows(self, *asked, near_rows(self, points[part]), weights))
+        back = on_device(order.argsort(), self.device)
         return Conditional(*(torch.cat(part)[back] for part in zip(*parts, strict=True)))
 
     def function_variance(self, x: Floats, L: Tensor) -> Floats:

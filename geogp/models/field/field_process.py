@@ -13,9 +13,9 @@ from torch import Tensor
 from geogp.errors import DataError, RequestError
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats, check_devices
+from geogp.models.core.devices import rows_at_once
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.posteriors import VariationalPosterior
-from geogp.models.field import vecchia
 from geogp.models.field.field_rows import HeldRows, RowTerms
 from geogp.models.field.measurement import MeasurementLaw
 from geogp.models.field.near_network import NearNetworks
@@ -24,8 +24,9 @@ from geogp.models.field.near_summaries import Measurements, TileSums
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.tile_process import TileProcess
 from geogp.models.field.vecchia import (
-    NO_ROW,
+    PLACE_ROWS,
     PREDICTION_PLACES,
+    PREDICTION_ROWS,
     TRAINING_PLACES,
     NearSites,
     Sites,
@@ -43,8 +44,11 @@ LAW_PARTS = ("coefficients", "ranges", "hidden", "outputs")
 LAWS = ("law", "networks_law")
 """First words of the names of these buffers: errors of field and tile process, of the networks."""
 
-SITES_AT_ONCE = 256
-"""Number of places whose blocks are in memory at once."""
+BLOCKS_AT_ONCE = 256
+"""Number of places or predictions whose blocks are in memory at once, on a CPU."""
+
+BLOCK_ARRAYS = 16
+"""Approximate number of copies of the covariances of blocks in memory."""
 
 
 class FieldProcess(LowRankGP):
@@ -111,6 +115,8 @@ class FieldProcess(LowRankGP):
         # Computed from the stored rows on first use.
         self._sites: NearSites | None = None
         self._earlier: Tensor | None = None
+        self.searched = PREDICTION_PLACES[0]
+        self._table: tuple[Tensor, Tensor] | None = None
         self._sums: tuple[Tensor, TileSums] | None = None
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
@@ -157,6 +163,12 @@ class FieldProcess(LowRankGP):
         """The factor L of q(w), (r, r)."""
         return self.posterior.cholesky()
 
+    @property
+    def blocks_at_once(self) -> int:
+        """Number of blocks at once, at most `CHUNK`, as the CPU finds the rows near them."""
+        words = BLOCK_ARRAYS * (PREDICTION_ROWS + PLACE_ROWS) ** 2
+        return min(CHUNK, rows_at_once(BLOCKS_AT_ONCE, words, self.device))
+
     def keep_rows(self, rows: Rows, seed: int) -> Rows:
         """Store the training rows, ordered by place, and return them.
 
@@ -171,7 +183,7 @@ class FieldProcess(LowRankGP):
         self.near_places.copy_(torch.tensor(near_places(sites)))
         self.drift.zero_()
         self.set_law(no_law())
-        self._sites = self._earlier = self._sums = None
+        self._sites = self._earlier = self._table = self._sums = None
         self.groups = held.groups
         return held
 
@@ -189,6 +201,7 @@ class FieldProcess(LowRankGP):
                 self.near_places.copy_(torch.tensor(near_places(sites)))
                 return self.sites
             self._sites = NearSites.of(sites)
+            self.searched = int(self.near_places[1])
         return self._sites
 
     @property
@@ -208,6 +221,15 @@ class FieldProcess(LowRankGP):
             self._sums = self.rows.y, TileSums.of(self.measurements(*held))
         return self._sums[1]
 
+    @property
+    def table(self) -> Tensor:
+        """Points, logarithms of counts, and targets of the stored rows, (6, n) float64."""
+        held = self.rows
+        if self._table is None or self._table[0] is not held.y:
+            parts = [self.points(held.x), self.law.log_counts(held.counts), held.y[:, None]]
+            self._table = held.y, torch.cat(parts, 1).T.contiguous()
+        return self._table[1]
+
     def measurements(self, x: Tensor, counts: Tensor, y: Tensor | None = None) -> Measurements:
         """Return scaled inputs, counts and targets (by default 0) as `Measurements`.
 
@@ -223,8 +245,7 @@ class FieldProcess(LowRankGP):
 
     def network_inputs(self, x: Tensor, counts: Tensor, summaries: Floats) -> Floats:
         """Return the inputs of the networks, (n, c), for scaled inputs, counts and summaries."""
-        low, high = self.law.counts_range
-        tests, devices = torch.minimum(torch.maximum(counts, low), high).log().unbind(1)
+        tests, devices = self.law.log_counts(counts).unbind(1)
         logs = numpy_of(torch.stack([tests, devices, tests - devices], 1))
         return np.column_stack([numpy_of(x), logs, summaries])
 
@@ -259,15 +280,17 @@ class FieldProcess(LowRankGP):
 
         `m` (r,) is the mean of the weights, by default their posterior mean.
         """
-        phi = self.basis(self.seen(x)).phi
+        return self.terms_at(self.seen(x), self.law.log_counts(counts), m)
+
+    def terms_at(self, x: Tensor, logs: Tensor, m: Tensor | None = None) -> RowTerms:
+        """Return `row_terms` for inputs from `seen` and logarithms of counts from `log_counts`."""
+        phi = self.basis.values(x)
         m = self.posterior.m if m is None else m.to(phi.dtype)
-        mean = self.mean_constant.double() + (phi @ m).double()
-        return RowTerms(
-            phi,
-            mean + self.law.shift(counts),
-            self.tiles.amplitude(phi),
-            self.law(phi, counts),
-        )
+        heads = torch.cat([torch.stack([m, self.tiles.head], 1), self.law.heads], 1)
+        mean, lift, lifts = (phi @ heads).double().split([1, 1, 2], 1)
+        noise, shift = self.law.moments(lifts, logs)
+        mean = self.mean_constant.double() + mean.squeeze(1) + shift
+        return RowTerms(phi, mean, self.tiles.log_amplitude(lift.squeeze(1)), noise)
 
     def coefficients(self) -> tuple[Floats, Floats]:
         """Return means and standard deviations of the covariates' coefficients, each (c,).
@@ -314,32 +337,6 @@ class FieldProcess(LowRankGP):
             )
         spread = np.broadcast_to(counts, (n,)).copy()
         return torch.from_numpy(spread).to(self.device)
-
-    def near_rows(
-        self, points: Tensor, *, among: NearSites | None = None, without: Tensor | None = None
-    ) -> Tensor:
-        """Return, as (b, m), the stored rows that condition predictions at points (b, 3).
-
-        Among the rows of the nearest places, these have the largest prior correlation with the
-        point. `among` are the places to search, by default all. `without` (b,) is a row to leave
-        out for each point.
-        """
-        search = among or self.sites
-        found = search.rows(numpy_of(points), int(self.near_places[1]))
-        near = torch.from_numpy(found).to(self.device)
-        if without is not None:
-            near = near.masked_fill(near == without[:, None], NO_ROW)
-        if near.shape[1] <= vecchia.PREDICTION_ROWS:
-            return near
-        chosen = []
-        for rows, at in zip(near.split(SITES_AT_ONCE), points.split(SITES_AT_ONCE), strict=True):
-            held = self.points(self.rows.x[rows.clamp(min=0)])
-            prior = self.tiles(at[:, None], held)[:, 0]
-            known = torch.where(rows == NO_ROW, -torch.inf, prior)
-            # A stable order: the choice among equal rows must not depend on the other points.
-            best = known.sort(dim=1, descending=True, stable=True).indices
-            chosen.append(rows.gather(1, best[:, : vecchia.PREDICTION_ROWS]))
-        return torch.cat(chosen)
 
     def beyond(self, x: Tensor) -> Tensor:
         """Return the variance of the drift of the level outside the times of the stored rows."""
@@ -388,15 +385,15 @@ class FieldProcess(LowRankGP):
             exact = torch.cat([exact, torch.zeros_like(exact[..., :1])], -1)
         return exact * self.units
 
-    def distance_to_others(self, x: Tensor, among: NearSites | None = None) -> Floats:
-        """Return the mean distance from scaled inputs to the nearest stored places, in km, (n,).
+    def distance_to_others(self, points: Floats, among: NearSites | None = None) -> Floats:
+        """Return the mean distance from points (n, 3) to the nearest stored places, in km, (n,).
 
         `among` are the places to search, by default all. The distance is 1 if there are fewer than
         two places; see `vecchia.distance_to_others`.
         """
         if not len(self.rows.y):
-            return np.ones(len(x))
-        return distance_to_others((among or self.sites).places, numpy_of(self.points(x)[:, :2]))
+            return np.ones(len(points))
+        return distance_to_others((among or self.sites).places, points[:, :2])
 
     def seen(self, x: Tensor) -> Tensor:
         """Return inputs, with times clamped to the times of the stored rows."""
@@ -411,7 +408,8 @@ class FieldProcess(LowRankGP):
         return torch.full((n, 2), torch.inf, dtype=torch.float64, device=self.device)
 
     def _amplitude(self, x: Tensor) -> Tensor:
-        return self.tiles.amplitude(self.basis(self.seen(x)).phi)
+        lift = self.basis.values(self.seen(x)) @ self.tiles.head
+        return self.tiles.log_amplitude(lift.double()).exp()
 
 
 def numpy_of(tensor: Tensor) -> Floats:

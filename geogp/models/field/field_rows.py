@@ -5,10 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.linalg import solve_triangular
 
+from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
-from geogp.models.field.vecchia import NO_ROW, Indices
+from geogp.models.field.vecchia import NO_ROW, Indices, whiten
 
 
 class HeldRows(nn.Module):
@@ -46,46 +50,82 @@ class HeldRows(nn.Module):
 
 
 class RowTerms(NamedTuple):
-    """Features phi (n, r) of rows; mean, amplitude and noise variance of rows, (n,) float64."""
+    """Features phi (n, r) of rows; mean, log amplitude and noise variance, (n,) float64."""
 
     phi: Tensor
     mean: Tensor
-    amplitude: Tensor
+    log_amplitude: Tensor
     noise: Tensor
+
+    @property
+    def amplitude(self) -> Tensor:
+        """Amplitude of rows, (n,)."""
+        return self.log_amplitude.exp()
 
 
 @dataclass(frozen=True)
 class Block:
     """Whitened rows of some places, in no particular order.
 
-    `residual` (k,) is W (y - mean). `spread` (k, r) is W Phi, or W Phi L with the factor L of q(w).
+    `white` (k, 1 + r) is W (y - mean, Phi), or W (y - mean, Phi L) with the factor L of q(w).
     The scalar `log_scale` is the sum of the logarithms of the conditional standard deviations.
     """
 
-    residual: Tensor
-    spread: Tensor
+    white: Tensor
     log_scale: Tensor
 
+    @property
+    def residual(self) -> Tensor:
+        """W (y - mean), (k,)."""
+        return self.white[:, 0]
 
-def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct known rows, and for each entry of `index` its position among these rows.
+    @property
+    def spread(self) -> Tensor:
+        """The other columns of `white`, (k, r)."""
+        return self.white[:, 1:]
+
+
+class NearRows(NamedTuple):
+    """Rows near b places, on the device of the model.
+
+    `distinct` (u,) are numbers of stored rows. `at` (b, m) are positions among them, and `known`
+    (b, m) marks actual rows; padding has the position 0.
+    """
+
+    distinct: Tensor
+    at: Tensor
+    known: Tensor
+
+    @classmethod
+    def of(cls, index: Indices, device: torch.device) -> "NearRows":
+        """Return the rows with the row numbers `index` (b, m); `NO_ROW` is padding."""
+        distinct, back, known = _distinct(index)
+        found, at = _on_device([distinct, np.where(known, back, NO_ROW)], device)
+        return cls(found, at.clamp(min=0), at >= 0)
+
+    @property
+    def numbers(self) -> Tensor:
+        """The row numbers, (b, m), with `NO_ROW` in the padding."""
+        return torch.where(self.known, self.distinct[self.at], NO_ROW)
+
+
+def _distinct(index: Indices) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+    """Return the distinct rows (at least one), the positions among these, and which are known.
 
     Padding gets the position 0.
     """
-    distinct, inverse = torch.unique(index[known], return_inverse=True)
-    if not len(distinct):
-        distinct = torch.zeros(1, dtype=index.dtype, device=index.device)
-    back = torch.zeros_like(index)
-    back[known] = inverse
-    return distinct, back
+    known = index != NO_ROW
+    distinct, inverse = np.unique(index[known], return_inverse=True)
+    back = np.zeros_like(index)
+    back[known] = inverse.reshape(-1)
+    return distinct if len(distinct) else np.zeros(1, index.dtype), back, known
 
 
 class PaddedBlocks(NamedTuple):
     """Blocks with similar numbers of rows, on the device of the model.
 
     `rows` (b, m) are positions among the distinct rows, and `known` (b, m) marks actual rows, which
-    come before the padding. `own` (k,) are the positions in `rows.flatten()` of the blocks' own
-    rows.
+    come before the padding. `own` (2, k) are block and slot of each of the blocks' own rows.
     """
 
     rows: Tensor
@@ -112,18 +152,15 @@ def block_rows(index: Indices, first_own: int, parts: int, device: torch.device)
     rows condition it. The rows of a block keep their order. All of this is computed on the CPU, and
     goes to the device in one transfer, because the sizes depend on the values.
     """
-    known = index != NO_ROW
-    distinct, inverse = np.unique(index[known], return_inverse=True)
-    back = np.zeros_like(index)
-    back[known] = inverse.reshape(-1)
+    distinct, back, known = _distinct(index)
     own = known & (np.arange(index.shape[1]) >= first_own)
     order = np.argsort(~known, axis=1, kind="stable")
     count = known.sum(1)
     pieces = [p for p in np.array_split(np.argsort(count, kind="stable"), parts) if len(p)]
-    arrays = [distinct if len(distinct) else np.zeros(1, index.dtype), back[own]]
+    arrays = [distinct, back[own]]
     for piece in pieces:
         kept = piece[:, None], order[piece, : count[piece[-1]]]
-        arrays += [back[kept], count[piece], np.flatnonzero(own[kept])]
+        arrays += [back[kept], count[piece], np.stack(np.nonzero(own[kept]))]
     first, second, *others = _on_device(arrays, device)
     found = []
     for rows, counts, positions in zip(others[::3], others[1::3], others[2::3], strict=True):
@@ -134,6 +171,73 @@ def block_rows(index: Indices, first_own: int, parts: int, device: torch.device)
 
 def _on_device(arrays: list[Indices], device: torch.device) -> list[Tensor]:
     """Return integer arrays on a device, in one transfer."""
-    flat = torch.from_numpy(np.concatenate([part.reshape(-1) for part in arrays])).to(device)
+    flat = on_device(np.concatenate([part.reshape(-1) for part in arrays]), device)
     pieces = flat.split([part.size for part in arrays])
     return [piece.view(part.shape) for piece, part in zip(pieces, arrays, strict=True)]
+
+
+def whitened(rows: BlockRows, terms: RowTerms, values: Tensor, priors: list[Tensor]) -> Block:
+    """Return the own rows of blocks, with `values` (u, c) whitened.
+
+    `terms` are those of the distinct rows. `priors` are the symmetric covariances (b, m, m) of the
+    tile process in each part, for amplitude 1; values in the padding do not count.
+    """
+    found = _Whitened.apply(rows, terms.noise, terms.log_amplitude, values, *priors)  # type: ignore[no-untyped-call]
+    return Block(*found)
+
+
+class _Whitened(torch.autograd.Function):
+    """White values of own rows, and the sum of the logarithms of their standard deviations.
+
+    For a block with K = L L' and white values V = L^(-1) U, let A and a be the gradients by V and
+    by log L_ii. The gradients by U and K are L^(-T) A and -L^(-T) tri(A V' - diag a) L^(-1), up to
+    an antisymmetric part; tri is the lower triangle with half of the diagonal (Murray 2016). K and
+    U are divided by the amplitude D at the rows, which saves the product D K D.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: BlockRows, *given: Tensor) -> tuple[Tensor, Tensor]:
+        noise, log_amplitude, values, *priors = given
+        inverse = (-log_amplitude).exp()
+        square = inverse.square()
+        scaled = noise * square, values * inverse[:, None]
+        factors, kept, scales = [], [], [log_amplitude[rows.own]]
+        for part, prior in zip(rows.parts, priors, strict=True):
+            noises, columns = (value[part.rows] for value in scaled)
+            L, white = whiten(prior, noises, part.known, columns)
+            kept.append(white[tuple(part.own)])
+            scales.append(L.diagonal(dim1=1, dim2=2)[tuple(part.own)].log())
+            factors += [L, white]
+        ctx.rows = rows
+        ctx.save_for_backward(inverse, square, *scaled, *factors)
+        return torch.cat(kept) if len(kept) > 1 else kept[0], torch.cat(scales).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_white: Tensor, by_scale: Tensor) -> tuple[Tensor | None, ...]:
+        inverse, square, noise, values, *factors = ctx.saved_tensors
+        rows: BlockRows = ctx.rows
+        by_noise, by_values = torch.zeros_like(noise), torch.zeros_like(values)
+        pieces = by_white.split([part.own.shape[1] for part in rows.parts])
+        by_priors = []
+        blocks = zip(rows.parts, pieces, factors[::2], factors[1::2], strict=True)
+        for part, piece, L, white in blocks:
+            own = tuple(part.own)
+            by_rows = torch.zeros_like(white)
+            by_rows[own] = piece
+            half = by_rows @ white.mT
+            diagonal = half.diagonal(dim1=1, dim2=2)
+            diagonal[own] -= by_scale
+            diagonal.mul_(0.5)
+            right = solve_triangular(L, half.tril_(), upper=False, left=False)
+            by_prior = solve_triangular(L.mT, right, upper=True).neg_()
+            by_columns = solve_triangular(L.mT, by_rows, upper=True)
+            at = (part.rows,)
+            by_noise.index_put_(at, by_prior.diagonal(dim1=1, dim2=2), accumulate=True)
+            by_values.index_put_(at, by_columns, accumulate=True)
+            by_priors.append(by_prior.mT)  # the transpose is row-major
+        by_log = torch.linalg.vecdot(by_values, values)
+        by_log = torch.addcmul(by_log, by_noise, noise, value=2).neg_()
+        by_log.index_add_(0, rows.own, by_scale.expand(len(rows.own)))
+        scaled = by_noise * square, by_log, by_values * inverse[:, None]
+        return None, *scaled, *by_priors

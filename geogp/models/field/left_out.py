@@ -8,9 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
-from geogp.models.field.near_rows import Conditional, WeightPosterior, given_rows
+from geogp.models.field.near_rows import Conditional, WeightPosterior, given_rows, near_rows
 from geogp.models.field.vecchia import NO_ROW, NearSites
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ MOST_ROWS = 12_000
 
 FOLDS = 16
 """Largest number of folds; the groups of a fold are left out together."""
-
-ROWS_AT_ONCE = 256
 
 
 class LeftOutRows(NamedTuple):
@@ -66,11 +65,18 @@ Part = tuple[Tensor, Conditional, Floats]
 
 
 def _single_rows(model: "FieldNetwork", chosen: NDArray[np.int64]) -> Iterator[Part]:
-    for rows in torch.from_numpy(chosen).to(model.device).split(ROWS_AT_ONCE):
-        x = model.rows.x[rows]
-        near = model.near_rows(model.points(x), without=rows)
-        found = given_rows(model, x, model.rows.counts[rows], near, model.weights)
-        yield rows, found, model.distance_to_others(x)
+    points, weights = model.points(model.rows.x).cpu().numpy(), model.weights
+    for numbers in _chunks(model, chosen):
+        near = near_rows(model, points[numbers], without=numbers)
+        rows = on_device(numbers, model.device)
+        found = given_rows(model, model.rows.x[rows], model.rows.counts[rows], near, weights)
+        yield rows, found, model.distance_to_others(points[numbers])
+
+
+def _chunks(model: "FieldNetwork", rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    size = model.blocks_at_once
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
 
 
 def _folds(
@@ -78,7 +84,7 @@ def _folds(
 ) -> Iterator[Part]:
     sites = model.sites.sites
     fold_of_site = fold[sites.first]
-    earlier = model.earlier.numpy()
+    points, earlier = model.points(model.rows.x).cpu().numpy(), model.earlier.numpy()
     known = _information(model, np.arange(len(sites)))
     for number in np.unique(fold[chosen]):
         own, others = fold == number, fold_of_site != number
@@ -89,12 +95,11 @@ def _folds(
         rest = Information(*(a - b + c for a, b, c in zip(known, changed, again, strict=True)))
         weights = WeightPosterior(*posterior_of(rest))
         among = NearSites.of(sites, others)
-        asked = torch.from_numpy(chosen[own[chosen]]).to(model.device)
-        for rows in asked.split(ROWS_AT_ONCE):
-            x = model.rows.x[rows]
-            held = model.near_rows(model.points(x), among=among)
-            found = given_rows(model, x, model.rows.counts[rows], held, weights)
-            yield rows, found, model.distance_to_others(x, among)
+        for numbers in _chunks(model, chosen[own[chosen]]):
+            near = near_rows(model, points[numbers], among=among)
+            rows = on_device(numbers, model.device)
+            found = given_rows(model, model.rows.x[rows], model.rows.counts[rows], near, weights)
+            yield rows, found, model.distance_to_others(points[numbers], among)
 
 
 def _information(
@@ -103,8 +108,7 @@ def _information(
     """Return the information about the weights in the whitened rows of places; see `block`."""
 
     def chunks() -> Iterator[WeightedRows]:
-        for part in torch.from_numpy(sites).split(ROWS_AT_ONCE):
-            if len(part):
-                yield model.whitened(part, without)
+        for part in _chunks(model, sites):
+            yield model.whitened(torch.from_numpy(part), without)
 
     return information(chunks(), model.posterior.m.detach())

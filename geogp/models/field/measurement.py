@@ -1,6 +1,7 @@
 """Variance and shift of a measurement, which is the average of tests from several devices."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,10 +75,17 @@ class MeasurementLaw(Noise):
         """Return the variance, (b,) float64, for features (b, r), tests and devices (b, 2)."""
         assert phi is not None, "expected features of the inputs, found none"
         assert counts is not None, "expected numbers of tests and devices, found none"
-        lift = (phi @ self.heads).double()
-        floor = (self.log_floor.double() + lift[:, 0]).exp()
-        single = (self.log_single.double() + lift[:, 1]).exp()
-        return NOISE_FLOOR + floor + single * self._power(counts, self.log_decays)
+        return self.moments((phi @ self.heads).double(), self.log_counts(counts))[0]
+
+    def moments(self, lifts: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return variance and shift, (b,) float64.
+
+        `lifts` (b, 2) are <c_a, phi> and <c_b, phi>; `logs` (b, 2) are from `log_counts`.
+        """
+        scalars = torch.stack([self.log_floor, self.log_single, self.gain])
+        law = torch.cat([scalars, self.log_decays, self.log_gain_decays]).double()
+        found: tuple[Tensor, Tensor] = _Moments.apply(lifts, logs, law)  # type: ignore[no-untyped-call]
+        return found
 
     def anywhere(self, counts: Tensor) -> Tensor:
         """Return the variance without the effects of phi, (b,), for tests and devices (b, 2)."""
@@ -89,10 +97,35 @@ class MeasurementLaw(Noise):
         return self.gain.double() * (1 - self._power(counts, self.log_gain_decays))
 
     def _power(self, counts: Tensor, log_exponents: Tensor) -> Tensor:
-        """Return k^(-p) d^(-q), (b,)."""
-        low, high = self.counts_range
-        logs = torch.minimum(torch.maximum(counts, low), high).log()
-        return (-(logs @ log_exponents.double().exp())).exp()
+        """Return k^(-p) d^(-q), (b,), or (b, c) for exponents (2, c)."""
+        return (-(self.log_counts(counts) @ log_exponents.double().exp())).exp()
+
+    def log_counts(self, counts: Tensor) -> Tensor:
+        """Return the logarithms of counts (b, 2), clamped to their range in the training rows."""
+        return counts.clamp(*self.counts_range.unbind()).log()
+
+
+class _Moments(torch.autograd.Function):
+    """Variance and shift of `MeasurementLaw`, by lifts and by (a, b, g, log p, q, log s, t)."""
+
+    @staticmethod
+    def forward(ctx: Any, lifts: Tensor, logs: Tensor, law: Tensor) -> tuple[Tensor, Tensor]:
+        exponents = law[3:].exp().view(2, 2)
+        power, rest = (-(exponents @ logs.T)).exp()
+        parts = (law[:2] + lifts).exp()
+        parts[:, 1].mul_(power)
+        ctx.save_for_backward(parts, rest, logs, exponents, law[2])
+        return parts.sum(1).add_(NOISE_FLOOR), law[2] * (1 - rest)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, by_variance: Tensor, by_shift: Tensor) -> tuple[Tensor | None, ...]:
+        parts, rest, logs, exponents, gain = ctx.saved_tensors
+        by_lifts = parts * by_variance[:, None]
+        by_powers = torch.stack([by_lifts[:, 1], -gain * by_shift * rest])
+        by_exponents = (by_powers @ logs).mul_(exponents).neg_().flatten()
+        by_gain = torch.dot(by_shift, 1 - rest)
+        return by_lifts, None, torch.cat([by_lifts.sum(0), by_gain[None], by_exponents])
 
 
 def _parameter(value: float | list[float], dtype: torch.dtype) -> nn.Parameter:

@@ -2,17 +2,24 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from geogp.models.field.field_rows import distinct_rows
+from geogp.models.core.devices import on_device
+from geogp.models.field import vecchia
+from geogp.models.field.field_rows import NearRows
 from geogp.models.field.tile_process import SAME_TILE_KM
-from geogp.models.field.vecchia import NO_ROW, whiten
+from geogp.models.field.vecchia import NO_ROW, NearSites, whiten
 from geogp.models.training.steps import CHUNK
 
 if TYPE_CHECKING:
     from geogp.models.field.field_process import FieldProcess
+
+
+Floats = NDArray[np.float64]
 
 
 class WeightPosterior(NamedTuple):
@@ -47,38 +54,69 @@ HISTORY = 5
 """Number of covariates from the near rows."""
 
 
-class NearRows(NamedTuple):
-    """Near rows of b places, (b, m), with covariances (b, m, m), and with the places, (b, m, 1).
+class WhiteRows(NamedTuple):
+    """Covariances of near rows, (b, m, m), and with the places, (b, m, 1).
 
     `factor` and `white` are the results of `whiten`; `correlation` is the covariance with the
     place for amplitude 1.
     """
 
-    rows: Tensor
     factor: Tensor
     white: Tensor
     correlation: Tensor
+
+
+def near_rows(
+    model: "FieldProcess",
+    points: Floats,
+    *,
+    among: NearSites | None = None,
+    without: NDArray[np.int64] | None = None,
+) -> NearRows:
+    """Return the stored rows that condition predictions at points (b, 3).
+
+    Among the rows of the nearest places, these have the largest prior correlation with the
+    point. `among` are the places to search, by default all. `without` (b,) is a row to leave
+    out for each point.
+    """
+    search = among or model.sites
+    found = search.rows(points, model.searched)
+    if without is not None:
+        found[found == without[:, None]] = NO_ROW
+    near = NearRows.of(found, model.device)
+    if found.shape[1] <= vecchia.PREDICTION_ROWS:
+        return near
+    held = model.points(model.rows.x[near.distinct])[near.at]
+    prior = model.tiles(on_device(points, model.device)[:, None], held)[:, 0]
+    prior = torch.where(near.known, prior, -torch.inf)
+    # A stable order: the choice among equal rows must not depend on the other points.
+    order = prior.sort(dim=1, descending=True, stable=True).indices
+    best = order[:, : vecchia.PREDICTION_ROWS]
+    return near._replace(at=near.at.gather(1, best), known=near.known.gather(1, best))
 
 
 def given_rows(
     model: "FieldProcess",
     x: Tensor,
     counts: Tensor,
-    near: Tensor | NearRows,
+    near: NearRows,
     weights: WeightPosterior,
+    *,
+    whitened: WhiteRows | None = None,
 ) -> Conditional:
-    """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m)."""
+    """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m).
+
+    `whitened` are the covariances of these rows, if they are known.
+    """
     at = model.points(x)
-    numbers = near.rows if isinstance(near, NearRows) else near
-    known = numbers != NO_ROW
-    distinct, back = distinct_rows(numbers, known)
+    distinct, back, known = near
     held = model.rows.x[distinct]
     seen = model.row_terms(held, model.rows.counts[distinct], weights.m)
     asked = model.row_terms(x, counts, weights.m)
     points = torch.cat([model.points(held), at])
     here = torch.arange(len(x), device=model.device)[:, None] + len(held)
-    if isinstance(near, NearRows):
-        _, factor, white, correlation = near
+    if whitened is not None:
+        factor, white, correlation = whitened
     else:
         # Dividing by the amplitude at the rows saves the product D K D.
         prior = model.tiles(points[back], points[back])

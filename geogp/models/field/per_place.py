@@ -70,10 +70,9 @@ class PerPlace(Step[FieldNetwork]):
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
         n = rows.n
         if part.whole_places:
-            block = model.block(part.numbers, factor=model.factor)
-            loss = whitened_elbo(
-                block.residual, block.spread, block.log_scale, model.posterior.kl(), n
-            )
+            L = model.factor
+            block = model.block(part.numbers, factor=L)
+            loss = whitened_elbo(block.white, block.log_scale, model.posterior.kl(L), n)
         else:
             chosen = rows.at(part.numbers)
             loss = elbo(model.single_row_terms(chosen), chosen.y, n, weights)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import hardtanh
 
 from geogp.models.core.elementwise import exponential_
 
@@ -95,10 +96,9 @@ class TileProcess(nn.Module):
             )
         self._form = form
 
-    def amplitude(self, phi: Tensor) -> Tensor:
-        """Return the amplitude, (b,) float64, for features (b, r)."""
-        exponent = (phi @ self.head).double()
-        return exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp()
+    def log_amplitude(self, lift: Tensor) -> Tensor:
+        """Return the logarithm of the amplitude, (b,), for <c, phi> (b,)."""
+        return hardtanh(lift, -LARGEST_EXPONENT, LARGEST_EXPONENT)  # a clamp with a fast gradient
 
     def variance(self) -> Tensor:
         """Return k at one place and time for amplitude 1, a scalar."""
@@ -110,24 +110,54 @@ class TileProcess(nn.Module):
         A point has two coordinates in km and a time in quarters, float64, without gradients. Points
         less than a metre apart are on the same tile.
         """
-        s1, s2, s3, s4 = self.log_sills.double().unbind()
-        near, fast = (-self.log_ranges.double()).exp().unbind()
-        fading, forgetting = (-self.log_memories.double()).exp().unbind()
         form = self._form
-        with torch.no_grad():
-            h = _squared_distances(a, b)
-            same = (h < SAME_TILE_KM**2).to(h.dtype)
-            t = (a[..., :, None, 2] - b[..., None, :, 2]).abs_()
+        logs = torch.cat([self.log_sills, self.log_ranges, self.log_memories]).double()
         if form.usual:
-            h = h.sqrt_()
-            fades = torch.addcmul(s2, h, fast, value=-1).addcmul(t, fading, value=-1)
-            shared = exponential_(fades) + exponential_(torch.addcmul(s1, h, near, value=-1))
-            del h, fades
-        else:
-            h = _squared_distances(form.mapped(a), form.mapped(b)).add(NO_LENGTH).sqrt()
-            shared = form.shared(h, t, (s1, s2), (near, fast, fading))
+            found: Tensor = _UsualForm.apply(a, b, logs)  # type: ignore[no-untyped-call]
+            return found
+        s1, s2, s3, s4 = logs[:4].unbind()
+        near, fast, fading, forgetting = (-logs[4:]).exp().unbind()
+        with torch.no_grad():
+            h, _, t = _lags(a, b).unbind()
+            same = (h < SAME_TILE_KM).to(h.dtype)
+        h = _squared_distances(form.mapped(a), form.mapped(b)).add(NO_LENGTH).sqrt()
+        shared = form.shared(h, t, (s1, s2), (near, fast, fading))
         own = exponential_(torch.addcmul(s4, t, forgetting, value=-1)) + s3.exp()
         return torch.addcmul(shared, same, own)
+
+
+class _UsualForm(torch.autograd.Function):
+    """The covariance of the usual form from (log s, log l, log τ), with few operations.
+
+    The terms E_i = exp(log s_i - h u_i - t v_i), i = 1, 2, 4, have u = (1/l_1, 1/l_2, 0) and v =
+    (0, 1/τ_2, 1/τ_4); E_4 is multiplied by [same tile]. With the gradient G by the covariance, the
+    gradients by log s, log l and log τ are sums of G E, G E h u and G E t v.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, logs: Tensor) -> Tensor:
+        lags = _lags(a, b)
+        same = (lags[0] < SAME_TILE_KM).to(lags.dtype)
+        rates, constant = (-logs[4:]).exp(), logs[2].exp()
+        uv = torch.cat([rates[:2], rates.new_zeros(1), rates[2:]])
+        s, u, v = (
+            part.view(3, *[1] * same.dim())
+            for part in (torch.cat([logs[:2], logs[3:4]]), uv[:3], uv[2:])
+        )
+        terms = torch.addcmul(s, lags[:1], u, value=-1).addcmul_(lags[2:], v, value=-1)
+        exponential_(terms)[2].mul_(same)
+        ctx.save_for_backward(lags, same, terms, rates, constant)
+        return terms.sum(0).addcmul_(same, constant)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
+        lags, same, terms, rates, constant = ctx.saved_tensors
+        sums = (terms * gradient).flatten(1) @ lags.flatten(1).T
+        own = constant * torch.dot(same.flatten(), gradient.flatten())
+        by_logs = torch.cat([sums[:2, 1], own[None], sums[2:, 1], sums[:2, 0], sums[1:, 2]])
+        by_logs[4:].mul_(rates)
+        return None, None, by_logs
 
 
 @dataclass(frozen=True)
@@ -197,6 +227,16 @@ class Form:
         r = r * math.sqrt(2 * self.smoothness + 1)
         polynomial = 1 + r if self.smoothness == 1 else 1 + r + r.square() / 3
         return polynomial * exponential_(-r)
+
+
+def _lags(a: Tensor, b: Tensor) -> Tensor:
+    """Return distances in km, ones, and absolute times between points, (3, ..., m, n)."""
+    a, b = (points.movedim(-1, 0).contiguous() for points in (a, b))
+    lags = a[..., :, None] - b[..., None, :]
+    torch.hypot(lags[0], lags[1], out=lags[0])
+    lags[1].fill_(1.0)
+    lags[2].abs_()
+    return lags
 
 
 def _squared_distances(a: Tensor, b: Tensor) -> Tensor:

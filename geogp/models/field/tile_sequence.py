@@ -24,7 +24,8 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from geogp.errors import DataError
-from geogp.models.field.near_rows import Conditional, NearRows, given_rows
+from geogp.models.field.field_rows import NearRows
+from geogp.models.field.near_rows import Conditional, WhiteRows, given_rows, near_rows
 from geogp.models.field.vecchia import GROWTH, NO_ROW, Sites, earlier_places, whiten
 from geogp.models.joint.joint_level import AT_ONCE, EARLIER_TILES
 from geogp.models.training.steps import CHUNK
@@ -142,7 +143,8 @@ def tile_sequence(
     """
     points = model.points(x)
     _check(points)
-    place = points[:, :2].cpu().numpy()
+    at_points = points.cpu().numpy()
+    place = at_points[:, :2]
     near_together = Sites.of(place).order
     random = _order(place, np.random.default_rng([seed, 2]))
     before = earlier_places(place, random, earlier)
@@ -159,10 +161,11 @@ def tile_sequence(
     for tiles in torch.from_numpy(near_together).to(model.device).split(TILES_AT_ONCE):
         number = tiles.cpu().numpy()
         with torch.no_grad():
-            parts, near = _conditionals(model, known, tiles, L, residuals)
+            near = near_rows(model, at_points[number])
+            parts, white = _conditionals(model, known, tiles, near, L=L, residuals=residuals)
             if predicts:
                 asked = x[tiles], model.endless(len(tiles)), near
-                single.append(given_rows(model, *asked, model.weights))
+                single.append(given_rows(model, *asked, model.weights, whitened=white))
         found = (part.cpu().numpy() for part in parts)
         at = position[number]
         weights[number], s[at], alone[number], heard[at] = found
@@ -252,16 +255,21 @@ def _terms(model: "FieldNetwork", x: Tensor, counts: Tensor) -> Iterator[Any]:
 
 
 def _conditionals(
-    model: "FieldNetwork", known: _Known, tiles: Tensor, L: Tensor, residuals: Tensor
-) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], NearRows]:
-    """Return arrays of b tiles, and their near rows.
+    model: "FieldNetwork",
+    known: _Known,
+    tiles: Tensor,
+    near: NearRows,
+    *,
+    L: Tensor,
+    residuals: Tensor,
+) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], WhiteRows]:
+    """Return arrays of b tiles, and the covariances of their near rows.
 
     The arrays are weights of earlier tiles, s, `alone`, and A [residuals, Phi_rows L].
     """
     own = tiles + known.rows
-    near, before = model.near_rows(known.points[own]), known.earlier[tiles]
-    width = near.shape[1]
-    index = torch.cat([near, torch.where(before == NO_ROW, NO_ROW, before + known.rows)], 1)
+    before, width = known.earlier[tiles], near.at.shape[1]
+    index = torch.cat([near.numbers, torch.where(before == NO_ROW, NO_ROW, before + known.rows)], 1)
     there = index != NO_ROW
     index = index.clamp(min=0)
     points, amplitude = known.points[index], known.amplitude[index]
@@ -279,8 +287,7 @@ def _conditionals(
     alone = torch.linalg.solve_triangular(corner.mT, first, upper=True)[..., 0]
     alone = alone / amplitude[:, :width]
     tile = (prior - first[..., 0].square().sum(1)).clamp(min=0)
-    rows, back = torch.unique(near.clamp(min=0), return_inverse=True)
-    x = known.x[tiles]
+    rows, back, x = near.distinct, near.at, known.x[tiles]
     inputs = torch.cat([model.rows.x[rows], x])
     spread = model.row_terms(inputs, model.endless(len(inputs))).phi.double() @ L
     told = torch.cat([residuals[rows], spread[: len(rows)]], 1)
@@ -288,7 +295,7 @@ def _conditionals(
     field = (spread[len(rows) :] - shared).square().sum(1) + model.beyond(x)
     heard = embedding_bag(back, told, mode="sum", per_sample_weights=weights[:, :width])
     found = weights[:, width:], left.sqrt(), field + tile, heard
-    return found, NearRows(near, corner, first, correlation[:, :width])
+    return found, WhiteRows(corner, first, correlation[:, :width])
 
 
 def _order(place: Floats, rng: np.random.Generator) -> Indices:

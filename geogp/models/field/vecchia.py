@@ -241,7 +241,7 @@ def whiten(
     block on other devices.
     """
     both = known[:, :, None] & known[:, None, :]
-    K = covariance.masked_fill(~both, 0.0)
+    K = torch.where(both, covariance, 0.0)
     K.diagonal(dim1=1, dim2=2).add_(torch.where(known, noise, 1.0))
     L, failed = torch.linalg.cholesky_ex(K)
     if K.device.type != "cpu":
@@ -253,7 +253,7 @@ def whiten(
             "the covariance of a block of tiles does not factorise; the fit has diverged. "
             "Lower the learning rate."
         )
-    V = values.masked_fill(~known[..., None], 0.0)
+    V = torch.where(known[..., None], values, 0.0)
     return L, torch.linalg.solve_triangular(L, V, upper=False)
 
 

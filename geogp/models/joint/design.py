@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-from geogp.models.core.memory import WORD, refuse_above
+from geogp.models.core.devices import WORD
+from geogp.models.core.memory import refuse_above
 from geogp.models.core.options import CANDIDATES
 from geogp.models.joint.joint_level import JointLevel
 

@@ -16,7 +16,8 @@ from scipy import sparse
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
-from geogp.models.core.memory import HELD_BYTES, WORD, check_level
+from geogp.models.core.devices import WORD
+from geogp.models.core.memory import HELD_BYTES, check_level
 from geogp.models.joint.joint_law import posterior_given
 from geogp.models.joint.weighted_sums import WeightedSums
 

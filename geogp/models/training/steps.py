@@ -1,6 +1,7 @@
 """Evaluation of an objective and its gradient, by batches or over all rows at once."""
 
 import math
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -65,11 +66,15 @@ def no_prior(model: "LowRankGP") -> Tensor:
 
 
 class Part(NamedTuple):
-    """The `n` rows of one step, as row numbers or as numbers of whole places."""
+    """The `n` rows of one step, as row numbers or as numbers of whole places.
+
+    `seed` depends on the row numbers alone, for steps that draw random numbers.
+    """
 
     numbers: Tensor
     n: int
     whole_places: bool = False
+    seed: int = 0
 
 
 class ByInputs(Step[M]):
@@ -99,8 +104,13 @@ class ByInputs(Step[M]):
         """Divide the inputs, in random order, into batches of about `batch` rows."""
         inputs = len(rows.y)
         size = math.ceil(self.rows(batch, rows.n) * inputs / rows.n)
-        order = torch.from_numpy(rng.permutation(inputs)).to(model.device)
-        return [Part(index, rows.at(index).n) for index in order.split(size)]
+        order = torch.from_numpy(rng.permutation(inputs))
+        repeats = torch.ones(inputs) if rows.repeats is None else rows.repeats.rows.cpu()
+        pairs = zip(order.split(size), order.to(model.device).split(size), strict=True)
+        return [
+            Part(there, int(repeats[here].double().sum()), seed=_seed(here))
+            for here, there in pairs
+        ]
 
     def split(self, model: M, rows: "Rows", part: Part, count: int) -> list[Part]:
         """Divide a part into `count` parts; raise RequestError if `splits` is false."""
@@ -110,11 +120,16 @@ class ByInputs(Step[M]):
                 "the fit. Start the fit without torchrun, or choose a model that is fitted in "
                 "batches, such as field."
             )
-        return [Part(own, rows.at(own).n) for own in part.numbers.tensor_split(count)]
+        pieces = part.numbers.tensor_split(count)
+        return [Part(own, rows.at(own).n, seed=_seed(own)) for own in pieces]
 
     def learn(self, model: M, rows: "Rows", part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
         return self.backward(model, rows.at(part.numbers), rows.n, weights)
+
+
+def _seed(numbers: Tensor) -> int:
+    return zlib.crc32(numbers.cpu().numpy().tobytes())
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from torch import Tensor
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.catalogue.build_model import spec_of
 from geogp.models.catalogue.storage import read_tensors, write_tensors
+from geogp.models.core.linalg import deferred_checks
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.training.optimisers import (
     ParameterAverage,
@@ -178,11 +179,7 @@ class _Run:
                 f"L-BFGS needs an objective over all rows at once; {self.model.name} makes "
                 f"{len(parts)} steps per epoch. Choose the optimiser adamw."
             )
-        total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
-        for step, part in enumerate(parts):
-            self._set_rate((state.epoch + step / len(parts)) / settings.epochs)
-            total += self._update(part) * part.n
-        loss = float(total) / sum(part.n for part in parts)
+        loss = self._train(parts)
         with self.average.in_place():
             score = self._validate(share)
             if score < state.best_nll and self.step.complete(share):
@@ -198,6 +195,33 @@ class _Run:
         state.validation_nll.append(score)
         state.seconds += monotonic() - started
         self._keep()
+
+    def _train(self, parts: list[Part]) -> float:
+        """Make the steps of an epoch; return the mean loss.
+
+        On a GPU, the checks of AdamW steps are deferred, so that no step waits. If one fails, the
+        loss is NaN, and the epoch is made again from its start, with checks.
+        """
+        if self.model.device.type == "cpu" or self.settings.optimiser == "lbfgs":
+            return self._steps(parts)
+        model, average = _clone(self.model.state_dict()), _clone(self.average.tensors())
+        optimiser = _clone(state_tensors(self.optimiser))
+        with deferred_checks():
+            loss = self._steps(parts)
+        if math.isfinite(loss):
+            return loss
+        self.model.load_state_dict(model)
+        self.average.load(average)
+        self.optimiser.state.clear()
+        restore_state(self.optimiser, optimiser, self.state.epoch)
+        return self._steps(parts)
+
+    def _steps(self, parts: list[Part]) -> float:
+        total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
+        for step, part in enumerate(parts):
+            self._set_rate((self.state.epoch + step / len(parts)) / self.settings.epochs)
+            total += self._update(part) * part.n
+        return float(total) / sum(part.n for part in parts)
 
     def solve_mean(self) -> None:
         """Replace the mean of the weights by `condition` if that lowers the validation score."""
