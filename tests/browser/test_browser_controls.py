@@ -218,12 +218,12 @@ def test_everything_is_reached_by_keys_alone(visit, made):
             break
         order.append(found)
     wanted = [
+        "geogp-split",
         "geogp-search-field",
         "geogp-layer",
         "geogp-threshold-field",
         "geogp-quarter-field",
         "geogp-beside",
-        "geogp-split",
     ]
     places = [order.index(one) for one in wanted]
     assert places == sorted(places)

@@ -21,6 +21,11 @@ function colourAt(fraction, count) {
   return Math.min(Math.floor(Math.max(0, fraction) * count), count - 1) + 1;
 }
 
+/** Return a colour of the style sheet, such as `urban`. */
+function styleColour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
 /** Return the colours of a scale as pixels of a canvas; the first colour is transparent. */
 function pixelsOf(scale) {
   return new Uint32Array([0, ...scale.colours.map((colour) => pixelOf(colour, 255))]);

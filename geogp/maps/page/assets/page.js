@@ -32,7 +32,7 @@ class MapPage {
     this.address = new Address(map, this);
     this.references = L.layerGroup().addTo(map);
     map.on('zoomend', () => thinOutlines(map, outlines));
-    this.work = Promise.resolve();
+    this.work = null;
   }
 
   /** Put legends and card over the map as Leaflet's controls, which do not overlap. */
@@ -130,6 +130,15 @@ class MapPage {
     }
   }
 
+  /** Draw outlines and marks in the colours of the style sheet. */
+  recolour() {
+    thinOutlines(this.map, this.outlines);
+    this.pictures.forget();
+    if (this.work) {
+      this.update({});
+    }
+  }
+
   /** Mark the reference points of the kernel slices shown. */
   showReferences(state) {
     this.references.clearLayers();
@@ -202,7 +211,6 @@ class MapPage {
     const [south, west, north, east] = data.view;
     map.fitBounds([[south, west], [north, east]], {animate: false, padding: [12, 12]});
     this.address.read();
-    thinOutlines(map, this.outlines);
     return this.settled();
   }
 }

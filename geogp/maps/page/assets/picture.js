@@ -1,6 +1,5 @@
 const LAYER_OPACITY = 0.82;
-const FAR_COLOUR = {colour: '#ebebeb', alpha: 185};
-const MEASURED_COLOUR = {colour: '#141414', alpha: 255};
+const FAR_OPACITY = 185;
 
 /** One picture on the map, in its own pane; it is painted again only if its key changes. */
 class Picture {
@@ -94,9 +93,9 @@ class Pictures {
     return Promise.all([
       this.showLayer(this.main, state.layer, state),
       this.showLayer(this.beside, state.beside, state),
-      this.far.show(marks.far ? 'far' : null, () => this.mark('far', FAR_COLOUR)),
+      this.far.show(marks.far ? 'far' : null, () => this.mark('far', 'far', FAR_OPACITY)),
       this.measured.show(
-        marks.measured ? 'measured' : null, () => this.mark('tests', MEASURED_COLOUR)),
+        marks.measured ? 'measured' : null, () => this.mark('tests', 'measured', 255)),
     ]);
   }
 
@@ -113,15 +112,21 @@ class Pictures {
     });
   }
 
-  /** Mark the tiles of the region where an array is above 0. */
-  async mark(name, {colour, alpha}) {
+  /** Paint the marks again when they are next shown. */
+  forget() {
+    this.far.key = null;
+    this.measured.key = null;
+  }
+
+  /** Mark the tiles of the region where an array is above 0, in a colour of the style sheet. */
+  async mark(name, colour, alpha) {
     const {frame} = this.data;
     const [array, inside] = await Promise.all([this.painter.array(name), this.painter.mask()]);
     const indices = new Uint8Array(frame.width * frame.height);
     for (let cell = 0; cell < indices.length; cell += 1) {
       indices[cell] = inside(cell) && array.at(cell) > 0 ? 1 : 0;
     }
-    return {frame, indices, pixels: new Uint32Array([0, pixelOf(colour, alpha)])};
+    return {frame, indices, pixels: new Uint32Array([0, pixelOf(styleColour(colour), alpha)])};
   }
 
   /** Clip the two pictures at the divider. */
@@ -150,13 +155,14 @@ const OUTLINES_FROM_AFAR = {
   urban: {whole: 12, thinnest: 8, least: 0.3, pale: 0.55},
 };
 
-/** Draw outlines thinner, and outlines of towns also paler, when the map is zoomed out. */
+/** Draw outlines in the colours of the style sheet; thinner and paler when zoomed out. */
 function thinOutlines(map, outlines) {
   for (const [name, drawn] of Object.entries(outlines).filter(([, found]) => found)) {
     const {whole, thinnest, least, pale} = OUTLINES_FROM_AFAR[name];
     const near = Math.min(1, Math.max(0, (map.getZoom() - thinnest) / (whole - thinnest)));
     drawn.fullWeight = drawn.fullWeight || drawn.options.weight;
     drawn.setStyle({
+      color: styleColour(name),
       weight: drawn.fullWeight * Math.max(least, near), opacity: pale + near * (1 - pale),
     });
   }
