@@ -5,6 +5,12 @@ from browser_acts import serious
 from browser_pages import PHONE
 from browser_values import place_of
 
+
+@pytest.fixture
+def pages(made, npm):
+    return made, npm
+
+
 STATES = {
     "start": {},
     "place": {"point": (12, 15)},
@@ -21,7 +27,8 @@ STATES = {
     "size", [None, pytest.param(PHONE, marks=pytest.mark.trial)], ids=["desktop", "phone"]
 )
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(visit, made, npm, state, size, scheme):
+def test_axe_finds_nothing_serious(visit, pages, state, size, scheme):
+    made, npm = pages
     seen = visit(made.page, size=size, color_scheme=scheme)
     changes = dict(STATES[state])
     if "point" in changes:

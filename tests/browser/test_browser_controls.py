@@ -319,6 +319,28 @@ def test_a_phone_shows_all_without_sideways_scrolling(visit, made):
     assert seen.evaluate(wide) == [390, 390]
 
 
+def test_the_quarters_play_and_stop(visit, made):
+    seen = visit(made.page, reduced_motion="no-preference")
+    seen.focus("#geogp-play")
+    seen.keyboard.press("Enter")
+    assert seen.inner_text("#geogp-play") == "Stop"
+    assert seen.state["quarter"] == 0
+    seen.until("geogp.page.state.quarter === 1")
+    seen.keyboard.press("Enter")
+    assert seen.inner_text("#geogp-play") == "Play"
+    seen.wait_for_timeout(1200)
+    assert seen.state["quarter"] == 1
+    seen.keyboard.press("Enter")
+    seen.until("geogp.page.state.quarter === 2")
+    assert seen.inner_text("#geogp-play") == "Play"
+    # Without motion, the slider remains.
+    still = visit(made.page)
+    assert still.is_hidden("#geogp-play")
+    still.focus("#geogp-quarter-field")
+    still.keyboard.press("Home")
+    assert still.state["quarter"] == 0
+
+
 @pytest.mark.trial
 def test_the_address_is_one_to_read(visit, made):
     seen = visit(made.page)

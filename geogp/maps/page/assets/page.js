@@ -16,9 +16,14 @@ class MapPage {
         label: `kernel k(x, x*), ${data.kernel.unit}`,
         hint: `How strongly the clicked place x* influences the smooth field at each place. ${
           kernelErrorWords(data.kernel)}`,
+        group: 'How the model thinks',
         source: {live: true},
-        scale: data.kernel.scale,
       });
+    }
+    /** The layers' ids by the question that the layers answer. */
+    this.groups = new Map();
+    for (const [id, {group}] of this.layers) {
+      this.groups.set(group, [...this.groups.get(group) || [], id]);
     }
     this.marks = marksOf(data, outlines);
     this.placeBoxes();
@@ -27,6 +32,7 @@ class MapPage {
     this.reader = new Reader(data, this.pictures.painter);
     this.card = new PlaceCard(map, this);
     this.panel = new Panel(this);
+    this.legends = new Legends(this);
     this.divider = new Divider(map, this);
     this.search = new Search(map, data.places);
     this.address = new Address(map, this);
@@ -70,11 +76,11 @@ class MapPage {
     const {state} = this;
     this.panel.show(state);
     this.divider.show(state);
-    this.showLegends(state);
     this.showOutlines(state);
     this.showReferences(state);
     this.address.write();
-    this.work = Promise.all([this.pictures.show(state), this.card.show(state, this.reader)]);
+    const painted = this.pictures.show(state).then(() => state === this.state && this.legends.show(state));
+    this.work = Promise.all([painted, this.card.show(state, this.reader)]);
     return this.work;
   }
 
@@ -85,40 +91,6 @@ class MapPage {
       work = this.work;
       await work;
     }
-  }
-
-  /** Return the label of a layer's legend, with the threshold for a layer of probabilities. */
-  labelOf(layer, state) {
-    return layer.source.probability
-      ? `probability of ${thresholdWords(this.data, state.threshold)}` : layer.label;
-  }
-
-  showLegends(state) {
-    const compared = state.beside !== null;
-    document.body.classList.toggle('geogp-comparing', compared);
-    for (const [id, layerId, side] of [
-      ['geogp-legend', state.layer, 'Left of the divider'],
-      ['geogp-legend-beside', state.beside, 'Right of the divider']]) {
-      const box = document.getElementById(id);
-      const layer = this.layers.get(layerId);
-      box.hidden = !layer;
-      if (layer) {
-        fillLegend(box, {
-          side: compared ? side : '',
-          label: this.labelOf(layer, state),
-          hint: this.hintOf(layer, state),
-          scale: layer.scale,
-        });
-      }
-    }
-  }
-
-  hintOf(layer, state) {
-    const still = this.data.quarters.length > 1 && state.quarter !== this.data.shown
-      && !this.pictures.painter.inTime(layer);
-    const asked = layer.source.live && state.point === null;
-    return [asked ? 'Click a place to draw its kernel.' : '', layer.hint,
-      still ? 'This layer is the same for all quarters.' : ''].filter(Boolean).join(' ');
   }
 
   showOutlines({marks}) {
@@ -159,7 +131,7 @@ class MapPage {
     for (const id of new Set([state.layer, state.beside])) {
       const layer = this.layers.get(id);
       if (layer && layer.source.live) {
-        const components = await this.pictures.painter.componentsAt([place.lat, place.lng]);
+        const components = await this.pictures.painter.kernel.componentsAt([place.lat, place.lng]);
         words.push({
           name: 'Kernel with itself, k(x*, x*)',
           value: components
