@@ -33,7 +33,7 @@ _LADDERS = (
 )
 _FACTORS = (1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 2, 3, 5, 10, 20, 50, 100)
 _MAX_TICKS = 7
-_TICK_ROOM = 0.08  # least distance between two labels, as a share of the scale
+_TICK_ROOM = 0.1  # least distance between two labels, as a share of the scale
 _CLIPPED_PERCENT = 1.0
 
 Bytes = NDArray[np.uint8]

@@ -74,7 +74,7 @@ def map_page(
         styles=styles,
         scripts=scripts,
         variables=variables,
-        data=json_text(data | {"variables": variables, "words": words}),
+        data=json_text(data | {"variables": variables, "words": words, "attribution": attribution}),
         notes=notes,
         base_map=base_map,
         attribution=attribution,

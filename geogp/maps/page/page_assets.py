@@ -19,6 +19,8 @@ SCRIPTS = (
     "panel.js",
     "legend.js",
     "search.js",
+    "names.js",
+    "download.js",
     "divider.js",
     "page.js",
     "start.js",

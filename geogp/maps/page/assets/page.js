@@ -34,7 +34,10 @@ class MapPage {
     this.panel = new Panel(this);
     this.legends = new Legends(this);
     this.divider = new Divider(map, this);
-    this.search = new Search(map, data.places);
+    this.found = L.layerGroup().addTo(map);
+    this.search = new Search(this);
+    this.names = new Names(map, data.places);
+    this.download = new Download(this);
     this.address = new Address(map, this);
     this.references = L.layerGroup().addTo(map);
     map.on('zoomend', () => thinOutlines(map, outlines));
@@ -73,6 +76,9 @@ class MapPage {
   /** Change the state, and show it. */
   update(changes) {
     this.state = {...this.state, ...changes};
+    if ('point' in changes) {
+      this.found.clearLayers();
+    }
     const {state} = this;
     this.panel.show(state);
     this.divider.show(state);

@@ -35,11 +35,14 @@ class Panel {
         ? `Other quarters than ${data.quarters[data.shown]} have squares of ${
           formatNumber(tileKm(frame), 2)} km.` : '';
     }
-    const box = document.getElementById('geogp-panel');
-    const narrow = window.matchMedia('(max-width: 759px)');
-    const fold = () => { box.open = !narrow.matches; };
-    narrow.addEventListener('change', fold);
-    fold();
+    this.narrow = window.matchMedia('(max-width: 759px)');
+    this.narrow.addEventListener('change', () => this.fold());
+    this.fold();
+  }
+
+  /** Close the panel on a phone, where it hides a part of the map. */
+  fold() {
+    document.getElementById('geogp-panel').open = !this.narrow.matches;
   }
 
   /** Add a field for each layer, in groups by the question that the layers answer. */

@@ -6,6 +6,7 @@ function startPage() {
     Object.entries(data.variables).map(([name, variable]) => [name, window[variable]]));
   const page = new MapPage(map, data, outlines, data.words);
   followScheme(page, base);
+  page.names.follow(base);
   window.geogp.page = page;
   window.geogp.ready = page.start().then(() => {
     document.documentElement.dataset.geogp = 'ready';
