@@ -24,7 +24,7 @@ The browser decodes and draws the data; the page contains no pictures. The keys 
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -192,20 +192,19 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     low, high = np.percentile(quantiles[[0, -1]], [1, 99], axis=1)[[0, 1], [0, 1]]
     values = slider_values(float(10**low), float(10**high), content.thresholds)
     choices = [one.value for one in content.thresholds] or values
-    asked = {"levels": levels, "thresholds": values, "at_most": bound == "upper"}
-    error, tiles = probability_error(shown.prediction, decoded, **asked)
+    error_of = partial(
+        probability_error, levels=levels, thresholds=values, at_most=bound == "upper"
+    )
+    error, tiles = error_of(shown.prediction, decoded)
     steps = {"quantile_log10": full[0]["step"], "probability": error, "probability_tiles": tiles}
     past, change = None, None
     if content.past:
         cells = _cells_of(shown.tiles, content.past[0].tiles)
-        most = ALL_TEXT - text_bytes(full)
-        past, rounded = _past(content.past, most)
+        past, rounded = _past(content.past, ALL_TEXT - text_bytes(full))
         steps["past_quantile_log10"] = past["quantiles"][0]["step"]
         steps["past_probability"] = max(
-            probability_error(
-                one.prediction[cells],
-                past_quantiles(decoded, levels, rounded[:, place, cells]),
-                **asked,
+            error_of(
+                one.prediction[cells], past_quantiles(decoded, levels, rounded[:, place, cells])
             )[0]
             for place, one in enumerate(content.past)
         )

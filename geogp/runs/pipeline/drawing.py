@@ -218,7 +218,7 @@ def averages_on(
         }
     )
     sums = rows.pivot_table(index="quarter", columns="tile", aggfunc="sum")
-    found = sums["sum"] if counted else sums["sum"] / sums["tests"]
+    found: pd.DataFrame = sums["sum"] if counted else sums["sum"] / sums["tests"]
     wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
     measured = wanted[np.isin(wanted, rows["tile"])]
     return found.reindex(index=sorted(quarters), columns=measured).to_numpy(np.float64)
