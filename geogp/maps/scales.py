@@ -33,7 +33,7 @@ _LADDERS = (
 )
 _FACTORS = (1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 2, 3, 5, 10, 20, 50, 100)
 _MAX_TICKS = 7
-_TICK_ROOM = 0.08  # least distance between two labels, as a share of the scale
+_TICK_ROOM = 0.1  # least distance between two labels, as a share of the scale
 _CLIPPED_PERCENT = 1.0
 
 Bytes = NDArray[np.uint8]
@@ -91,9 +91,13 @@ class Scale:
 
     def colours(self) -> Bytes:
         """Return the RGBA colour of each index, (LEVELS + 1, 4); index 0 is transparent."""
-        middles = (np.arange(LEVELS) + 0.5) / LEVELS
-        shades = self.colour_map(middles, bytes=True)
-        return np.vstack([np.zeros((1, 4), np.uint8), shades]).astype(np.uint8)
+        return palette_colours(self.colour_map)
+
+
+def palette_colours(palette: Colormap) -> Bytes:
+    """Return `LEVELS` colours of a palette after a transparent colour, RGBA (LEVELS + 1, 4)."""
+    shades = palette((np.arange(LEVELS) + 0.5) / LEVELS, bytes=True)
+    return np.vstack([np.zeros((1, 4), np.uint8), shades]).astype(np.uint8)
 
 
 def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
@@ -146,7 +150,9 @@ def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> S
     return _linear(*_range_of(values, label), label, palette)
 
 
-def change_scale(values: NDArray[np.floating], *, label: str) -> Scale:
+def change_scale(
+    values: NDArray[np.floating], *, label: str, palette: str = CHANGE_PALETTE
+) -> Scale:
     """Return a scale for changes in per cent, above -100, on which 0 is in the middle.
 
     Equal distances are equal factors: a doubling (+100 %) is as far from 0 as a halving (-50 %).
@@ -159,9 +165,7 @@ def change_scale(values: NDArray[np.floating], *, label: str) -> Scale:
     changes = [100 * (1 / one - 1) for one in reversed(factors_shown)]
     changes += [0.0, *(100 * (one - 1) for one in factors_shown)]
     ticks = tuple(float(f"{change:.3g}") for change in changes)
-    return Scale(
-        label, CHANGE_PALETTE, ticks[0], ticks[-1], logarithmic=True, ticks=ticks, shift=100
-    )
+    return Scale(label, palette, ticks[0], ticks[-1], logarithmic=True, ticks=ticks, shift=100)
 
 
 def class_scale(

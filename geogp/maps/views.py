@@ -27,6 +27,21 @@ from geogp.maps.scales import (
 
 MakeScale = Callable[..., Scale]
 
+HOW_FAST = "How fast"
+HOW_MANY = "How many tests"
+WHICH_CLASS = "Which class"
+HOW_SURE = "How sure"
+WHO_IS_SERVED = "Who is served"
+WHERE_MEASURED = "Where measured"
+WHAT_CHANGED = "What changed"
+HOW_IT_THINKS = "How the model thinks"
+
+QUESTIONS = (
+    *(HOW_FAST, HOW_MANY, WHICH_CLASS),
+    *(HOW_SURE, WHO_IS_SERVED, WHERE_MEASURED, WHAT_CHANGED, HOW_IT_THINKS),
+)
+"""All questions, in the order of the page."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -34,7 +49,8 @@ class View:
 
     `name` is also the name of the picture's file; `label` is the text of the legend, with the unit;
     `make_scale` makes the colour scale from the values and the palette. `hint` is a sentence that
-    explains the values, in which ``{predicted}`` stands for the predicted quantity.
+    explains the values, in which ``{predicted}`` stands for the predicted quantity. `question` is
+    the question that the view answers, one of `QUESTIONS`.
     """
 
     name: str
@@ -45,6 +61,7 @@ class View:
     make_scale: MakeScale
     hint: str
     unit: str
+    question: str
 
     def scale(self, grid: xr.Dataset) -> Scale:
         """Return the colour scale for a grid's values; raise DataError if no value is finite."""
@@ -110,6 +127,7 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             speed_scale,
             "Half of {predicted} are expected above this value, half below it.",
             unit,
+            HOW_FAST,
         ),
         View(
             "mean",
@@ -121,6 +139,7 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             "The average of {predicted}; a few high values make the average larger than the "
             "median.",
             unit,
+            HOW_FAST,
         ),
         View(
             "bound",
@@ -131,6 +150,7 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             speed_scale,
             f"39 of 40 {{predicted}} are expected {side} this value.",
             unit,
+            HOW_FAST,
         ),
         View(
             "width",
@@ -141,6 +161,7 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             linear_scale,
             "log10 of the ratio of upper to lower bound; 1 means a ratio of 10.",
             f"log10 {unit}",
+            HOW_SURE,
         ),
     )
 
@@ -159,6 +180,7 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             speed_scale,
             f"The number of tests to expect on average in a {tile} and quarter.",
             unit,
+            HOW_MANY,
         ),
         *(
             View(
@@ -171,6 +193,7 @@ def _count_views(zoom: int) -> tuple[View, ...]:
                 "In at least 39 of 40 cases, the number of tests is expected to be this or "
                 f"{more}.",
                 unit,
+                HOW_SURE,
             )
             for side, more in (("lower", "more"), ("upper", "less"))
         ),
@@ -183,6 +206,7 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             share_scale,
             "1 means that there is certainly no test; 0 means that there is certainly a test.",
             "",
+            WHERE_MEASURED,
         ),
     )
 
@@ -200,6 +224,7 @@ def _class_views(quantity: Quantity) -> tuple[View, ...]:
             partial(class_scale, names=names),
             f"The {subject} with the highest probability among {{predicted}}.",
             "",
+            WHICH_CLASS,
         ),
         *(
             View(
@@ -211,6 +236,7 @@ def _class_views(quantity: Quantity) -> tuple[View, ...]:
                 share_scale,
                 f"The share of {{predicted}} expected to be {name} or higher.",
                 "",
+                WHO_IS_SERVED,
             )
             for name, tag in list(zip(names, quantity.class_tags, strict=True))[1:]
         ),
@@ -219,11 +245,12 @@ def _class_views(quantity: Quantity) -> tuple[View, ...]:
             "p_most_probable",
             f"Probability of the most probable {subject}",
             f"probability of the most probable {subject}",
-            BOUND_PALETTE,
+            f"{WIDTH_PALETTE}_r",
             share_scale,
             f"1 means that the {subject} is certain; {1 / len(names):.2g} means that all are "
             "equally probable.",
             "",
+            HOW_SURE,
         ),
         View(
             "entropy",
@@ -235,5 +262,6 @@ def _class_views(quantity: Quantity) -> tuple[View, ...]:
             f"0 means that the {subject} is certain; {np.log(len(names)):.3g} means that all are "
             "equally probable.",
             "nats",
+            HOW_SURE,
         ),
     )

@@ -69,9 +69,9 @@ def waves(tiles):
 
 
 def make_page(
-    *, zoom=14, name="Isla", county="Ponce", past=2, target="download", df=None, **options
+    *, zoom=14, name="Isla", county="Ponce", past=2, target="download", df=None, up=0, **options
 ) -> Made:
-    """Return a page of a synthetic region with `past` earlier quarters two zooms coarser.
+    """Return a page of a synthetic region with `past` earlier quarters, `up` zooms coarser.
 
     With `df`, the law is that of a normal and a Student-t part with so many degrees of freedom.
     """
@@ -81,7 +81,7 @@ def make_page(
         p = world.prediction
         shape = NormalPlusStudent(p.function_variance, p.noise_variance, df)
         world = replace(world, prediction=replace(p, shape=shape))
-    coarse = coarser(world.tiles, zoom - 2)
+    coarse = coarser(world.tiles, zoom - up)
     quarters = [
         QuarterMap(f"2023Q{k + 1}", coarse, smooth_prediction(coarse, seed=k + 1))
         for k in range(past)
@@ -100,10 +100,18 @@ def make_page(
         thresholds_of(target),
         squares(region, "county", ["Adjuntas", county, "Mayagüez"]),
         towns(region, ["Ponce", "San Juan"]),
+        averages(world.measured, past + 1),
     )
     data = page_data(world.grid, content)
     page = map_page(data, region, content.counties, **{"notes": ["A note."]} | options)
     return Made(world, content, data, page)
+
+
+def averages(measured, quarters):
+    """Return averages of the tiles with tests, (quarters, m), with gaps."""
+    random = np.random.default_rng(3)
+    values = random.lognormal(3, 0.5, (quarters, (measured > 0).sum()))
+    return np.where(random.random(values.shape) < 0.4, np.nan, values)
 
 
 def make_counts() -> Made:

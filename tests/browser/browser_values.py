@@ -4,7 +4,7 @@ import numpy as np
 
 from geogp.maps.frame import Frame
 from geogp.maps.page.packing import unpack
-from geogp.maps.page.page_quantiles import probabilities, unpack_quantiles
+from geogp.maps.page.page_quantiles import past_quantiles, probabilities, unpack_quantiles
 
 LEVELS = 96
 
@@ -15,21 +15,49 @@ def pixels(picture):
     return np.frombuffer(picture["data"], np.uint8).reshape(shape)
 
 
+def quantiles(data, quarter):
+    """Return the quantiles of a quarter at the page's levels, (m, h, w); NaN outside the region."""
+    shown = unpack_quantiles(data["quantiles"], data["levels"])
+    if quarter == data["shown"]:
+        return shown
+    place = quarter - (quarter > data["shown"])
+    middle, lower, more = (spread(data, unpack(one)[place]) for one in data["past"]["quantiles"])
+    past = np.stack([middle - lower, middle, middle + lower + more])
+    inside = np.isfinite(shown[0])
+    found = np.full(shown.shape, np.nan)
+    found[:, inside] = past_quantiles(shown[:, inside], data["levels"], past[:, inside])
+    return found
+
+
+def spread(data, raster):
+    """Return the values of larger tiles on the map's own tiles."""
+    fine, coarse = data["frame"], data["past"]["frame"]
+    shift = fine["zoom"] - coarse["zoom"]
+    row = (fine["row"] + np.arange(fine["height"]) >> shift) - coarse["row"]
+    column = (fine["column"] + np.arange(fine["width"]) >> shift) - coarse["column"]
+    return raster[np.ix_(row, column)]
+
+
+def on_map(data, raster, quarter):
+    """Return the values of an array in a quarter; NaN outside the region."""
+    inside = np.isfinite(unpack(data["arrays"]["far"]))
+    held = raster if quarter == data["shown"] else spread(data, raster)
+    return np.where(inside, held, np.nan)
+
+
 def quantile(data, quarter, level):
-    return unpack_quantiles(data["quarters"][quarter]["quantiles"], data["levels"])[
-        data["levels"].index(level)
-    ]
+    return quantiles(data, quarter)[data["levels"].index(level)]
 
 
 def probability(data, quarter, threshold):
     """Return the probabilities of a threshold, (h, w); NaN outside the region."""
-    quantiles = unpack_quantiles(data["quarters"][quarter]["quantiles"], data["levels"])
-    inside = np.isfinite(quantiles[0])
-    found = np.full(inside.shape, np.nan)
-    found[inside] = probabilities(
-        quantiles[:, inside], data["levels"], [threshold], at_most=data["threshold"]["at_most"]
+    found = quantiles(data, quarter)
+    inside = np.isfinite(found[0])
+    result = np.full(inside.shape, np.nan)
+    result[inside] = probabilities(
+        found[:, inside], data["levels"], [threshold], at_most=data["threshold"]["at_most"]
     )[0]
-    return found
+    return result
 
 
 def layer_of(data, name):
@@ -46,9 +74,12 @@ def values_of(data, name, quarter, threshold=None):
         return high - low
     if "probability" in source:
         return probability(data, quarter, threshold)
+    if "change" in source:
+        return 100 * (10 ** (quantile(data, quarter, 0.5) - quantile(data, 0, 0.5)) - 1)
     if "slice" in source:
         return unpack(data["slices"][source["slice"]])
-    return unpack(data["arrays"][source["array"]])
+    held = unpack(data["arrays"][source["array"]])
+    return held[0] if held.ndim == 3 else held
 
 
 def assert_coloured(picture, values, scale):
@@ -79,7 +110,7 @@ def assert_coloured(picture, values, scale):
 
 def cells(data, many, quarter=None):
     """Return some cells of the region, (row, column), among them the four at its ends."""
-    frame = data["frame"] if quarter is None else data["quarters"][quarter]["frame"]
+    frame = data["frame"]
     values = quantile(data, data["shown"] if quarter is None else quarter, 0.5)
     row, column = np.nonzero(np.isfinite(values))
     assert values.shape == (frame["height"], frame["width"])

@@ -123,11 +123,11 @@ def visit(browser, tmp_path):
         found.asked.append(route.request.url)
         route.abort()
 
-    def open_page(text, *, size=None, hash="", ready=True, touch=False):  # noqa: A002
+    def open_page(text, *, size=None, hash="", ready=True, touch=False, **options):  # noqa: A002
         path = tmp_path / f"map{len(visits)}.html"
         path.write_text(text, "utf-8")
         context = browser.new_context(
-            viewport=size or DESKTOP, has_touch=touch, reduced_motion="reduce"
+            viewport=size or DESKTOP, has_touch=touch, **{"reduced_motion": "reduce"} | options
         )
         contexts.append(context)
         tab = context.new_page()

@@ -5,6 +5,12 @@ from browser_acts import serious
 from browser_pages import PHONE
 from browser_values import place_of
 
+
+@pytest.fixture
+def pages(made, npm):
+    return made, npm
+
+
 STATES = {
     "start": {},
     "place": {"point": (12, 15)},
@@ -20,8 +26,10 @@ STATES = {
 @pytest.mark.parametrize(
     "size", [None, pytest.param(PHONE, marks=pytest.mark.trial)], ids=["desktop", "phone"]
 )
-def test_axe_finds_nothing_serious(visit, made, npm, state, size):
-    seen = visit(made.page, size=size)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(visit, pages, state, size, scheme):
+    made, npm = pages
+    seen = visit(made.page, size=size, color_scheme=scheme)
     changes = dict(STATES[state])
     if "point" in changes:
         changes["point"] = place_of(made.data["frame"], *changes["point"])
@@ -29,6 +37,36 @@ def test_axe_finds_nothing_serious(visit, made, npm, state, size):
     if size:
         seen.evaluate("document.getElementById('geogp-panel').open = true")
     assert serious(seen, npm) == []
+
+
+INK = "getComputedStyle(document.body).color"
+OUTLINE = "geogp.page.outlines.boundary.options.color"
+
+
+def test_colours_follow_the_system(visit, made):
+    seen = visit(made.page)
+    light = [seen.evaluate(INK), seen.evaluate(OUTLINE)]
+    seen.update(marks=seen.state["marks"] | {"measured": True})
+    marks, layer = seen.picture("measured"), seen.picture()
+    seen.emulate_media(color_scheme="dark")
+    seen.until("ink => getComputedStyle(document.body).color !== ink", light[0])
+    seen.settle()
+    assert seen.evaluate(OUTLINE) == "#e8e8e8" != light[1]
+    assert seen.picture("measured") != marks
+    assert seen.picture() == layer
+    asked = len(seen.asked)
+    seen.evaluate("() => { geogp.page.map.setZoom(9, {animate: false}); }")
+    seen.until("() => performance.now() > 0")
+    assert asked < len(seen.asked)
+    assert all("/dark_all/" in one for one in seen.asked[asked:])
+
+
+def test_the_map_is_the_first_stop_and_every_part_has_a_landmark(visit, made):
+    seen = visit(made.page)
+    seen.keyboard.press("Tab")
+    assert seen.evaluate("document.activeElement === geogp.page.map.getContainer()")
+    assert seen.locator("body > header, body > main, body > aside, body > footer").count() == 4
+    assert "user-scalable" not in made.page.split("</head>")[0]
 
 
 @pytest.mark.trial

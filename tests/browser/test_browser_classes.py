@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from browser_pages import make_tiers
-from browser_values import assert_coloured, layer_of, place_of
+from browser_values import assert_coloured, layer_of, on_map, place_of
 
 from geogp.geodata.tiles.speed_tiers import SPEED_TIERS
 from geogp.maps.page.packing import unpack
@@ -19,11 +19,11 @@ def test_each_layer_of_each_quarter_has_its_colours(visit, tiers):
     assert seen.is_hidden("#geogp-threshold")
     assert "Farther" in seen.inner_text("#geogp-marks")
     seen.update(marks={**seen.state["marks"], "far": False})
-    for quarter, arrays in ((1, data["arrays"]), (0, data["quarters"][0]["arrays"])):
+    for quarter, arrays in ((1, data["arrays"]), (0, data["past"]["arrays"])):
         for name in ("tier", "p_at_least_7_1", "p_most_probable", "entropy"):
             seen.update(layer=name, quarter=quarter)
             scale = layer_of(data, name)["scale"]
-            assert_coloured(seen.picture(), unpack(arrays[name]), scale)
+            assert_coloured(seen.picture(), on_map(data, unpack(arrays[name])[0], quarter), scale)
 
 
 def test_the_legend_names_the_classes(visit, tiers):
@@ -47,4 +47,4 @@ def test_a_click_gives_the_class_and_all_probabilities(visit, tiers):
         number = 0.5 if "less" in shown else 99.5 if "more" in shown else float(shown.split()[0])
         assert number == pytest.approx(100 * p, abs=1.5)
     assert "NaN" not in "".join(lines)
-    assert np.isfinite(unpack(data["arrays"]["entropy"])[row, column])
+    assert np.isfinite(unpack(data["arrays"]["entropy"])[0, row, column])

@@ -8,6 +8,9 @@ import pytest
 from browser_pages import HOSTILE, PHONE
 from browser_values import assert_coloured, layer_of, place_of, values_of
 
+from geogp.geodata.tiles.quadkeys import format_quadkeys, tiles_to_codes
+from geogp.maps.page.packing import unpack
+
 VIEW = """() => { const {lat, lng} = geogp.page.map.getCenter();
   return [geogp.page.map.getZoom(), lat, lng]; }"""
 LINE = "document.querySelector('.geogp-divider-line').getBoundingClientRect().x"
@@ -47,6 +50,66 @@ def test_the_search_offers_all_places_and_says_when_there_is_none(visit, made):
         seen.inner_text("#geogp-search-answer") == "No county or town called Atlantis on this map."
     )
     assert seen.evaluate(BOUNDS) == before
+
+
+def test_what_is_found_is_marked_and_its_card_opened(visit, made):
+    seen, data = visit(made.page), made.data
+    county = unpack(data["arrays"]["county"])
+    at = tuple(np.argwhere(np.isfinite(county))[100])
+    latitude, longitude = place_of(data["frame"], *at)
+    quadkey = format_quadkeys(tiles_to_codes(*tile_at(data["frame"], at)), data["frame"]["zoom"])
+    for text in (
+        f"{latitude:.5f}, {longitude:.5f}",
+        f"{latitude:.4f}° N, {-longitude:.4f}° W",
+        f"{latitude:.5f} {longitude:.5f}",
+        quadkey[0],
+    ):
+        seen.update(point=None)
+        seen.fill("#geogp-search-field", text)
+        seen.keyboard.press("Enter")
+        seen.settle()
+        np.testing.assert_allclose(seen.state["point"], [latitude, longitude], atol=1e-4)
+        assert seen.is_visible("#geogp-place")
+        assert seen.evaluate(MARKED) == 0
+        assert seen.evaluate("geogp.page.map.getZoom()") == 14
+    for number, name in enumerate(data["names"]["county"]):
+        seen.fill("#geogp-search-field", f"{name}, county")
+        seen.keyboard.press("Enter")
+        seen.until(
+            "name => document.getElementById('geogp-place-heading').textContent === name", name
+        )
+        seen.settle()
+        assert seen.evaluate(MARKED) == 1
+        here = seen.evaluate(
+            "geogp.cellAt(geogp.page.data.frame, L.latLng(geogp.page.state.point))"
+        )
+        assert county[here["row"], here["column"]] == number
+    seen.click("#geogp-place-close")
+    assert seen.evaluate(MARKED) == 0
+
+
+MARKED = "geogp.page.found.getLayers().length"
+
+
+def tile_at(frame, at):
+    return np.array([frame["column"] + at[1]]), np.array([frame["row"] + at[0]]), frame["zoom"]
+
+
+def test_on_a_phone_the_panel_makes_room_for_what_is_found(visit, made):
+    seen = visit(made.page, size=PHONE, touch=True)
+    seen.tap("#geogp-panel > summary")
+    seen.fill("#geogp-search-field", "Mayag")
+    seen.tap("text=Show >> nth=0")
+    seen.settle()
+    assert seen.is_visible("#geogp-place")
+    assert seen.is_hidden("#geogp-search-field")
+
+
+def test_an_h3_cell_is_refused_with_what_to_do(visit, made):
+    seen = visit(made.page)
+    seen.fill("#geogp-search-field", "872ab2591ffffff")
+    seen.keyboard.press("Enter")
+    assert "Search for the latitude and longitude" in seen.inner_text("#geogp-search-answer")
 
 
 @pytest.mark.trial
@@ -218,12 +281,12 @@ def test_everything_is_reached_by_keys_alone(visit, made):
             break
         order.append(found)
     wanted = [
+        "geogp-split",
         "geogp-search-field",
         "geogp-layer",
         "geogp-threshold-field",
         "geogp-quarter-field",
         "geogp-beside",
-        "geogp-split",
     ]
     places = [order.index(one) for one in wanted]
     assert places == sorted(places)
@@ -317,6 +380,28 @@ def test_a_phone_shows_all_without_sideways_scrolling(visit, made):
     assert card["x"] + card["width"] <= 390
     assert card["y"] + card["height"] <= 844
     assert seen.evaluate(wide) == [390, 390]
+
+
+def test_the_quarters_play_and_stop(visit, made):
+    seen = visit(made.page, reduced_motion="no-preference")
+    seen.focus("#geogp-play")
+    seen.keyboard.press("Enter")
+    assert seen.inner_text("#geogp-play") == "Stop"
+    assert seen.state["quarter"] == 0
+    seen.until("geogp.page.state.quarter === 1")
+    seen.keyboard.press("Enter")
+    assert seen.inner_text("#geogp-play") == "Play"
+    seen.wait_for_timeout(1200)
+    assert seen.state["quarter"] == 1
+    seen.keyboard.press("Enter")
+    seen.until("geogp.page.state.quarter === 2")
+    assert seen.inner_text("#geogp-play") == "Play"
+    # Without motion, the slider remains.
+    still = visit(made.page)
+    assert still.is_hidden("#geogp-play")
+    still.focus("#geogp-quarter-field")
+    still.keyboard.press("Home")
+    assert still.state["quarter"] == 0
 
 
 @pytest.mark.trial

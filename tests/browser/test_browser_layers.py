@@ -21,6 +21,9 @@ CORNERS = """name => {
 }"""
 
 
+SCALE = "geogp.page.pictures.main.painted.scale"
+
+
 @pytest.fixture(scope="module")
 def layers(made):
     return [one["id"] for one in made.data["layers"]]
@@ -30,13 +33,17 @@ def test_each_layer_has_the_colours_of_its_values(visit, made, layers):
     seen, data = visit(made.page), made.data
     assert {"level", "width", "bound", "probability", "tests", "slice-0"} <= set(layers)
     for name in layers:
+        if name == "slice-0":
+            seen.click("text=How the model thinks")
         seen.check(f"input[name=geogp-layer][value={name}]")
         seen.settle()
         threshold = data["threshold"]["shown"]
         values = values_of(data, name, data["shown"], threshold)
-        assert_coloured(seen.picture(), values, layer_of(data, name)["scale"])
+        scale = seen.evaluate(SCALE)
+        assert scale == layer_of(data, name).get("scale", scale)
+        assert_coloured(seen.picture(), values, scale)
         legend = seen.inner_text("#geogp-legend")
-        ticks = layer_of(data, name)["scale"]["ticks"]
+        ticks = scale["ticks"]
         shown = [
             float(t.replace("\N{MINUS SIGN}", "-").replace(",", ""))
             for t in seen.locator("#geogp-legend .geogp-ticks span").all_inner_texts()
@@ -114,7 +121,11 @@ def test_the_threshold_changes_the_picture_and_the_words(visit, made):
 
 
 @pytest.mark.trial
-def test_the_quarter_changes_the_picture_to_its_coarser_frame(visit, made):
+@pytest.mark.parametrize("up", [0, 2])
+@pytest.mark.parametrize("df", [None, 3.0])
+def test_every_quarter_is_drawn_on_the_maps_own_tiles(visit, make, up, df):
+    """Also a quarter of larger tiles, which then ends at the coast and not beyond."""
+    made = make(up=up, df=df)
     seen, data = visit(made.page), made.data
     slider = seen.locator("#geogp-quarter-field")
     assert int(slider.input_value()) == data["shown"] == 2
@@ -122,17 +133,51 @@ def test_the_quarter_changes_the_picture_to_its_coarser_frame(visit, made):
     seen.keyboard.press("ArrowLeft")
     seen.settle()
     assert seen.inner_text("#geogp-quarter-words") == "2023Q2"
-    assert "squares of" in seen.inner_text("#geogp-quarter-hint")
-    for name in ("level", "width", "bound", "probability"):
+    assert ("squares of" in seen.inner_text("#geogp-quarter")) == bool(up)
+    assert data["past"]["frame"]["zoom"] == data["frame"]["zoom"] - up
+    for name in ("level", "width", "bound", "probability", "change"):
         seen.check(f"input[value={name}]")
         seen.settle()
         values = values_of(data, name, 1, data["threshold"]["shown"])
-        assert values.shape < (data["frame"]["height"], data["frame"]["width"])
+        assert values.shape == (data["frame"]["height"], data["frame"]["width"])
         assert_coloured(seen.picture(), values, layer_of(data, name)["scale"])
-    frame = data["quarters"][1]["frame"]
-    found = seen.evaluate(CORNERS, "main")
-    north, west = place_of(frame, 0, 0, down=0, across=0)
-    np.testing.assert_allclose(found["bounds"][:2], [north, west], atol=1e-10)
+
+
+def test_layers_are_grouped_by_question(visit, made):
+    seen = visit(made.page)
+    assert seen.locator("#geogp-layers summary").all_inner_texts() == [
+        *("How fast", "How sure", "Who is served", "Where measured", "What changed"),
+        "How the model thinks",
+    ]
+    assert seen.is_hidden("input[value=live]")
+    seen.update(layer="live")
+    assert seen.is_visible("input[value=live]")
+
+
+def test_the_scale_of_a_kernel_shows_its_own_values(visit, made):
+    """98 % of the values use at least half of the colours, whatever other kernels are."""
+    seen, data = visit(made.page), made.data
+    for number in range(3):
+        values = unpack(data["slices"][number])
+        seen.update(layer=f"slice-{number}")
+        scale = seen.evaluate(SCALE)
+        low, high = np.nanpercentile(values, [1, 99])
+        assert scale["low"] <= low < high <= scale["high"] + 1e-9
+        assert max(high, -low) > 0.5 * max(scale["high"], -scale["low"])
+        beyond = [np.nanmin(values) < scale["low"], np.nanmax(values) > scale["high"]]
+        for name, arrow in zip((".geogp-below", ".geogp-above"), beyond, strict=True):
+            assert seen.locator(f"#geogp-legend {name}").count() == arrow
+
+
+@pytest.mark.trial
+def test_arrows_say_that_values_lie_beyond_the_scale(visit, made):
+    seen, data = visit(made.page), made.data
+    for quarter in range(3):
+        seen.update(quarter=quarter)
+        values, scale = values_of(data, "level", quarter), layer_of(data, "level")["scale"]
+        beyond = [np.nanmin(values) < scale["low"], np.nanmax(values) > scale["high"]]
+        for name, arrow in zip((".geogp-below", ".geogp-above"), beyond, strict=True):
+            assert seen.locator(f"#geogp-legend {name}").count() == arrow
 
 
 @pytest.mark.trial
@@ -147,6 +192,7 @@ def test_layers_that_are_one_for_all_quarters_say_so(visit, made):
 @pytest.mark.trial
 def test_the_live_kernel_is_the_product_of_its_components(visit, made):
     seen, kernel = visit(made.page), made.data["kernel"]
+    seen.click("text=How the model thinks")
     seen.check("input[value=live]")
     seen.settle()
     assert not pixels(seen.picture()).any()
@@ -170,14 +216,14 @@ def test_the_live_kernel_is_the_product_of_its_components(visit, made):
         seen.settle()
         values = (everywhere @ here).reshape(shape)
         found = seen.evaluate(
-            "async p => Array.from(await geogp.page.pictures.painter.kernelAt(p),"
+            "async p => Array.from(await geogp.page.pictures.painter.kernel.at(p),"
             " v => isNaN(v) ? null : v)",
             place,
         )
         found = np.array(found, float).reshape(shape)
         np.testing.assert_allclose(found[inside], values[inside], rtol=0, atol=1e-9)
         np.testing.assert_array_equal(np.isfinite(found), inside)
-        assert_coloured(seen.picture(), found, kernel["scale"])
+        assert_coloured(seen.picture(), found, seen.evaluate(SCALE))
         told = seen.inner_text("#geogp-place")
         assert "k(x*, x*)" in told
         assert f"{here @ here:.3g}" in told
@@ -210,7 +256,7 @@ def test_outlines_are_thinner_from_afar_and_those_of_towns_paler(visit, made):
         found[zoom] = np.array(
             [seen.evaluate(style, name) for name in ("boundary", "urban", "counties")]
         )
-    np.testing.assert_allclose(found[12], [[1.6, 1], [1.4, 1], [0.8, 1]])
+    np.testing.assert_allclose(found[12], [[1.6, 1], [1.0, 1], [0.8, 1]])
     assert np.all(found[9][:, 0] < found[12][:, 0])
     assert np.all(found[7][:, 0] <= found[9][:, 0])
     assert np.all(found[5][:, 0] > 0.2)

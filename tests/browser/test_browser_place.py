@@ -9,6 +9,11 @@ from scipy.special import ndtri
 from geogp.maps.frame import Frame
 from geogp.maps.page.packing import unpack
 
+HISTORY = """async () => {
+  const {data, reader, state} = geogp.page;
+  return reader.history(geogp.cellAt(data.frame, L.latLng(state.point)).number);
+}"""
+
 
 def great_circle_km(latitude, longitude, others_latitude, others_longitude):
     """Return distances on a sphere of 6371.0088 km by the law of cosines."""
@@ -77,27 +82,53 @@ def test_the_numbers_behind_the_card_are_exact(visit, made):
     """Without the rounding of the card: quantiles and probabilities to machine precision."""
     seen, data = visit(made.page), made.data
     read = "async p => (await geogp.page.reader.read(L.latLng(p), geogp.page.state)).law"
-    share = data["steps"]["probability"]
     for quarter in (data["shown"], 0):
-        frame = data["quarters"][quarter]["frame"]
         for threshold in (data["threshold"]["values"][3], data["threshold"]["shown"]):
             seen.update(quarter=quarter, threshold=threshold)
-            expected = probability(data, quarter, threshold)
-            for row, column in cells(data, 4):
-                place = place_of(data["frame"], row, column)
-                found = seen.evaluate(read, list(place))
-                down = data["frame"]["row"] + row >> data["frame"]["zoom"] - frame["zoom"]
-                across = data["frame"]["column"] + column >> data["frame"]["zoom"] - frame["zoom"]
-                at = down - frame["row"], across - frame["column"]
-                middle = quantile(data, quarter, 0.5)[at]
-                assert found["median"] == pytest.approx(10**middle, rel=1e-9)
+            expected, middle = probability(data, quarter, threshold), quantile(data, quarter, 0.5)
+            for at in cells(data, 4):
+                found = seen.evaluate(read, list(place_of(data["frame"], *at)))
+                assert found["median"] == pytest.approx(10 ** middle[at], rel=1e-9)
                 assert found["probability"] == pytest.approx(expected[at], abs=1e-9)
-                if quarter == data["shown"]:
-                    tile = np.flatnonzero(
-                        (made.world.tiles.row == down) & (made.world.tiles.column == across)
-                    )
-                    exact = made.world.prediction[tile].exceedance(np.log10(threshold))[0]
-                    assert found["probability"] == pytest.approx(exact, abs=share + 1e-9)
+                row, column = data["frame"]["row"] + at[0], data["frame"]["column"] + at[1]
+                tiles = made.world.tiles
+                tile = np.flatnonzero((tiles.row == row) & (tiles.column == column))
+                law = made.content.quarters[quarter].prediction[tile]
+                exact = law.exceedance(np.log10(threshold))[0]
+                name = "probability" if quarter == data["shown"] else "past_probability"
+                most = 1.5 * data["steps"][name] + 1e-9  # the stated error is that of some tiles
+                assert found["probability"] == pytest.approx(exact, abs=most)
+
+
+def test_a_click_draws_the_history_of_the_tile(visit, made):
+    """The chart has the band, the median and the measured averages of every quarter."""
+    seen, data, measured = visit(made.page), made.data, made.content.measured
+    tests = unpack(data["arrays"]["tests"])
+    rows, columns = np.nonzero(tests > 0)
+    for k in (0, len(rows) // 2, len(rows) - 1):
+        at = rows[k], columns[k]
+        seen.update(point=place_of(data["frame"], *at))
+        found = seen.evaluate(HISTORY)
+        values = np.array([value or np.nan for value in found["measured"]], float)
+        half = data["steps"]["past_quantile_log10"] / 2 + 1e-9
+        np.testing.assert_allclose(values, measured[:, k], rtol=0.006)
+        tile = np.flatnonzero(
+            (made.world.tiles.row - data["frame"]["row"] == at[0])
+            & (made.world.tiles.column - data["frame"]["column"] == at[1])
+        )
+        for band, quarter in zip(found["bands"], made.content.quarters, strict=True):
+            law = quarter.prediction[tile]
+            exact = [law.quantile(level)[0] for level in (0.025, 0.5, 0.975)]
+            np.testing.assert_allclose(np.log10(band), exact, rtol=0, atol=half)
+        dots = seen.locator(".geogp-history circle").count()
+        assert dots == np.isfinite(measured[:, k]).sum()
+        label = seen.get_attribute(".geogp-history svg", "aria-label")
+        assert f"measured in {dots} of 3 quarters" in label
+        assert seen.locator(".geogp-history text").all_text_contents()[-2:] == ["2023Q1", "2023Q3"]
+    empty = cells(data, 40)
+    at = next(one for one in empty if tests[one] == 0)
+    seen.update(point=place_of(data["frame"], *at))
+    assert seen.locator(".geogp-history circle").count() == 0
 
 
 @pytest.mark.trial

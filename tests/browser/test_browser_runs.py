@@ -11,7 +11,7 @@ import xarray as xr
 from browser_acts import click, close, facts, number, serious
 from browser_pages import DESKTOP, PHONE
 from browser_runs import DEMO, GIVEN, MAKERS, Run, cells_of, places_of
-from browser_values import assert_coloured, layer_of, pixels, place_of, quantile, values_of
+from browser_values import assert_coloured, layer_of, place_of, quantile, values_of
 
 from geogp.geodata.places.region import Tiles
 from geogp.maps.page.kernel_error import random_places
@@ -27,10 +27,11 @@ BUDGET = 6_000_000 + LEAFLET
 
 READ = "async p => (await geogp.page.reader.read(L.latLng(p), geogp.page.state)).law"
 KERNEL = """async ([p, cells]) => {
-  const values = await geogp.page.pictures.painter.kernelAt(p);
+  const values = await geogp.page.pictures.painter.kernel.at(p);
   const told = cells ? cells.map(cell => values[cell]) : Array.from(values);
   return told.map(value => isNaN(value) ? null : value);
 }"""
+SCALE = "geogp.page.pictures.main.painted.scale"
 WIDE = "() => [document.documentElement.scrollWidth, innerWidth]"
 VIEW = """() => { const b = geogp.page.map.getBounds();
   return [b.getSouth(), b.getWest(), b.getNorth(), b.getEast()]; }"""
@@ -96,7 +97,7 @@ def test_a_click_says_what_grid_and_model_hold(visit, run):
         where = seen.inner_text(".geogp-where")
         if "urban" in run.grid:
             assert ("rural", "urban")[run.grid["urban"].to_numpy()[at]] in where
-        assert data["quarters"][data["shown"]]["label"] in where
+        assert data["quarters"][data["shown"]] in where
 
 
 def test_the_probabilities_are_the_grids(visit, run):
@@ -120,7 +121,7 @@ def test_layers_have_the_colours_of_their_values(visit, run):
     for layer in data["layers"]:
         seen.update(layer=layer["id"])
         values = values_of(data, layer["id"], data["shown"], data["threshold"]["shown"])
-        assert_coloured(seen.picture(), np.where(run.inside, values, np.nan), layer["scale"])
+        assert_coloured(seen.picture(), np.where(run.inside, values, np.nan), seen.evaluate(SCALE))
 
 
 def test_the_quarter_slider_changes_picture_and_card(visit, run):
@@ -136,13 +137,9 @@ def test_the_quarter_slider_changes_picture_and_card(visit, run):
     seen.settle()
     assert seen.state["quarter"] == 0
     found = seen.picture()
-    assert pixels(found).shape[:2] == (
-        quarters[0]["frame"]["height"],
-        quarters[0]["frame"]["width"],
-    )
     assert found != before
     assert_coloured(found, values_of(data, "level", 0), layer_of(data, "level")["scale"])
-    assert quarters[0]["label"] in seen.inner_text(".geogp-where")
+    assert quarters[0] in seen.inner_text(".geogp-where")
     assert facts(seen) != card
     seen.keyboard.press("ArrowRight")
     seen.settle()
@@ -169,7 +166,7 @@ def test_the_live_kernel_is_the_models(visit, run):
         assert np.abs(found - exact).max() <= kernel["error"] * largest
     whole = np.array(seen.evaluate(KERNEL, [place, None]), float).reshape(run.inside.shape)
     np.testing.assert_array_equal(np.isfinite(whole), run.inside)
-    assert_coloured(seen.picture(), whole, kernel["scale"])
+    assert_coloured(seen.picture(), whole, seen.evaluate(SCALE))
 
 
 def test_the_fixed_slices_are_the_models(run):
@@ -193,9 +190,6 @@ def test_the_search_finds_every_county(visit, run):
     seen, places = visit(run.page), run.data["places"]
     counties = [one for one in places if one["kind"] == "county"]
     assert [one["name"] for one in counties] == sorted(one["name"] for one in counties)
-    if not places:
-        assert seen.is_hidden("#geogp-search")
-        return
     found = seen.evaluate(
         "texts => texts.map(text => geogp.page.search.find(text).words)",
         [f"{one['name']}, {one['kind']}" for one in places],

@@ -24,8 +24,10 @@ def plain(browser, make, tmp_path_factory):
 
 @pytest.mark.parametrize("bits", [8, 16, 32])
 @pytest.mark.parametrize("none", [True, False])
+@pytest.mark.parametrize("along", [True, False])
 @pytest.mark.parametrize("shape", [(1, 1), (7, 5), (3, 4, 6), (1, 300), (300, 1)])
-def test_arrays_decode_as_in_python(plain, bits, none, shape):
+def test_arrays_decode_as_in_python(plain, bits, none, shape, along):
+    along &= len(shape) == 3
     random = np.random.default_rng(bits + none + sum(shape))
     step, offset = 0.03, -1.7
     numbers = random.integers(0, (1 << bits) - 1, shape)
@@ -33,7 +35,7 @@ def test_arrays_decode_as_in_python(plain, bits, none, shape):
     values = offset + step * numbers
     if none:
         values[random.random(shape) < 0.3] = np.nan
-    packed = pack(values, step, bits, none=none, offset=offset)
+    packed = pack(values, step, bits, none=none, offset=offset, along=along)
     found = np.array(plain.evaluate(DECODE, packed), float).reshape(shape)
     np.testing.assert_allclose(found, unpack(packed), rtol=1e-15, atol=1e-9)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(values))

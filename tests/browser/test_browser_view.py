@@ -125,3 +125,21 @@ def test_the_kernel_is_drawn_on_both_sides(visit, across):
     assert not one[~inside].any()
     seen.update(point=[place_of(frame, row, crossing)[0], place_of(frame, row, crossing)[1] + 360])
     np.testing.assert_array_equal(pixels(seen.picture()), one)
+
+
+NAMES = "Array.from(document.querySelectorAll('.geogp-name'), (one) => one.textContent)"
+
+
+def test_names_are_drawn_only_while_the_base_map_is_missing(visit, made, make):
+    """Tests serve no base map; a page without one has its names at once."""
+    seen, alone = visit(made.page), visit(make(base_map=False).page)
+    seen.until(f"{NAMES}.length > 0")
+    assert set(seen.evaluate(NAMES)) <= {one["name"] for one in made.data["places"]}
+    assert seen.evaluate(NAMES) == alone.evaluate(NAMES)
+    boxes = [one.bounding_box() for one in seen.locator(".geogp-name span").all()]
+    for k, one in enumerate(boxes):
+        for other in boxes[:k]:
+            apart = abs(one["x"] - other["x"]) >= min(one["width"], other["width"]) * 0.8
+            assert apart or abs(one["y"] - other["y"]) >= 14
+    seen.evaluate("geogp_base.fire('tileload')")
+    assert seen.evaluate(NAMES) == []

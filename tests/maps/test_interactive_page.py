@@ -18,9 +18,9 @@ from geogp.distributions.prediction import Prediction
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region
 from geogp.geodata.tiles.thresholds import thresholds_of
-from geogp.maps.figures.figure_layout import STRATUM_COLOUR
 from geogp.maps.frame import Frame
 from geogp.maps.page.interactive_page import TILE_HOSTS, json_text, map_page
+from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_assets import SCRIPTS, asset, page_scripts, page_styles
 from geogp.maps.page.page_data import PageContent, page_data
@@ -150,7 +150,7 @@ def test_the_page_holds_its_data(made):
 def test_the_data_in_the_page_decode_to_the_map(world, made):
     data = data_of(made[1])
     frame = Frame(**data["frame"])
-    middle = data["quarters"][0]["quantiles"][data["levels"].index(0.5)]
+    middle = data["quantiles"][data["levels"].index(0.5)]
     median = frame.place(world.tiles, world.prediction.mean, np.nan)
     np.testing.assert_allclose(
         unpack(middle), median, rtol=0, atol=data["steps"]["quantile_log10"] / 2 + 1e-9
@@ -229,7 +229,7 @@ def test_the_scripts_hold_numbers_constants_and_the_base_maps_address_alone(made
         tiles,
         servers,
         "OpenStreetMap, CARTO",
-        *("#4a5867", STRATUM_COLOUR, "#222222", "round", "evenodd"),
+        *("#3388ff", "round", "evenodd"),
         *re.findall(r'"(\w+)":', script),
     }
 
@@ -296,7 +296,7 @@ def test_the_pages_own_scripts_are_small_and_read_no_html():
         assert len(text.splitlines()) <= 210
         assert max(map(len, text.splitlines())) <= 110
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text)
-    assert sum(len(asset(name)) for name in SCRIPTS) < 70_000
+    assert sum(len(asset(name)) for name in SCRIPTS) < 90_000
 
 
 def test_a_rough_map_takes_few_bytes_a_tile():
@@ -310,7 +310,7 @@ def test_a_rough_map_takes_few_bytes_a_tile():
         prediction.function_variance,
         prediction.noise_variance,
     )
-    coarse = square.tiles(13)
+    coarse = coarser(world.tiles, 15)
     past = [
         QuarterMap(f"20{19 + k // 4}Q{k % 4 + 1}", coarse, smooth_prediction(coarse, k))
         for k in range(12)

@@ -25,17 +25,20 @@ from geogp.maps.page.packing import text_bytes, unpack
 from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places
 from geogp.maps.page.page_quantiles import (
+    PAST_LEVELS,
     SHOWN_LEVELS,
     QuarterMap,
     choose_levels,
     normal_scores,
     pack_quantiles,
     pack_within,
+    past_quantiles,
     probabilities,
     quantiles_of,
     slider_values,
     unpack_quantiles,
 )
+from geogp.maps.views import find_view
 
 
 def halves(region, name="county"):
@@ -75,19 +78,50 @@ def at_tiles(raster, tiles):
 
 
 def test_quantiles_are_those_of_the_prediction_within_half_a_step(world, data):
-    for quarter, tiles, prediction in (
-        (data["quarters"][1], world.tiles, world.prediction),
-        (
-            data["quarters"][0],
-            coarser(world.tiles, 13),
-            smooth_prediction(coarser(world.tiles, 13), seed=2),
-        ),
-    ):
-        assert quarter["frame"]["zoom"] == tiles.zoom
-        found = at_tiles(unpack_quantiles(quarter["quantiles"], data["levels"]), tiles)
-        for level, values in zip(data["levels"], found, strict=True):
-            expected = prediction.mean + norm.ppf(level) * prediction.sd
-            assert np.abs(values - expected).max() <= data["steps"]["quantile_log10"] * 0.50001
+    found = at_tiles(unpack_quantiles(data["quantiles"], data["levels"]), world.tiles)
+    for level, values in zip(data["levels"], found, strict=True):
+        expected = world.prediction.mean + norm.ppf(level) * world.prediction.sd
+        assert np.abs(values - expected).max() <= data["steps"]["quantile_log10"] * 0.50001
+    tiles = coarser(world.tiles, 13)
+    past = smooth_prediction(tiles, seed=2)
+    assert data["past"]["frame"]["zoom"] == tiles.zoom
+    middle, lower, more = (at_tiles(unpack(one)[0], tiles) for one in data["past"]["quantiles"])
+    for score, values in ((-1, middle - lower), (0, middle), (1, middle + lower + more)):
+        expected = past.mean + score * norm.ppf(0.975) * past.sd
+        assert np.abs(values - expected).max() <= data["steps"]["past_quantile_log10"] * 0.50001
+
+
+def test_another_quarter_has_the_shape_of_the_shown_distribution():
+    levels = (0.025, 0.05, 0.5, 0.8, 0.975)
+    shown = Prediction(np.array([1.0, 2.0]), np.array([0.1, 0.2]), np.array([0.3, 0.1]))
+    other = Prediction(np.array([1.5, 1.0]), np.array([0.3, 0.4]), np.array([0.2, 0.9]))
+    ends = quantiles_of(other, PAST_LEVELS)
+    found = past_quantiles(quantiles_of(shown, levels), levels, ends)
+    np.testing.assert_allclose(found, quantiles_of(other, levels), rtol=1e-12)
+    # A skewed distribution: twice as wide below, half as wide above.
+    skewed = past_quantiles(
+        np.array([[-2.0], [-1], [0], [1], [4]]), levels, np.array([[1.0], [5], [7]])
+    )
+    np.testing.assert_allclose(skewed[:, 0], [1, 3, 5, 5.5, 7])
+
+
+def test_the_stated_error_of_probabilities_in_other_quarters_is_the_largest(world):
+    prediction = student(smooth_prediction(world.tiles, seed=2), df=5.0)
+    quarters = [
+        QuarterMap("2023Q3", world.tiles, prediction),
+        QuarterMap("2023Q4", world.tiles, student(world.prediction)),
+    ]
+    data = page_data(world.grid, content_of(world, quarters=quarters))
+    shown = at_tiles(unpack_quantiles(data["quantiles"], data["levels"]), world.tiles)
+    middle, lower, more = (
+        at_tiles(unpack(one)[0], world.tiles) for one in data["past"]["quantiles"]
+    )
+    past = np.stack([middle - lower, middle, middle + lower + more])
+    found = past_quantiles(shown, data["levels"], past)
+    values = data["threshold"]["values"]
+    met = probabilities(found, data["levels"], values, at_most=False)
+    exact = [prediction.exceedance(np.log10(value)) for value in values]
+    assert data["steps"]["past_probability"] == pytest.approx(np.abs(met - exact).max(), abs=1e-9)
 
 
 def test_a_normal_law_needs_few_levels():
@@ -115,7 +149,7 @@ def test_every_end_of_an_interval_is_within_half_a_step_whatever_the_law(world):
     quarter = QuarterMap("2023Q4", world.tiles, prediction)
     found = page_data(world.grid, content_of(world, quarters=[quarter], shown=0))
     levels, steps = found["levels"], found["steps"]
-    values = at_tiles(unpack_quantiles(found["quarters"][0]["quantiles"], levels), world.tiles)
+    values = at_tiles(unpack_quantiles(found["quantiles"], levels), world.tiles)
     for level in (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975):
         error = np.abs(values[levels.index(level)] - prediction.quantile(level)).max()
         assert error <= steps["quantile_log10"] * 0.50001
@@ -137,9 +171,7 @@ def test_normal_scores_are_exact_for_normal_laws_even_beyond_the_ends():
 
 def test_the_stated_error_of_probabilities_is_the_largest(world, data):
     p, threshold = world.prediction, data["threshold"]
-    quantiles = at_tiles(
-        unpack_quantiles(data["quarters"][1]["quantiles"], data["levels"]), world.tiles
-    )
+    quantiles = at_tiles(unpack_quantiles(data["quantiles"], data["levels"]), world.tiles)
     found = probabilities(quantiles, data["levels"], threshold["values"], at_most=False)
     exact = norm.sf((np.log10(threshold["values"])[:, None] - p.mean) / p.sd)
     assert data["steps"]["probability"] == pytest.approx(np.abs(found - exact).max(), abs=1e-9)
@@ -193,7 +225,8 @@ def test_latency_asks_for_at_most(latency_world):
 
 def test_layers_show_what_they_say(world, data):
     layers = {layer["id"]: layer for layer in data["layers"]}
-    expected = ["level", "width", "bound", "probability", "tests", "slice-0", "slice-1", "slice-2"]
+    speeds = ["level", "bound", "width", "probability", "tests", "change"]
+    expected = [*speeds, "slice-0", "slice-1", "slice-2"]
     assert list(layers) == expected
     assert layers["bound"]["source"] == {"quantile": 0.05}
     assert "19 of 20" in layers["bound"]["hint"]
@@ -201,8 +234,8 @@ def test_layers_show_what_they_say(world, data):
     assert set(layers["width"]["source"]["width"]) <= set(data["levels"])
     lower = 10 ** world.prediction.quantile(0.05)
     assert layers["bound"]["scale"]["low"] <= np.percentile(lower, 1)
-    for layer in layers.values():
-        scale = layer["scale"]
+    for name in speeds:
+        scale = layers[name]["scale"]
         assert len(scale["colours"]) == 96
         assert scale["ticks"][0] == scale["low"] < scale["high"] == scale["ticks"][-1]
 
@@ -280,7 +313,6 @@ def test_the_kernel_is_stated_with_its_error(world):
     assert found["components"]["shape"][0] == 3
     assert found["error"] == basis.error < 0.005
     assert found["unit"] == "(log10)²"
-    assert found["scale"]["high"] >= basis.sample.max()
 
 
 def test_places_have_their_bounds_within_the_region(world, data):
@@ -342,10 +374,10 @@ def test_gaps_do_not_add_their_errors_up():
     levels = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
     quantiles = np.sort(random.normal(size=(len(levels), 400)), axis=0)
     packed = pack_quantiles(tiles, quantiles, levels, 0.01)
-    found = at_tiles(unpack_quantiles(packed.planes, levels), tiles)
+    found = at_tiles(unpack_quantiles(packed, levels), tiles)
     assert np.abs(found - quantiles).max() <= 0.00501
-    assert [plane.get("gap", False) for plane in packed.planes] == [True] * 4 + [False] + [True] * 3
-    assert {plane["bits"] for plane in packed.planes} == {8, 16}  # some gaps are wider than 2.55
+    assert [plane.get("gap", False) for plane in packed] == [True] * 4 + [False] + [True] * 3
+    assert {plane["bits"] for plane in packed} == {8, 16}  # some gaps are wider than 2.55
 
 
 def test_steps_grow_until_the_bytes_are_kept():
@@ -353,10 +385,14 @@ def test_steps_grow_until_the_bytes_are_kept():
     random = np.random.default_rng(0)
     quantiles = np.sort(random.normal(size=(3, 10_000)), axis=0)
     levels = (0.025, 0.5, 0.975)
-    (fine,) = pack_within([(tiles, quantiles)], levels, 10**7)
-    (coarse,) = pack_within([(tiles, quantiles)], levels, int(text_bytes(fine.planes) * 0.8))
-    assert fine.step == 0.002 < coarse.step
-    assert text_bytes(coarse.planes) <= text_bytes(fine.planes) * 0.8
+
+    def pack(step):
+        return pack_quantiles(tiles, quantiles, levels, step)
+
+    fine = pack_within(pack, 10**7)
+    coarse = pack_within(pack, int(text_bytes(fine) * 0.8))
+    assert fine[0]["step"] == 0.002 < coarse[0]["step"]
+    assert text_bytes(coarse) <= text_bytes(fine) * 0.8
 
 
 def test_quantiles_in_chunks_are_those_at_once():
@@ -392,12 +428,12 @@ def test_numbers_of_tests_have_arrays_for_each_quarter():
     assert found["levels"] is found["threshold"] is None
     for packed, of, at, steps in (
         (found["arrays"], counts, tiles, found["steps"]),
-        (found["quarters"][0]["arrays"], past, coarse, None),
+        (found["past"]["arrays"], past, coarse, None),
     ):
         lower, upper = of.interval(0.95)
         expected = {"expected": of.mean, "lower": lower, "upper": upper, "none": of.cdf(0.0)}
         for name, values in expected.items():
-            decoded = at_tiles(unpack(packed[name]), at)
+            decoded = at_tiles(unpack(packed[name])[0], at)
             step = packed[name]["step"]
             assert np.abs(decoded - values).max() <= step * 0.50001
             assert steps is None or steps[name] == step
@@ -406,20 +442,21 @@ def test_numbers_of_tests_have_arrays_for_each_quarter():
     assert found["kernel"] is None
 
 
-def test_one_scale_holds_all_quarters(world):
-    """A quarter of a tenth of the speed is not all of one colour."""
-    content = content_of(world)
-    past, shown = content.quarters
-    slow = replace(past, prediction=replace(past.prediction, mean=past.prediction.mean - 1))
-    found = page_data(world.grid, replace(content, quarters=[slow, shown]))
-    levels = found["levels"]
-    scales = {layer["id"]: layer["scale"] for layer in found["layers"]}
-    for name, level in (("level", 0.5), ("bound", 0.05)):
-        for quarter in found["quarters"]:
-            values = 10 ** unpack_quantiles(quarter["quantiles"], levels)[levels.index(level)]
-            values = values[np.isfinite(values)]
-            assert np.mean(values < scales[name]["low"]) < 0.05
-            assert np.mean(values > scales[name]["high"]) < 0.05
+def test_the_scales_are_those_of_the_figures(world, data):
+    layers = {layer["id"]: layer.get("scale") for layer in data["layers"]}
+    for name, view in (("level", "median"), ("width", "width")):
+        scale = find_view(world.grid, view).scale(world.grid)
+        assert (layers[name]["low"], layers[name]["high"]) == (scale.low, scale.high)
+        assert layers[name]["ticks"] == list(scale.ticks)
+
+
+def test_the_measured_averages_are_in_the_order_of_the_cells(world):
+    tests = world.measured > 0
+    values = np.vstack([np.full(tests.sum(), np.nan), 1.0 + np.arange(tests.sum())])
+    found = unpack(page_data(world.grid, content_of(world, measured=values))["measured"])
+    assert np.isnan(found[0]).all()
+    raster = Frame.of_tiles(world.tiles).place(world.tiles[tests], values[1], np.nan)
+    np.testing.assert_allclose(found[1], np.log10(raster[np.isfinite(raster)]), atol=0.00251)
 
 
 def test_a_prediction_of_other_tiles_is_refused(world):

@@ -1,4 +1,4 @@
-"""The quarters of a run's page: the map's own tile by tile, others on coarser tiles."""
+"""The quarters of a run's page, and what was measured in each."""
 
 import json
 import re
@@ -19,17 +19,22 @@ from geogp.geodata.places.census import read_region
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import read_observations
-from geogp.geodata.tiles.quadkeys import ZOOM
+from geogp.geodata.tiles.quadkeys import ZOOM, codes_to_tiles
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.maps.frame import Frame
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.kernel_error import interpolated, random_places
 from geogp.maps.page.packing import unpack
-from geogp.maps.page.page_quantiles import unpack_quantiles
+from geogp.maps.page.page_quantiles import PAST_LEVELS, unpack_quantiles
 from geogp.models.catalogue.storage import load_model
 from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.pipeline.predicting import OTHER_LEAST, OTHER_SHARE, MapPredictor, other_zoom
+from geogp.runs.pipeline.predicting import (
+    OTHER_PREDICTIONS,
+    OTHER_TILES,
+    MapPredictor,
+    other_zoom,
+)
 from geogp.runs.pipeline.run_covariates import PlaceTables
 from geogp.runs.question import Question
 
@@ -44,9 +49,17 @@ def data_of(result):
     return json.loads(found.group(1))
 
 
-def decoded(data, place, tiles):
-    rasters = unpack_quantiles(data["quarters"][place]["quantiles"], data["levels"])
-    return rasters[(slice(None), *Frame.of_tiles(tiles).pixels(tiles))]
+def decoded(data, tiles):
+    return unpack_quantiles(data["quantiles"], data["levels"])[
+        (slice(None), *Frame.of_tiles(tiles).pixels(tiles))
+    ]
+
+
+def past_of(data, place, tiles):
+    """Return the quantiles of a quarter other than the shown one at three levels, (3, n)."""
+    pixels = Frame.of_tiles(tiles).pixels(tiles)
+    middle, lower, more = (unpack(one)[(place, *pixels)] for one in data["past"]["quantiles"])
+    return np.stack([middle - lower, middle, middle + lower + more])
 
 
 def region_of(small):
@@ -67,22 +80,41 @@ def predicted(result, region, tiles, quarter, level):
 
 def test_every_quarter_of_the_data_is_in_the_page(finished, small):
     data, region = data_of(finished), region_of(small)
-    assert [quarter["label"] for quarter in data["quarters"]] == ["2023Q3", "2023Q4"]
+    assert data["quarters"] == ["2023Q3", "2023Q4"]
     assert data["shown"] == 1
     tiles = region.tiles(13)
-    coarse = coarser(tiles, data["quarters"][0]["frame"]["zoom"])
-    assert data["frame"] == data["quarters"][1]["frame"]
-    half = data["steps"]["quantile_log10"] * 0.50001 + 1e-6  # models compute in float32
-    for place, at, quarter in ((0, coarse, QUARTERS[0]), (1, tiles, QUARTERS[1])):
-        found = decoded(data, place, at)
-        for level, values in zip(data["levels"], found, strict=True):
-            expected = predicted(finished, region, at, quarter, level)
+    assert data["frame"] == data["past"]["frame"]
+    for found, levels, quarter, step in (
+        (past_of(data, 0, tiles), PAST_LEVELS, QUARTERS[0], "past_quantile_log10"),
+        (decoded(data, tiles), data["levels"], QUARTERS[1], "quantile_log10"),
+    ):
+        half = data["steps"][step] * 0.50001 + 1e-6  # models compute in float32
+        for level, values in zip(levels, found, strict=True):
+            expected = predicted(finished, region, tiles, quarter, level)
             assert np.abs(values - expected).max() <= half
+
+
+def test_the_page_holds_the_measured_averages(finished, small):
+    """In each quarter, the mean of the tiles of zoom 16 in a tile, weighted by their tests."""
+    data, region = data_of(finished), region_of(small)
+    seen = read_observations(open_source(str(small.folder)), region).observations
+    values, tests = unpack(data["measured"]), unpack(data["arrays"]["tests"])
+    frame = Frame(**data["frame"])
+    column, row = codes_to_tiles(seen.quadkey)
+    for k, quarter in enumerate(QUARTERS):
+        sums, weights = np.zeros((2, *tests.shape))
+        here = seen.quarter == quarter
+        at = (row[here] >> 3) - frame.row, (column[here] >> 3) - frame.column
+        np.add.at(sums, at, seen.tests[here] * 10 ** seen.y[here])
+        np.add.at(weights, at, seen.tests[here])
+        with np.errstate(invalid="ignore"):
+            found = np.log10((sums / weights)[tests > 0])
+            np.testing.assert_allclose(values[k], found, rtol=0, atol=0.00251)
 
 
 def test_the_page_holds_the_grid(finished, small):
     data, tiles = data_of(finished), region_of(small).tiles(13)
-    middle = decoded(data, 1, tiles)[data["levels"].index(0.5)]
+    middle = decoded(data, tiles)[data["levels"].index(0.5)]
     with xr.open_dataset(finished.path / "grid.nc", engine="h5netcdf") as grid:
         median = grid["median_mbps"].to_numpy()[Frame.of_tiles(tiles).pixels(tiles)]
         tests = grid["tests"].to_numpy()
@@ -97,7 +129,7 @@ def test_run_json_says_what_the_page_takes(finished):
     said = run_json(finished)["map"]
     assert said["page_bytes"] == (finished.path / "map.html").stat().st_size
     assert said["other_quarters"] == 1
-    assert said["other_quarters_zoom"] == 12
+    assert said["other_quarters_zoom"] == 13
 
 
 def test_the_live_kernel_is_that_of_the_model(finished, small):
@@ -116,22 +148,19 @@ def test_the_live_kernel_is_that_of_the_model(finished, small):
 def test_a_model_of_place_alone_has_one_quarter(small, tmp_path):
     result = make_map(small.request(tmp_path / "run", inputs="place", model="dbk-rbf"))
     data = data_of(result)
-    assert [quarter["label"] for quarter in data["quarters"]] == ["2023Q4"]
-    assert data["shown"] == 0
+    assert data["quarters"] == ["2023Q4"]
+    assert data["past"] is data["measured"] is None
     assert run_json(result)["map"]["other_quarters"] == 0
     assert run_json(result)["map"]["other_quarters_zoom"] is None
 
 
-def test_other_quarters_cost_little():
+def test_other_quarters_have_the_maps_tiles_unless_these_are_too_many():
     column, row = (part.ravel() for part in np.meshgrid(np.arange(512), np.arange(512)))
     tiles = Tiles(column, row, 16)
-    for quarters in (1, 7, 40):
-        zoom = other_zoom(tiles, quarters)
-        cost = len(coarser(tiles, zoom)) * quarters
-        most = max(OTHER_LEAST, OTHER_SHARE * len(tiles))
-        assert cost <= most
-        assert zoom == 15 or 4 * cost > most
-    assert other_zoom(Tiles(column[:400], row[:400], 12), 3) == 11
+    assert other_zoom(tiles[column < 256], 7) == 16
+    for quarters in (1, 7, 40, 400):
+        zoom, most = other_zoom(tiles, quarters), min(OTHER_TILES, OTHER_PREDICTIONS // quarters)
+        assert len(coarser(tiles, zoom)) <= most < len(coarser(tiles, zoom + 1))
 
 
 @dataclass
@@ -203,5 +232,4 @@ def test_a_level_is_not_repaired(asking, small):
 def test_numbers_of_tests_are_those_of_a_tile_of_the_map(asking, small):
     asker = asking(_Told(counts=True), NO_REPAIR, Question("count", 8095, 8095, None))
     (found,) = asker.other_quarters(region_of(small).tiles(13), [8094])
-    assert found.tiles.zoom < 13
     np.testing.assert_allclose(found.prediction.mean, np.exp(8.094) * 4 ** (ZOOM - 13))

@@ -147,7 +147,7 @@ def draw_base(axes: Axes, region: Region, frame: Frame) -> None:
     tolerance = 0.25 * tile_size_m(frame.zoom)
     axes.add_collection(_outline(region.boundary, tolerance, color="black", linewidth=0.7))
     if region.strata is not None:
-        for colour, width in (("white", 2.4), (STRATUM_COLOUR, 1.0)):
+        for colour, width in (("white", 1.3), (STRATUM_COLOUR, 0.6)):
             axes.add_collection(_outline(region.strata.area, tolerance, color=colour, lw=width))
     _degree_ticks(axes, frame)
 

@@ -13,7 +13,6 @@ from shapely.geometry.base import BaseGeometry
 
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region
-from geogp.maps.figures.figure_layout import STRATUM_COLOUR
 from geogp.maps.frame import Frame
 from geogp.maps.page.page_assets import asset, page_scripts, page_styles
 from geogp.maps.page.page_places import unwrapped
@@ -75,7 +74,7 @@ def map_page(
         styles=styles,
         scripts=scripts,
         variables=variables,
-        data=json_text(data | {"variables": variables, "words": words}),
+        data=json_text(data | {"variables": variables, "words": words, "attribution": attribution}),
         notes=notes,
         base_map=base_map,
         attribution=attribution,
@@ -134,16 +133,16 @@ def _map_script(
 
 def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, folium.PolyLine]:
     """Return the outlines by kind (such as counties), in the order in which they are drawn."""
-    kinds: list[tuple[str, Sequence[BaseGeometry], str, float]] = [
-        ("counties", unwrapped(region, counties) if counties else [], "#4a5867", 0.8),
-        ("urban", list(region.strata.area.geoms) if region.strata else [], STRATUM_COLOUR, 1.4),
-        ("boundary", list(region.boundary.geoms), "#222222", 1.6),
+    kinds: list[tuple[str, Sequence[BaseGeometry], float]] = [
+        ("counties", unwrapped(region, counties) if counties else [], 0.8),
+        ("urban", list(region.strata.area.geoms) if region.strata else [], 1.0),
+        ("boundary", list(region.boundary.geoms), 1.6),
     ]
     found = {}
-    for name, polygons, colour, weight in kinds:
+    for name, polygons, weight in kinds:
         lines, _ = outlines_within(polygons, _MAX_OUTLINE)
         if lines:
-            drawn = folium.PolyLine(lines, color=colour, weight=weight)  # type: ignore[no-untyped-call]
+            drawn = folium.PolyLine(lines, weight=weight)  # type: ignore[no-untyped-call]
             drawn.options["interactive"] = False  # folium drops the parameter
             found[name] = drawn
     return found

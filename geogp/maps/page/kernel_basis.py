@@ -41,7 +41,6 @@ _FRACTIONS = (1 / 8000, 1 / 4000, 1 / 2000, 1 / 1000, 1 / 500, 1 / 250, 1 / 125)
 _COUNTS = (48, 40, 32, 24, 16, 12, 8, 6, 4, 2, 1)
 _TRIED = 2048
 _EACH = 8
-_SHOWN = 64
 _ROWS = 4096
 _FINE_ENOUGH = 0.001
 _NEARLY = 1.1
@@ -59,14 +58,13 @@ class KernelBasis:
 
     `error` is 1.1 times the largest error found between random places of the map, rounded up to two
     digits. `error_in_middles` is the largest error found for pairs of cells' centres, where nothing
-    is interpolated. `sample` has the values of the kernel for such pairs, for colour scales.
+    is interpolated.
     """
 
     frame: Frame
     components: Packed
     error: float
     error_in_middles: float
-    sample: Floats
 
 
 def kernel_cells(tiles: Tiles, most: int = MAX_CELLS) -> Tiles:
@@ -179,13 +177,11 @@ def kernel_basis(
     within = finer(tiles) if cells.zoom > tiles.zoom else coarser(tiles, cells.zoom)
     middles = decoded[(slice(None), *frame.pixels(within))].T
     in_middles, _ = differences(middles, within, model, random)
-    shown = cells[random_rows(len(cells), _SHOWN, random)]
     return KernelBasis(
         frame,
         packed,
         rounded_up(_ROOM * most / largest),
         in_middles / largest,
-        model.kernel(cells, shown),
     )
 
 

@@ -9,7 +9,9 @@ A packed array is a dictionary that can be written as JSON:
 - ``data``: for each n, the difference n - n', modulo 2^bits, where n' is the n of the cell to the
   left (in the first column: of the cell above) in the same plane. The lowest bytes of all
   differences come first, the highest bytes last. The bytes are deflated with the header of RFC 1950
-  and written in base64.
+  and written in base64;
+- ``along``: if true, each n of a plane was first replaced by its difference from the n of the same
+  cell in the plane before, modulo 2^bits.
 """
 
 import base64
@@ -44,12 +46,14 @@ def pack(
     *,
     none: bool | None = None,
     offset: float | None = None,
+    along: bool = False,
 ) -> Packed:
     """Return a packed array, with each value rounded to the nearest offset + step · n.
 
     `values` have shape (h, w) or (m, h, w); NaN means no data. Unpacked values differ from `values`
     by at most step/2. `none` is true by default if a value is NaN. `offset` is the least value that
-    can be packed; by default, it is the multiple of `step` at or below the least value. Raises
+    can be packed; by default, it is the multiple of `step` at or below the least value. `along`
+    stores differences between planes, which is shorter for planes in the order of time. Raises
     DataError if the shape does not fit, or a value is infinite, is NaN although `none` is false, is
     below the offset, or is too large for the bits.
     """
@@ -83,7 +87,8 @@ def pack(
         "offset": offset,
         "none": none,
         "bits": bits,
-        "data": _encoded(numbers),
+        "along": along,
+        "data": _encoded(np.diff(numbers, axis=0, prepend=numbers[:1] * 0) if along else numbers),
     }
 
 
@@ -105,6 +110,8 @@ def unpack(packed: Packed) -> Floats:
         numbers |= plane << kind.type(8 * place)
     numbers[..., 0] = np.cumsum(numbers[..., 0], axis=-1, dtype=kind)
     numbers = np.cumsum(numbers, axis=-1, dtype=kind)
+    if packed["along"]:
+        numbers = np.cumsum(numbers, axis=0, dtype=kind)
     none = packed["none"]
     values: Floats = packed["offset"] + packed["step"] * (numbers.astype(np.float64) - none)
     return np.where(numbers == 0, np.nan, values) if none else values
@@ -126,10 +133,12 @@ def _check_packed(packed: Packed) -> None:
         and bits in _TYPES
         and all(type(one) in {int, float} and abs(one) <= sys.float_info.max for one in numbers)
         and type(held.get("none")) is bool
+        and type(held.get("along")) is bool
+        and len(sides) >= 2 + held["along"]
         and type(held.get("data")) is str
     ):
         raise DataError(
-            "expected a packed array with shape, step, offset, none, bits and data, found "
+            "expected a packed array with shape, step, offset, none, bits, along and data, found "
             f"{str(packed)[:80]!r}."
         )
 

@@ -5,21 +5,26 @@ The browser decodes and draws the data; the page contains no pictures. The keys 
 - ``format``, ``title``, ``target``, ``subject``, ``unit``, ``bound``, ``predicted``;
 - ``frame``: the raster of the shown quarter, tiles of one zoom of Web Mercator; ``view``: the first
   view of the page, [south, west, north, east];
-- ``levels``: the levels of the quantiles of log10 of the value; null for counts and classes;
+- ``levels``, ``quantiles``: the levels of the quantiles of log10 of the value, and the packed
+  quantiles of the shown quarter; null for counts and classes;
 - ``classes``: the classes in increasing order, each with its ``name`` and ``least``, the array with
   the probability of this class or a higher one (null for the lowest class);
-- ``quarters``: in time order, each with ``label``, ``frame`` and packed ``quantiles`` or, for
-  counts and classes, ``arrays``; ``shown`` is the index of the quarter at full resolution;
+- ``quarters``: the labels in time order; ``shown`` is the index of the shown quarter;
+- ``past``: null, or all other quarters in time order, on tiles of the same zoom or a lower zoom,
+  with their ``frame``: packed ``quantiles`` or, for counts and classes, ``arrays``;
+- ``measured``: null, or log10 of the averages of all tests in a tile and quarter, for numbers of
+  tests their sums, packed: a row for each quarter, and a column for each cell with tests, in the
+  order of the cells;
 - ``arrays``: rasters of numbers of tests, of the flag for far tiles, and of indices in ``names``;
 - ``places``: counties and urban areas with their bounds;
 - ``layers``, ``slices``, ``threshold``, ``kernel``: see the other modules of this folder;
 - ``steps``: the packing steps (decoded values differ from the map by at most half a step), and the
-  largest error of a probability found on some tiles, with the number of these tiles.
+  largest errors of a probability found on some tiles, with the number of these tiles.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -34,42 +39,46 @@ from geogp.maps.frame import Floats, Frame
 from geogp.maps.grid import FLAG_FILL, quantity_of
 from geogp.maps.kernel_slices import KernelSlice, check_slices
 from geogp.maps.page.kernel_basis import KernelBasis
-from geogp.maps.page.packing import Packed, pack
+from geogp.maps.page.packing import Packed, pack, text_bytes
 from geogp.maps.page.page_layers import (
     array_layers,
-    scale_json,
+    kernel_colours,
     slice_layers,
     speed_layers,
     tests_layer,
 )
 from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places
 from geogp.maps.page.page_quantiles import (
+    PAST_LEVELS,
     QuarterMap,
     cautious_level,
     choose_levels,
+    pack_past,
+    pack_quantiles,
     pack_within,
+    past_quantiles,
     probability_error,
     quantiles_of,
     slider_values,
     unpack_quantiles,
 )
 from geogp.maps.prediction_grid import LEVEL
-from geogp.maps.scales import Scale, kernel_scale
 from geogp.maps.strata_flag import strata_in
-from geogp.maps.views import kernel_label, veiled
+from geogp.maps.views import QUESTIONS, kernel_label, veiled
 
 FORMAT = 1
 
 SHOWN_TEXT = 2_800_000
 """Largest number of base64 bytes for the quantiles of the shown quarter."""
 
-PAST_TEXT = 1_500_000
-"""Largest number of base64 bytes for the quantiles of all other quarters together."""
+ALL_TEXT = 4_200_000
+"""Largest number of base64 bytes for the quantiles of all quarters together."""
 
 _SLICE_STEPS = 250
 _MAX_OF_16, _MAX_OF_32 = 65_000, 4_200_000_000
 _SHARE_STEP = 0.004
 _ENTROPY_STEP = 0.01
+_MEASURED_STEP = 0.005
 
 
 @dataclass(frozen=True)
@@ -78,8 +87,10 @@ class PageContent:
 
     `tiles` are the tiles of the grid; `title` is the heading; `predicted` names the predicted
     quantity in the plural. `quarters` are in time order; `shown` is the index of the quarter that
-    has the grid's tiles. `slices` are kernel slices, `kernel` is the reduced kernel, `thresholds`
-    are the thresholds of the run.
+    has the grid's tiles; all other quarters have the same tiles. `slices` are kernel slices,
+    `kernel` is the reduced kernel, `thresholds` are the thresholds of the run. `measured` are the
+    averages of all tests in each quarter and in each tile with tests (for numbers of tests, sums),
+    (q, m), NaN without tests.
     """
 
     region: Region
@@ -93,6 +104,12 @@ class PageContent:
     thresholds: tuple[Threshold, ...] = ()
     counties: PolygonLayer | None = None
     urban_areas: PolygonLayer | None = None
+    measured: Floats | None = None
+
+    @property
+    def past(self) -> list[QuarterMap]:
+        """All quarters except the shown quarter."""
+        return [one for place, one in enumerate(self.quarters) if place != self.shown]
 
     @cached_property
     def county(self) -> tuple[Floats, list[str]] | None:
@@ -125,10 +142,9 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     made = (_by_arrays if packed else _speeds)(grid, content)
     arrays |= made.pop("arrays")
     steps = made.pop("steps") | {"tests": arrays["tests"]["step"]}
-    scale = _kernel_scale(content, target)
     layers = [*made.pop("layers"), tests_layer(grid)]
-    if scale is not None:
-        layers += slice_layers(content.slices, scale, quantity.kernel_unit)
+    layers += slice_layers(content.slices, kernel_label(target), quantity.kernel_unit)
+    layers.sort(key=lambda one: QUESTIONS.index(one["group"]))
     slices = _slices(content, frame)
     if slices:
         steps["slice"] = slices[0]["step"]
@@ -147,75 +163,88 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "far_km": float(grid.attrs["far_km"]),
         "frame": asdict(frame),
         "view": main_bounds(_tests(grid), frame),
-        **made,
+        "quarters": [one.label for one in content.quarters],
         "shown": content.shown,
+        **made,
+        "measured": _measured(grid, content, frame),
         "arrays": arrays,
         "names": names,
         "places": named_places(content.region, [content.counties, content.urban_areas]),
         "layers": layers,
         "slices": slices,
-        "kernel": _kernel(content, scale, target),
+        "kernel": _kernel(content, target),
+        "kernel_colours": kernel_colours(),
         "steps": steps,
     }
 
 
 def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
-    """Return levels, quarters, threshold, layers and steps for a map of speeds or latencies."""
+    """Return levels, quantiles, threshold, layers and steps for a map of speeds or latencies."""
     bound = quantity_of(str(grid.attrs["target"])).bound
-    at_most = bound == "upper"
     shown = content.quarters[content.shown]
     levels = choose_levels(shown.prediction, bound)
     quantiles = quantiles_of(shown.prediction, levels)
-    (full,) = pack_within([(shown.tiles, quantiles)], levels, SHOWN_TEXT)
-    decoded = unpack_quantiles(full.planes, levels)[(slice(None), *full.frame.pixels(shown.tiles))]
+    full = pack_within(
+        lambda step: pack_quantiles(shown.tiles, quantiles, levels, step), SHOWN_TEXT
+    )
+    frame = Frame.of_tiles(shown.tiles)
+    decoded = unpack_quantiles(full, levels)[(slice(None), *frame.pixels(shown.tiles))]
     low, high = np.percentile(quantiles[[0, -1]], [1, 99], axis=1)[[0, 1], [0, 1]]
     values = slider_values(float(10**low), float(10**high), content.thresholds)
     choices = [one.value for one in content.thresholds] or values
-    error, tiles = probability_error(shown.prediction, decoded, levels, values, at_most=at_most)
-    others = [one for one in content.quarters if one is not shown]
-    others_quantiles = [quantiles_of(one.prediction, levels) for one in others]
-    past = pack_within(
-        [(one.tiles, found) for one, found in zip(others, others_quantiles, strict=True)],
-        levels,
-        PAST_TEXT,
+    error_of = partial(
+        probability_error, levels=levels, thresholds=values, at_most=bound == "upper"
     )
-    packed = [*past[: content.shown], full, *past[content.shown :]]
-    steps = {"quantile_log10": full.step, "probability": error, "probability_tiles": tiles}
-    if past:
-        steps["past_quantile_log10"] = past[0].step
+    error, tiles = error_of(shown.prediction, decoded)
+    steps = {"quantile_log10": full[0]["step"], "probability": error, "probability_tiles": tiles}
+    past, change = None, None
+    if content.past:
+        cells = _cells_of(shown.tiles, content.past[0].tiles)
+        past, rounded = _past(content.past, ALL_TEXT - text_bytes(full))
+        steps["past_quantile_log10"] = past["quantiles"][0]["step"]
+        steps["past_probability"] = max(
+            error_of(
+                one.prediction[cells], past_quantiles(decoded, levels, rounded[:, place, cells])
+            )[0]
+            for place, one in enumerate(content.past)
+        )
+        if content.shown > 0:
+            first = rounded[1, 0, cells]
+            ratio = 10 ** (quantiles[levels.index(0.5)] - first)
+            change = (content.quarters[0].label, 100 * (ratio - 1))
+    cautious = 10 ** quantiles[levels.index(cautious_level(bound))]
     return {
         "levels": list(levels),
-        "quarters": [
-            {"label": one.label, "frame": asdict(part.frame), "quantiles": part.planes}
-            for one, part in zip(content.quarters, packed, strict=True)
-        ],
+        "quantiles": full,
+        "past": past,
         "threshold": {
             "values": values,
             "shown": choices[len(choices) // 2],
-            "at_most": at_most,
+            "at_most": bound == "upper",
         },
-        "layers": speed_layers(
-            grid, content.predicted, *_scaled_values([quantiles, *others_quantiles], levels, bound)
-        ),
+        "layers": speed_layers(grid, content.predicted, cautious, change),
         "arrays": {},
         "steps": steps,
     }
 
 
-def _scaled_values(
-    quarters: Sequence[Floats], levels: Sequence[float], bound: str
-) -> tuple[Floats, Floats, Floats]:
-    """Return percentiles of median, width and cautious bound over the tiles of each quarter."""
-    places = [list(levels).index(one) for one in (0.5, 0.025, 0.975, cautious_level(bound))]
+def _past(quarters: Sequence[QuarterMap], most: int) -> tuple[dict[str, Any], Floats]:
+    """Return the packed quantiles of quarters, and the rounded quantiles, (3, q, n)."""
+    tiles = quarters[0].tiles
+    found = np.stack([quantiles_of(one.prediction, PAST_LEVELS) for one in quarters], axis=1)
+    packed = pack_within(lambda step: pack_past(tiles, found, step), most)
+    step = packed[0]["step"]
+    past = {"frame": asdict(Frame.of_tiles(tiles)), "quantiles": packed}
+    return past, np.round(found / step) * step
 
-    def percentiles(values: Floats) -> Floats:
-        return np.asarray(np.percentile(values, np.arange(101)))
 
-    rows = [[one[place] for place in places] for one in quarters]
-    median = np.concatenate([percentiles(10**middle) for middle, _, _, _ in rows])
-    width = np.concatenate([percentiles(high - low) for _, low, high, _ in rows])
-    cautious = np.concatenate([percentiles(10**end) for _, _, _, end in rows])
-    return median, width, cautious
+def _cells_of(tiles: Tiles, larger: Tiles) -> NDArray[np.int64]:
+    """Return for each tile the position of the tile among `larger` that contains it."""
+    frame, shift = Frame.of_tiles(larger), tiles.zoom - larger.zoom
+    numbers = frame.place(larger, np.arange(len(larger)), -1)
+    return np.asarray(
+        numbers[(tiles.row >> shift) - frame.row, (tiles.column >> shift) - frame.column]
+    )
 
 
 def _least(quantity: Quantity) -> list[str]:
@@ -224,60 +253,59 @@ def _least(quantity: Quantity) -> list[str]:
 
 
 def _by_arrays(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
-    """Return quarters, layers, arrays and steps of a map of numbers of tests or of classes."""
+    """Return past, layers, arrays and steps of a map of numbers of tests or of classes."""
     quantity = quantity_of(str(grid.attrs["target"]))
-    arrays = [
-        _class_arrays(one, quantity) if quantity.classes else _count_arrays(one)
-        for one in content.quarters
-    ]
-    shown = arrays[content.shown]
-    arrays[content.shown] = {}
+
+    def packed(quarters: Sequence[QuarterMap]) -> dict[str, Packed]:
+        return _class_arrays(quarters, quantity) if quantity.classes else _count_arrays(quarters)
+
+    shown = packed([content.quarters[content.shown]])
+    past = content.past and {
+        "frame": asdict(Frame.of_tiles(content.past[0].tiles)),
+        "arrays": packed(content.past),
+    }
     return {
         "levels": None,
-        "quarters": [
-            {
-                "label": one.label,
-                "frame": asdict(Frame.of_tiles(one.tiles)),
-                "quantiles": None,
-                "arrays": found,
-            }
-            for one, found in zip(content.quarters, arrays, strict=True)
-        ],
+        "quantiles": None,
+        "past": past or None,
         "threshold": None,
         "layers": array_layers(grid, content.predicted),
         "arrays": shown,
-        "steps": {name: packed["step"] for name, packed in shown.items()},
+        "steps": {name: one["step"] for name, one in shown.items()},
     }
 
 
-def _count_arrays(one: QuarterMap) -> dict[str, Packed]:
-    lower, upper = one.prediction.interval(0.95)
-    frame = Frame.of_tiles(one.tiles)
+def _rasters(quarters: Sequence[QuarterMap], values: Sequence[NDArray[Any]]) -> Floats:
+    """Return the values of quarters as rasters (q, h, w), with NaN outside the region."""
+    tiles = quarters[0].tiles
+    frame = Frame.of_tiles(tiles)
+    return np.stack([frame.place(tiles, np.asarray(one, np.float64), np.nan) for one in values])
 
-    def raster(values: Floats) -> Floats:
-        return np.asarray(frame.place(one.tiles, values, np.nan), np.float64)
 
+def _count_arrays(quarters: Sequence[QuarterMap]) -> dict[str, Packed]:
+    predictions = [one.prediction for one in quarters]
+    ends = [one.interval(0.95) for one in predictions]
+    none = _rasters(quarters, [one.cdf(0.0) for one in predictions])
     return {
-        "expected": _within(raster(one.prediction.mean), 0.01),
-        "lower": _within(raster(lower), 1.0),
-        "upper": _within(raster(upper), 1.0),
-        "none": pack(raster(one.prediction.cdf(0.0)), _SHARE_STEP, 8, none=True),
+        "expected": _within(_rasters(quarters, [one.mean for one in predictions]), 0.01),
+        "lower": _within(_rasters(quarters, [lower for lower, _ in ends]), 1.0),
+        "upper": _within(_rasters(quarters, [upper for _, upper in ends]), 1.0),
+        "none": pack(none, _SHARE_STEP, 8, none=True, along=True),
     }
 
 
-def _class_arrays(one: QuarterMap, quantity: Quantity) -> dict[str, Packed]:
-    frame = Frame.of_tiles(one.tiles)
+def _class_arrays(quarters: Sequence[QuarterMap], quantity: Quantity) -> dict[str, Packed]:
+    flags = [one.prediction.flags(quantity) for one in quarters]
+    variables = [one.prediction.variables(quantity, LEVEL) for one in quarters]
 
-    def packed(values: NDArray[Any], step: float) -> Packed:
-        raster = frame.place(one.tiles, np.asarray(values, np.float64), np.nan)
-        return pack(raster, step, 8, none=True, offset=0.0)
+    def packed(name: str, step: float) -> Packed:
+        held = flags if name in flags[0] else variables
+        values = _rasters(quarters, [one[name][0] for one in held])
+        return pack(values, step, 8, none=True, offset=0.0, along=True)
 
-    shown = (*_least(quantity), "p_most_probable")
-    variables = one.prediction.variables(quantity, LEVEL)
-    flags = one.prediction.flags(quantity)
-    codes = {name: packed(values, 1.0) for name, (values, _) in flags.items()}
-    shares = {name: packed(variables[name][0], _SHARE_STEP) for name in shown}
-    return codes | shares | {"entropy": packed(variables["entropy"][0], _ENTROPY_STEP)}
+    steps = dict.fromkeys((*_least(quantity), "p_most_probable"), _SHARE_STEP)
+    steps |= dict.fromkeys(flags[0], 1.0) | {"entropy": _ENTROPY_STEP}
+    return {name: packed(name, step) for name, step in steps.items()}
 
 
 def _within(values: Floats, step: float) -> Packed:
@@ -289,7 +317,8 @@ def _within(values: Floats, step: float) -> Packed:
     if highest > _MAX_OF_32:
         step *= int(np.ceil(highest / _MAX_OF_32))
         values = np.where(values > 0, np.maximum(values, step), values)
-    return pack(values, step, 16 if highest < _MAX_OF_16 else 32, none=True, offset=0.0)
+    bits = 16 if highest < _MAX_OF_16 else 32
+    return pack(values, step, bits, none=True, offset=0.0, along=values.ndim == 3)
 
 
 def _arrays(
@@ -323,15 +352,17 @@ def _tests(grid: xr.Dataset) -> Floats:
     return np.where(tests >= 0, tests, np.nan)
 
 
-def _kernel_scale(content: PageContent, target: str) -> Scale | None:
-    """Return one colour scale for all kernel slices, or None if there are no slices."""
-    held = [check_slices(content.tiles, content.slices)] if content.slices else []
-    if content.kernel is not None:
-        held.append(content.kernel.sample)
-    if not held:
+def _measured(grid: xr.Dataset, content: PageContent, frame: Frame) -> Packed | None:
+    """Return the measured averages, packed in the order of the frame's cells."""
+    held, quantity = content.measured, quantity_of(str(grid.attrs["target"]))
+    if held is None or quantity.classes or not np.isfinite(held).any():
         return None
-    values = np.concatenate([one.ravel() for one in held])
-    return kernel_scale(values, label=kernel_label(target))
+    down, across = frame.pixels(content.tiles)
+    tests = grid["tests"].values[down, across] > 0
+    order = np.argsort((down * frame.width + across)[tests])
+    if quantity.counted:
+        return pack(held[:, order], 1.0, 32, none=True)
+    return pack(np.log10(held[:, order]), _MEASURED_STEP, 16, none=True)
 
 
 def _slices(content: PageContent, frame: Frame) -> list[Packed]:
@@ -346,9 +377,9 @@ def _slices(content: PageContent, frame: Frame) -> list[Packed]:
     ]
 
 
-def _kernel(content: PageContent, scale: Scale | None, target: str) -> dict[str, Any] | None:
+def _kernel(content: PageContent, target: str) -> dict[str, Any] | None:
     basis = content.kernel
-    if basis is None or scale is None:
+    if basis is None:
         return None
     return {
         "frame": asdict(basis.frame),
@@ -356,5 +387,4 @@ def _kernel(content: PageContent, scale: Scale | None, target: str) -> dict[str,
         "error": basis.error,
         "error_in_middles": basis.error_in_middles,
         "unit": quantity_of(target).kernel_unit,
-        "scale": scale_json(scale),
     }

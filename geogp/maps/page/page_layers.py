@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import xarray as xr
 from matplotlib.colors import to_hex
@@ -12,14 +13,28 @@ from geogp.maps.kernel_slices import KernelSlice
 from geogp.maps.page.page_quantiles import cautious_level
 from geogp.maps.scales import (
     BOUND_PALETTE,
+    CHANGE_PALETTE,
+    DIVERGING_KERNEL_PALETTE,
     PROBABILITY_PALETTE,
+    SEQUENTIAL_KERNEL_PALETTE,
     TESTS_PALETTE,
+    Bytes,
     Scale,
+    change_scale,
     count_scale,
+    palette_colours,
     share_scale,
     speed_scale,
 )
-from geogp.maps.views import View, views_of
+from geogp.maps.views import (
+    HOW_FAST,
+    HOW_IT_THINKS,
+    WHAT_CHANGED,
+    WHERE_MEASURED,
+    WHO_IS_SERVED,
+    View,
+    views_of,
+)
 
 Floats = NDArray[np.float64]
 Layer = dict[str, Any]
@@ -34,18 +49,24 @@ def scale_json(scale: Scale) -> dict[str, Any]:
         "shift": scale.shift,
         "ticks": list(scale.ticks),
         "names": list(scale.names),
-        "colours": [to_hex(colour) for colour in scale.colours()[1:, :3] / 255],
+        "colours": _hex(scale.colours()),
     }
 
 
-def speed_layers(
-    grid: xr.Dataset, predicted: str, median: Floats, width: Floats, bound: Floats
-) -> list[Layer]:
-    """Return the layers of median, width, cautious bound and probability.
+def kernel_colours() -> dict[str, list[str]]:
+    """Return the colours of kernels with and without clearly negative values."""
+    palettes = {"diverging": DIVERGING_KERNEL_PALETTE, "sequential": SEQUENTIAL_KERNEL_PALETTE}
+    return {kind: _hex(palette_colours(mpl.colormaps[name])) for kind, name in palettes.items()}
 
-    Each layer has the same colour scale for all quarters. `median`, `width` (of the 95 % interval,
-    in log10) and `bound` (see `cautious_level`) are values of all quarters, for the scales.
-    `predicted` names the predicted quantity in the plural.
+
+def speed_layers(
+    grid: xr.Dataset, predicted: str, bound: Floats, change: tuple[str, Floats] | None
+) -> list[Layer]:
+    """Return the layers of median, cautious bound, width, probability and change.
+
+    The scales are those of the grid's figures, for all quarters. `bound` (see `cautious_level`) are
+    the values of that layer; `change` is the first quarter, and the changes of the median since
+    then, in percent. `predicted` names the predicted quantity in the plural.
     """
     views = {view.name: view for view in views_of(grid)}
     quantity = quantity_of(str(grid.attrs["target"]))
@@ -60,6 +81,7 @@ def speed_layers(
         f"19 of 20 {{predicted}} are expected to be at {side} this value, and 1 of 20 {beyond} "
         "this value.",
         quantity.unit,
+        HOW_FAST,
     )
     probability = View(
         "probability",
@@ -70,15 +92,33 @@ def speed_layers(
         share_scale,
         f"The share of {{predicted}} expected to be at {side} the threshold.",
         "",
+        WHO_IS_SERVED,
     )
-    return [
-        _layer(views["median"], predicted, {"quantile": 0.5}, median)
+    median, width = views["median"], views["width"]
+    layers = [
+        _layer(median, predicted, {"quantile": 0.5}, median.values(grid))
         | {"id": "level", "title": "Median"},
-        _layer(views["width"], predicted, {"width": [0.025, 0.975]}, width)
-        | {"title": "Uncertainty"},
         _layer(cautious, predicted, {"quantile": cautious_level(quantity.bound)}, bound),
+        _layer(width, predicted, {"width": [0.025, 0.975]}, width.values(grid))
+        | {"title": "Uncertainty"},
         _layer(probability, predicted, {"probability": True}, np.zeros(1)),
     ]
+    if change is not None:
+        first, values = change
+        view = View(
+            "change",
+            "",
+            f"Change of the median since {first}",
+            f"change of the median since {first}, %",
+            CHANGE_PALETTE,
+            change_scale,
+            f"The median of the shown quarter, compared with {first}. The change may be uncertain: "
+            "geogp change computes its probability.",
+            "%",
+            WHAT_CHANGED,
+        )
+        layers.append(_layer(view, predicted, {"change": True}, values))
+    return layers
 
 
 def array_layers(grid: xr.Dataset, predicted: str) -> list[Layer]:
@@ -100,24 +140,28 @@ def tests_layer(grid: xr.Dataset) -> Layer:
         "The number of tests in each tile, in training and test rows; 0 where nothing "
         "was measured.",
         "tests",
+        WHERE_MEASURED,
     )
     values = np.asarray(grid["tests"].values, np.float64)
     measured = values[values > 0] if (values > 0).any() else np.zeros(1)
     return _layer(view, "", {"array": "tests"}, measured)
 
 
-def slice_layers(slices: list[KernelSlice], scale: Scale, unit: str) -> list[Layer]:
-    """Return a layer for each slice of the kernel, with its reference point."""
+def slice_layers(slices: list[KernelSlice], label: str, unit: str) -> list[Layer]:
+    """Return a layer for each slice of the kernel, with its reference point.
+
+    The page chooses the scale of a kernel from its values.
+    """
     return [
         {
             "id": f"slice-{place}",
             "title": f"Kernel: {one.title}",
-            "label": scale.label,
+            "label": label,
             "hint": "How strongly the marked point x* influences the smooth field of the model at "
             "each place.",
             "unit": unit,
+            "group": HOW_IT_THINKS,
             "source": {"slice": place},
-            "scale": scale_json(scale),
             "point": {
                 "latitude": one.latitude,
                 "longitude": one.longitude,
@@ -135,7 +179,12 @@ def _layer(view: View, predicted: str, source: dict[str, Any], values: Floats) -
         "label": view.label,
         "hint": view.hint.format(predicted=predicted),
         "unit": view.unit,
+        "group": view.question,
         "source": source,
         "share": view.make_scale is share_scale,
         "scale": scale_json(view.make_scale(values, label=view.label, palette=view.palette)),
     }
+
+
+def _hex(colours: Bytes) -> list[str]:
+    return [to_hex(colour) for colour in colours[1:, :3] / 255]

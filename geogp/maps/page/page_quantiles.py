@@ -6,7 +6,7 @@ distribution. For other distributions, the page contains all quantiles that it s
 quantiles until probabilities are accurate enough.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ from geogp.maps.scales import round_ladder
 SAMPLE = 20_000
 """Errors are computed for at most this number of tiles, evenly spaced among all tiles."""
 
-STEPS = (0.002, 0.003, 0.004, 0.005, 0.0075, 0.01)
+STEPS = (0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03)
 """Rounding steps of log10 of the value, tried from the smallest; 0.002 is half a percent."""
 
 SHOWN_LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
@@ -32,7 +32,9 @@ SHOWN_LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 The levels of the intervals are 50, 80 and 95 %.
 """
 
-_NORMAL_LEVELS = (0.025, 0.5, 0.975)
+PAST_LEVELS = (0.025, 0.5, 0.975)
+"""Levels of the quantiles that the page contains for quarters other than the shown quarter."""
+
 _FURTHER = (0.01, 0.15, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.85, 0.99)
 _MAX_LEVELS = 11
 _ENOUGH = 0.005
@@ -66,7 +68,7 @@ def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
     percent. This error is computed at the 1st to 99th percentile of the predictions for some tiles.
     """
     linear = prediction.shape.linear_scores
-    first = tuple(sorted({*(_NORMAL_LEVELS if linear else SHOWN_LEVELS), cautious_level(bound)}))
+    first = tuple(sorted({*(PAST_LEVELS if linear else SHOWN_LEVELS), cautious_level(bound)}))
     few = prediction[_sample(len(prediction), _CHOSEN_ON)]
     percents = np.arange(1, 100)
     at = quantiles_of(few, percents / 100)
@@ -138,18 +140,9 @@ def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> l
     return sorted({*values, *(one.value for one in thresholds)})
 
 
-@dataclass(frozen=True)
-class PackedQuarter:
-    """The packed quantiles of a quarter, and the rounding step in log10."""
-
-    frame: Frame
-    planes: list[Packed]
-    step: float
-
-
 def pack_quantiles(
     tiles: Tiles, quantiles: Floats, levels: Sequence[float], step: float
-) -> PackedQuarter:
+) -> list[Packed]:
     """Return the packed median, and packed distances from each quantile to the next one outward.
 
     `quantiles` (m, n) are rounded to whole steps before the distances are computed, so each error
@@ -169,7 +162,44 @@ def pack_quantiles(
         raster = filled(frame.place(tiles, gap * step, np.nan))
         bits = 8 if gap.max() < 256 else 16
         planes.append(pack(raster, step, bits, none=False, offset=0.0) | {"gap": True})
-    return PackedQuarter(frame, planes, step)
+    return planes
+
+
+def pack_past(tiles: Tiles, quantiles: Floats, step: float) -> list[Packed]:
+    """Return packed medians, lower half-widths, and differences of upper and lower half-widths.
+
+    `quantiles` (3, q, n) are the quantiles at `PAST_LEVELS` in q quarters. They are rounded to
+    whole steps first, so each error is at most half a step.
+    """
+    frame = Frame.of_tiles(tiles)
+    low, middle, high = np.round(quantiles / step)
+    lower, upper = middle - low, high - middle
+    return [
+        pack(
+            np.stack([filled(frame.place(tiles, one * step, np.nan)) for one in plane]),
+            step,
+            16,
+            none=False,
+            along=True,
+        )
+        for plane in (middle, lower, upper - lower)
+    ]
+
+
+def past_quantiles(shown: Floats, levels: Sequence[float], past: Floats) -> Floats:
+    """Return quantiles (m, n) of another quarter, with the shape of the shown distribution.
+
+    `shown` (m, n) are the quantiles of the shown quarter at m levels, and `past` (3, n) the
+    quantiles of the other quarter at `PAST_LEVELS`. Distances from the median are those of the
+    shown quarter, times one factor below the median and one above. This is exact for normal
+    distributions.
+    """
+    middle = list(levels).index(0.5)
+    ends = [list(levels).index(PAST_LEVELS[0]), list(levels).index(PAST_LEVELS[2])]
+    lower, upper = (np.abs(shown[end] - shown[middle]) for end in ends)
+    factors = (past[1:] - past[:-1]) / np.maximum([lower, upper], _NARROWEST)
+    below = (np.arange(len(levels)) < middle)[:, None]
+    return np.asarray(past[1] + (shown - shown[middle]) * np.where(below, *factors))
 
 
 def unpack_quantiles(planes: Sequence[Packed], levels: Sequence[float]) -> Floats:
@@ -183,14 +213,12 @@ def unpack_quantiles(planes: Sequence[Packed], levels: Sequence[float]) -> Float
     return np.stack(values)
 
 
-def pack_within(
-    quarters: Sequence[tuple[Tiles, Floats]], levels: Sequence[float], most: int
-) -> list[PackedQuarter]:
-    """Return quarters packed with the smallest step that needs at most `most` bytes."""
-    found: list[PackedQuarter] = []
+def pack_within(made: Callable[[float], list[Packed]], most: int) -> list[Packed]:
+    """Return what `made` packs with the smallest of `STEPS` that needs at most `most` bytes."""
+    found: list[Packed] = []
     for step in STEPS:
-        found = [pack_quantiles(*one, levels, step) for one in quarters]
-        if sum(text_bytes(one.planes) for one in found) <= most:
+        found = made(step)
+        if text_bytes(found) <= most:
             break
     return found
 

@@ -1,5 +1,6 @@
 """Makes the files of a map from a fitted model: grid, rasters, figures and page."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,7 +49,7 @@ class Drawing:
     def record(self) -> RunMap:
         """The map's entry in run.json, without the sizes and hashes of files."""
         content, question = self.content, self.job.question
-        others = [one for place, one in enumerate(content.quarters) if place != content.shown]
+        others = content.past
         return RunMap(
             quarter=question.at,
             zoom=content.tiles.zoom,
@@ -99,8 +100,7 @@ def draw(
     """Predict all tiles of a map, and return the map.
 
     The zoom is lowered until there are at most a million tiles. `settings` become attributes of the
-    grid. `repair` corrects predicted measurements, but not predicted levels. The page shows other
-    quarters with larger tiles.
+    grid. `repair` corrects predicted measurements, but not predicted levels.
     """
     region, seen, question, request = job.region, job.observations, job.question, job.request
     zoom = region.zoom_within(request.zoom, MAX_TILES)
@@ -155,6 +155,9 @@ def draw(
         request.thresholds,
         job.boundaries.counties,
         job.boundaries.urban_areas,
+        averages_on(tiles, seen, [*others, question.quarter])
+        if others and not quantity.classes
+        else None,
     )
     return Drawing(job, grid, content, texts)
 
@@ -195,6 +198,30 @@ def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
     wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
     total = pd.Series(observations.tests).groupby(measured).sum()
     return total.reindex(wanted, fill_value=0).to_numpy(np.int64)
+
+
+def averages_on(
+    tiles: Tiles, observations: Observations, quarters: Sequence[int]
+) -> NDArray[np.float64]:
+    """Return averages of all tests in each quarter and each tile with tests, (q, m), NaN if none.
+
+    For numbers of tests, the values are sums.
+    """
+    seen = observations.taken(np.flatnonzero(observations.tests))
+    counted = quantity_of(seen.target).counted
+    rows = pd.DataFrame(
+        {
+            "tile": seen.quadkey >> np.uint64(2 * (ZOOM - tiles.zoom)),
+            "quarter": seen.quarter,
+            "tests": seen.tests,
+            "sum": seen.y if counted else seen.tests * 10**seen.y,
+        }
+    )
+    sums = rows.pivot_table(index="quarter", columns="tile", aggfunc="sum")
+    found: pd.DataFrame = sums["sum"] if counted else sums["sum"] / sums["tests"]
+    wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
+    measured = wanted[np.isin(wanted, rows["tile"])]
+    return found.reindex(index=sorted(quarters), columns=measured).to_numpy(np.float64)
 
 
 def reference_slices(job: Job, model: SpatialGP, tiles: Tiles) -> list[KernelSlice]:

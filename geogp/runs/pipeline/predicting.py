@@ -18,11 +18,11 @@ from geogp.maps.page.page_quantiles import QuarterMap
 from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.job import Job
 
-OTHER_SHARE = 1 / 8
-"""Allowed number of predictions for other quarters, per tile of the map."""
+OTHER_TILES = 150_000
+"""Largest number of tiles for which the page shows other quarters."""
 
-OTHER_LEAST = 10_000
-"""This number of predictions for other quarters is always allowed, and takes a few seconds."""
+OTHER_PREDICTIONS = 3_000_000
+"""Largest number of predictions for all other quarters together."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class MapPredictor:
         return found.pooled(4 ** (ZOOM - self.zoom))
 
     def other_quarters(self, tiles: Tiles, quarters: Sequence[int]) -> list[QuarterMap]:
-        """Return predictions for other quarters, on larger tiles to save time."""
+        """Return predictions for other quarters, on larger tiles if the map has many tiles."""
         if not quarters:
             return []
         coarse = coarser(tiles, other_zoom(tiles, len(quarters)))
@@ -70,13 +70,9 @@ class MapPredictor:
 
 
 def other_zoom(tiles: Tiles, quarters: int) -> int:
-    """Return the highest zoom at which other quarters do not need too many predictions.
-
-    The zoom is lower than the map's zoom. The limit is `OTHER_LEAST` predictions, or `OTHER_SHARE`
-    predictions per tile of the map if this is more.
-    """
-    most = max(OTHER_LEAST, int(len(tiles) * OTHER_SHARE))
-    zoom = tiles.zoom - 1
-    while zoom > 1 and len(coarser(tiles, zoom)) * quarters > most:
+    """Return the map's zoom, or the highest zoom with few enough tiles and predictions."""
+    most = min(OTHER_TILES, OTHER_PREDICTIONS // quarters)
+    zoom = tiles.zoom
+    while zoom > 1 and len(coarser(tiles, zoom)) > most:
         zoom -= 1
     return zoom

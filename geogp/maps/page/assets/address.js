@@ -17,7 +17,7 @@ function readAddress(hash, data, layers) {
   if (threshold && data.threshold && data.threshold.values.includes(threshold[0])) {
     [state.threshold] = threshold;
   }
-  const quarter = data.quarters.findIndex((one) => one.label === wishes.get('quarter'));
+  const quarter = data.quarters.indexOf(wishes.get('quarter'));
   if (quarter >= 0) {
     state.quarter = quarter;
   }
@@ -45,7 +45,7 @@ function writeAddress(state, view, data) {
     parts.push(['threshold', state.threshold]);
   }
   if (data.quarters.length > 1) {
-    parts.push(['quarter', encodeURIComponent(data.quarters[state.quarter].label)]);
+    parts.push(['quarter', encodeURIComponent(data.quarters[state.quarter])]);
   }
   if (state.beside !== null) {
     parts.push(['beside', encodeURIComponent(state.beside)], ['split', round(state.split, 3)]);

@@ -4,6 +4,34 @@
  *   names: string[], colours: string[]}} Scale
  */
 
+/** Return round numbers from at most `low` to at least `high`, with about four steps. */
+function roundTicks(low, high) {
+  const rough = (high - low) / 4 || Math.abs(high) / 4 || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((one) => one * power >= rough * (1 - 1e-9));
+  const first = Math.floor(low / step + 1e-9);
+  const count = Math.ceil(high / step - 1e-9) - first + 1;
+  return Array.from({length: Math.max(count, 2)},
+    (_, place) => Number(((first + place) * step).toPrecision(9)));
+}
+
+/**
+ * Return a scale from the 1st to the 99th percentile of a kernel's values: symmetric about 0 if some
+ * are clearly negative, and from 0 unless most are near the largest.
+ */
+function kernelScale(values, palettes) {
+  const sorted = values.filter(Number.isFinite).sort();
+  const [low, high] = [0.01, 0.99].map((share) => sorted[Math.round(share * (sorted.length - 1))]);
+  const reach = Math.max(high, -low);
+  const negative = low < -0.02 * reach;
+  const least = low > high / 2 ? low : 0;
+  const ticks = negative ? roundTicks(-reach, reach) : roundTicks(least, high);
+  return {
+    low: ticks[0], high: ticks[ticks.length - 1], logarithmic: false, shift: 0, ticks, names: [],
+    colours: negative ? palettes.diverging : palettes.sequential,
+  };
+}
+
 /** Return the position of a value on a scale; the ends of the scale are 0 and 1. */
 function fractionOf(scale, value) {
   if (!scale.logarithmic) {
@@ -21,9 +49,14 @@ function colourAt(fraction, count) {
   return Math.min(Math.floor(Math.max(0, fraction) * count), count - 1) + 1;
 }
 
+/** Return a colour of the style sheet, such as `urban`. */
+function styleColour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
 /** Return the colours of a scale as pixels of a canvas; the first colour is transparent. */
 function pixelsOf(scale) {
-  return new Uint32Array([0, ...scale.colours.map((colour) => pixelOf(colour, 255))]);
+  return new Uint32Array([0, ...(scale ? scale.colours : []).map((colour) => pixelOf(colour, 255))]);
 }
 
 /** Return one colour as a pixel of a canvas. */
@@ -64,26 +97,4 @@ function element(tag, className = '', text = '') {
     made.textContent = text;
   }
   return made;
-}
-
-/** Fill a legend with the name of the layer, a bar with round numbers, and a hint. */
-function fillLegend(box, {side, label, hint, scale}) {
-  box.replaceChildren();
-  if (side) {
-    box.append(element('span', 'geogp-side', side));
-  }
-  box.append(element('h2', '', label.charAt(0).toUpperCase() + label.slice(1)));
-  const bar = element('div', 'geogp-bar');
-  bar.style.background = `linear-gradient(to right, ${scale.colours.join(', ')})`;
-  const named = scale.names.length > 0;
-  const ticks = element('div', named ? 'geogp-ticks geogp-names' : 'geogp-ticks');
-  scale.ticks.forEach((tick, place) => {
-    const mark = element('span', '', named ? scale.names[place] : formatNumber(tick));
-    mark.style.left = `${100 * fractionOf(scale, tick)}%`;
-    ticks.append(mark);
-  });
-  box.append(bar, ticks);
-  if (hint) {
-    box.append(element('p', 'geogp-hint', hint));
-  }
 }

@@ -48,6 +48,19 @@ function beside(at, count) {
   return {first, second: Math.min(first + 1, count - 1), share: within - first};
 }
 
+/** Return for each cell of a frame the number of the cell of a larger zoom's frame around it. */
+function placesIn(larger, frame) {
+  const shift = frame.zoom - larger.zoom;
+  const found = new Uint32Array(frame.width * frame.height);
+  for (let row = 0, cell = 0; row < frame.height; row += 1) {
+    const start = ((frame.row + row >> shift) - larger.row) * larger.width - larger.column;
+    for (let column = 0; column < frame.width; column += 1, cell += 1) {
+      found[cell] = start + (frame.column + column >> shift);
+    }
+  }
+  return found;
+}
+
 /** Return the numbers of the four cells with centres around a place, and their weights. */
 function middlesAround(frame, place) {
   const point = L.CRS.EPSG3857.latLngToPoint(place, frame.zoom).divideBy(TILE_PIXELS);

@@ -48,11 +48,6 @@ class Law {
     this.values = new Float64Array(levels.length);
   }
 
-  /** Decode the quantiles of a quarter. */
-  static async load(levels, quarter) {
-    return new Law(levels, await Promise.all(quarter.quantiles.map(unpack)));
-  }
-
   /** Return whether a cell lies in the region. */
   holds(cell) {
     return this.arrays[this.middle].holds(cell);
@@ -89,6 +84,11 @@ class Law {
     }
     const along = (score - scores[upper - 1]) / (scores[upper] - scores[upper - 1]);
     return values[upper - 1] + along * (values[upper] - values[upper - 1]);
+  }
+
+  /** Return log10 of the median and of the ends of the 95 % interval. */
+  band(cell) {
+    return [0.025, 0.5, 0.975].map((share) => this.quantile(cell, share));
   }
 
   /** Return the normal score of a share; the last score is kept for the next call. */
@@ -133,5 +133,48 @@ class Law {
   probability(cell, value, atMost) {
     const score = this.score(cell, Math.log10(value));
     return normalShare(atMost ? score : -score);
+  }
+}
+
+/**
+ * The predictive distribution of every cell in another quarter: its median, its 95 % interval, and
+ * between these the shape of the distribution in the shown quarter; see page_quantiles.py.
+ */
+class PastLaw extends Law {
+  /**
+   * @param {Law} shown The distributions of the shown quarter.
+   * @param {Unpacked[]} arrays Median, lower half-width, and upper minus lower half-width.
+   */
+  constructor(shown, arrays) {
+    super(shown.levels, shown.arrays);
+    this.shown = shown;
+    [this.median, this.lower, this.more] = arrays;
+  }
+
+  /** Return the factor of distances from the median, below or above the median. */
+  factor(cell, above) {
+    const {shown} = this;
+    const wide = this.lower.at(cell) + (above ? this.more.at(cell) : 0);
+    const whole = Math.abs(shown.quantile(cell, above ? 0.975 : 0.025) - shown.quantile(cell, 0.5));
+    return wide / Math.max(whole, NARROWEST);
+  }
+
+  quantile(cell, share) {
+    const middle = this.median.at(cell);
+    return share === 0.5 ? middle : middle
+      + this.factor(cell, share > 0.5) * (this.shown.quantile(cell, share) - this.shown.quantile(cell, 0.5));
+  }
+
+  score(cell, log10) {
+    const off = log10 - this.median.at(cell);
+    const factor = Math.max(this.factor(cell, off > 0), NARROWEST);
+    return this.shown.score(cell, this.shown.quantile(cell, 0.5) + off / factor);
+  }
+
+  /** Return log10 of the median and of the ends of the 95 % interval. */
+  band(cell) {
+    const middle = this.median.at(cell);
+    const lower = this.lower.at(cell);
+    return [middle - lower, middle, middle + lower + this.more.at(cell)];
   }
 }

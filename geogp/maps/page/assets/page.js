@@ -16,9 +16,14 @@ class MapPage {
         label: `kernel k(x, x*), ${data.kernel.unit}`,
         hint: `How strongly the clicked place x* influences the smooth field at each place. ${
           kernelErrorWords(data.kernel)}`,
+        group: 'How the model thinks',
         source: {live: true},
-        scale: data.kernel.scale,
       });
+    }
+    /** The layers' ids by the question that the layers answer. */
+    this.groups = new Map();
+    for (const [id, {group}] of this.layers) {
+      this.groups.set(group, [...this.groups.get(group) || [], id]);
     }
     this.marks = marksOf(data, outlines);
     this.placeBoxes();
@@ -27,12 +32,16 @@ class MapPage {
     this.reader = new Reader(data, this.pictures.painter);
     this.card = new PlaceCard(map, this);
     this.panel = new Panel(this);
+    this.legends = new Legends(this);
     this.divider = new Divider(map, this);
-    this.search = new Search(map, data.places);
+    this.found = L.layerGroup().addTo(map);
+    this.search = new Search(this);
+    this.names = new Names(map, data.places);
+    this.download = new Download(this);
     this.address = new Address(map, this);
     this.references = L.layerGroup().addTo(map);
     map.on('zoomend', () => thinOutlines(map, outlines));
-    this.work = Promise.resolve();
+    this.work = null;
   }
 
   /** Put legends and card over the map as Leaflet's controls, which do not overlap. */
@@ -67,14 +76,17 @@ class MapPage {
   /** Change the state, and show it. */
   update(changes) {
     this.state = {...this.state, ...changes};
+    if ('point' in changes) {
+      this.found.clearLayers();
+    }
     const {state} = this;
     this.panel.show(state);
     this.divider.show(state);
-    this.showLegends(state);
     this.showOutlines(state);
     this.showReferences(state);
     this.address.write();
-    this.work = Promise.all([this.pictures.show(state), this.card.show(state, this.reader)]);
+    const painted = this.pictures.show(state).then(() => state === this.state && this.legends.show(state));
+    this.work = Promise.all([painted, this.card.show(state, this.reader)]);
     return this.work;
   }
 
@@ -87,46 +99,21 @@ class MapPage {
     }
   }
 
-  /** Return the label of a layer's legend, with the threshold for a layer of probabilities. */
-  labelOf(layer, state) {
-    return layer.source.probability
-      ? `probability of ${thresholdWords(this.data, state.threshold)}` : layer.label;
-  }
-
-  showLegends(state) {
-    const compared = state.beside !== null;
-    document.body.classList.toggle('geogp-comparing', compared);
-    for (const [id, layerId, side] of [
-      ['geogp-legend', state.layer, 'Left of the divider'],
-      ['geogp-legend-beside', state.beside, 'Right of the divider']]) {
-      const box = document.getElementById(id);
-      const layer = this.layers.get(layerId);
-      box.hidden = !layer;
-      if (layer) {
-        fillLegend(box, {
-          side: compared ? side : '',
-          label: this.labelOf(layer, state),
-          hint: this.hintOf(layer, state),
-          scale: layer.scale,
-        });
-      }
-    }
-  }
-
-  hintOf(layer, state) {
-    const still = this.data.quarters.length > 1 && state.quarter !== this.data.shown
-      && !this.pictures.painter.inTime(layer);
-    const asked = layer.source.live && state.point === null;
-    return [asked ? 'Click a place to draw its kernel.' : '', layer.hint,
-      still ? 'This layer is the same for all quarters.' : ''].filter(Boolean).join(' ');
-  }
-
   showOutlines({marks}) {
     for (const [name, drawn] of Object.entries(this.outlines)) {
       const wanted = marks[name] !== false;
       if (drawn && wanted !== this.map.hasLayer(drawn)) {
         (wanted ? drawn.addTo(this.map) : drawn.remove());
       }
+    }
+  }
+
+  /** Draw outlines and marks in the colours of the style sheet. */
+  recolour() {
+    thinOutlines(this.map, this.outlines);
+    this.pictures.forget();
+    if (this.work) {
+      this.update({});
     }
   }
 
@@ -150,7 +137,7 @@ class MapPage {
     for (const id of new Set([state.layer, state.beside])) {
       const layer = this.layers.get(id);
       if (layer && layer.source.live) {
-        const components = await this.pictures.painter.componentsAt([place.lat, place.lng]);
+        const components = await this.pictures.painter.kernel.componentsAt([place.lat, place.lng]);
         words.push({
           name: 'Kernel with itself, k(x*, x*)',
           value: components
@@ -202,7 +189,6 @@ class MapPage {
     const [south, west, north, east] = data.view;
     map.fitBounds([[south, west], [north, east]], {animate: false, padding: [12, 12]});
     this.address.read();
-    thinOutlines(map, this.outlines);
     return this.settled();
   }
 }

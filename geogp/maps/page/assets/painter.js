@@ -1,19 +1,46 @@
 const SCORE_BINS = 4096;
+const BARELY = 1e-6;
 
 /** Makes the picture of a layer, in which each cell has the colour of its value. */
 class Painter {
-  /** @param {object} data The page's data. */
   constructor(data) {
     this.data = data;
     this.laws = new Map();
+    this.kernel = new Kernel(data, () => this.mask());
   }
 
   /** Return the predictive distributions of a quarter. */
   law(quarter) {
     if (!this.laws.has(quarter)) {
-      this.laws.set(quarter, Law.load(this.data.levels, this.data.quarters[quarter]));
+      this.laws.set(quarter, this.loadLaw(quarter));
     }
     return this.laws.get(quarter);
+  }
+
+  async loadLaw(quarter) {
+    const {data} = this;
+    if (quarter === data.shown) {
+      return new Law(data.levels, await Promise.all(data.quantiles.map(unpack)));
+    }
+    const [shown, ...stacks] = await Promise.all(
+      [this.law(data.shown), ...data.past.quantiles.map(unpack)]);
+    return new PastLaw(shown, stacks.map((stack) => this.inQuarter(stack, quarter)));
+  }
+
+  /** Return the plane of another quarter, with a value for each cell of the map. */
+  inQuarter(stack, quarter) {
+    const {frame, past, shown} = this.data;
+    if (!this.places && past.frame.zoom < frame.zoom) {
+      this.places = placesIn(past.frame, frame);
+    }
+    return stack.plane(quarter - (quarter > shown ? 1 : 0), this.places || null);
+  }
+
+  /** Return an array in a quarter. */
+  async array(name, quarter = this.data.shown) {
+    const {arrays, past, shown} = this.data;
+    return quarter !== shown && past.arrays && name in past.arrays
+      ? this.inQuarter(await unpack(past.arrays[name]), quarter) : unpack(arrays[name]);
   }
 
   /** Return a text that identifies the picture of a layer in a state. */
@@ -35,82 +62,78 @@ class Painter {
   /** Return whether a layer differs between quarters. */
   inTime(layer) {
     const {source} = layer;
-    return 'quantile' in source || 'width' in source || Boolean(source.probability)
-      || this.data.quarters.some(({arrays}) => arrays && source.array in arrays);
+    const {past} = this.data;
+    return 'quantile' in source || 'width' in source || Boolean(source.probability || source.change)
+      || Boolean(past && past.arrays && source.array in past.arrays);
   }
 
   /**
-   * Return the frame of a layer and the number of each cell's colour.
-   * @returns {Promise<{frame: Frame, indices: Uint8Array}>}
+   * Return the number of each cell's colour, whether values lie beyond the scale, and the scale.
+   * @returns {Promise<{indices: Uint8Array, beyond: boolean[], scale: ?Scale}>}
    */
   async paint(layer, state) {
     const {source, scale} = layer;
-    if (source.live) {
-      return this.live(scale, state.point);
+    const inside = await this.mask();
+    if (source.live || 'slice' in source) {
+      const values = await (source.live ? this.kernel.at(state.point) : this.kernel.slice(source.slice));
+      const own = values && kernelScale(values, this.data.kernel_colours);
+      return this.painted(inside, own, (cell) => values[cell]);
     }
     if ('array' in source) {
-      const {frame, packed} = this.arrayOf(source.array, state.quarter);
-      const array = await unpack(packed);
-      return this.painted(frame, scale, (cell) => array.at(cell));
-    }
-    if ('slice' in source) {
-      const array = await unpack(this.data.slices[source.slice]);
-      return this.painted(this.data.frame, scale, (cell) => array.at(cell));
+      const array = await this.array(source.array, state.quarter);
+      return this.painted(inside, scale, (cell) => array.at(cell));
     }
     const law = await this.law(state.quarter);
-    const {frame} = this.data.quarters[state.quarter];
     if (source.probability) {
-      return this.probabilities(law, frame, scale, state.threshold);
+      return this.probabilities(law, inside, scale, state.threshold);
+    }
+    if (source.change) {
+      const first = await this.law(0);
+      return this.painted(inside, scale,
+        (cell) => 100 * (10 ** (law.quantile(cell, 0.5) - first.quantile(cell, 0.5)) - 1));
     }
     if ('width' in source) {
       const [low, high] = source.width;
-      return this.painted(frame, scale,
-        (cell) => (law.holds(cell) ? law.quantile(cell, high) - law.quantile(cell, low) : NaN));
+      return this.painted(inside, scale,
+        (cell) => law.quantile(cell, high) - law.quantile(cell, low));
     }
-    return this.quantiles(law, frame, scale, source.quantile);
+    return this.quantiles(law, inside, scale, source.quantile);
   }
 
-  /** Return a packed array and its frame, from the quarter if the quarter has the array. */
-  arrayOf(name, quarter) {
-    const {arrays, frame} = this.data.quarters[quarter];
-    return arrays && name in arrays ? {frame, packed: arrays[name]}
-      : {frame: this.data.frame, packed: this.data.arrays[name]};
-  }
-
-  /** Return an array of the full frame. */
-  array(name) {
-    return unpack(this.data.arrays[name]);
-  }
-
-  /** Return a function that tests whether a cell of the full frame lies in the region. */
+  /** Return a function that tests whether a cell lies in the region. */
   async mask() {
     const array = await this.array('far');
     return (cell) => array.holds(cell);
   }
 
-  painted(frame, scale, value) {
-    const indices = new Uint8Array(frame.width * frame.height);
-    const count = scale.colours.length;
-    for (let cell = 0; cell < indices.length; cell += 1) {
-      indices[cell] = colourAt(fractionOf(scale, value(cell)), count);
+  painted(inside, scale, value) {
+    const {width, height} = this.data.frame;
+    const indices = new Uint8Array(width * height);
+    const count = scale ? scale.colours.length : 0;
+    let [least, most] = [0, 1];
+    for (let cell = 0; scale && cell < indices.length; cell += 1) {
+      if (inside(cell)) {
+        const fraction = fractionOf(scale, value(cell));
+        indices[cell] = colourAt(fraction, count);
+        least = fraction < least ? fraction : least;
+        most = fraction > most ? fraction : most;
+      }
     }
-    return {frame, indices};
+    return {indices, beyond: [least < -BARELY, most > 1 + BARELY], scale};
   }
 
-  quantiles(law, frame, scale, share) {
+  quantiles(law, inside, scale, share) {
     if (!scale.logarithmic || scale.shift) {
-      return this.painted(frame, scale,
-        (cell) => (law.holds(cell) ? 10 ** law.quantile(cell, share) : NaN));
+      return this.painted(inside, scale, (cell) => 10 ** law.quantile(cell, share));
     }
     // Positions on a logarithmic scale are linear in log10, and the quantiles are in log10.
     const low = Math.log10(scale.low);
     const flat = {logarithmic: false, low, high: Math.log10(scale.high), colours: scale.colours};
-    return this.painted(frame, flat,
-      (cell) => (law.holds(cell) ? law.quantile(cell, share) : NaN));
+    return {...this.painted(inside, flat, (cell) => law.quantile(cell, share)), scale};
   }
 
   /** Colour by probability: compare normal scores with the scores at the edges of colours. */
-  probabilities(law, frame, scale, threshold) {
+  probabilities(law, inside, scale, threshold) {
     const atMost = this.data.threshold.at_most;
     const count = scale.colours.length;
     const edges = scale.colours.slice(1).map((_, place) => normalScore(
@@ -124,9 +147,10 @@ class Painter {
       first[bin] = passed;
     }
     const log10 = Math.log10(threshold);
-    const indices = new Uint8Array(frame.width * frame.height);
+    const {width: columns, height: rows} = this.data.frame;
+    const indices = new Uint8Array(columns * rows);
     for (let cell = 0; cell < indices.length; cell += 1) {
-      if (law.holds(cell)) {
+      if (inside(cell)) {
         const below = law.score(cell, log10);
         const score = atMost ? below : -below;
         const bin = Math.floor((score + NORMAL_ENDS) / width);
@@ -137,55 +161,6 @@ class Painter {
         indices[cell] = passed + 1;
       }
     }
-    return {frame, indices};
-  }
-
-  /** Colour by k(., x_ref) from the reduced basis; colour nothing if there is no x_ref. */
-  async live(scale, point) {
-    const {frame} = this.data;
-    const values = point && await this.kernelAt(point);
-    if (!values) {
-      return {frame, indices: new Uint8Array(frame.width * frame.height)};
-    }
-    return this.painted(frame, scale, (cell) => values[cell]);
-  }
-
-  /**
-   * Return k(x, x_ref) = sum of c_j(x) c_j(x_ref) for the centres x of all tiles, NaN outside the
-   * region; null if x_ref lies outside.
-   * @param {number[]} point Latitude and longitude.
-   */
-  async kernelAt(point) {
-    const {frame, kernel} = this.data;
-    const [array, inside, weights] = await Promise.all(
-      [unpack(kernel.components), this.mask(), this.componentsAt(point)]);
-    if (weights === null) {
-      return null;
-    }
-    const size = kernel.frame.width * kernel.frame.height;
-    const middles = new Float64Array(size);
-    weights.forEach((weight, place) => {
-      for (let cell = 0; cell < size; cell += 1) {
-        middles[cell] += weight * array.at(place * size + cell);
-      }
-    });
-    // Interpolation is linear, so the interpolated sum is the sum of interpolated components.
-    return stretched(kernel.frame, middles, frame)
-      .map((value, cell) => (inside(cell) ? value : NaN));
-  }
-
-  /** Return the components c_j at a place, interpolated; null outside the region. */
-  async componentsAt(point) {
-    const {frame, kernel} = this.data;
-    const [array, inside] = await Promise.all([unpack(kernel.components), this.mask()]);
-    const place = L.latLng(point);
-    const tile = cellAt(frame, place);
-    if (tile === null || !inside(tile.number)) {
-      return null;
-    }
-    const corners = middlesAround(kernel.frame, place);
-    const size = kernel.frame.width * kernel.frame.height;
-    return Array.from({length: kernel.components.shape[0]}, (_, component) => corners.reduce(
-      (sum, {number, weight}) => sum + weight * array.at(component * size + number), 0));
+    return {indices, beyond: [false, false], scale};
   }
 }

@@ -1,3 +1,5 @@
+const PLAY_MS = 900;
+
 /** Marks that can be drawn above any layer; each has a label, and an outline or an array. */
 const MARKS = [
   {name: 'far', array: 'far', words: 'Far from any measurement', shown: true},
@@ -27,34 +29,40 @@ class Panel {
     }
     if (data.quarters.length > 1) {
       this.addSlider('quarter', data.quarters.length, (place) => page.update({quarter: place}));
+      this.addPlay();
+      const {frame} = data.past;
+      document.getElementById('geogp-quarter-hint').textContent = frame.zoom < data.frame.zoom
+        ? `Other quarters than ${data.quarters[data.shown]} have squares of ${
+          formatNumber(tileKm(frame), 2)} km.` : '';
     }
-    const box = document.getElementById('geogp-panel');
-    const narrow = window.matchMedia('(max-width: 759px)');
-    const fold = () => { box.open = !narrow.matches; };
-    narrow.addEventListener('change', fold);
-    fold();
+    this.narrow = window.matchMedia('(max-width: 759px)');
+    this.narrow.addEventListener('change', () => this.fold());
+    this.fold();
   }
 
+  /** Close the panel on a phone, where it hides a part of the map. */
+  fold() {
+    document.getElementById('geogp-panel').open = !this.narrow.matches;
+  }
+
+  /** Add a field for each layer, in groups by the question that the layers answer. */
   addLayers(box) {
     const fields = new Map();
-    let group = box;
-    for (const [id, layer] of this.page.layers) {
-      if ('slice' in layer.source || layer.source.live) {
-        if (group === box) {
-          group = element('div', 'geogp-group');
-          group.setAttribute('role', 'group');
-          group.setAttribute('aria-label', 'Influence of one place on all other places');
-          group.append(element('p', 'geogp-group-name', 'Influence of one place on all other places'));
-          box.append(group);
-        }
+    for (const [name, ids] of this.page.groups) {
+      const group = element('details', 'geogp-group');
+      // Few readers ask how the model works.
+      group.open = !ids.some((id) => id.startsWith('slice-'));
+      group.append(element('summary', '', name));
+      for (const id of ids) {
+        const label = element('label', 'geogp-option');
+        const field = element('input');
+        Object.assign(field, {type: 'radio', name: 'geogp-layer', value: id});
+        field.addEventListener('change', () => this.page.update({layer: id}));
+        label.append(field, element('span', '', this.page.layers.get(id).title));
+        group.append(label);
+        fields.set(id, field);
       }
-      const label = element('label', 'geogp-option');
-      const field = element('input');
-      Object.assign(field, {type: 'radio', name: 'geogp-layer', value: id});
-      field.addEventListener('change', () => this.page.update({layer: id}));
-      label.append(field, element('span', '', layer.title));
-      group.append(label);
-      fields.set(id, field);
+      box.append(group);
     }
     return fields;
   }
@@ -78,12 +86,50 @@ class Panel {
   }
 
   addBeside(select) {
-    for (const [id, layer] of this.page.layers) {
-      const option = element('option', '', layer.title);
-      option.value = id;
-      select.append(option);
+    for (const [name, ids] of this.page.groups) {
+      const group = element('optgroup');
+      group.label = name;
+      for (const id of ids) {
+        const option = element('option', '', this.page.layers.get(id).title);
+        option.value = id;
+        group.append(option);
+      }
+      select.append(group);
     }
     select.addEventListener('change', () => this.page.update({beside: select.value || null}));
+  }
+
+  /** Add the button that shows one quarter after the other, until the last or a second click. */
+  addPlay() {
+    const {page} = this;
+    const button = document.getElementById('geogp-play');
+    let timer = null;
+    const stop = () => {
+      window.clearInterval(timer);
+      timer = null;
+      button.textContent = 'Play';
+    };
+    const step = () => page.settled().then(() => {
+      const last = page.data.quarters.length - 1;
+      if (timer !== null) {
+        page.update({quarter: Math.min(page.state.quarter + 1, last)});
+        if (page.state.quarter === last) {
+          stop();
+        }
+      }
+    });
+    button.addEventListener('click', () => {
+      if (timer !== null) {
+        stop();
+        return;
+      }
+      if (page.state.quarter === page.data.quarters.length - 1) {
+        page.update({quarter: 0});
+      }
+      button.textContent = 'Stop';
+      timer = window.setInterval(step, PLAY_MS);
+    });
+    document.getElementById('geogp-quarter-field').addEventListener('input', stop);
   }
 
   addSlider(name, count, choose) {
@@ -104,7 +150,9 @@ class Panel {
   /** Show a state in the controls. */
   show(state) {
     const {data} = this.page;
-    this.layerFields.get(state.layer).checked = true;
+    const field = this.layerFields.get(state.layer);
+    field.checked = true;
+    field.closest('details').open = true;
     for (const [name, field] of this.markFields) {
       field.checked = state.marks[name];
     }
@@ -114,14 +162,7 @@ class Panel {
       this.setSlider('threshold', place, thresholdWords(data, state.threshold));
     }
     if (data.quarters.length > 1) {
-      const {label, frame} = data.quarters[state.quarter];
-      this.setSlider('quarter', state.quarter, label);
-      const hint = document.getElementById('geogp-quarter-hint');
-      const coarse = frame.zoom < data.frame.zoom;
-      hint.textContent = coarse
-        ? `Drawn in squares of ${formatNumber(tileKm(frame), 2)} km; `
-          + `only ${data.quarters[data.shown].label} is drawn tile by tile.`
-        : 'Drawn tile by tile; other quarters are drawn in larger squares.';
+      this.setSlider('quarter', state.quarter, data.quarters[state.quarter]);
     }
   }
 }

@@ -1,17 +1,19 @@
 const LAYER_OPACITY = 0.82;
-const FAR_COLOUR = {colour: '#ebebeb', alpha: 185};
-const MEASURED_COLOUR = {colour: '#141414', alpha: 255};
+const FAR_OPACITY = 185;
 
 /** One picture on the map, in its own pane; it is painted again only if its key changes. */
 class Picture {
-  constructor(map, pane, height, opacity) {
+  constructor(map, frame, pane, height, opacity) {
     this.map = map;
+    this.frame = frame;
+    this.name = pane;
     this.pane = map.createPane(pane);
     this.pane.style.zIndex = height;
     this.pane.style.pointerEvents = 'none';
     this.opacity = opacity;
     this.key = null;
     this.overlay = null;
+    this.painted = {scale: null, beyond: [false, false]};
     this.busy = Promise.resolve();
   }
 
@@ -30,37 +32,31 @@ class Picture {
       if (key !== this.key) {
         return;
       }
-      const {frame, indices, pixels} = await paint();
+      const painted = await paint();
       if (key === this.key) {
-        this.draw(frame, indices, pixels);
+        this.painted = painted;
+        this.draw(painted);
       }
     });
     return this.busy;
   }
 
-  draw(frame, indices, pixels) {
-    const same = this.overlay && this.frame === frame;
-    const canvas = same ? this.canvas : document.createElement('canvas');
-    if (!same) {
-      canvas.width = frame.width;
-      canvas.height = frame.height;
+  draw({indices, pixels}) {
+    const {width, height} = this.frame;
+    if (!this.overlay) {
+      this.canvas = document.createElement('canvas');
+      Object.assign(this.canvas, {width, height});
     }
-    const context = canvas.getContext('2d');
-    const image = context.createImageData(frame.width, frame.height);
+    const context = this.canvas.getContext('2d');
+    const image = context.createImageData(width, height);
     const shades = new Uint32Array(image.data.buffer);
     for (let cell = 0; cell < indices.length; cell += 1) {
       shades[cell] = pixels[indices[cell]];
     }
     context.putImageData(image, 0, 0);
-    if (!same) {
-      this.remove();
-      this.canvas = canvas;
-      this.frame = frame;
-      this.overlay = canvasOverlay(canvas, frame, {
-        pane: this.pane.className.match(/geogp-pane-\w+/)[0], opacity: this.opacity,
-        interactive: false,
-      }).addTo(this.map);
-    }
+    this.overlay = this.overlay || canvasOverlay(this.canvas, this.frame, {
+      pane: this.name, opacity: this.opacity, interactive: false,
+    }).addTo(this.map);
   }
 
   remove() {
@@ -78,11 +74,10 @@ class Pictures {
     this.data = data;
     this.layers = layers;
     this.painter = new Painter(data);
-    this.main = new Picture(map, 'geogp-pane-main', 310, LAYER_OPACITY);
-    this.beside = new Picture(map, 'geogp-pane-beside', 320, LAYER_OPACITY);
-    this.far = new Picture(map, 'geogp-pane-far', 330, 1);
-    this.measured = new Picture(map, 'geogp-pane-measured', 340, 1);
-    this.pixels = new Map();
+    this.main = new Picture(map, data.frame, 'geogp-pane-main', 310, LAYER_OPACITY);
+    this.beside = new Picture(map, data.frame, 'geogp-pane-beside', 320, LAYER_OPACITY);
+    this.far = new Picture(map, data.frame, 'geogp-pane-far', 330, 1);
+    this.measured = new Picture(map, data.frame, 'geogp-pane-measured', 340, 1);
     map.on('move viewreset resize zoomend', () => this.clip());
   }
 
@@ -94,9 +89,9 @@ class Pictures {
     return Promise.all([
       this.showLayer(this.main, state.layer, state),
       this.showLayer(this.beside, state.beside, state),
-      this.far.show(marks.far ? 'far' : null, () => this.mark('far', FAR_COLOUR)),
+      this.far.show(marks.far ? 'far' : null, () => this.mark('far', 'far', FAR_OPACITY)),
       this.measured.show(
-        marks.measured ? 'measured' : null, () => this.mark('tests', MEASURED_COLOUR)),
+        marks.measured ? 'measured' : null, () => this.mark('tests', 'measured', 255)),
     ]);
   }
 
@@ -106,22 +101,26 @@ class Pictures {
       return picture.show(null);
     }
     return picture.show(this.painter.key(layer, state), async () => {
-      if (!this.pixels.has(id)) {
-        this.pixels.set(id, pixelsOf(layer.scale));
-      }
-      return {...await this.painter.paint(layer, state), pixels: this.pixels.get(id)};
+      const painted = await this.painter.paint(layer, state);
+      return {...painted, pixels: pixelsOf(painted.scale)};
     });
   }
 
-  /** Mark the tiles of the region where an array is above 0. */
-  async mark(name, {colour, alpha}) {
+  /** Paint the marks again when they are next shown. */
+  forget() {
+    this.far.key = null;
+    this.measured.key = null;
+  }
+
+  /** Mark the tiles of the region where an array is above 0, in a colour of the style sheet. */
+  async mark(name, colour, alpha) {
     const {frame} = this.data;
     const [array, inside] = await Promise.all([this.painter.array(name), this.painter.mask()]);
     const indices = new Uint8Array(frame.width * frame.height);
     for (let cell = 0; cell < indices.length; cell += 1) {
       indices[cell] = inside(cell) && array.at(cell) > 0 ? 1 : 0;
     }
-    return {frame, indices, pixels: new Uint32Array([0, pixelOf(colour, alpha)])};
+    return {indices, pixels: new Uint32Array([0, pixelOf(styleColour(colour), alpha)])};
   }
 
   /** Clip the two pictures at the divider. */
@@ -150,13 +149,14 @@ const OUTLINES_FROM_AFAR = {
   urban: {whole: 12, thinnest: 8, least: 0.3, pale: 0.55},
 };
 
-/** Draw outlines thinner, and outlines of towns also paler, when the map is zoomed out. */
+/** Draw outlines in the colours of the style sheet; thinner and paler when zoomed out. */
 function thinOutlines(map, outlines) {
   for (const [name, drawn] of Object.entries(outlines).filter(([, found]) => found)) {
     const {whole, thinnest, least, pale} = OUTLINES_FROM_AFAR[name];
     const near = Math.min(1, Math.max(0, (map.getZoom() - thinnest) / (whole - thinnest)));
     drawn.fullWeight = drawn.fullWeight || drawn.options.weight;
     drawn.setStyle({
+      color: styleColour(name),
       weight: drawn.fullWeight * Math.max(least, near), opacity: pale + near * (1 - pale),
     });
   }

@@ -22,10 +22,9 @@ class Reader {
       return null;
     }
     const names = Object.keys(data.arrays);
-    const arrays = await Promise.all(names.map((name) => painter.array(name)));
+    const arrays = await Promise.all(names.map((name) => painter.array(name, state.quarter)));
     const at = {};
     names.forEach((name, number) => { at[name] = arrays[number].at(cell.number); });
-    Object.assign(at, await this.readQuarter(place, state));
     const tests = arrays[names.indexOf('tests')];
     return {
       cell,
@@ -37,19 +36,46 @@ class Reader {
       tests: tests ? at.tests : null,
       near: tests ? sumWithin(data.frame, tests, cell, REACH_KM) : null,
       arrays: at,
-      law: data.levels ? await this.readLaw(place, state) : null,
+      law: data.levels ? await this.readLaw(cell.number, state) : null,
     };
   }
 
-  /** Return the values at a place of the arrays that belong to a quarter. */
-  async readQuarter(place, state) {
-    const {arrays, frame} = this.data.quarters[state.quarter];
-    const cell = arrays && cellAt(frame, place);
-    const found = {};
-    for (const [name, packed] of Object.entries(cell ? arrays : {})) {
-      found[name] = (await unpack(packed)).at(cell.number);
+  /**
+   * Return what is predicted for a cell in every quarter, [low, middle, high], and what was measured,
+   * NaN if nothing; null for classes, and for a page with one quarter.
+   */
+  async history(cell) {
+    const {data, painter} = this;
+    if (!data.past || data.classes.length) {
+      return null;
     }
-    return found;
+    const bands = await Promise.all(data.quarters.map(async (_, quarter) => {
+      if (data.levels) {
+        return (await painter.law(quarter)).band(cell).map((log10) => 10 ** log10);
+      }
+      const arrays = ['lower', 'expected', 'upper'].map((name) => painter.array(name, quarter));
+      return (await Promise.all(arrays)).map((array) => array.at(cell));
+    }));
+    return {bands, measured: await this.measured(cell)};
+  }
+
+  /** Return the measured values of a cell in all quarters, NaN if there are none. */
+  async measured(cell) {
+    const {data, painter} = this;
+    const none = data.quarters.map(() => NaN);
+    const tests = await painter.array('tests');
+    if (!data.measured || !(tests.at(cell) > 0)) {
+      return none;
+    }
+    const values = await unpack(data.measured);
+    let column = 0;
+    for (let before = 0; before < cell; before += 1) {
+      column += tests.at(before) > 0 ? 1 : 0;
+    }
+    return none.map((_, quarter) => {
+      const value = values.at(quarter * values.shape[1] + column);
+      return data.levels ? 10 ** value : value;
+    });
   }
 
   nameOf(kind, number) {
@@ -58,15 +84,9 @@ class Reader {
   }
 
   /** Return median, intervals, bound and probability in the shown quarter. */
-  async readLaw(place, state) {
+  async readLaw(number, state) {
     const {data, painter} = this;
-    const quarter = data.quarters[state.quarter];
     const law = await painter.law(state.quarter);
-    const cell = cellAt(quarter.frame, place);
-    if (cell === null || !law.holds(cell.number)) {
-      return null;
-    }
-    const {number} = cell;
     const at = (share) => 10 ** law.quantile(number, share);
     return {
       median: at(0.5),
@@ -108,7 +128,7 @@ class PlaceCard {
     }
     this.clear();
     this.box.hidden = false;
-    this.fill(found, place, state, extra);
+    const chart = this.fill(found, place, state, extra);
     if (found !== null) {
       this.mark = L.rectangle(cornersOf(found.frame, found.cell), {
         color: '#111', weight: 1, fill: false, interactive: false,
@@ -117,6 +137,10 @@ class PlaceCard {
         radius: 6, color: '#111', weight: 3, fillColor: '#fff', fillOpacity: 1,
         interactive: false,
       }).addTo(this.map);
+      const history = await reader.history(found.cell.number);
+      if (history && this.wish === wish) {
+        drawHistory(chart, history, this.page.data, state.quarter);
+      }
     }
   }
 
@@ -131,6 +155,7 @@ class PlaceCard {
     this.pin = null;
   }
 
+  /** Fill the card; return the box for the history, or null outside the region. */
   fill(found, place, state, extra) {
     const {data} = this.page;
     const heading = document.getElementById('geogp-place-heading');
@@ -140,12 +165,12 @@ class PlaceCard {
       heading.textContent = 'Outside the region';
       body.append(element('p', 'geogp-hint', `${coordinates(place)}: nothing is predicted here.`));
       this.announce(`Outside the region, ${coordinates(place)}.`);
-      return;
+      return null;
     }
     const quarter = data.quarters[state.quarter];
     heading.textContent = found.county || coordinates(found.place);
     const where = [
-      found.stratum, quarter && quarter.label, found.county && coordinates(found.place)];
+      found.stratum, quarter, found.county && coordinates(found.place)];
     body.append(element('p', 'geogp-where', where.filter(Boolean).join(' · ')));
     const words = placeWords(found, data, state).concat(extra);
     const list = element('dl', 'geogp-facts');
@@ -155,15 +180,15 @@ class PlaceCard {
       list.append(row);
     }
     body.append(list);
-    if (data.levels && !found.law) {
-      body.append(element('p', 'geogp-hint', `Nothing is predicted here for ${quarter.label}.`));
-    }
+    const chart = element('figure', 'geogp-history');
+    body.append(chart);
     if (found.far) {
       body.append(element('p', 'geogp-hint',
         `Farther than ${formatNumber(data.far_km)} km from any measurement: this prediction is uncertain.`));
     }
     const said = words.slice(0, 6).map(({name, value}) => `${name}: ${value}`).join('; ');
     this.announce([found.county, found.stratum, said].filter(Boolean).join(', '));
+    return chart;
   }
 
   announce(text) {

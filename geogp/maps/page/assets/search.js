@@ -1,12 +1,46 @@
-/** The search for counties and towns. */
+const H3_ADDRESS = /^8[0-9a-f]{14}$/i;
+const QUADKEY = /^[0-3]{6,23}$/;
+const DEGREES = '([-+\u2212]?\\d+(?:\\.\\d+)?)\\s*°?\\s*';
+const COORDINATES = new RegExp(`^${DEGREES}([NS]?)\\s*[,;\\s]\\s*${DEGREES}([EW]?)$`, 'i');
+
+/** Return a place for a text with latitude and longitude, or null. */
+function placeOfCoordinates(text) {
+  const [, latitude, south, longitude, west] = COORDINATES.exec(text) || [];
+  const [lat, lng] = [[latitude, south], [longitude, west]].map(
+    ([number, side]) => Number((number || '').replace('\u2212', '-')) * (/[sw]/i.test(side) ? -1 : 1));
+  if (latitude === undefined || Math.abs(lat) > 85 || Math.abs(lng) > 360) {
+    return null;
+  }
+  return {words: coordinates(L.latLng(lat, lng)), bounds: [lat, lng, lat, lng], point: [lat, lng]};
+}
+
+/** Return a place for the quadkey of a tile, or null. */
+function placeOfQuadkey(text) {
+  if (!QUADKEY.test(text)) {
+    return null;
+  }
+  let [column, row] = [0, 0];
+  for (const digit of text) {
+    column = 2 * column + Number(digit) % 2;
+    row = 2 * row + Math.floor(Number(digit) / 2);
+  }
+  const tile = {zoom: text.length, column, row, width: 1, height: 1};
+  const box = cornersOf(tile);
+  const {lat, lng} = centreOf(tile, {row: 0, column: 0});
+  return {
+    words: `tile ${text}`, point: [lat, lng],
+    bounds: [box.getSouth(), box.getWest(), box.getNorth(), box.getEast()],
+  };
+}
+
+/** The search for counties, towns, coordinates and tiles. */
 class Search {
-  constructor(map, places) {
-    this.map = map;
-    this.places = places.map((place) => ({...place, words: `${place.name}, ${place.kind}`}));
+  constructor(page) {
+    this.page = page;
+    this.places = page.data.places.map((place) => ({...place, words: `${place.name}, ${place.kind}`}));
     const form = document.getElementById('geogp-search');
     this.field = document.getElementById('geogp-search-field');
     this.answer = document.getElementById('geogp-search-answer');
-    form.hidden = !places.length;
     const list = document.getElementById('geogp-places');
     for (const {words} of this.places) {
       const option = element('option');
@@ -26,8 +60,8 @@ class Search {
   }
 
   /**
-   * Return the first place whose label or name is a text; else whose label begins with the text;
-   * else whose label contains the text.
+   * Return the place of coordinates or of a quadkey, or the first place whose label or name is a
+   * text; else whose label begins with the text; else whose label contains the text.
    */
   find(text) {
     const plain = (words) => words.normalize('NFD').replace(/\p{M}/gu, '').trim().toLowerCase();
@@ -38,18 +72,54 @@ class Search {
       ({words}) => plain(words).startsWith(wish),
       ({words}) => plain(words).includes(wish),
     ];
-    return wish ? tests.map((test) => this.places.find(test)).find(Boolean) : undefined;
+    return placeOfCoordinates(text.trim()) || placeOfQuadkey(text.trim())
+      || (wish ? tests.map((test) => this.places.find(test)).find(Boolean) : undefined);
   }
 
-  go(place) {
+  /** Show a place, mark it, and open the card of a tile in its middle. */
+  async go(place) {
+    const {page} = this;
     if (!place) {
       const text = this.field.value.trim();
-      this.answer.textContent = text ? `No county or town called ${text} on this map.` : '';
+      this.answer.textContent = H3_ADDRESS.test(text)
+        ? 'The page does not know H3 cells. Search for the latitude and longitude of the cell.'
+        : text && `No county or town called ${text} on this map.`;
       return;
     }
     const [south, west, north, east] = place.bounds;
-    this.map.fitBounds([[south, west], [north, east]],
-      {maxZoom: 14, padding: [30, 30], animate: !stillWanted()});
+    const corners = [[south, west], [north, east]];
     this.answer.textContent = `The map shows ${place.words}.`;
+    page.map.fitBounds(corners, {maxZoom: 14, padding: [30, 30], animate: !stillWanted()});
+    page.panel.fold();
+    await page.update({point: place.point || await this.middle(place)});
+    if (!place.point) {
+      L.rectangle(corners, {
+        color: styleColour('ink'), weight: 2, dashArray: '6 5', fill: false, interactive: false,
+      }).addTo(page.found);
+    }
+  }
+
+  /** Return the tile of a county or town nearest to the middle of its bounds. */
+  async middle({name, kind, bounds: [south, west, north, east]}) {
+    const {data, pictures: {painter}} = this.page;
+    const {frame} = data;
+    const inside = await painter.mask();
+    const number = kind === 'county' ? data.names.county.indexOf(name) : -1;
+    const county = number >= 0 ? await painter.array('county') : null;
+    const middle = L.latLng((south + north) / 2, (west + east) / 2);
+    const [low, high] = [[north, west], [south, east]].map(
+      ([lat, lng]) => cellAt(frame, L.latLng(lat, lng)) || {});
+    let [best, least] = [middle, Infinity];
+    for (let row = low.row || 0; row <= (high.row ?? frame.height - 1); row += 1) {
+      for (let column = low.column || 0; column <= (high.column ?? frame.width - 1); column += 1) {
+        const cell = row * frame.width + column;
+        if (inside(cell) && (!county || county.at(cell) === number)) {
+          const place = centreOf(frame, {row, column});
+          const distance = distanceKm(place, middle);
+          [best, least] = distance < least ? [place, distance] : [best, least];
+        }
+      }
+    }
+    return [best.lat, best.lng];
   }
 }

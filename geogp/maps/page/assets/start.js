@@ -5,6 +5,8 @@ function startPage() {
   const {map, base, ...outlines} = Object.fromEntries(
     Object.entries(data.variables).map(([name, variable]) => [name, window[variable]]));
   const page = new MapPage(map, data, outlines, data.words);
+  followScheme(page, base);
+  page.names.follow(base);
   window.geogp.page = page;
   window.geogp.ready = page.start().then(() => {
     document.documentElement.dataset.geogp = 'ready';
@@ -13,6 +15,20 @@ function startPage() {
     say(`The map could not be drawn (${error.message}). It needs a browser from 2023 or later.`);
     throw error;
   });
+}
+
+/** Show the page in the light or dark colours of the system, also after a change. */
+function followScheme(page, base) {
+  const dark = window.matchMedia('(prefers-color-scheme: dark)');
+  const streets = base && base._url;
+  const show = () => {
+    if (base) {
+      base.setUrl(dark.matches ? streets.replace('light_all', 'dark_all') : streets);
+    }
+    page.recolour();
+  };
+  dark.addEventListener('change', show);
+  show();
 }
 
 /** Return a button below the zoom buttons that shows the whole region. */

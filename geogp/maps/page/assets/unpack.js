@@ -1,30 +1,44 @@
 /**
  * A packed array, as geogp.maps.packing writes it.
  * @typedef {{shape: number[], step: number, offset: number, none: boolean, bits: 8|16|32,
- *   data: string}} Packed
+ *   along: boolean, data: string}} Packed
  */
 
 /** The whole numbers of a packed array, with the rule that converts them to values. */
 class Unpacked {
   /** @param {Packed} packed @param {Uint8Array|Uint16Array|Uint32Array} numbers */
   constructor(packed, numbers) {
+    this.packed = packed;
     this.numbers = numbers;
     this.shape = packed.shape;
     this.step = packed.step;
     this.none = packed.none;
     /** The value of number 0; if 0 means no data, no cell has this value. */
     this.zero = packed.offset - (packed.none ? packed.step : 0);
+    this.places = null;
+  }
+
+  /**
+   * Return one plane of several.
+   * @param {?Uint32Array} places The place in the plane of each cell, if these differ.
+   */
+  plane(number, places = null) {
+    const [height, width] = this.shape.slice(-2);
+    const start = number * height * width;
+    const found = new Unpacked(this.packed, this.numbers.subarray(start, start + height * width));
+    found.places = places;
+    return found;
   }
 
   /** Return the value of a cell; NaN for no data. */
   at(cell) {
-    const number = this.numbers[cell];
+    const number = this.numbers[this.places === null ? cell : this.places[cell]];
     return this.none && number === 0 ? NaN : this.zero + this.step * number;
   }
 
   /** Return whether a cell has data. */
   holds(cell) {
-    return !this.none || this.numbers[cell] !== 0;
+    return !this.none || this.numbers[this.places === null ? cell : this.places[cell]] !== 0;
   }
 }
 
@@ -52,6 +66,9 @@ async function decode(packed) {
   const [height, width] = packed.shape.slice(-2);
   for (let start = 0; start < size; start += height * width) {
     undifference(numbers.subarray(start, start + height * width), height, width);
+  }
+  for (let place = height * width; packed.along && place < size; place += 1) {
+    numbers[place] += numbers[place - height * width];
   }
   return new Unpacked(packed, numbers);
 }

@@ -1,0 +1,67 @@
+const CHART = {width: 276, height: 132, left: 40, right: 8, top: 8, bottom: 20};
+
+/** Return an element of a drawing, with attributes and a text. */
+function svgElement(tag, attributes, text = '') {
+  const made = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    made.setAttribute(name, value);
+  }
+  made.textContent = text;
+  return made;
+}
+
+/** Return 2 to 6 round numbers between the ends of a logarithmic axis. */
+function logarithmicTicks(low, high) {
+  const powers = Array.from({length: 13}, (_, place) => 10 ** (place - 6));
+  const ladders = [[1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]];
+  const choices = ladders.map((ladder) => powers.flatMap((power) => ladder.map((one) => one * power))
+    .filter((value) => value >= low && value <= high));
+  return choices.find((found) => found.length <= 6) || choices[choices.length - 1];
+}
+
+/**
+ * Draw the history of a cell: the median with its 95 % interval by quarter, and measured averages as
+ * dots. The axis is logarithmic, or linear from 0 for numbers of tests.
+ */
+function drawHistory(box, {bands, measured}, data, shown) {
+  const {width, height, left, right, top, bottom} = CHART;
+  const values = [...bands.flat(), ...measured.filter(Number.isFinite)];
+  const logarithmic = Boolean(data.levels);
+  const bend = logarithmic ? Math.log : (value) => value;
+  const low = logarithmic ? Math.min(...values) / 1.05 : 0;
+  const high = Math.max(...values) * 1.05 || 1;
+  const x = (quarter) => left + (quarter + 0.5) / bands.length * (width - left - right);
+  const y = (value) => height - bottom
+    - (bend(value) - bend(low)) / (bend(high) - bend(low)) * (height - top - bottom);
+  const line = (end) => bands.map((band, quarter) => `${x(quarter)},${y(band[end])}`);
+  const picture = svgElement('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img'});
+  for (const tick of logarithmic ? logarithmicTicks(low, high) : roundTicks(0, high).slice(0, -1)) {
+    picture.append(
+      svgElement('line', {x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: 'geogp-rule'}),
+      svgElement('text', {x: left - 5, y: y(tick) + 4, 'text-anchor': 'end'}, formatNumber(tick)));
+  }
+  picture.append(
+    svgElement('line', {x1: x(shown), x2: x(shown), y1: top, y2: height - bottom, class: 'geogp-now'}),
+    svgElement('polygon', {points: [...line(0), ...line(2).reverse()].join(' '), class: 'geogp-band'}),
+    svgElement('polyline', {points: line(1).join(' '), class: 'geogp-median'}));
+  for (const [quarter, value] of measured.entries()) {
+    if (Number.isFinite(value)) {
+      const dot = svgElement('circle', {cx: x(quarter), cy: y(value), r: 3, class: 'geogp-dot'});
+      dot.append(svgElement('title', {}, `${data.quarters[quarter]}: ${formatNumber(value, 3)}`));
+      picture.append(dot);
+    }
+  }
+  const last = bands.length - 1;
+  for (const [quarter, place, anchor] of [[0, left, 'start'], [last, width - right, 'end']]) {
+    const text = {x: place, y: height - 5, 'text-anchor': anchor};
+    picture.append(svgElement('text', text, data.quarters[quarter]));
+  }
+  const seen = measured.filter(Number.isFinite).length;
+  const ends = [0, last].map(
+    (quarter) => `${formatNumber(bands[quarter][1], 3)} in ${data.quarters[quarter]}`);
+  const middle = data.levels ? 'Median' : 'Expected';
+  picture.setAttribute('aria-label', `${middle} from ${ends.join(' to ')}, ${data.unit}; measured in `
+    + `${seen} of ${bands.length} quarters.`);
+  box.append(element('figcaption', '', `${middle} with 95 % interval, and measured values (dots), ${
+    data.unit}`), picture);
+}
