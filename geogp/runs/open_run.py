@@ -1,10 +1,10 @@
 """A finished run, with methods that answer questions about the map."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import geopandas as gpd
 import numpy as np
@@ -36,6 +36,9 @@ from geogp.runs.questions.threshold_shares import threshold_shares
 from geogp.runs.reopen import Reopened, reopen
 from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
 from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
+
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +149,7 @@ class Run:
             draws=draws,
             seed=seed,
         )
-        with arithmetic():
-            return area_levels(self.reopen(tests=tests, devices=devices, at=at), asked).frame
+        return self._answer(area_levels, asked, tests=tests, devices=devices, at=at).frame
 
     def change(
         self,
@@ -166,8 +168,7 @@ class Run:
         asked = ChangeQuestion(
             start=start, end=end, by=by, at_least=at_least, draws=draws, seed=seed
         )
-        with arithmetic():
-            return level_changes(self.reopen(), asked).frame
+        return self._answer(level_changes, asked).frame
 
     def at(
         self,
@@ -218,8 +219,7 @@ class Run:
         """
         values = None if threshold is None else tuple(threshold)
         asked = ThresholdQuestion(threshold=values, by=by, at=at, draws=draws, seed=seed)
-        with arithmetic():
-            found = threshold_shares(self.reopen(at=at), asked)
+        found = self._answer(threshold_shares, asked, at=at)
         tables = [one.shares.assign(threshold=one.threshold.value) for one in found]
         return pd.concat(tables, ignore_index=True)
 
@@ -248,8 +248,14 @@ class Run:
             candidates=candidates,
             seed=seed,
         )
+        return self._answer(next_tiles, asked, tests=tests, devices=devices, at=at).frame
+
+    def _answer(
+        self, answer: Callable[[Reopened, Asked], Found], asked: Asked, **how: Any
+    ) -> Found:
+        """Return the answer to a question; `how` contains the arguments of `reopen`."""
         with arithmetic():
-            return next_tiles(self.reopen(tests=tests, devices=devices, at=at), asked).frame
+            return answer(self.reopen(**how), asked)
 
 
 def open_run(

@@ -98,21 +98,26 @@ def _described(found: Excursion) -> dict[str, Any]:
 
 
 def _write(opened: Reopened, found: Excursion, described: dict[str, Any]) -> list[Path]:
-    """Write the files of one threshold; return their paths."""
-    folder, tag = opened.path, found.threshold.tag
+    """Write the files of one threshold; return their paths.
+
+    The names contain target, question, quarter and threshold, such as
+    ``exceedance_download_level_2023Q4_35_mbps.csv``.
+    """
+    job, folder = opened.job, opened.path
+    tag = f"{job.request.target}_{described['for']}_{described['at']}_{found.threshold.tag}"
     paths = [folder / f"exceedance_{tag}.json"]
     write_text(paths[0], json.dumps(described, indent=1, allow_nan=False) + "\n")
     for name, table in found.shares.groupby("layer", sort=False):
         end = "" if name == WHOLE else f"_{name}"
         paths.append(folder / f"exceedance_{tag}{end}.csv")
         write_csv(paths[-1], table.drop(columns="layer"))
-    job = opened.job
     return paths + write_excursions(
         folder,
         job.region,
         opened.tiles,
         (found.met, found.short),
         found.threshold,
+        tag=tag,
         subtitle=f"{job.region.name}, {job.question.label()}; level",
         attribution=job.ingested.attribution,
     )

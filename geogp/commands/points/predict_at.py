@@ -22,7 +22,7 @@ from geogp.geodata.tiles.quadkeys import NORTHMOST
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.place_answers import PlaceAnswers, place_answers
-from geogp.runs.run_folder import MODEL_FILE, read_run_record
+from geogp.runs.run_folder import MODEL_FILE, locked_run, read_run_record
 
 if TYPE_CHECKING:
     from geogp.runs.reopen import Reopened
@@ -35,20 +35,21 @@ _COORDINATES = ("latitude", "longitude")
 def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> RunAnswer:
     """Predict at the places of a request, in their order; write --out if it is given.
 
-    Nothing is written into the run folder. Raises RequestError if the text is neither a place nor a
-    file, if the place lies outside the region, or if there is no finished run. Raises DataError
+    The run folder is locked, and gets no file. Raises RequestError if the text is neither a place
+    nor a file, if the place lies outside the region, if there is no finished run, or if another
+    process is using the run. Raises DataError
     with line numbers if coordinates of a file are missing or wrong. Raises the other errors of
     `place_answers`, and OutputError if --out cannot be written.
     """
     table, columns, longitude, latitude = _read_places(request)
-    _, record = read_run_record(request.run)
 
     def reopen() -> "Reopened":
         from geogp.commands.answers.run_answer import open_requested  # noqa: PLC0415 - slow
 
         return open_requested(request, listener).reopen(counts=True)
 
-    with arithmetic():
+    with locked_run(request.run), arithmetic():
+        _, record = read_run_record(request.run)
         loaded = load_with_notes(request.run / MODEL_FILE, device=request.device)
         run, places = (request.run, record), (longitude, latitude)
         found = place_answers(run, loaded, places, request, reopen)
