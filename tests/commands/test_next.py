@@ -16,7 +16,6 @@ from geogp.errors import RequestError
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_names import find_run
 
-
 NEAR = "within 10 km of a measurement"
 
 
