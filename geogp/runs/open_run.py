@@ -129,6 +129,7 @@ class Run:
         self,
         by: str = BY_COUNTY,
         *,
+        weights: str | None = None,
         question: str = "level",
         tests: int | None = None,
         devices: int | None = None,
@@ -142,6 +143,7 @@ class Run:
         """
         asked = AreaQuestion(
             by=by,
+            weights=weights,
             question=question,
             tests=tests,
             devices=devices,
@@ -209,6 +211,7 @@ class Run:
         threshold: Sequence[float] | None = None,
         *,
         by: str | None = None,
+        weights: str | None = None,
         at: str | None = None,
         draws: int = 500,
         seed: int = 0,
@@ -218,7 +221,9 @@ class Run:
         Each row has one area and one threshold; see `ThresholdQuestion` and `threshold_shares`.
         """
         values = None if threshold is None else tuple(threshold)
-        asked = ThresholdQuestion(threshold=values, by=by, at=at, draws=draws, seed=seed)
+        asked = ThresholdQuestion(
+            threshold=values, by=by, weights=weights, at=at, draws=draws, seed=seed
+        )
         found = self._answer(threshold_shares, asked, at=at)
         tables = [one.shares.assign(threshold=one.threshold.value) for one in found]
         return pd.concat(tables, ignore_index=True)

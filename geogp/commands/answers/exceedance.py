@@ -6,7 +6,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from geogp.commands.answers.run_answer import reopened
+from geogp.commands.answers.run_answer import plain_rows, reopened
 from geogp.commands.csv_tables import write_csv
 from geogp.commands.run_requests import ExceedanceRequest
 from geogp.files import write_text
@@ -60,6 +60,7 @@ def make_exceedance(
             "tiles": len(opened.tiles),
             "draws": request.draws,
             "seed": request.seed,
+            "weights": request.weights,
             "level": LEVEL,
             "notes": list(NOTES),
             "warnings": opened.job.warnings,
@@ -83,7 +84,7 @@ def _described(found: Excursion) -> dict[str, Any]:
         "threshold": threshold.value,
         "meets": threshold.met,
         "falls_short": threshold.missed,
-        "share_falling_short": found.shares.to_dict(orient="records"),
+        "share_falling_short": plain_rows(found.shares),
         "joint_regions": {
             name: {
                 "is": words,

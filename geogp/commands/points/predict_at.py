@@ -1,10 +1,9 @@
 """The predictions of a finished run at an address, or at the places of a file."""
 
 import json
-import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -65,27 +64,9 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
     if request.out is not None and request.out.suffix.lower() == ".csv":
         write_csv(request.out, answers)
     elif request.out is not None:
-        text = json.dumps(described_at(answer), indent=1, allow_nan=False)
+        text = json.dumps(answer.described_with("answers"), indent=1, allow_nan=False)
         write_text(request.out, text + "\n")
     return answer
-
-
-def described_at(answer: RunAnswer) -> dict[str, Any]:
-    """Return an answer for JSON, with null in empty cells."""
-    told = answer.described_with("answers")
-    told["answers"] = [
-        {name: _plain(value) for name, value in row.items()} for row in told["answers"]
-    ]
-    return told
-
-
-def _plain(value: Any) -> Any:
-    """Return a value of a table for JSON: dates and other objects as text, empty cells as None."""
-    if value is None or value is pd.NA or value is pd.NaT:
-        return None
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, str | int) else str(value)
 
 
 def _read_places(

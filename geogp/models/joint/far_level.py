@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-NEAR_KM, RANGE_KM, SHARE = 2.0, 130.0, 0.17
+NEAR_KM, RANGE_KM, SHARE = 2.0, 130.0, 0.135
 """d0, L and τ² / (variance of the target), fitted in `benchmarks/far_from_data.py`."""
 
 KNOTS = 64

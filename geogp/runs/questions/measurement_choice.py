@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.geodata.places.region import Tiles
-from geogp.geodata.tiles.quadkeys import format_quadkeys, tile_bounds, tiles_to_codes
+from geogp.geodata.tiles.quadkeys import tile_bounds
 from geogp.maps.grid import quantity_of
 from geogp.models.joint.design import Chosen, choose, covariance_of, widest
 from geogp.models.joint.joint_level import JointLevel
@@ -101,11 +101,10 @@ def describe_tiles(
     """
     tiles, at = opened.tiles, chosen.tiles
     longitude, latitude = (part[at] for part in tiles.centres)
-    codes = tiles_to_codes(tiles.column[at], tiles.row[at], tiles.zoom)
     unit = quantity_of(opened.job.request.target).suffix
     columns: dict[str, Any] = {
         "rank": np.arange(1, len(at) + 1),
-        "quadkey": format_quadkeys(codes, tiles.zoom).astype(object),
+        "quadkey": tiles[at].quadkeys,
         "longitude": (longitude + 180) % 360 - 180,
         "latitude": latitude,
         "stratum": opened.job.region.stratum(longitude, latitude).astype(object),
