@@ -87,7 +87,7 @@ def change(request: ChangeRequest, listener: ProgressListener) -> Answer:
     )
     last = _directions(described["rose"], described["fell"], len(result.table))
     if described["rose"] + described["fell"]:
-        last += f" Expected share of wrong directions: {described['wrong_share_expected']:.1%}."
+        last += f" At most {described['wrong_share']:.0%} of directions are expected to be wrong."
     return Answer(result.described_with("areas"), (first, table, last, *result.files))
 
 

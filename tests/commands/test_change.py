@@ -19,10 +19,11 @@ from geogp.errors import RequestError
 from geogp.maps.grid import quantity_of
 from geogp.runs.open_run import open_run
 from geogp.runs.questions.level_changes import (
+    WRONG_SHARE,
     as_percent,
     describe_changes,
-    directions_called,
     tile_changes,
+    wrong_shares,
 )
 from geogp.runs.questions.tile_areas import TileAreas, tile_areas
 
@@ -80,31 +81,31 @@ def test_the_change_of_a_tile_comes_from_joint_draws():
     np.testing.assert_allclose(found.percent[0], 100 * (10**0.2 - 1))
 
 
-def test_the_largest_set_with_few_wrong_directions_is_called():
-    p = np.array([0.5, 0.99, 0.90, 0.97, 0.85])
-    # 1 - p: 0.01, 0.03, 0.10, 0.15, 0.5, with means 0.01, 0.02, 0.047, 0.0725, 0.158.
-    assert directions_called(p).tolist() == [False, True, True, True, False]
-    assert directions_called(p, 0.021).tolist() == [False, True, False, True, False]
-    assert directions_called(p, 0.005).sum() == 0
-    assert directions_called(np.ones(3)).all()
+def test_rates_are_those_of_the_step_up_procedure():
+    rose = np.array([0.5, 0.999, 0.02, 0.97, 0.85])
+    # p: 1, 0.002, 0.04, 0.06, 0.3; one p is above 1/2, so the estimate is 2 (1 + 1) / 5.
+    expected = 0.8 * np.array([1, 0.002 * 5, 0.06 * 5 / 3, 0.06 * 5 / 3, 0.3 * 5 / 4])
+    expected[2] = 0.8 * min(0.04 * 5 / 2, 0.06 * 5 / 3)
+    np.testing.assert_allclose(wrong_shares(rose), expected)
+    assert (wrong_shares(np.ones(3)) == 0).all()
+    assert len(wrong_shares(np.zeros(0))) == 0
 
 
 @pytest.mark.trial
-def test_as_many_directions_are_wrong_as_expected():
-    """Changes drawn from a prior and estimated with noise: the share is that of the posterior."""
+@pytest.mark.parametrize("changed", [0, 6, 40])
+def test_few_directions_are_wrong_whether_or_not_areas_changed(changed):
+    """Estimates of 40 areas with noise; a direction of an unchanged area is wrong."""
     random = np.random.default_rng(3)
-    shares, told = [], []
+    shares, right = [], []
     for _ in range(2000):
-        true = random.normal(0, 0.1, 40)
-        estimate = true + random.normal(0, 0.1, 40)
-        rose = stats.norm.cdf(estimate / 2 / np.sqrt(0.005))
-        sure = np.maximum(rose, 1 - rose)
-        called = directions_called(sure)
-        if called.any():
-            shares.append(((rose > 0.5) != (true > 0))[called].mean())
-            told.append((1 - sure)[called].mean())
-    assert np.mean(told) < 0.05
-    assert np.mean(shares) == pytest.approx(np.mean(told), abs=0.005)
+        true = np.where(np.arange(40) < changed, random.normal(0, 0.4, 40), 0.0)
+        rose = stats.norm.cdf((true + random.normal(0, 0.1, 40)) / 0.1)
+        called = wrong_shares(rose) <= WRONG_SHARE
+        wrong = called & (((rose > 0.5) != (true > 0)) | (true == 0))
+        shares.append(wrong.sum() / max(called.sum(), 1))
+        right.append((called & ~wrong).sum() / max(changed, 1))
+    assert np.mean(shares) < 0.05 + 3 * np.std(shares) / np.sqrt(2000)
+    assert np.mean(right) > (0.4 if changed else -1)
 
 
 @pytest.fixture(scope="module")

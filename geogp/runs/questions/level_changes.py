@@ -14,7 +14,7 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import sparse, special, stats
 
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
@@ -29,10 +29,9 @@ from geogp.runs.questions.tile_areas import TileAreas, tile_areas
 from geogp.runs.reopen import Reopened
 
 Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 WRONG_SHARE = 0.05
-"""Largest expected share of wrong directions among the areas that get a direction."""
+"""Largest false discovery rate of directions: a direction is wrong if the level did not change."""
 
 FAR_SHARE = 0.5
 """An area gets no direction if a larger share of its tiles is far from any measurement."""
@@ -98,8 +97,9 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
     table = areas.table(opened)
     near = table["far_share"].to_numpy() <= FAR_SHARE
     rose = columns["probability_rose"]
-    sure = np.maximum(rose, 1 - rose)
-    called = directions_called(np.where(near, sure, 0.0))
+    columns["wrong_share"] = np.ones(len(rose))
+    columns["wrong_share"][near] = wrong_shares(rose[near])
+    called = columns["wrong_share"] <= WRONG_SHARE
     columns["direction"] = np.where(called, np.where(rose > 0.5, "rose", "fell"), "")
     seen = job.observations
     for name, quarter in zip(("from", "to"), quarters, strict=True):
@@ -117,7 +117,7 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
         "mean": "geometric: of log10, over tiles",
         "rose": int((called & (rose > 0.5)).sum()),
         "fell": int((called & (rose <= 0.5)).sum()),
-        "wrong_share_expected": float((1 - sure[called]).mean()) if called.any() else 0.0,
+        "wrong_share": WRONG_SHARE,
         "warnings": job.warnings,
     }
     return LevelChanges(table.assign(**columns), areas, changes, described)
@@ -163,18 +163,21 @@ def tile_changes(level: JointLevel, draws: int, seed: int) -> TileChanges:
     return TileChanges(last - first, np.sqrt(squares / draws))
 
 
-def directions_called(probability: Floats, wrong: float = WRONG_SHARE) -> Mask:
-    """Return the largest set of areas whose directions are wrong in a share of at most `wrong`.
+def wrong_shares(rose: Floats) -> Floats:
+    """Return the false discovery rate at which each area just gets a direction, (k,).
 
-    `probability` (k,) is the posterior probability of each area's direction. The set has the areas
-    of largest probability; the mean of 1 - probability over the set is at most `wrong` (Müller,
-    Parmigiani, Robert and Rousseau 2004).
+    `rose` (k,) is the posterior probability of a rise. The two-sided p-value of an area is p = 2
+    min(rose, 1 - rose), which is the p-value of no change if the estimate of an unchanged area has
+    the stated standard deviation or a smaller one. The rates are the adjusted p-values of Benjamini
+    and Hochberg (1995), times Storey's estimate of the share of unchanged areas, min(1, (1 + #{p >
+    1/2}) / (k / 2)) (Storey, Taylor and Siegmund 2004).
     """
-    order = np.argsort(-probability, kind="stable")
-    share = np.cumsum(1 - probability[order]) / np.arange(1, len(order) + 1)
-    called = np.zeros(len(order), np.bool_)
-    called[order[share <= wrong]] = True
-    return called
+    p = 2 * np.minimum(rose, 1 - rose)
+    if not len(p):
+        return p
+    unchanged = min(1.0, 2 * (1 + (p > 0.5).sum()) / len(p))
+    found: Floats = np.minimum(1.0, unchanged * stats.false_discovery_control(p))
+    return found
 
 
 def as_percent(change: Floats) -> Floats:
