@@ -96,6 +96,12 @@ class TileLevel(JointLevel):
         found: Floats = self._alone * self.factor**2 + np.square(self.unseen).sum(1)
         return found
 
+    def prior_covariance(self, tiles: NDArray[np.int64]) -> Floats:
+        """Return the covariance of the level at m tiles before any row is known, (m, m)."""
+        x, shared = self.x[tiles], self.shared[tiles]
+        found: Floats = super().prior_covariance(tiles) + self.model.tile_kernel(x, x)
+        return found + shared @ shared.T
+
     def stated_variances(self) -> Floats:
         """Return the variance of the level at each tile in the model's own prediction, (n,)."""
         return super().stated_variances() if self.near is None else self.single_variances()

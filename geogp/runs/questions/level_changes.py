@@ -33,6 +33,12 @@ Floats = NDArray[np.float64]
 WRONG_SHARE = 0.05
 """Largest false discovery rate of directions: a direction is wrong if the level did not change."""
 
+SAMPLED = 100
+"""Largest number of tiles from which the prior variance of an area's change is computed."""
+
+LEAST_KNOWN = 0.01
+"""Smallest share of the prior variance that the rows must explain for a direction."""
+
 FAR_SHARE = 0.5
 """An area gets no direction if a larger share of its tiles is far from any measurement."""
 
@@ -98,7 +104,8 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
     near = table["far_share"].to_numpy() <= FAR_SHARE
     rose = columns["probability_rose"]
     columns["wrong_share"] = np.ones(len(rose))
-    columns["wrong_share"][near] = wrong_shares(rose[near])
+    z = unchanged_scores(level, areas, columns, asked.seed)
+    columns["wrong_share"][near] = wrong_shares(z[near])
     called = columns["wrong_share"] <= WRONG_SHARE
     columns["direction"] = np.where(called, np.where(rose > 0.5, "rose", "fell"), "")
     seen = job.observations
@@ -163,16 +170,42 @@ def tile_changes(level: JointLevel, draws: int, seed: int) -> TileChanges:
     return TileChanges(last - first, np.sqrt(squares / draws))
 
 
-def wrong_shares(rose: Floats) -> Floats:
+def unchanged_scores(
+    level: JointLevel, areas: TileAreas, columns: dict[str, Any], seed: int = 0
+) -> Floats:
+    """Return the estimated changes, (k,), in standard deviations of an unchanged area's estimate.
+
+    Let s² be the posterior variance of the change of an area, and t² its prior variance. Under the
+    model, the estimate has the variance s² (1 - s² / t²) if the area did not change. t² comes from
+    at most `SAMPLED` tiles of the area, and an area about which nothing is known has the score 0.
+    """
+    count, random = len(level) // 2, np.random.default_rng([seed, 4])
+    prior = np.empty(len(areas))
+    for k, inside in enumerate(areas.tiles):
+        tiles = random.permutation(inside)[:SAMPLED]
+        m, n = len(tiles), len(inside)
+        parts = level.prior_covariance(np.concatenate([tiles, tiles + count])).reshape(2, m, 2, m)
+        own = np.trace(parts, axis1=1, axis2=3)
+        # The variance of a change: both times, less twice the covariance.
+        total, diagonal = (
+            part[0, 0] + part[1, 1] - part[0, 1] - part[1, 0] for part in (parts.sum((1, 3)), own)
+        )
+        apart = (total - diagonal) / max(m * (m - 1), 1)
+        prior[k] = apart * (1 - 1 / n) + diagonal / m / n
+    change, sd = columns["change_log10"], columns["change_sd_log10"]
+    known = (1 - sd**2 / prior).clip(min=0)
+    found: Floats = np.where(known > LEAST_KNOWN, change / sd / np.sqrt(known + 1e-12), 0.0)
+    return found
+
+
+def wrong_shares(z: Floats) -> Floats:
     """Return the false discovery rate at which each area just gets a direction, (k,).
 
-    `rose` (k,) is the posterior probability of a rise. The two-sided p-value of an area is p = 2
-    min(rose, 1 - rose), which is the p-value of no change if the estimate of an unchanged area has
-    the stated standard deviation or a smaller one. The rates are the adjusted p-values of Benjamini
-    and Hochberg (1995), times Storey's estimate of the share of unchanged areas, min(1, (1 + #{p >
-    1/2}) / (k / 2)) (Storey, Taylor and Siegmund 2004).
+    `z` (k,) are standard normal for areas that did not change. The rates are the adjusted p-values
+    of Benjamini and Hochberg (1995), for p = 2 P(Z > |z|), times Storey's estimate of the share of
+    unchanged areas, min(1, 2 (1 + #{p > 1/2}) / k) (Storey, Taylor and Siegmund 2004).
     """
-    p = 2 * np.minimum(rose, 1 - rose)
+    p = 2 * special.ndtr(-np.abs(z))
     if not len(p):
         return p
     unchanged = min(1.0, 2 * (1 + (p > 0.5).sum()) / len(p))
