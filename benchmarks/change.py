@@ -55,7 +55,12 @@ from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.maps.grid import quantity_of
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.questions.area_levels import REACH
-from geogp.runs.questions.level_changes import describe_changes, directions_called
+from geogp.runs.questions.level_changes import (
+    WRONG_SHARE,
+    describe_changes,
+    unchanged_scores,
+    wrong_shares,
+)
 from geogp.runs.questions.tile_areas import TileAreas
 
 WORLDS = ("none", "some", "all", "natural")
@@ -183,7 +188,7 @@ def trial(name: str, seed: int) -> Figures:
         "sd_map": other["change_sd_log10"].tolist(),
         "sd_independent": np.sqrt(sum(alone)).tolist(),
         "rose": rose.tolist(),
-        "called": directions_called(np.maximum(rose, 1 - rose)).tolist(),
+        "z": unchanged_scores(laws[0], world.areas, found, seed).tolist(),
     }
 
 
@@ -204,13 +209,15 @@ def known_parameters(replicates: int, seed: int = 0) -> Figures:
         )
     )
     rose = special.ndtr(estimate / sd)
+    K = level.prior_covariance(np.arange(len(level)))
+    prior = np.einsum("nk,nm,mk->k", world.weights, K, world.weights)
     columns = {
         "true": truth,
         "found": estimate,
         "sd": sd,
         "sd_independent": alone,
         "rose": rose,
-        "called": [directions_called(row) for row in np.maximum(rose, 1 - rose)],
+        "z": estimate / sd / np.sqrt(1 - sd**2 / prior),
     }
     return summary(
         [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -219,11 +226,11 @@ def known_parameters(replicates: int, seed: int = 0) -> Figures:
 
 def summary(trials: list[Figures]) -> Figures:
     """Return coverage, wrong directions and power over the replicates of one world."""
-    true, found, sd, alone, rose = (
+    true, found, sd, alone, rose, z = (
         np.array([one[name] for one in trials])
-        for name in ("true", "found", "sd", "sd_independent", "rose")
+        for name in ("true", "found", "sd", "sd_independent", "rose", "z")
     )
-    called = np.array([one["called"] for one in trials])
+    called = np.array([wrong_shares(row) <= WRONG_SHARE for row in z])
     up, none = rose > 0.5, np.abs(true) < 1e-9
     wrong = called & ((up != (true > 0)) | none)
     size = np.abs(true)
@@ -247,6 +254,7 @@ def summary(trials: list[Figures]) -> Figures:
         }
     return by_map | {
         "replicates": len(trials),
+        "score_sd": float(np.sqrt(np.square(z[none]).mean())) if none.any() else None,
         "areas": int(true.size),
         "coverage": float((error < REACH * sd).mean()),
         "coverage_error": mean_and_error((error < REACH * sd).mean(1))[1],
@@ -277,6 +285,7 @@ def page(found: dict[str, Figures]) -> str:
             f"{one['sd']:.3f}",
             f"{one['rmse']:.3f}",
             f"{one['bias']:+.3f}",
+            "" if one["score_sd"] is None else f"{one['score_sd']:.2f}",
             percent(one["called"]),
             percent(one["wrong"]),
             percent(one["wrong_of_all_called"]),
@@ -290,6 +299,7 @@ def page(found: dict[str, Figures]) -> str:
             "sd",
             "RMSE",
             "bias",
+            "score, unchanged areas",
             "called",
             "wrong, mean of replicates",
             "wrong, of all",
@@ -335,9 +345,13 @@ the distribution of the model itself, with known parameters (400 tiles, 9 areas,
   as independent.
 - sd and RMSE: root mean squares of the stated standard deviation and of the error, in log10. Bias:
   mean error, below 0 if the stated change is smaller than the true change.
+- Score, unchanged areas: root mean square of the estimates of areas without any change, in the
+  standard deviations from which directions are called; 1 if they are right.
 - Called: share of the areas that get a direction. A direction is wrong if the true change has the
   other direction, or is 0.
-- Wrong, expected: mean posterior probability that a called direction is wrong; at most 5 %.
+- Wrong, mean of replicates: the false discovery rate, which should be at most 5 %.
+- Wrong, expected: mean posterior probability that a called direction is wrong, if the level of no
+  area stays exactly the same.
 
 {table(header, lines)}
 The next table compares the Gaussian process alone, as in `geogp change`, with the joint

@@ -1,6 +1,8 @@
 """The commands on a finished run: `areas`, `at`, `change`, `exceedance`, `next` and `figures`."""
 
+import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from geogp.commands.run_requests import (
@@ -32,6 +34,10 @@ def areas(request: AreasRequest, listener: ProgressListener) -> Answer:
     result = make_areas(request, listener)
     described, level = result.described, request.question == "level"
     kinds, unit = ("level_mean", "level_median") if level else ("tile_mean",), described["unit"]
+    weighted = ""
+    if described["weights"] is not None:
+        kinds += (kinds[0].replace("mean", "weighted"),)
+        weighted = f", mean by {Path(described['weights']).name}, 95 % interval"
     tests, devices = described["tests_per_tile"], described["devices_per_tile"]
     many = sample_words(tests, devices) if tests else "the usual number of tests"
     first = (
@@ -44,7 +50,7 @@ def areas(request: AreasRequest, listener: ProgressListener) -> Answer:
     median = ", median, 95 % interval" if level else ""
     table = console.table(
         f"{described['at']}, {unit}. mean: geometric mean over the tiles",
-        f"area, tiles, measured, far, tests, mean, 95 % interval{median}",
+        f"area, tiles, measured, far, tests, mean, 95 % interval{median}{weighted}",
         (
             (
                 *_area(row),
@@ -81,7 +87,7 @@ def change(request: ChangeRequest, listener: ProgressListener) -> Answer:
     )
     last = _directions(described["rose"], described["fell"], len(result.table))
     if described["rose"] + described["fell"]:
-        last += f" Expected share of wrong directions: {described['wrong_share_expected']:.1%}."
+        last += f" At most {described['wrong_share']:.0%} of directions are expected to be wrong."
     return Answer(result.described_with("areas"), (first, table, last, *result.files))
 
 
@@ -118,6 +124,8 @@ def _area(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _interval(row: dict[str, float], name: str, end: str) -> tuple[str, str]:
     low, high = (row[f"{name}_{side}_{end}"] for side in ("lower", "upper"))
+    if math.isnan(low):  # an area without weight
+        return "-", "-"
     return f"{row[f'{name}_{end}']:.1f}", f"{low:.1f} to {high:.1f}"
 
 
@@ -127,10 +135,10 @@ def at(request: AtRequest, listener: ProgressListener) -> Answer:
     from geogp.runs.run_names import find_run
 
     request = replace(request, run=find_run(str(request.run)))
-    from geogp.commands.points.predict_at import answer_at, described_at
+    from geogp.commands.points.predict_at import answer_at
 
     answer = answer_at(request, listener)
-    told, described = described_at(answer), answer.described
+    told, described = answer.described_with("answers"), answer.described
     rows, end = told["answers"], described["unit"].lower()
     thresholds = described["thresholds"]
     one = described["places"] == 1  # one place has room for more columns
@@ -215,21 +223,30 @@ def exceedance(request: ExceedanceRequest, listener: ProgressListener) -> Answer
 
 def _shares(described: dict[str, Any]) -> list[Any]:
     """Return the table of shares of one threshold, and a sentence for each joint region."""
+    name = described["weights"]
+    ends = ("",) if name is None else ("", "weighted_")
+    weighted = "" if name is None else f", share of {Path(name).name}, 95 % interval"
     table = console.table(
         f"{described['at']}, share of the area where the level is {described['falls_short']}",
-        "area, tiles, km², share, 95 % interval",
+        f"area, tiles, km², share, 95 % interval{weighted}",
         (
             (
                 row["area"],
                 f"{row['tiles']:,}",
                 f"{row['area_km2']:,.0f}",
-                f"{100 * row['mean']:.1f} %",
-                f"{100 * row['lower']:.1f} to {100 * row['upper']:.1f} %",
+                *(cell for end in ends for cell in _share(row, end)),
             )
             for row in described["share_falling_short"]
         ),
     )
     return [table, *(_words(one, described) for one in described["joint_regions"].values())]
+
+
+def _share(row: dict[str, Any], end: str) -> tuple[str, str]:
+    mean, low, high = (row[f"{end}{name}"] for name in ("mean", "lower", "upper"))
+    if mean is None:
+        return "-", "-"
+    return f"{100 * mean:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %"
 
 
 def _words(region: dict[str, Any], described: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from geogp.evaluation.scores import Count, Real, Scores, Share, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import CELL_DEGREES
+from geogp.geodata.tiles.targets import SERVICES
 from geogp.records.record_types import (
     BY_SPLIT,
     AboveZero,
@@ -122,6 +123,11 @@ class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     points_units: Text | None = None
     points_provider: Text | None = None
     points_technology: Text | None = None
+
+    @property
+    def reads_tiles(self) -> bool:
+        """Whether the run reads Ookla's tiles, as data or as a covariate, from `source`."""
+        return self.points_file is None or bool(set(self.covariates or ()) & set(SERVICES))
 
     @property
     def is_state(self) -> bool:
@@ -307,6 +313,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
 
     `block_degrees` is the side of a block, in degrees, in the splits ``blocks`` and ``buffer``.
     `baseline_by_stratum` is a second baseline, for classes: the shares by quarter and stratum.
+    `areas_unchecked` says why splits have no entry in `areas_check`.
     """
 
     region_name: Name | None = None
@@ -324,6 +331,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     calibration: CalibrationRecord | UnsetType = UNSET
     variance_check: VarianceCheck | None = None
     areas_check: Annotated[dict[Split, AreasCheck], BY_SPLIT] | UnsetType = UNSET
+    areas_unchecked: Annotated[dict[Split, Text], BY_SPLIT] | UnsetType = UNSET
     covariates: list[CovariateRecord] | UnsetType = UNSET
     fit_warnings: list[Text] | UnsetType = UNSET
     threads: Count | None = None

@@ -22,9 +22,13 @@ from geogp.geodata.places.stratum_column import ALL, phrase
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunDrawing, RunRecord, given
+from geogp.reports.area_shares import AreaShare, area_shares
 from geogp.reports.stratum_reports import StratumReport, stratum_reports
 
 Floats = NDArray[np.float64]
+
+AREA = "county"
+"""Column of test_predictions.parquet with the areas whose shares are compared."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,9 @@ class SplitReport:
     ``all`` rows and on both strata. `width_ratio` is the median width of the 95 % intervals in the
     second stratum divided by the median width in the first, or None. `strata` has reports on strata
     of all kinds. `spread` is mean and standard deviation over folds, by group and score, empty for
-    one fold. `exceedances` judge the probabilities of meeting the map's thresholds. `repair` is the
-    entry of run.json about the conformal repair of this split, empty without a repair.
+    one fold. `exceedances` judge the probabilities of meeting the map's thresholds, and `shares`
+    compare stated and observed shares below them by county. `repair` is the entry of run.json about
+    the conformal repair of this split, empty without a repair.
     """
 
     name: str
@@ -52,6 +57,7 @@ class SplitReport:
     strata: list[StratumReport]
     spread: dict[str, dict[str, Spread]]
     exceedances: list[ExceedanceReport]
+    shares: list[AreaShare]
     repair: dict[str, Any]
 
     @property
@@ -109,19 +115,19 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
         _width_ratio(groups),
         stratum_reports(rows, scored, run.target),
         fold_spread(name, rows, scored, entries, mae_of_mean=run.is_of_version_0_1),
-        _exceedances(rows, scored, run),
+        *_exceedances(rows, scored, run),
         to_builtins(given(calibration.splits, {})).get(name, {}),
     )
 
 
 def _exceedances(
     rows: pd.DataFrame, scored: pd.DataFrame, run: RunRecord
-) -> list[ExceedanceReport]:
-    """Return the reports on the probabilities that test rows meet the thresholds of the map."""
+) -> tuple[list[ExceedanceReport], list[AreaShare]]:
+    """Return what test rows say about the thresholds of the map: by stratum, and by county."""
     values = given(given(run.drawing, RunDrawing()).thresholds, [])
     thresholds = thresholds_of(run.target, values) if values else ()
     if not thresholds:
-        return []
+        return [], []
     parts = list(scored.groupby("fold").indices.values())
     predictions = [prediction_of(rows.iloc[part]) for part in parts]
 
@@ -131,7 +137,8 @@ def _exceedances(
             found[part] = threshold.probability(prediction)
         return found
 
-    return exceedance_reports(rows, probability, thresholds)
+    found = exceedance_reports(rows, probability, thresholds)
+    return found, area_shares(rows, AREA, probability, thresholds) if AREA in rows else []
 
 
 def _width_ratio(groups: dict[str, GroupReport]) -> float | None:

@@ -1,10 +1,10 @@
 """A finished run, with methods that answer questions about the map."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import geopandas as gpd
 import numpy as np
@@ -36,6 +36,9 @@ from geogp.runs.questions.threshold_shares import threshold_shares
 from geogp.runs.reopen import Reopened, reopen
 from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
 from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
+
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +129,7 @@ class Run:
         self,
         by: str = BY_COUNTY,
         *,
+        weights: str | None = None,
         question: str = "level",
         tests: int | None = None,
         devices: int | None = None,
@@ -139,6 +143,7 @@ class Run:
         """
         asked = AreaQuestion(
             by=by,
+            weights=weights,
             question=question,
             tests=tests,
             devices=devices,
@@ -146,8 +151,7 @@ class Run:
             draws=draws,
             seed=seed,
         )
-        with arithmetic():
-            return area_levels(self.reopen(tests=tests, devices=devices, at=at), asked).frame
+        return self._answer(area_levels, asked, tests=tests, devices=devices, at=at).frame
 
     def change(
         self,
@@ -166,8 +170,7 @@ class Run:
         asked = ChangeQuestion(
             start=start, end=end, by=by, at_least=at_least, draws=draws, seed=seed
         )
-        with arithmetic():
-            return level_changes(self.reopen(), asked).frame
+        return self._answer(level_changes, asked).frame
 
     def at(
         self,
@@ -208,6 +211,7 @@ class Run:
         threshold: Sequence[float] | None = None,
         *,
         by: str | None = None,
+        weights: str | None = None,
         at: str | None = None,
         draws: int = 500,
         seed: int = 0,
@@ -217,9 +221,10 @@ class Run:
         Each row has one area and one threshold; see `ThresholdQuestion` and `threshold_shares`.
         """
         values = None if threshold is None else tuple(threshold)
-        asked = ThresholdQuestion(threshold=values, by=by, at=at, draws=draws, seed=seed)
-        with arithmetic():
-            found = threshold_shares(self.reopen(at=at), asked)
+        asked = ThresholdQuestion(
+            threshold=values, by=by, weights=weights, at=at, draws=draws, seed=seed
+        )
+        found = self._answer(threshold_shares, asked, at=at)
         tables = [one.shares.assign(threshold=one.threshold.value) for one in found]
         return pd.concat(tables, ignore_index=True)
 
@@ -248,8 +253,14 @@ class Run:
             candidates=candidates,
             seed=seed,
         )
+        return self._answer(next_tiles, asked, tests=tests, devices=devices, at=at).frame
+
+    def _answer(
+        self, answer: Callable[[Reopened, Asked], Found], asked: Asked, **how: Any
+    ) -> Found:
+        """Return the answer to a question; `how` contains the arguments of `reopen`."""
         with arithmetic():
-            return next_tiles(self.reopen(tests=tests, devices=devices, at=at), asked).frame
+            return answer(self.reopen(**how), asked)
 
 
 def open_run(

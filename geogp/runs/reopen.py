@@ -16,15 +16,17 @@ from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_rows import random_split
+from geogp.geodata.places.census import read_tracts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
+from geogp.geodata.store.sources import open_source
 from geogp.models.joint.joint_level import JointLevel
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.pipeline.job import Job, prepare
-from geogp.runs.questions.question_types import BY_COUNTY, BY_STRATUM, BY_URBAN
+from geogp.runs.questions.question_types import BY_COUNTY, BY_STRATUM, BY_TRACT, CENSUS_LAYERS
 from geogp.runs.run_folder import check_model
 from geogp.runs.run_identity import input_record, same_input
 from geogp.runs.run_names import RUN_FILE
@@ -38,7 +40,7 @@ Floats = NDArray[np.float64]
 WHOLE = "whole region"
 """Name of the layer that contains the region, its urban part and its rural part."""
 
-_TAKEN = (BY_COUNTY, BY_URBAN, BY_STRATUM, WHOLE)
+_TAKEN = (*CENSUS_LAYERS, BY_STRATUM, WHOLE)
 
 
 @dataclass(frozen=True)
@@ -88,15 +90,19 @@ class Reopened:
         return np.asarray(distance > self.job.request.far_km)
 
     def layer(self, by: str) -> PolygonLayer:
-        """Return the polygons of ``--by`` (county, urban or a file); warn if polygons overlap.
+        """Return the polygons of ``--by`` (county, urban, tract or a file); warn if they overlap.
 
         Raises RequestError if the boundaries have no such polygons, and the errors of `read_layer`.
         """
-        boundaries = self.job.boundaries
-        held = {BY_COUNTY: boundaries.counties, BY_URBAN: boundaries.urban_areas}
-        layer = held[by] if by in held else read_layer(by)
+        boundaries, where = self.job.boundaries, self.job.request.boundaries
+        if by not in CENSUS_LAYERS:
+            layer: PolygonLayer | None = read_layer(by)
+        elif by == BY_TRACT:
+            region = self.job.region
+            layer = None if where is None else read_tracts(open_source(where), region)
+        else:
+            layer = boundaries.counties if by == BY_COUNTY else boundaries.urban_areas
         if layer is None:
-            where = self.job.request.boundaries
             reason = (
                 "no boundaries were given, so there are"
                 if where is None
@@ -126,11 +132,11 @@ class Reopened:
 def tag_of(by: str, layer: PolygonLayer) -> str:
     """Return the name that the polygons of ``--by`` have in file names.
 
-    The name is county, urban, or the name of the user's file, followed by the column if the user
-    chose one of several columns. Characters that file names cannot have are percent-encoded
+    The name is county, urban, tract, or the name of the user's file, followed by the column if the
+    user chose one of several columns. Characters that file names cannot have are percent-encoded
     (``%2F``). A file with the name of a built-in layer gets the ending ``_file``.
     """
-    if by in {BY_COUNTY, BY_URBAN}:
+    if by in CENSUS_LAYERS:
         return by
     column = re.sub(r'[\\/:*?"<>|%\s\x00-\x1f]', lambda sign: quote(sign[0], safe=""), layer.column)
     name = f"{layer.name}_{column}" if column else layer.name
@@ -155,7 +161,7 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
         region_name=settings.region_name,
         urban_vintage=AUTO if vintage is None else str(vintage),  # auto may mean a newer census
         strata=settings.strata_file,
-        source=source,
+        source=source if settings.reads_tiles else MapRequest.source,
         points=settings.points_file,
         columns=tuple(settings.points_columns or ()),
         units=settings.points_units,

@@ -31,6 +31,22 @@ def halves(small, tmp_path_factory):
     return write_halves(small, tmp_path_factory.mktemp("layer"), ("west", "east", "far"), 0.4)
 
 
+def test_tracts_beside_the_boundaries(copy, small, halves, tmp_path):
+    with pytest.raises(RequestError, match=r"contain no tract areas of Demo"):
+        make_areas(AreasRequest(copy.path, by="tract"))
+    borders = shutil.copytree(small.folder / "boundaries", tmp_path / "borders")
+    tracts = gpd.read_parquet(halves).rename(columns={"side": "NAME"})
+    code = gpd.read_parquet(borders / "states.parquet")["STUSPS"][0]
+    tracts.assign(GEOID=["1", "2", "3"]).to_parquet(borders / f"tracts_{code}.parquet")
+    found = make_areas(AreasRequest(copy.path, by="tract", boundaries=str(borders), draws=200))
+    by_file = make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=200))
+    assert found.table["area"].tolist() == ["east", "west"]
+    assert found.table["key"].tolist() == ["2", "1"]
+    assert found.files[0].name == "areas_tract_download_level_2023Q4.csv"
+    columns = ["tiles", "level_mean_log10"]
+    pd.testing.assert_frame_equal(found.table[columns], by_file.table[columns])
+
+
 @pytest.fixture(scope="module")
 def result(copy, halves):
     return make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=1000))

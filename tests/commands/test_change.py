@@ -18,11 +18,14 @@ from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
 from geogp.maps.grid import quantity_of
 from geogp.runs.open_run import open_run
+from geogp.runs.questions import level_changes
 from geogp.runs.questions.level_changes import (
+    WRONG_SHARE,
     as_percent,
     describe_changes,
-    directions_called,
     tile_changes,
+    unchanged_scores,
+    wrong_shares,
 )
 from geogp.runs.questions.tile_areas import TileAreas, tile_areas
 
@@ -53,6 +56,9 @@ def two_quarters(correlation):
     return Toy([1.0, 1.0, 1.0, 2.0, 1.2, 1.2, 1.0, 1.9], covariance)
 
 
+THIRDS = TileAreas.with_tiles(
+    "x", ["a", "b"], ["1", "2"], [None] * 2, [np.array([0, 1]), np.array([2, 3, 4, 5])]
+)
 HALVES = TileAreas.with_tiles(
     "x", ["a", "b", "none"], ["1", "2", "3"], [None] * 3, [np.array([0, 1]), np.array([2, 3]), []]
 )
@@ -80,31 +86,91 @@ def test_the_change_of_a_tile_comes_from_joint_draws():
     np.testing.assert_allclose(found.percent[0], 100 * (10**0.2 - 1))
 
 
-def test_the_largest_set_with_few_wrong_directions_is_called():
-    p = np.array([0.5, 0.99, 0.90, 0.97, 0.85])
-    # 1 - p: 0.01, 0.03, 0.10, 0.15, 0.5, with means 0.01, 0.02, 0.047, 0.0725, 0.158.
-    assert directions_called(p).tolist() == [False, True, True, True, False]
-    assert directions_called(p, 0.021).tolist() == [False, True, False, True, False]
-    assert directions_called(p, 0.005).sum() == 0
-    assert directions_called(np.ones(3)).all()
+def test_rates_are_those_of_the_step_up_procedure():
+    p = np.array(
+        [1, 0.002, 0.04, 0.06, 0.3]
+    )  # one is above 1/2: Storey's estimate is 2 (1 + 1) / 5
+    z = stats.norm.isf(p / 2) * np.array([1, -1, 1, 1, -1])
+    expected = 0.8 * np.array([1, 0.002 * 5, 0.06 * 5 / 3, 0.06 * 5 / 3, 0.3 * 5 / 4])
+    np.testing.assert_allclose(wrong_shares(z), expected)
+    assert (wrong_shares(np.full(3, 40.0)) == 0).all()
+    assert len(wrong_shares(np.zeros(0))) == 0
 
 
-@pytest.mark.trial
-def test_as_many_directions_are_wrong_as_expected():
-    """Changes drawn from a prior and estimated with noise: the share is that of the posterior."""
+@pytest.mark.parametrize("changed", [0, 6, 40])
+def test_few_directions_are_wrong_whether_or_not_areas_changed(changed):
+    """Estimates of 40 areas with noise; a direction of an unchanged area is wrong."""
     random = np.random.default_rng(3)
-    shares, told = [], []
-    for _ in range(2000):
-        true = random.normal(0, 0.1, 40)
-        estimate = true + random.normal(0, 0.1, 40)
-        rose = stats.norm.cdf(estimate / 2 / np.sqrt(0.005))
-        sure = np.maximum(rose, 1 - rose)
-        called = directions_called(sure)
-        if called.any():
-            shares.append(((rose > 0.5) != (true > 0))[called].mean())
-            told.append((1 - sure)[called].mean())
-    assert np.mean(told) < 0.05
-    assert np.mean(shares) == pytest.approx(np.mean(told), abs=0.005)
+    shares, right = [], []
+    for _ in range(1000):
+        true = np.where(np.arange(40) < changed, random.normal(0, 4, 40), 0.0)
+        z = true + random.standard_normal(40)
+        called = wrong_shares(z) <= WRONG_SHARE
+        wrong = called & (((z > 0) != (true > 0)) | (true == 0))
+        shares.append(wrong.sum() / max(called.sum(), 1))
+        right.append((called & ~wrong).sum() / max(changed, 1))
+    assert np.mean(shares) < 0.05 + 3 * np.std(shares) / np.sqrt(1000)
+    assert np.mean(right) > (0.4 if changed else -1)
+
+
+class Prior:
+    """A level of six tiles at two times, as a dense Gaussian process with measurements."""
+
+    def __init__(self, seed=0, noise=0.3):
+        random = np.random.default_rng(seed)
+        root = random.standard_normal((12, 12))
+        self.K = root @ root.T / 12 + 0.1 * np.eye(12)
+        inner = np.linalg.inv(self.K + noise * np.eye(12))
+        self.gain, self.noise = self.K @ inner, noise
+        self.posterior = self.K - self.gain @ self.K
+
+    def __len__(self):
+        return 12
+
+    def prior_covariance(self, tiles):
+        return self.K[np.ix_(tiles, tiles)]
+
+
+def test_scores_are_standard_normal_for_an_area_that_did_not_change():
+    world, areas = Prior(), THIRDS
+    a = sparse.vstack([-areas.means(6), areas.means(6)]).toarray()
+    sd = np.sqrt(np.einsum("nk,nm,mk->k", a, world.posterior, a))
+    columns = {"change_log10": np.ones(2), "change_sd_log10": sd}
+    scale = 1 / unchanged_scores(world, areas, columns)
+    for k, weights in enumerate(a.T):
+        # The level given that the change of the area is 0, then its measurements and the estimate.
+        cross = world.K @ weights
+        level = world.K - np.outer(cross, cross) / (weights @ cross)
+        estimate = weights @ world.gain
+        variance = estimate @ (level + world.noise * np.eye(12)) @ estimate
+        assert scale[k] == pytest.approx(np.sqrt(variance), rel=1e-9)
+
+
+def test_a_sample_of_the_tiles_gives_nearly_the_same_scores(copy, monkeypatch):
+    opened = open_run(copy.path).reopen()
+    level = opened.level(2023 * 4 + 2, 2023 * 4 + 3, calibrated=False)
+    areas = tile_areas(opened, "stratum")
+    columns = describe_changes(level, areas, SPEED, None)
+    monkeypatch.setattr(level_changes, "SAMPLED", 10_000)
+    exact = unchanged_scores(level, areas, columns)
+    tiles = np.arange(len(level))
+    weights = areas.means(len(level) // 2).toarray()
+    a = np.concatenate([-weights, weights])
+    prior = np.einsum("nk,nm,mk->k", a, level.prior_covariance(tiles), a)
+    sd = columns["change_sd_log10"]
+    np.testing.assert_allclose(
+        exact, columns["change_log10"] / sd / np.sqrt(1 - sd**2 / prior), rtol=1e-6
+    )
+    monkeypatch.setattr(level_changes, "SAMPLED", 40)
+    np.testing.assert_allclose(unchanged_scores(level, areas, columns), exact, rtol=0.1)
+
+
+def test_an_area_about_which_nothing_is_known_has_no_direction():
+    world, areas = Prior(), THIRDS
+    a = sparse.vstack([-areas.means(6), areas.means(6)]).toarray()
+    sd = np.sqrt(np.einsum("nk,nm,mk->k", a, world.K, a))
+    columns = {"change_log10": np.full(2, 1e-9), "change_sd_log10": sd}
+    assert (unchanged_scores(world, areas, columns) == 0).all()
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,8 @@ from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.questions.threshold_shares import area_weights, excursions
 
 SEVEN = Threshold(7, "download")
+NAMED = "download_level_2023Q4"
+"""Target, question and quarter in the names of files."""
 AREAS = pd.DataFrame({"layer": ["x", "x"], "area": ["all", "half"], "tiles": [10, 5]})
 
 
@@ -165,20 +167,20 @@ def test_files(result, copy):
     names = {path.name for path in result.files}
     for tag in ("25_mbps", "80_mbps"):
         assert {
-            f"exceedance_{tag}.json",
-            f"exceedance_{tag}.csv",
-            f"exceedance_{tag}_urban.csv",
-            f"excursion_{tag}.tif",
-            f"excursion_short_{tag}.tif",
-            f"excursion_{tag}.png",
+            f"exceedance_{NAMED}_{tag}.json",
+            f"exceedance_{NAMED}_{tag}.csv",
+            f"exceedance_{NAMED}_{tag}_urban.csv",
+            f"excursion_{NAMED}_{tag}.tif",
+            f"excursion_short_{NAMED}_{tag}.tif",
+            f"excursion_{NAMED}_{tag}.png",
         } <= names
     assert len(names) == 12
-    told = json.loads((copy.path / "exceedance_25_mbps.json").read_text())
+    told = json.loads((copy.path / f"exceedance_{NAMED}_25_mbps.json").read_text())
     assert told["joint_regions"]["met"]["is"] == "at least 25 Mbps"
     assert told["draws"] == 2000
-    table = pd.read_csv(copy.path / "exceedance_25_mbps.csv")
+    table = pd.read_csv(copy.path / f"exceedance_{NAMED}_25_mbps.csv")
     np.testing.assert_allclose(table["mean"], result.excursions[0].shares["mean"][:3])
-    with rasterio.open(copy.path / "excursion_25_mbps.tif") as found:
+    with rasterio.open(copy.path / f"excursion_{NAMED}_25_mbps.tif") as found:
         values = found.read(1)
         assert found.crs.to_epsg() == 3857
     inside = np.isfinite(values)
@@ -186,8 +188,14 @@ def test_files(result, copy):
     assert (values[inside] >= 0.95).sum() == told["joint_regions"]["met"]["tiles"]
     with rasterio.open(copy.path / "median_mbps.tif") as found:
         np.testing.assert_array_equal(np.isfinite(found.read(1)), inside)
-    with Image.open(copy.path / "excursion_25_mbps.png") as image:
+    with Image.open(copy.path / f"excursion_{NAMED}_25_mbps.png") as image:
         assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 5
+
+
+def test_another_quarter_has_files_of_its_own(result, copy):
+    earlier = make_exceedance(ExceedanceRequest(copy.path, threshold=(25,), draws=200, at="2023Q3"))
+    assert not set(earlier.files) & set(result.files)
+    assert all(path.is_file() for path in (*earlier.files, *result.files))
 
 
 def test_the_run_stays_what_it_was(result, copy, small):
@@ -221,7 +229,7 @@ class TestCommand:
         assert "share of the area where the level is below 25 Mbps" in out
         assert "rural" in out
         assert "at least 25 Mbps" in out
-        assert "excursion_25_mbps.tif" in out
+        assert f"excursion_{NAMED}_25_mbps.tif" in out
 
     def test_json_is_all_there_is(self, geogp, copy, result):
         code, out, _ = geogp(

@@ -8,13 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from run_worlds import run_json, write_halves
+from run_worlds import edited_copy, run_json, write_halves
 
 from geogp.commands.answers.next_tiles import choose_tiles
 from geogp.commands.run_requests import NextRequest
 from geogp.errors import RequestError
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_names import find_run
+
+NEAR = "within 10 km of a measurement"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,8 @@ def test_each_tile_takes_its_share(result, copy):
     table, told = result.table, result.described
     assert list(table["rank"]) == list(range(1, 13))
     assert table["quadkey"].nunique() == 12
-    assert told["tiles"] == told["counted_tiles"] == run_json(copy)["map"]["tiles"]
+    assert told["tiles"] == run_json(copy)["map"]["tiles"]
+    assert told["tiles"] == told["counted_tiles"] + told["far_tiles"]
     np.testing.assert_allclose(table["removed"], table["gain"].cumsum())
     assert table["removed"].iloc[-1] == pytest.approx(told["removed"])
     assert told["variance_after"] == pytest.approx(
@@ -41,7 +44,7 @@ def test_each_tile_takes_its_share(result, copy):
     assert (table["sd_after_log10"] < table["sd_before_log10"]).all()
     assert told["removed"] >= told["removed_by_widest"] > 0
     assert told["tests"] == 3
-    assert told["evaluated"] == told["tiles"]
+    assert told["evaluated"] == told["counted_tiles"]
 
 
 def test_the_files_hold_the_table(result, copy):
@@ -80,9 +83,21 @@ def test_more_tests_take_more(copy, result):
 def test_only_urban_tiles_count(copy, result):
     urban = choose_tiles(NextRequest(copy.path, tiles=12, among="urban"))
     assert 0 < urban.described["counted_tiles"] < result.described["counted_tiles"]
-    assert urban.described["counted"] == "urban tiles"
+    assert urban.described["counted"] == f"urban tiles {NEAR}"
     share = (urban.table["stratum"] == "urban").mean()
     assert share > (result.table["stratum"] == "urban").mean()
+
+
+def test_tiles_far_from_data_are_left_out(copy, tmp_path, result):
+    run = edited_copy(copy.path, tmp_path / "run", lambda held: held["drawing"].update(far_km=0.7))
+    found = choose_tiles(NextRequest(run, tiles=12))
+    grid = pd.read_parquet(run / "tiles.parquet").set_index("quadkey")
+    far = grid["distance_km"] > 0.7
+    assert found.described["far_tiles"] == far.sum() > 0
+    assert found.described["counted_tiles"] == (~far).sum()
+    assert far[result.table["quadkey"]].any()
+    assert not far[found.table["quadkey"]].any()
+    assert found.described["counted"] == "all tiles within 0.7 km of a measurement"
 
 
 def test_an_area_counts(copy, halves):
@@ -91,7 +106,7 @@ def test_an_area_counts(copy, halves):
     )
     middle = gpd.read_parquet(halves).geometry.iloc[0].bounds[2]
     assert (east.table["longitude"] > middle).mean() > 0.8
-    assert east.described["counted"] == "rural tiles of east"
+    assert east.described["counted"] == f"rural tiles of east {NEAR}"
 
 
 def test_a_model_without_tiles(plain, tmp_path):
@@ -142,11 +157,11 @@ class TestRefusals:
         by = f"{halves}:side"
         with pytest.raises(RequestError, match="'North' in halves; the areas are East, Far"):
             choose_tiles(NextRequest(copy.path, within="North", by=by))
-        with pytest.raises(RequestError, match=r"Demo has no tiles of Far\. Choose another area"):
+        with pytest.raises(RequestError, match=r"Demo has no tiles of Far .*Choose another area"):
             choose_tiles(NextRequest(copy.path, within="Far", by=by))
 
     def test_more_tiles_than_there_are(self, copy):
-        with pytest.raises(RequestError, match=r"expected from 1 to 313 tiles to choose"):
+        with pytest.raises(RequestError, match=r"expected from 1 to 306 tiles to choose"):
             choose_tiles(NextRequest(copy.path, tiles=500))
 
     def test_a_stratum_that_the_run_has_not(self, copy):

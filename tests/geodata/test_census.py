@@ -12,7 +12,7 @@ from bucket_files import ISLAND, MAINLAND, TOWN
 from shapely.geometry import MultiPolygon, Point, box
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.places.census import read_region
+from geogp.geodata.places.census import read_region, read_tracts
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.store.sources import Folder
 
@@ -98,6 +98,29 @@ def test_the_geometry_column_may_have_another_name(folder):
     states().rename_geometry("geom").to_parquet(folder / "states.parquet")
     _towns().rename_geometry("wkb").to_parquet(folder / "urban_areas_PR.parquet")
     assert read_region(Folder(folder), "PR").region.strata.area.equals(TOWN)
+
+
+@pytest.mark.parametrize("name", ["tracts_PR.parquet", "GENZ2020/shp/cb_2020_72_tract_500k.zip"])
+def test_tracts_are_read_for_the_states_that_the_region_touches(folder, name):
+    region = read_region(Folder(folder), "PR").region
+    assert read_tracts(Folder(folder), region) is None
+    west, south, east, north = MAINLAND.bounds
+    middle = (west + east) / 2
+    shapes = [box(west, south, middle, north), box(middle, south, east, north), FAR_TOWN]
+    table = {"NAME": ["1", "1", "2"], "GEOID": ["72001", "72002", "72003"]}
+    tracts = gpd.GeoDataFrame(table, geometry=shapes, crs=4269)
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".zip":
+        zipped(tracts, path)
+    else:
+        tracts.to_parquet(path)
+    found = read_tracts(Folder(folder), region)
+    assert found.name == "tract"
+    assert found.labels[:2] == ("1 (72001)", "1 (72002)")
+    assert found.keys[:2] == ("72001", "72002")
+    places = np.array([west, middle]) + 0.1, np.full(2, (south + north) / 2)
+    np.testing.assert_array_equal(found.index(*places), [0, 1])
 
 
 @pytest.mark.parametrize("year", [500, 5])

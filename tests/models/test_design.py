@@ -155,6 +155,19 @@ class TestDense:
         ]
         assert found[0] < found[1] < found[2]
 
+    def test_closed_tiles_are_never_chosen(self):
+        world = World()
+        given = (world.covariance, world.weights, world.noise, 6)
+        free = choose(*given, candidates=len(world.C))
+        among = ~np.isin(np.arange(len(world.C)), free.tiles[:3])
+        found = choose(*given, among=among, candidates=len(world.C))
+        assert among[found.tiles].all()
+        assert among[widest(*given, among=among).tiles].all()
+        # Closing a tile is the same as a measurement there without information.
+        useless = np.where(among, world.noise, 1e12)
+        again = choose(*given[:2], useless, 6, candidates=len(world.C))
+        np.testing.assert_array_equal(again.tiles, found.tiles)
+
     def test_widest_takes_the_widest(self):
         world = World()
         found = widest(world.covariance, world.weights, world.noise, 2)

@@ -103,6 +103,15 @@ class TestAgainstDense:
         np.testing.assert_allclose(level.single_variances(), np.diag(covariance), atol=1e-8)
         assert np.abs(covariance - np.diag(np.diag(covariance))).max() > 0.01
 
+    def test_before_any_row_it_is_field_plus_tile_process(self):
+        model, x = make_field(4, 30), two_times(4, -0.5, 1.0)
+        tiles = np.array([0, 3, 17, 30])
+        level = joint_level(model, None, x, calibrated=False)
+        at = x[tiles]
+        expected = model.kernel(at, at) + model.tile_kernel(at, at)
+        np.testing.assert_allclose(level.prior_covariance(tiles), expected, rtol=1e-9)
+        assert (np.diag(expected) > level.single_variances()[tiles]).all()
+
     def test_the_order_of_the_tiles_does_not_matter(self):
         model, x = make_field(5, 50), grid(5)
         first, other = (

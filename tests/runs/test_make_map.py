@@ -137,8 +137,10 @@ def test_rasters_name_the_data_but_no_folder(finished):
 
 
 def test_means_over_areas_stand_in_run_and_report(finished):
-    checks = run_json(finished)["areas_check"]
-    assert set(checks) <= {"random", "blocks"}
+    run = run_json(finished)
+    checks, reasons = run["areas_check"], run.get("areas_unchecked", {})
+    assert set(checks) | set(reasons) == {"random", "blocks"}
+    assert not set(checks) & set(reasons)
     found = json.loads((finished.path / "report.json").read_text())["findings"]
     for split, check in checks.items():
         assert check["rows"] >= 5 * check["areas"] > 0

@@ -68,7 +68,7 @@ def test_the_run_says_what_it_read(run, drive):
     assert file["name"] == "drive.csv"
     assert file["rows"] == len(table)
     assert file["rows_used"] == (table["provider"] == "North").sum()
-    assert told["settings"]["points_file"] == str(drive)
+    assert told["settings"]["points_file"] == told["settings"]["source"] == str(drive)
     assert told["settings"]["points_provider"] == "North"
     assert told["settings"]["points_columns"] == ["time=when"]
     tiles = pd.read_parquet(run.path / "tiles.parquet")

@@ -19,8 +19,10 @@ from geogp.commands.answers.change import make_change
 from geogp.commands.answers.exceedance import make_exceedance
 from geogp.commands.answers.next_tiles import choose_tiles
 from geogp.commands.paper_figures import make_figures
+from geogp.commands.points.predict_at import answer_at
 from geogp.commands.run_requests import (
     AreasRequest,
+    AtRequest,
     ChangeRequest,
     ExceedanceRequest,
     FiguresRequest,
@@ -118,9 +120,10 @@ def run(tmp_path):
         lambda run: make_exceedance(ExceedanceRequest(run)),
         lambda run: choose_tiles(NextRequest(run)),
         lambda run: make_figures(FiguresRequest(run)),
+        lambda run: answer_at(AtRequest(run=run, place="18.2,-66.4")),
     ],
 )
-def test_what_writes_into_a_run_is_refused_while_another_does(run, command):
+def test_a_command_on_a_run_is_refused_while_another_does(run, command):
     before = {path.name for path in run.iterdir()}
     with lock_folder(run), pytest.raises(RequestError, match=HELD_BY_ME):
         command(run)

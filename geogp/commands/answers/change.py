@@ -27,9 +27,9 @@ NOTES = (
         "intervals do not include the uncertainty of the learned basis."
     ),
     (
-        f"Among the areas with a direction, the expected share of wrong directions is at most "
-        f"{100 * WRONG_SHARE:g} %. An area gets no direction if most of its tiles are far from any "
-        "measurement."
+        f"Of the directions, at most {100 * WRONG_SHARE:g} % are expected to be wrong, also if few "
+        "or no areas changed: the direction of an unchanged area counts as wrong. An area gets no "
+        "direction if most of its tiles are far from any measurement."
     ),
 )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from geogp.commands.answers.run_answer import reopened
+from geogp.commands.answers.run_answer import plain_rows, reopened
 from geogp.commands.csv_tables import write_csv
 from geogp.commands.run_requests import ExceedanceRequest
 from geogp.files import write_text
@@ -60,6 +60,7 @@ def make_exceedance(
             "tiles": len(opened.tiles),
             "draws": request.draws,
             "seed": request.seed,
+            "weights": request.weights,
             "level": LEVEL,
             "notes": list(NOTES),
             "warnings": opened.job.warnings,
@@ -83,7 +84,7 @@ def _described(found: Excursion) -> dict[str, Any]:
         "threshold": threshold.value,
         "meets": threshold.met,
         "falls_short": threshold.missed,
-        "share_falling_short": found.shares.to_dict(orient="records"),
+        "share_falling_short": plain_rows(found.shares),
         "joint_regions": {
             name: {
                 "is": words,
@@ -98,21 +99,26 @@ def _described(found: Excursion) -> dict[str, Any]:
 
 
 def _write(opened: Reopened, found: Excursion, described: dict[str, Any]) -> list[Path]:
-    """Write the files of one threshold; return their paths."""
-    folder, tag = opened.path, found.threshold.tag
+    """Write the files of one threshold; return their paths.
+
+    The names contain target, question, quarter and threshold, such as
+    ``exceedance_download_level_2023Q4_35_mbps.csv``.
+    """
+    job, folder = opened.job, opened.path
+    tag = f"{job.request.target}_{described['for']}_{described['at']}_{found.threshold.tag}"
     paths = [folder / f"exceedance_{tag}.json"]
     write_text(paths[0], json.dumps(described, indent=1, allow_nan=False) + "\n")
     for name, table in found.shares.groupby("layer", sort=False):
         end = "" if name == WHOLE else f"_{name}"
         paths.append(folder / f"exceedance_{tag}{end}.csv")
         write_csv(paths[-1], table.drop(columns="layer"))
-    job = opened.job
     return paths + write_excursions(
         folder,
         job.region,
         opened.tiles,
         (found.met, found.short),
         found.threshold,
+        tag=tag,
         subtitle=f"{job.region.name}, {job.question.label()}; level",
         attribution=job.ingested.attribution,
     )

@@ -1,5 +1,6 @@
 """Shared parts of commands on a finished run: how to open the run, and the form of the answer."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,8 +56,22 @@ class RunAnswer:
 
     def described_with(self, rows: str) -> dict[str, Any]:
         """Return the whole result for JSON, with the rows of the table under the key `rows`."""
-        return {
-            **self.described,
-            "files": [str(path) for path in self.files],
-            rows: self.table.to_dict(orient="records"),
-        }
+        files = [str(path) for path in self.files]
+        return {**self.described, "files": files, rows: plain_rows(self.table)}
+
+
+def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table for JSON, with null in empty cells."""
+    return [
+        {str(name): _plain(value) for name, value in row.items()}
+        for row in table.to_dict(orient="records")
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a table for JSON: dates and other objects as text, empty cells as None."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int) else str(value)

@@ -1,10 +1,9 @@
 """The predictions of a finished run at an address, or at the places of a file."""
 
 import json
-import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,7 @@ from geogp.geodata.tiles.quadkeys import NORTHMOST
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.place_answers import PlaceAnswers, place_answers
-from geogp.runs.run_folder import MODEL_FILE, read_run_record
+from geogp.runs.run_folder import MODEL_FILE, locked_run, read_run_record
 
 if TYPE_CHECKING:
     from geogp.runs.reopen import Reopened
@@ -35,20 +34,21 @@ _COORDINATES = ("latitude", "longitude")
 def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> RunAnswer:
     """Predict at the places of a request, in their order; write --out if it is given.
 
-    Nothing is written into the run folder. Raises RequestError if the text is neither a place nor a
-    file, if the place lies outside the region, or if there is no finished run. Raises DataError
+    The run folder is locked, and gets no file. Raises RequestError if the text is neither a place
+    nor a file, if the place lies outside the region, if there is no finished run, or if another
+    process is using the run. Raises DataError
     with line numbers if coordinates of a file are missing or wrong. Raises the other errors of
     `place_answers`, and OutputError if --out cannot be written.
     """
     table, columns, longitude, latitude = _read_places(request)
-    _, record = read_run_record(request.run)
 
     def reopen() -> "Reopened":
         from geogp.commands.answers.run_answer import open_requested  # noqa: PLC0415 - slow
 
         return open_requested(request, listener).reopen(counts=True)
 
-    with arithmetic():
+    with locked_run(request.run), arithmetic():
+        _, record = read_run_record(request.run)
         loaded = load_with_notes(request.run / MODEL_FILE, device=request.device)
         run, places = (request.run, record), (longitude, latitude)
         found = place_answers(run, loaded, places, request, reopen)
@@ -64,27 +64,9 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
     if request.out is not None and request.out.suffix.lower() == ".csv":
         write_csv(request.out, answers)
     elif request.out is not None:
-        text = json.dumps(described_at(answer), indent=1, allow_nan=False)
+        text = json.dumps(answer.described_with("answers"), indent=1, allow_nan=False)
         write_text(request.out, text + "\n")
     return answer
-
-
-def described_at(answer: RunAnswer) -> dict[str, Any]:
-    """Return an answer for JSON, with null in empty cells."""
-    told = answer.described_with("answers")
-    told["answers"] = [
-        {name: _plain(value) for name, value in row.items()} for row in told["answers"]
-    ]
-    return told
-
-
-def _plain(value: Any) -> Any:
-    """Return a value of a table for JSON: dates and other objects as text, empty cells as None."""
-    if value is None or value is pd.NA or value is pd.NaT:
-        return None
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, str | int) else str(value)
 
 
 def _read_places(

@@ -10,7 +10,7 @@ import pandas as pd
 from geogp.choices import nearest
 from geogp.errors import DataError, RequestError, UnreachableError
 from geogp.files import sha256_of
-from geogp.geodata.places.layers import COUNTY, URBAN_AREA, PolygonLayer
+from geogp.geodata.places.layers import COUNTY, TRACT, URBAN_AREA, PolygonLayer
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.places.region import Region, Strata
 from geogp.geodata.places.region_choice import AUTO
@@ -24,6 +24,11 @@ _FOLDERS = {"cb_2018": "GENZ2018/shp/", "cb_2020": "GENZ2020/shp/"}
 # Possible names of files; the first file that exists is read.
 STATE_FILES = ("states.parquet", "cb_2018_us_state_500k.zip", "cb_2018_us_state_5m.zip")
 COUNTY_FILES = ("counties_{code}.parquet", "cb_2018_us_county_500k.zip")
+TRACT_FILES = (
+    "tracts_{code}.parquet",
+    "cb_2020_{number}_tract_500k.zip",
+    "cb_2018_{number}_tract_500k.zip",
+)
 OWN_URBAN_FILE = "urban_areas_{code}.parquet"  # the urban areas of one state, from any census
 URBAN_FILES = {
     2020: (
@@ -94,6 +99,26 @@ def read_around(source: Source, region: Region, vintage: str = AUTO) -> Boundari
     if counties is not None:
         counties = counties[counties.intersects(region.wrapped)]
     return _boundaries(reading, region, counties, _urban_areas(reading, codes, vintage))
+
+
+@reading_process()
+def read_tracts(source: Source, region: Region) -> PolygonLayer | None:
+    """Return the Census tracts that touch a region; None if there is no file.
+
+    The file of a state, with postal code ST and number NN, is ``tracts_<ST>.parquet`` or
+    ``cb_2020_<NN>_tract_500k.zip``. Raises the errors of `read_region`.
+    """
+    reading, tables = _Reading(source), []
+    states = _all_states(reading)
+    for _, state in states[states.intersects(region.wrapped)].iterrows():
+        names = {"code": state["STUSPS"], "number": state["STATEFP"]}
+        found = reading.first([name.format(**names) for name in TRACT_FILES])
+        if found is not None:
+            tables.append(found[found.intersects(region.wrapped)])
+    if not tables:
+        return None
+    layer = PolygonLayer.of_table(TRACT, pd.concat(tables, ignore_index=True))
+    return replace(layer, snap_degrees=COAST_DEGREES)
 
 
 def _boundaries(

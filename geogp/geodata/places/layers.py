@@ -20,7 +20,8 @@ from geogp.geodata.tiles.ookla import InputFile
 
 ELSEWHERE = "elsewhere"  # label of points outside all polygons of a layer
 
-COUNTY, URBAN_AREA = "county", "urban area"  # names of the layers that come with the boundaries
+# Names of the layers that come with the boundaries.
+COUNTY, URBAN_AREA, TRACT = "county", "urban area", "tract"
 
 # Columns that may contain the labels, and Census numbers; the first that exists is used.
 _NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")

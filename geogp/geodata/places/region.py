@@ -42,6 +42,12 @@ class Tiles:
         """Longitudes and latitudes of the tiles' centroids, in degrees."""
         return quadkeys.tile_centres(self.column, self.row, self.zoom)
 
+    @property
+    def quadkeys(self) -> NDArray[np.object_]:
+        """Quadkeys of the tiles, with columns within one turn of the Earth."""
+        codes = quadkeys.tiles_to_codes(self.column % (1 << self.zoom), self.row, self.zoom)
+        return quadkeys.format_quadkeys(codes, self.zoom).astype(object)
+
 
 @dataclass(frozen=True)
 class Strata:

@@ -26,17 +26,18 @@ def write_excursions(
     found: tuple[JointRegion, JointRegion],
     threshold: Threshold,
     *,
+    tag: str,
     subtitle: str,
     attribution: str = "",
 ) -> list[Path]:
     """Write the excursion functions as GeoTIFFs, and both joint regions as one PNG figure.
 
-    `found` has the region where the threshold is met, then the region where it is not met. Examples
-    of file names are ``excursion_7_mbps.tif`` (met), ``excursion_short_7_mbps.tif`` (not met) and
-    ``excursion_7_mbps.png``. Raises DataError if the number of values differs from the number of
+    `found` has the region where the threshold is met, then the region where it is not met. The
+    files are ``excursion_<tag>.tif`` (met), ``excursion_short_<tag>.tif`` (not met) and
+    ``excursion_<tag>.png``. Raises DataError if the number of values differs from the number of
     tiles, and OutputError if a file cannot be written.
     """
-    frame, tag = Frame.of_tiles(tiles), threshold.tag
+    frame = Frame.of_tiles(tiles)
     variables = {}
     for name, one, words in (
         (f"excursion_{tag}", found[0], threshold.met),

@@ -65,14 +65,15 @@ def place_anchors(
         return _pivoted(distinct[:MAX_CANDIDATES], r, kernel, generator)
     choose: dict[str, Callable[[], Tensor]] = {
         "first": lambda: distinct[:r],
-        "farthest": lambda: _farthest(distinct, r),
+        "farthest": lambda: farthest_points(distinct, r),
         "kmeans++": lambda: _plus_plus(distinct, r, generator),
         "kmeans": lambda: _lloyd(x, distinct[:r].clone(), generator),
     }
     return choose[placement]()
 
 
-def _farthest(points: Tensor, r: int) -> Tensor:
+def farthest_points(points: Tensor, r: int) -> Tensor:
+    """Return r of the points (n, d): the first, then always the point farthest from the chosen."""
     chosen = [0]
     distance = (points - points[0]).square().sum(1)
     for _ in range(r - 1):

@@ -46,6 +46,7 @@ from geogp.models.field.predictive_law import (
     prediction_in,
 )
 from geogp.models.field.vecchia import NO_ROW, Sites
+from geogp.models.joint.far_level import with_far_level
 from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
 
@@ -303,8 +304,8 @@ class FieldNetwork(FieldProcess):
         Returns
         -------
         Prediction
-            `function_variance` is the variance of the sum of field and tile process.
-            `tile_variance` is the variance of the tile process.
+            `function_variance` is the variance of the sum of field and tile process; for a
+            level, plus `far_level`. `tile_variance` is the variance of the tile process.
 
         Raises
         ------
@@ -316,7 +317,8 @@ class FieldNetwork(FieldProcess):
         """
         scaled = self.scaled(x)
         counts = self.endless(len(scaled)) if level else self.counts_of(tests, devices, len(scaled))
-        return self.predict_scaled(scaled, counts, level=level)
+        found = self.predict_scaled(scaled, counts, level=level)
+        return with_far_level(self, scaled, found) if level and len(self.rows.y) else found
 
     def predict_scaled(
         self,

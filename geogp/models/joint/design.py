@@ -33,6 +33,7 @@ from geogp.models.joint.joint_level import JointLevel
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 AT_ONCE = 32
 """Number of columns of C in memory at once."""
@@ -188,17 +189,17 @@ class SequentialDesign:
 class _Gains:
     """Gains of all tiles, from q and the diagonal of C; the gains of evaluated tiles are exact."""
 
-    def __init__(self, measuring: SequentialDesign, *, seed: int) -> None:
+    def __init__(self, measuring: SequentialDesign, among: Mask, *, seed: int) -> None:
         covariance = measuring.covariance
         self._measuring = measuring
         self.exact = np.full(len(covariance), covariance.local is None)
         self._square = covariance.about_squares(measuring.weights, seed=seed)
         self._variance = covariance.variance.copy()
         self._changed = np.zeros(len(covariance))
-        self._open = np.ones(len(covariance), bool)
+        self._open = among.copy()
 
     def now(self) -> Floats:
-        """Return the gains, exact or estimated, (n,); those of chosen tiles are negative."""
+        """Return the gains, exact or estimated, (n,); those of closed tiles are negative."""
         square, variance = self._square + self._changed, self._variance - self._measuring.removed
         return np.where(self._open, square / (variance.clip(min=0) + self._measuring.noise), -1.0)
 
@@ -227,6 +228,7 @@ def choose(
     noise: Floats,
     count: int,
     *,
+    among: Mask | None = None,
     candidates: int = CANDIDATES,
     seed: int = 0,
     heard: Callable[[int], None] | None = None,
@@ -240,13 +242,15 @@ def choose(
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
     `count`, `candidates`: number of tiles to choose, number of tiles with an exact gain.
+    `among`: mask of the tiles that may be chosen, (n,); None means all tiles.
     `seed`: seed of the random estimates of the gains.
     `heard`: called after each step with the number of chosen tiles.
 
-    Raises RequestError if `count` is below 1 or above the number of tiles, or if there are fewer
-    candidates than twice `count`.
+    Raises RequestError if `count` is below 1 or above the number of tiles that may be chosen, or if
+    there are fewer candidates than twice `count`.
     """
-    n = len(covariance)
+    allowed = np.ones(len(covariance), bool) if among is None else among
+    n = int(allowed.sum())
     if not 1 <= count <= n:
         raise RequestError(f"expected from 1 to {n:,} tiles to choose, found {count}.")
     if candidates < min(2 * count, n):
@@ -255,7 +259,7 @@ def choose(
             f"{candidates}."
         )
     measuring = SequentialDesign(covariance, weights, noise)
-    gains = _Gains(measuring, seed=seed)
+    gains = _Gains(measuring, allowed, seed=seed)
     everything = candidates >= n
     later = 0 if everything or count == 1 else candidates // 2 // (count - 1)
     gains.evaluate(candidates - later * (count - 1))
@@ -265,17 +269,24 @@ def choose(
         gains.take_best()
         if heard is not None:
             heard(step + 1)
-    return measuring.chosen(int(gains.exact.sum()))
+    return measuring.chosen(int((gains.exact & allowed).sum()))
 
 
-def widest(covariance: LevelCovariance, weights: Floats, noise: Floats, count: int) -> Chosen:
+def widest(
+    covariance: LevelCovariance,
+    weights: Floats,
+    noise: Floats,
+    count: int,
+    *,
+    among: Mask | None = None,
+) -> Chosen:
     """Measure `count` tiles one after the other, each time the one with the largest variance.
 
-    Tiles with weight 0 are chosen only if no other tile remains.
+    Tiles with weight 0 are chosen only if no other tile remains; `among` is as in `choose`.
     """
     measuring = SequentialDesign(covariance, weights, noise)
-    left = np.ones(len(covariance), bool)
-    for _ in range(min(count, len(covariance))):
+    left = np.ones(len(covariance), bool) if among is None else among.copy()
+    for _ in range(min(count, int(left.sum()))):
         counted = left & (weights > 0)
         open_now = counted if counted.any() else left
         tile = int(np.argmax(np.where(open_now, measuring.variance, -np.inf)))

@@ -189,6 +189,12 @@ class JointLevel:
         parts = [(phi @ self.L).square().sum(1).cpu() for phi in self._tile_features()]
         return torch.cat(parts).numpy() * self.factor**2 + self.own
 
+    def prior_covariance(self, tiles: NDArray[np.int64]) -> Floats:
+        """Return the covariance of the level at m tiles before any row is known, (m, m)."""
+        x = self.x[tiles]
+        found: Floats = self.model.kernel(x, x) + np.diag(self.own_variance[tiles])
+        return found
+
     def stated_variances(self) -> Floats:
         """Return the variance of the level at each tile in the model's own prediction, (n,)."""
         # An average of infinitely many tests is the level, whose variance may be 0.

@@ -14,6 +14,7 @@ from geogp.models.field.level_drift import drift_factor
 from geogp.models.field.near_rows import Conditionals, with_counts
 from geogp.models.field.tile_sequence import TILES_AT_ONCE, TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
+from geogp.models.joint.far_level import far_level
 from geogp.models.joint.joint_level import (
     JointLevel,
     LevelOptions,
@@ -36,17 +37,22 @@ class TileLevel(JointLevel):
     Let a_j be the weight of tile j in a sum, times `factor`. Let H L, B and s_j be the matrices and
     the standard deviations of the `TileSequence`, and g = (I - B)^(-T) a. Then
 
-    Var = ||L' H' a||² + Σ_j s_j² g_j² + ||shared' a||².
+    Var = ||L' H' a||² + Σ_j s_j² g_j² + ||shared' a||² + ||unseen' w||²,
+
+    with w the weights without `factor`.
 
     `tiles`: the distribution of the tile process.
     `shared`: factor (n, q) of the covariance of the drift outside the times of the rows. The drift
         is common to all tiles of one time.
+    `unseen`: factor (n, q) of the covariance of the error far from all rows (`far_level.py`), which
+        is common to all times; q = 0 for the Gaussian process alone.
     `near`: the predictions of single tiles in the map, if means and variances equal these.
     """
 
     model: "FieldNetwork"
     tiles: TileSequence
     shared: Floats
+    unseen: Floats
     near: Conditionals | None = None
 
     @property
@@ -55,11 +61,11 @@ class TileLevel(JointLevel):
         return True
 
     def low_rank(self) -> Floats:
-        """Return P, (n, r) or (n, r + q); the last q columns are the drift."""
+        """Return P, (n, r) or more: the last columns are the drift, and the error far from rows."""
         found = float(self.model.y_sd) * self.tiles.low
         if self.shared.any():
             found = np.column_stack([found, self.shared])
-        return self.factor[:, None] * found
+        return np.column_stack([self.factor[:, None] * found, self.unseen])
 
     def local_times(self, x: Floats) -> Floats:
         """Return K x for x (n, k), with K as in `low_rank`."""
@@ -87,7 +93,14 @@ class TileLevel(JointLevel):
 
     def single_variances(self) -> Floats:
         """Return the variance of the level at each single tile, given only the rows, (n,)."""
-        return self._alone * self.factor**2
+        found: Floats = self._alone * self.factor**2 + np.square(self.unseen).sum(1)
+        return found
+
+    def prior_covariance(self, tiles: NDArray[np.int64]) -> Floats:
+        """Return the covariance of the level at m tiles before any row is known, (m, m)."""
+        x, shared = self.x[tiles], self.shared[tiles]
+        found: Floats = super().prior_covariance(tiles) + self.model.tile_kernel(x, x)
+        return found + shared @ shared.T
 
     def stated_variances(self) -> Floats:
         """Return the variance of the level at each tile in the model's own prediction, (n,)."""
@@ -115,24 +128,25 @@ class TileLevel(JointLevel):
             float(self.model.y_sd) * np.asarray(a.T @ self.tiles.low).T,
             self._fresh * self.tiles.back(a.toarray()),
             np.asarray(a.T @ self.shared).T,
+            np.asarray(weights.T @ self.unseen).T,
         ]
 
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield paths, `AT_ONCE` at a time, in float32: its error is far below that of draws."""
         single = np.float32
         low, s = self.tiles.low.astype(single), self.tiles.s.astype(single)[:, None]
-        shared = self.shared.astype(single)
+        shared, unseen = self.shared.astype(single), self.unseen.astype(single)
         factor = (float(self.model.y_sd) * self.factor).astype(single)[:, None]
         common = self.factor.astype(single)[:, None]
         for part in batches(paths):
-            weights, own, drift = (
+            weights, own, drift, far = (
                 rng.standard_normal((size, part.stop - part.start), single)
-                for size in (low.shape[1], len(s), shared.shape[1])
+                for size in (low.shape[1], len(s), shared.shape[1], unseen.shape[1])
             )
             found = factor * (low @ weights + self.tiles.forward(s * own))
             if shared.any():
                 found += common * (shared @ drift)
-            yield self.mean + found.T
+            yield self.mean + (found + unseen @ far).T
 
 
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
@@ -166,6 +180,7 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
         own_variance=np.zeros(n),
         tiles=tiles,
         shared=shared,
+        unseen=np.zeros((n, 0)),
     )
     if tiles.single is None:
         means = model.row_means(scaled, m) + tiles.told[:, 0]
@@ -174,4 +189,4 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
     near = model.conditionals(scaled, endless, found=tiles.single)
     stated = model.predict_scaled(scaled, endless, level=True, near=near)
     factor = np.sqrt(stated.function_variance / raw.single_variances())
-    return replace(raw, mean=stated.mean, factor=factor, near=near)
+    return replace(raw, mean=stated.mean, factor=factor, near=near, unseen=far_level(model, scaled))

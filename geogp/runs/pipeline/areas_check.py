@@ -8,7 +8,7 @@ from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.split_names import BLOCKS
 from geogp.evaluation.splits.split_rows import SplitRows, split_groups
-from geogp.models.joint.area_means import AreaMeans, blocks_in_quarters
+from geogp.models.joint.area_means import LEAST_ROWS, AreaMeans, blocks_in_quarters
 from geogp.records.run_record import AreasCheck
 from geogp.runs.pipeline.job import Job
 
@@ -18,19 +18,24 @@ MOST_IN_AREA, MOST_ROWS = 25, 3000
 
 def area_means(
     job: Job, model: SpatialGP, rows: SplitRows, test: NDArray[np.bool_]
-) -> AreaMeans | None:
+) -> AreaMeans | str:
     """Compare means of test rows in areas with the joint distribution, for one fold.
 
     `rows` are the columns of all input rows, and `test` (n,) marks the test rows among the rows
-    used. Returns None for models without stored rows, whose joint distribution lacks the process of
-    single tiles, for models of the place alone, and for regions that are too small for blocks.
+    used. Returns the reason in words for models without stored rows, whose joint distribution lacks
+    the process of single tiles, for repaired predictions, for models of the place alone, and for
+    regions that are too small for blocks.
     """
-    if not model.network_.holds_rows or job.scale.times is None:
-        return None
+    if not model.network_.holds_rows:
+        return f"the joint distribution of {job.about.name} has no process of single tiles."
+    if job.request.calibrated:
+        return "the joint distribution is not repaired, but the predictions are (--conformal)."
+    if job.scale.times is None:
+        return "the model has only the place as an input, and blocks are checked by quarter."
     try:
         blocks = split_groups(BLOCKS.name, rows)
-    except RequestError:
-        return None
+    except RequestError as error:
+        return str(error)
     assert blocks is not None, "a split by blocks has groups"
     seen, random = job.observations, np.random.default_rng(job.request.seed)
     chosen = random.permutation(np.flatnonzero(test))
@@ -45,12 +50,14 @@ def area_means(
     return AreaMeans.of(measured, seen.y[chosen], area)
 
 
-def areas_check(folds: list[AreaMeans | None]) -> AreasCheck | None:
-    """Return the check of a split for run.json; None without areas."""
-    known = [one for one in folds if one is not None and len(one.rows)]
+def areas_check(folds: list[AreaMeans | str]) -> AreasCheck | str:
+    """Return the check of a split for run.json, or the reason why there is none."""
+    known = [one for one in folds if isinstance(one, AreaMeans)]
     if not known:
-        return None
+        return str(folds[0])
     found = AreaMeans.together(known)
+    if not len(found.rows):
+        return f"no block has {LEAST_ROWS} test rows or more in one quarter."
     return AreasCheck(
         areas=len(found.rows),
         rows=int(found.rows.sum()),

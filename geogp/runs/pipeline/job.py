@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from geogp import __version__
@@ -343,7 +344,7 @@ def identity_of(job: Job) -> RunIdentity:
 def _settings_of(job: Job) -> RunSettings:
     request, preset, region = job.request, job.preset, job.region
     own_region, own_strata = request.region is None, request.strata is not None
-    return RunSettings(
+    found = RunSettings(
         h=preset.h,
         r=preset.r if request.budget is None else "budget",
         epochs=job.epochs,
@@ -383,6 +384,7 @@ def _settings_of(job: Job) -> RunSettings:
         points_provider=request.provider,
         points_technology=request.technology,
     )
+    return found if found.reads_tiles else replace(found, source=request.points)
 
 
 @contextmanager

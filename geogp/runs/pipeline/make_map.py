@@ -159,6 +159,7 @@ def _fit(job: Job, identity: RunIdentity) -> RunResult:
             final = splits[RANDOM.name].folds[0].model
         folds = {name: [one.scores for one in split.folds] for name, split in splits.items()}
         repairs = {name: [one.repair for one in split.folds] for name, split in splits.items()}
+        checks = _areas_checks(splits)
         fitted = FittedRecord(
             **asdict(identity),
             weights=chosen,
@@ -171,7 +172,8 @@ def _fit(job: Job, identity: RunIdentity) -> RunResult:
             folds=folds,
             calibration=CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
             variance_check=_variance_check(job, final, plan),
-            areas_check=_areas_checks(splits),
+            areas_check={k: v for k, v in checks.items() if not isinstance(v, str)} or UNSET,
+            areas_unchecked={k: v for k, v in checks.items() if isinstance(v, str)} or UNSET,
             seconds=job.seconds,
             fit_warnings=job.warnings[before:],
             threads=note.threads,
@@ -297,10 +299,9 @@ def _by_stratum(splits: dict[str, SplitOutcome]) -> dict[str, Strata] | UnsetTyp
     return known or UNSET
 
 
-def _areas_checks(splits: dict[str, SplitOutcome]) -> dict[str, AreasCheck] | UnsetType:
-    """Return the check of means over areas in each split; UNSET for models without it."""
-    checks = {name: areas_check([one.areas for one in each.folds]) for name, each in splits.items()}
-    return {name: check for name, check in checks.items() if check is not None} or UNSET
+def _areas_checks(splits: dict[str, SplitOutcome]) -> dict[str, AreasCheck | str]:
+    """Return the check of means over areas in each split, or the reason why there is none."""
+    return {name: areas_check([one.areas for one in each.folds]) for name, each in splits.items()}
 
 
 def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:

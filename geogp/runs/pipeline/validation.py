@@ -207,7 +207,7 @@ class FoldOutcome:
     held: HeldOutScores
     table: pd.DataFrame
     repair: RepairedFold | None
-    areas: AreaMeans | None
+    areas: AreaMeans | str
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> F
             places = places_of(seen, test)
             check = check_repair(repair, prediction, seen.y[test], places)
             prediction = repair.apply(prediction, places)
-        areas = None if repair.n else area_means(job, model, _known(job), test)
+        areas = area_means(job, model, _known(job), test)
     held = kind_of(job.request.target).fold(seen, train, test, prediction)
     if held.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"

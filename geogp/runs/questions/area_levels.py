@@ -14,6 +14,7 @@ from geogp.maps.grid import quantity_of
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.questions.question_types import AreaQuestion
 from geogp.runs.questions.tile_areas import TileAreas, tile_areas
+from geogp.runs.questions.tile_weights import tile_weights
 from geogp.runs.reopen import Reopened
 
 Floats = NDArray[np.float64]
@@ -56,16 +57,23 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
             "the conformal repair of this run applies to single measurements. Means over areas, "
             "with and without noise, come from the model without the repair."
         )
+    people = None if asked.weights is None else tile_weights(opened, asked.weights, asked.by)
     level = opened.level(seed=asked.seed, columns=max(asked.draws, len(areas)))
     quantity, tests = quantity_of(job.request.target), job.question.tests
     if asked.question == "level":
         job.listener.stage(f"{asked.draws} draws for medians, arithmetic means and ranks")
+        kind, measured = "level_mean", level
         columns = describe_levels(level, areas, quantity, asked)
     else:
-        measured = level.measured(float(tests or 1), job.question.devices)
+        kind, measured = "tile_mean", level.measured(float(tests or 1), job.question.devices)
         columns = describe_means(measured, areas, quantity)
+    if people is not None:
+        of = kind.replace("mean", "weighted")
+        columns |= {"weight": areas.totals(people)}
+        columns |= _means(measured, areas.shares(people), of, quantity)
     described = {
         "by": asked.by,
+        "weights": asked.weights,
         "at": job.question.at,
         "zoom": tiles.zoom,
         "tiles": len(tiles),
@@ -78,7 +86,6 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
         "function_sd": median_sds(level),
         "warnings": job.warnings,
     }
-    kind = "level_mean" if asked.question == "level" else "tile_mean"
     return AreaLevels(areas.table(opened).assign(**columns), areas, kind, described)
 
 
@@ -100,8 +107,8 @@ def describe_levels(
     single area.
     """
     weights, unit = areas.means(len(level)), quantity.suffix
-    mean, sd = level.sum_means(weights), np.sqrt(level.sum_variances(weights))
-    columns: dict[str, Any] = _mean_columns("level_mean", unit, mean, sd)
+    columns: dict[str, Any] = _means(level, weights, "level_mean", quantity)
+    mean = columns["level_mean_log10"]
     drawn = _drawn(level, areas, asked)
     ranked = drawn.pop("rank")
     if areas.are_apart:
@@ -124,12 +131,19 @@ def describe_means(measured: JointLevel, areas: TileAreas, quantity: Quantity) -
 
     The columns of ``tile_mean`` are like those of ``level_mean`` in `describe_levels`.
     """
-    weights = areas.means(len(measured))
-    sd = np.sqrt(measured.sum_variances(weights, noise=True))
-    return _mean_columns("tile_mean", quantity.suffix, measured.sum_means(weights), sd)
+    return _means(measured, areas.means(len(measured)), "tile_mean", quantity)
 
 
-def _mean_columns(name: str, unit: str, mean: Floats, sd: Floats) -> dict[str, Floats]:
+def _means(level: JointLevel, weights: Any, name: str, quantity: Quantity) -> dict[str, Floats]:
+    """Return columns about means with weights (n, k): NaN for an area without weight.
+
+    The noise of new measurements is 0 unless `JointLevel.measured` has set it.
+    """
+    known = np.isfinite(weights.sum(0))
+    mean, sd = np.full((2, len(known)), np.nan)
+    mean[known] = level.sum_means(weights[:, known])
+    sd[known] = np.sqrt(level.sum_variances(weights[:, known], noise=True))
+    unit = quantity.suffix
     return {
         f"{name}_{unit}": 10**mean,
         f"{name}_lower_{unit}": 10 ** (mean - REACH * sd),

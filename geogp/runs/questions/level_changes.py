@@ -14,7 +14,7 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import sparse, special, stats
 
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
@@ -29,10 +29,15 @@ from geogp.runs.questions.tile_areas import TileAreas, tile_areas
 from geogp.runs.reopen import Reopened
 
 Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 WRONG_SHARE = 0.05
-"""Largest expected share of wrong directions among the areas that get a direction."""
+"""Largest false discovery rate of directions: a direction is wrong if the level did not change."""
+
+SAMPLED = 100
+"""Largest number of tiles from which the prior variance of an area's change is computed."""
+
+LEAST_KNOWN = 0.01
+"""Smallest share of the prior variance that the rows must explain for a direction."""
 
 FAR_SHARE = 0.5
 """An area gets no direction if a larger share of its tiles is far from any measurement."""
@@ -98,8 +103,10 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
     table = areas.table(opened)
     near = table["far_share"].to_numpy() <= FAR_SHARE
     rose = columns["probability_rose"]
-    sure = np.maximum(rose, 1 - rose)
-    called = directions_called(np.where(near, sure, 0.0))
+    columns["wrong_share"] = np.ones(len(rose))
+    z = unchanged_scores(level, areas, columns, asked.seed)
+    columns["wrong_share"][near] = wrong_shares(z[near])
+    called = columns["wrong_share"] <= WRONG_SHARE
     columns["direction"] = np.where(called, np.where(rose > 0.5, "rose", "fell"), "")
     seen = job.observations
     for name, quarter in zip(("from", "to"), quarters, strict=True):
@@ -117,7 +124,7 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
         "mean": "geometric: of log10, over tiles",
         "rose": int((called & (rose > 0.5)).sum()),
         "fell": int((called & (rose <= 0.5)).sum()),
-        "wrong_share_expected": float((1 - sure[called]).mean()) if called.any() else 0.0,
+        "wrong_share": WRONG_SHARE,
         "warnings": job.warnings,
     }
     return LevelChanges(table.assign(**columns), areas, changes, described)
@@ -163,18 +170,47 @@ def tile_changes(level: JointLevel, draws: int, seed: int) -> TileChanges:
     return TileChanges(last - first, np.sqrt(squares / draws))
 
 
-def directions_called(probability: Floats, wrong: float = WRONG_SHARE) -> Mask:
-    """Return the largest set of areas whose directions are wrong in a share of at most `wrong`.
+def unchanged_scores(
+    level: JointLevel, areas: TileAreas, columns: dict[str, Any], seed: int = 0
+) -> Floats:
+    """Return the estimated changes, (k,), in standard deviations of an unchanged area's estimate.
 
-    `probability` (k,) is the posterior probability of each area's direction. The set has the areas
-    of largest probability; the mean of 1 - probability over the set is at most `wrong` (Müller,
-    Parmigiani, Robert and Rousseau 2004).
+    Let s² be the posterior variance of the change of an area, and t² its prior variance. Under the
+    model, the estimate has the variance s² (1 - s² / t²) if the area did not change. t² comes from
+    at most `SAMPLED` tiles of the area, and an area about which nothing is known has the score 0.
     """
-    order = np.argsort(-probability, kind="stable")
-    share = np.cumsum(1 - probability[order]) / np.arange(1, len(order) + 1)
-    called = np.zeros(len(order), np.bool_)
-    called[order[share <= wrong]] = True
-    return called
+    count, random = len(level) // 2, np.random.default_rng([seed, 4])
+    prior = np.empty(len(areas))
+    for k, inside in enumerate(areas.tiles):
+        tiles = random.permutation(inside)[:SAMPLED]
+        m, n = len(tiles), len(inside)
+        parts = level.prior_covariance(np.concatenate([tiles, tiles + count])).reshape(2, m, 2, m)
+        own = np.trace(parts, axis1=1, axis2=3)
+        # The variance of a change: both times, less twice the covariance.
+        total, diagonal = (
+            part[0, 0] + part[1, 1] - part[0, 1] - part[1, 0] for part in (parts.sum((1, 3)), own)
+        )
+        apart = (total - diagonal) / max(m * (m - 1), 1)
+        prior[k] = apart * (1 - 1 / n) + diagonal / m / n
+    change, sd = columns["change_log10"], columns["change_sd_log10"]
+    known = (1 - sd**2 / prior).clip(min=0)
+    found: Floats = np.where(known > LEAST_KNOWN, change / sd / np.sqrt(known + 1e-12), 0.0)
+    return found
+
+
+def wrong_shares(z: Floats) -> Floats:
+    """Return the false discovery rate at which each area just gets a direction, (k,).
+
+    `z` (k,) are standard normal for areas that did not change. The rates are the adjusted p-values
+    of Benjamini and Hochberg (1995), for p = 2 P(Z > |z|), times Storey's estimate of the share of
+    unchanged areas, min(1, 2 (1 + #{p > 1/2}) / k) (Storey, Taylor and Siegmund 2004).
+    """
+    p = 2 * special.ndtr(-np.abs(z))
+    if not len(p):
+        return p
+    unchanged = min(1.0, 2 * (1 + (p > 0.5).sum()) / len(p))
+    found: Floats = np.minimum(1.0, unchanged * stats.false_discovery_control(p))
+    return found
 
 
 def as_percent(change: Floats) -> Floats:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.geodata.places.region import Tiles
-from geogp.geodata.tiles.quadkeys import format_quadkeys, tile_bounds, tiles_to_codes
+from geogp.geodata.tiles.quadkeys import tile_bounds
 from geogp.maps.grid import quantity_of
 from geogp.models.joint.design import Chosen, choose, covariance_of, widest
 from geogp.models.joint.joint_level import JointLevel
@@ -45,9 +45,10 @@ class NextTiles:
 
 
 def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
-    """Return the best tiles for new measurements; any tile of the region may be chosen.
+    """Return the best tiles for new measurements; any tile that is not far from data may be chosen.
 
-    The variance to reduce is the sum over the tiles that `asked` selects, with equal weights.
+    The variance to reduce is the sum over the tiles that `asked` selects, with equal weights. Tiles
+    far from any measurement are left out, because their variance rests on the model alone.
     Raises RequestError if no tile is selected, or if there are too few tiles or too little memory.
     """
     counted = _counted(opened, asked)
@@ -57,9 +58,10 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     opened.job.listener.stage(f"choosing {asked.tiles} tiles")
     covariance = covariance_of(level, asked.tiles)
     weights, hear = counted.astype(np.float64), opened.job.listener.progress
-    given = covariance, weights, noise, asked.tiles
+    given, near = (covariance, weights, noise, asked.tiles), ~opened.far
     chosen = choose(
         *given,
+        among=near,
         candidates=asked.candidates,
         seed=asked.seed,
         heard=lambda done: hear("choosing tiles", done, asked.tiles, ""),
@@ -71,13 +73,14 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
         "zoom": opened.tiles.zoom,
         "tests": question.tests,
         "devices": question.devices,
-        "counted": _words(asked),
+        "counted": _words(opened, asked),
         "counted_tiles": int(counted.sum()),
         "tiles": len(opened.tiles),
+        "far_tiles": int(opened.far.sum()),
         "variance_before": total,
         "variance_after": total - float(chosen.gains.sum()),
         "removed": float(chosen.gains.sum()) / total,
-        "removed_by_widest": float(widest(*given).gains.sum()) / total,
+        "removed_by_widest": float(widest(*given, among=near).gains.sum()) / total,
         "unit": "variance of the level in log10, summed over the chosen area",
         "evaluated": chosen.evaluated,
         "warnings": opened.job.warnings,
@@ -98,11 +101,10 @@ def describe_tiles(
     """
     tiles, at = opened.tiles, chosen.tiles
     longitude, latitude = (part[at] for part in tiles.centres)
-    codes = tiles_to_codes(tiles.column[at], tiles.row[at], tiles.zoom)
     unit = quantity_of(opened.job.request.target).suffix
     columns: dict[str, Any] = {
         "rank": np.arange(1, len(at) + 1),
-        "quadkey": format_quadkeys(codes, tiles.zoom).astype(object),
+        "quadkey": tiles[at].quadkeys,
         "longitude": (longitude + 180) % 360 - 180,
         "latitude": latitude,
         "stratum": opened.job.region.stratum(longitude, latitude).astype(object),
@@ -124,7 +126,7 @@ def describe_tiles(
 def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
     """Return a mask of the tiles whose variance is to be reduced, (n,)."""
     region, (longitude, latitude) = opened.job.region, opened.tiles.centres
-    counted = np.ones(len(opened.tiles), bool)
+    counted = ~opened.far
     if asked.among is not None:
         if region.strata is None:
             raise RequestError(
@@ -146,15 +148,20 @@ def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
             )
         counted &= layer.index(longitude, latitude) == number
     if not counted.any():
-        raise RequestError(f"{region.name} has no {_words(asked)}. Choose another area.")
+        raise RequestError(f"{region.name} has no {_words(opened, asked)}. Choose another area.")
     return counted
 
 
-def _words(asked: ChoiceQuestion) -> str:
-    if asked.among is None and asked.within is None:
-        return "all tiles"
+def _words(opened: Reopened, asked: ChoiceQuestion) -> str:
+    """Return in words which tiles' variance is to be reduced."""
     kind = f"{asked.among} tiles" if asked.among else "tiles"
-    return kind if asked.within is None else f"{kind} of {asked.within}"
+    if asked.within is not None:
+        kind += f" of {asked.within}"
+    elif asked.among is None:
+        kind = "all tiles"
+    if not opened.far.any():
+        return kind
+    return f"{kind} within {opened.job.request.far_km:g} km of a measurement"
 
 
 def _squares(tiles: Tiles, chosen: NDArray[np.int64]) -> NDArray[Any]:

@@ -25,10 +25,16 @@ ALL_QUARTERS = "all"
 BY_COUNTY, BY_URBAN = "county", "urban"
 """Layers of polygons that the boundaries contain."""
 
+BY_TRACT = "tract"
+"""Census tracts, from files beside the boundaries."""
+
+CENSUS_LAYERS = (BY_COUNTY, BY_URBAN, BY_TRACT)
+"""Layers of polygons that ``--by`` takes from the boundaries."""
+
 BY_STRATUM = "stratum"
 """The region and its strata, urban and rural, as areas."""
 
-_POLYGONS = "county, urban, FILE or FILE:COLUMN"
+_POLYGONS = "county, urban, tract, FILE or FILE:COLUMN"
 _AREAS = f"stratum, h3:RESOLUTION, {_POLYGONS}"
 
 
@@ -58,7 +64,17 @@ class _QuarterQuestion(_Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AreaQuestion(_QuarterQuestion):
+class _WeightedQuestion(_QuarterQuestion):
+    """Settings common to questions about areas, whose tiles may have weights."""
+
+    weights: str | None = setting(
+        "Also weight the tiles, for example by people: a GeoTIFF of a density, a column of the "
+        "file of --by, or a column of tiles.parquet."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AreaQuestion(_WeightedQuestion):
     """Settings for the levels of areas; each field has a description."""
 
     by: str = setting(f"Areas: {_AREAS}.", default=BY_COUNTY)
@@ -162,7 +178,7 @@ class ChoiceQuestion(_QuarterQuestion):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThresholdQuestion(_QuarterQuestion):
+class ThresholdQuestion(_WeightedQuestion):
     """Settings for the comparison of the level with thresholds; each field has a description."""
 
     threshold: tuple[float, ...] | None = setting(

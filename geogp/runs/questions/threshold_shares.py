@@ -14,6 +14,7 @@ from geogp.models.joint.excursions import FirstMisses, JointRegion
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.questions.question_types import BY_STRATUM, ThresholdQuestion
 from geogp.runs.questions.tile_areas import tile_areas
+from geogp.runs.questions.tile_weights import tile_weights
 from geogp.runs.reopen import WHOLE, Reopened
 
 Floats = NDArray[np.float64]
@@ -30,8 +31,9 @@ class Excursion:
 
     `shares` has one row per area (see `area_weights`). ``mean``, ``lower`` and ``upper`` describe
     the share of the area where the level does not reach the threshold. ``error`` is the standard
-    error of ``mean`` (a mean over draws), and ``closed_form`` is the mean without draws. `met` is
-    the joint region where the level reaches the threshold; `short` is the region where it does not.
+    error of ``mean`` (a mean over draws), and ``closed_form`` is the mean without draws. The same
+    columns with ``weighted_`` describe the share of the weights, such as people. `met` is the joint
+    region where the level reaches the threshold; `short` is the region where it does not.
     """
 
     threshold: Threshold
@@ -43,12 +45,14 @@ class Excursion:
 def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excursion, ...]:
     """Compare a run's level with each threshold; return the results, smallest threshold first.
 
-    Raises RequestError for a threshold out of range, and the errors of `area_weights`.
+    Raises RequestError for a threshold out of range, and the errors of `area_weights` and
+    `tile_weights`.
     """
     job, drawing = opened.job, opened.record.drawing
     stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
     thresholds = thresholds_of(job.request.target, asked.threshold or stored or None)
-    areas, weights = area_weights(opened, asked.by)
+    people = None if asked.weights is None else tile_weights(opened, asked.weights, asked.by)
+    areas, weights = area_weights(opened, asked.by, people)
     level = opened.level(seed=asked.seed, columns=asked.draws)
     opened.warn_of_smooth_level(level, "shares and joint regions")
     job.listener.stage(f"{asked.draws} draws of all tiles")
@@ -56,22 +60,32 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
     return excursions(level, thresholds, areas, weights, far=opened.far, **how)
 
 
-def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.csc_array]:
+def area_weights(
+    opened: Reopened, by: str | None, people: Floats | None = None
+) -> tuple[pd.DataFrame, sparse.csc_array]:
     """Return a table of k areas, and the share of each tile in the size of each area, (n, k).
 
     The table has the column ``layer``, the columns of `TileAreas.table`, and ``area_km2``. The rows
     are the region, the strata of the region (urban and rural), then the areas of ``--by`` that
-    contain the centre of a tile. Raises the errors of `tile_areas`.
+    contain the centre of a tile. With the weights `people` (n,), the table has the column
+    ``weight``, and k more columns (n, 2 k) have the share of each tile in the weight of each area.
+    Raises the errors of `tile_areas`.
     """
     tiles = opened.tiles
     km2 = tile_areas_km2(tiles.centres[1], tiles.zoom)
     found = [tile_areas(opened, BY_STRATUM)]
     if by not in {None, BY_STRATUM}:
         found.append(tile_areas(opened, by))
-    tables = [one.table(opened).assign(area_km2=one.totals(km2)) for one in found]
+    sizes = {"area_km2": km2} if people is None else {"area_km2": km2, "weight": people}
+    tables = [
+        one.table(opened).assign(**{name: one.totals(size) for name, size in sizes.items()})
+        for one in found
+    ]
     for one, table in zip(found, tables, strict=True):
         table.insert(0, "layer", WHOLE if one.tag == BY_STRATUM else one.tag)
-    weights = sparse.hstack([one.shares(km2) for one in found], format="csc")
+    weights = sparse.hstack(
+        [one.shares(size) for size in sizes.values() for one in found], format="csc"
+    )
     return pd.concat(tables, ignore_index=True), weights
 
 
@@ -117,10 +131,15 @@ def excursions(
 
 def _shares(areas: pd.DataFrame, drawn: Floats, closed_form: Floats) -> pd.DataFrame:
     lower, upper = np.quantile(drawn, _ENDS, axis=0)
-    return areas.assign(
-        mean=drawn.mean(0),
-        lower=lower,
-        upper=upper,
-        error=drawn.std(0, ddof=1) / np.sqrt(len(drawn)),
-        closed_form=closed_form,
-    )
+    columns = {
+        "mean": drawn.mean(0),
+        "lower": lower,
+        "upper": upper,
+        "error": drawn.std(0, ddof=1) / np.sqrt(len(drawn)),
+        "closed_form": closed_form,
+    }
+    k = len(areas)
+    found = areas.assign(**{name: values[:k] for name, values in columns.items()})
+    if len(closed_form) == k:
+        return found
+    return found.assign(**{f"weighted_{name}": values[k:] for name, values in columns.items()})

@@ -66,11 +66,15 @@ class TileAreas:
         return len(np.unique(tiles)) == len(tiles)
 
     def shares(self, size: Floats) -> sparse.csc_array:
-        """Return the share of each tile in the total `size` (n,) of each area, (n, k)."""
+        """Return the share of each tile in the total `size` (n,) of each area, (n, k).
+
+        The shares of an area with a total of 0 are NaN.
+        """
         rows = np.concatenate(self.tiles)
         columns = np.repeat(np.arange(len(self)), [len(inside) for inside in self.tiles])
         total = np.bincount(columns, size[rows])
-        values = size[rows] / total[columns]
+        with np.errstate(invalid="ignore"):
+            values = size[rows] / total[columns]
         return sparse.csc_array((values, (rows, columns)), shape=(len(size), len(self)))
 
     def means(self, count: int) -> sparse.csc_array:

@@ -1,0 +1,65 @@
+"""The error of the level far from all rows, which the fitted process does not state.
+
+Where whole parts of a region are held out, the error of the level grows with the distance to the
+rows, and is common to large areas and to all quarters (`benchmarks/far_from_data.py`). This error
+is a process δ of the place alone, with the covariance
+
+Cov(δ(x), δ(x')) = τ² h(x) h(x') c(x, x'),    h(x)² = 1 - exp(-2 max(d(x) - d0, 0) / L).
+
+d(x) is the distance to the nearest row. τ² h² is the variance of a process with exponential
+correlation of range L, given its value at a distance of d - d0. c is the correlation exp(-|x - x'|
+/ L), approximated from `KNOTS` points with c(x, x) = 1. Changes between quarters do not contain δ.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from torch import Tensor
+
+from geogp.distributions.prediction import Prediction
+from geogp.models.bases.placement import farthest_points
+
+if TYPE_CHECKING:
+    from geogp.models.field.field_model import FieldNetwork
+
+Floats = NDArray[np.float64]
+
+NEAR_KM, RANGE_KM, SHARE = 2.0, 130.0, 0.135
+"""d0, L and τ² / (variance of the target), fitted in `benchmarks/far_from_data.py`."""
+
+KNOTS = 64
+"""Largest number of points from which correlations of δ are approximated."""
+
+
+def with_far_level(model: "FieldNetwork", x: Tensor, found: Prediction) -> Prediction:
+    """Return a prediction of the level at scaled inputs, with the variance of δ added."""
+    variance = found.function_variance + np.square(far_level(model, x)).sum(1)
+    return replace(found, function_variance=variance)
+
+
+def far_level(model: "FieldNetwork", x: Tensor) -> Floats:
+    """Return R (n, q) with R R' the covariance of δ at scaled inputs, in the target's unit."""
+    places = model.points(x)[:, :2].cpu().numpy()
+    distance = np.asarray(model.sites.places.query(places)[0])
+    return float(model.y_sd) * far_factor(places, distance)
+
+
+def far_factor(places: Floats, distance: Floats) -> Floats:
+    """Return R (n, q) for a target of variance 1, at places (n, 2) in km; q = 0 near all rows.
+
+    `distance` (n,) is the distance of each place to the nearest row in km.
+    """
+    share = -SHARE * np.expm1(-2 * (distance - NEAR_KM).clip(min=0) / RANGE_KM)
+    distinct = np.unique(places[share > 0], axis=0)
+    if not len(distinct):
+        return np.zeros((len(places), 0))
+    knots = farthest_points(torch.from_numpy(distinct), min(KNOTS, len(distinct))).numpy()
+    value, vectors = np.linalg.eigh(np.exp(-cdist(knots, knots) / RANGE_KM))
+    whitened = np.exp(-cdist(places, knots) / RANGE_KM) @ (vectors / np.sqrt(value))
+    size = np.sqrt(np.square(whitened).sum(1))
+    found: Floats = whitened * (np.sqrt(share) / size)[:, None]
+    return found

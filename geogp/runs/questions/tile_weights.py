@@ -1,0 +1,104 @@
+"""Weights of the tiles of a map, such as the number of people who live in each tile."""
+
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import DataError, RequestError
+from geogp.geodata.covariates.raster_covariate import RasterCovariate
+from geogp.geodata.covariates.read_covariate import RASTERS
+from geogp.geodata.places.layers import PolygonLayer, place_of
+from geogp.geodata.places.polygons import read_polygons
+from geogp.geodata.places.region import Tiles
+from geogp.geodata.tiles.parquet_files import read_table
+from geogp.geodata.tiles.quadkeys import tile_areas_km2
+from geogp.runs.questions.place_answers import TILES_FILE
+from geogp.runs.questions.question_types import BY_STRATUM, CENSUS_LAYERS
+from geogp.runs.reopen import Reopened
+from geogp.runs.settings import MAX_TILES
+
+Floats = NDArray[np.float64]
+
+FINER = 2
+"""A raster is read at the centres of the tiles that are this number of zoom levels finer."""
+
+
+def tile_weights(opened: Reopened, asked: str, by: str | None) -> Floats:
+    """Return the weight of each tile of the map, (n,): a size of a population, 0 or more.
+
+    `asked` is one of
+
+    - a GeoTIFF of a density, such as people per km²: the weight of a tile is its area times the
+      mean of the raster in the tile; places without data have the density 0;
+    - a column of the file of polygons `by`: the value of each polygon is shared among the tiles
+      whose centre it contains, in proportion to their areas;
+    - a column of tiles.parquet of the run, such as ``tests``.
+
+    Raises RequestError if `asked` is none of these. Raises DataError if a weight is negative or not
+    a number, or if all weights are 0.
+    """
+    if Path(asked).suffix.lower() in RASTERS:
+        weights = _of_raster(opened.tiles, Path(asked))
+    else:
+        weights = _of_column(opened, asked, by)
+    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+        raise DataError(
+            f"expected weights of 0 or more in {asked}, and some above 0 in "
+            f"{opened.job.region.name}, found {np.nanmin(weights):g} to {np.nanmax(weights):g}. "
+            "Choose another column or raster with --weights."
+        )
+    return weights
+
+
+def _of_raster(tiles: Tiles, path: Path) -> Floats:
+    """Return the area of each tile times the mean of a raster in the tile."""
+    if not path.is_file():
+        raise RequestError(f"no file {path}: expected a GeoTIFF of weights with --weights.")
+    raster, side = RasterCovariate(path), 1 << FINER
+    total = np.zeros(len(tiles))
+    for across, down in np.ndindex(side, side):
+        part = Tiles(tiles.column * side + across, tiles.row * side + down, tiles.zoom + FINER)
+        total += np.nan_to_num(raster.at(*part.centres).value)
+    weights: Floats = total / side**2 * tile_areas_km2(tiles.centres[1], tiles.zoom)
+    return weights
+
+
+def _of_column(opened: Reopened, column: str, by: str | None) -> Floats:
+    """Return the weights in a column of the polygons of ``--by``, or else of tiles.parquet."""
+    held: list[str] = []
+    if by is not None and by not in {BY_STRATUM, *CENSUS_LAYERS} and not by.startswith("h3:"):
+        polygons = read_polygons(place_of(by)[0])
+        held = [name for name in polygons if pd.api.types.is_numeric_dtype(polygons[name])]
+        if column in held:
+            return _spread(opened, polygons, column)
+    table = read_table(opened.path / TILES_FILE, MAX_TILES).to_pandas().set_index("quadkey")
+    own = [name for name in table if pd.api.types.is_numeric_dtype(table[name])]
+    if column in own:
+        weights: Floats = table[column].reindex(opened.tiles.quadkeys).to_numpy(np.float64)
+        return weights
+    raise RequestError(
+        f"expected --weights with a GeoTIFF or one of the columns {', '.join([*held, *own])}, "
+        f"found {column!r}."
+    )
+
+
+def _spread(opened: Reopened, polygons: gpd.GeoDataFrame, column: str) -> Floats:
+    """Return the values of polygons, shared among their tiles; warn of polygons without a tile."""
+    centres, count = opened.tiles.centres, len(polygons)
+    layer = PolygonLayer.of_table("", polygons.assign(row=range(count)), "row")
+    # The labels of the layer are the numbers of the rows, as text.
+    place = np.array([*map(int, layer.labels), count])[layer.index(*centres)]
+    values = np.append(polygons[column].to_numpy(np.float64), 0.0)
+    km2 = tile_areas_km2(centres[1], opened.tiles.zoom)
+    total = np.bincount(place, km2, minlength=count + 1)
+    lost = values[total == 0].sum()
+    if lost > 0:
+        opened.job.warn(
+            f"{lost / values.sum():.1%} of {column} belongs to polygons that contain no centre of "
+            "a tile, and is left out. Map the region with a higher --zoom."
+        )
+    weights: Floats = values[place] * km2 / total[place]
+    return weights

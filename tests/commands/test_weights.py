@@ -1,0 +1,128 @@
+"""Weights of tiles in the answers about areas: from rasters, polygons and the tiles themselves."""
+
+import json
+
+import geopandas as gpd
+import numpy as np
+import pytest
+import rasterio
+from affine import Affine
+from run_worlds import write_halves
+from shapely.geometry import box
+
+from geogp.commands.answers.areas import make_areas
+from geogp.commands.answers.exceedance import make_exceedance
+from geogp.commands.run_requests import AreasRequest, ExceedanceRequest
+from geogp.errors import DataError, RequestError
+from geogp.geodata.tiles.quadkeys import tile_areas_km2
+from geogp.runs.open_run import open_run
+from geogp.runs.questions.tile_weights import tile_weights
+
+
+@pytest.fixture(scope="module")
+def opened(copy):
+    return open_run(copy.path).reopen()
+
+
+@pytest.fixture(scope="module")
+def halves(small, tmp_path_factory):
+    """West and east with their people; no tile lies in the third polygon."""
+    path = write_halves(small, tmp_path_factory.mktemp("halves"), ("west", "east", "far"), 0.4)
+    gpd.read_parquet(path).assign(people=[300.0, 100.0, 100.0]).to_parquet(path)
+    return path
+
+
+def raster(path, values, region):
+    west, south, east, north = region.bounds
+    height, width = values.shape
+    across, down = (east - west + 2) / width, (north - south + 2) / height
+    how = {"driver": "GTiff", "count": 1, "dtype": "float64", "crs": "EPSG:4326"}
+    transform = Affine(across, 0, west - 1, 0, -down, north + 1)
+    with rasterio.open(path, "w", height=height, width=width, transform=transform, **how) as made:
+        made.write(values, 1)
+    return str(path)
+
+
+def test_a_constant_raster_gives_the_shares_of_the_area(copy, opened, tmp_path):
+    path = raster(tmp_path / "one.tif", np.full((40, 40), 7.0), opened.job.region)
+    (found,) = make_exceedance(
+        ExceedanceRequest(copy.path, threshold=(25,), draws=200, weights=path)
+    ).excursions
+    for name in ("mean", "lower", "upper", "closed_form"):
+        np.testing.assert_allclose(found.shares[f"weighted_{name}"], found.shares[name])
+    np.testing.assert_allclose(found.shares["weight"], 7 * found.shares["area_km2"])
+
+
+def test_a_raster_is_averaged_in_each_tile(opened, tmp_path):
+    values = np.broadcast_to(np.linspace(0, 10, 2000), (4, 2000))  # rises from west to east
+    path = raster(tmp_path / "slope.tif", values, opened.job.region)
+    longitude, latitude = opened.tiles.centres
+    west, _, east, _ = opened.job.region.bounds
+    slope = 10 * (longitude - west + 1) / (east - west + 2)
+    expected = slope * tile_areas_km2(latitude, opened.tiles.zoom)
+    np.testing.assert_allclose(tile_weights(opened, path, None), expected, rtol=1e-3)
+
+
+def test_people_of_polygons_are_shared_among_their_tiles(copy, opened, halves):
+    by = f"{halves}:side"
+    weights = tile_weights(opened, "people", by)
+    assert weights.sum() == pytest.approx(400)
+    east = opened.layer(by).index(*opened.tiles.centres) == 0  # labels in order: east, far, west
+    assert weights[east].sum() == pytest.approx(100)
+    km2 = tile_areas_km2(opened.tiles.centres[1], opened.tiles.zoom)
+    np.testing.assert_allclose(weights[east] / km2[east], 100 / km2[east].sum())
+    assert any("20.0% of people belongs" in text for text in opened.job.warnings)
+
+
+def test_shares_of_people_are_those_of_the_draws_with_their_weights(copy, opened, halves):
+    by = f"{halves}:side"
+    request = ExceedanceRequest(copy.path, threshold=(25,), by=by, weights="people")
+    (found,) = make_exceedance(request).excursions
+    table = found.shares.set_index("key")
+    for name in ("mean", "closed_form"):
+        parts = 0.75 * table.loc["west", name] + 0.25 * table.loc["east", name]
+        assert table.loc["all", f"weighted_{name}"] == pytest.approx(parts)
+        # Within a half, the people live evenly.
+        assert table.loc["west", f"weighted_{name}"] == pytest.approx(table.loc["west", name])
+    assert table.loc["all", "weighted_lower"] < table.loc["all", "weighted_upper"]
+
+
+def test_means_with_weights_are_between_those_of_the_tiles(copy, opened):
+    found = make_areas(AreasRequest(copy.path, by="stratum", weights="tests"))
+    table, weights = found.table.set_index("key"), tile_weights(opened, "tests", None)
+    mean = opened.level().mean
+    assert table.loc["all", "level_weighted_log10"] == pytest.approx(
+        np.average(mean, weights=weights)
+    )
+    assert table.loc["all", "weight"] == table.loc["all", "tests"] == weights.sum()
+    assert (table["level_weighted_sd_log10"] > 0).all()
+
+
+def test_an_area_without_weight_has_no_share(copy, opened, small, tmp_path, geogp):
+    west, south, east, north = opened.job.region.bounds
+    middle = (west + east) / 2
+    parts = [box(west, south, middle, north), box(middle, south, east, north)]
+    table = gpd.GeoDataFrame({"name": ["a", "b"], "people": [0, 5]}, geometry=parts, crs=4326)
+    table.to_file(tmp_path / "two.gpkg")
+    asked = "--by", f"{tmp_path / 'two.gpkg'}:name", "--weights", "people", "--draws", 200
+    for command, key in (("areas", "areas"), ("exceedance", "thresholds")):
+        code, out, _ = geogp(command, copy.path, *asked, "--json")
+        assert code == 0
+        rows = json.loads(out)[key]
+        rows = rows if command == "areas" else rows[0]["share_falling_short"]
+        (without,) = [row for row in rows if row["area"] == "a"]
+        name = "level_weighted_mbps" if command == "areas" else "weighted_mean"
+        assert without[name] is None
+        assert all(row[name] is not None for row in rows if row["area"] != "a")
+        assert geogp(command, copy.path, *asked)[0] == 0
+
+
+def test_refusals(opened, halves, tmp_path):
+    with pytest.raises(RequestError, match=r"the columns people, .*tests.*, found 'cows'"):
+        tile_weights(opened, "cows", f"{halves}:side")
+    with pytest.raises(RequestError, match=r"no file .*none\.tif: expected a GeoTIFF of weights"):
+        tile_weights(opened, str(tmp_path / "none.tif"), None)
+    for value in (0.0, -1.0):
+        path = raster(tmp_path / "bad.tif", np.full((4, 4), value), opened.job.region)
+        with pytest.raises(DataError, match=r"expected weights of 0 or more in .*bad\.tif"):
+            tile_weights(opened, path, None)
