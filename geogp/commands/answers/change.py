@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -51,15 +52,15 @@ def make_change(request: ChangeRequest, listener: ProgressListener | None = None
             "notes": list(NOTES),
             "seconds": round(monotonic() - started, 1),
         }
-        files = (*_write_areas(opened, found), *_write_tiles(opened, found))
+        files = (*_write_areas(opened, found, described), *_write_tiles(opened, found))
     return RunAnswer(files, found.table, described)
 
 
-def _write_areas(opened: Reopened, found: LevelChanges) -> list[Path]:
+def _write_areas(opened: Reopened, found: LevelChanges, described: dict[str, Any]) -> list[Path]:
     """Write the table as files and as a figure; return their paths."""
     job, table = opened.job, found.table
     name = f"change_{found.areas.tag}_{_quarters(opened, found)}"
-    paths = write_areas(found.frame, opened.path, name)
+    paths = write_areas(found.frame, described, opened.path, name)
     percent = table["change_percent"].to_numpy()
     rose = table["probability_rose"].to_numpy()
     quantity, quarters = quantity_of(job.request.target), found.described

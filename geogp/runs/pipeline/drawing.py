@@ -53,6 +53,7 @@ class Drawing:
             quarter=question.at,
             zoom=content.tiles.zoom,
             tiles=len(content.tiles),
+            far_tiles=int((self.grid["far"].to_numpy() == 1).sum()),
             other_quarters=len(others),
             other_quarters_zoom=others[0].tiles.zoom if others else None,
             **question.record,
