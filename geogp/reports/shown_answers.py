@@ -62,10 +62,15 @@ def read_answers(folder: Path) -> list[ShownAnswer]:
                     "command that wrote it again."
                 ) from error
             stem, picture = path.stem, path.with_suffix(".png").name
-            files = sorted(one.name for one in folder.glob(f"{escape(stem)}[._]*"))
             picture = picture.replace("exceedance_", "excursion_")
-            shown = picture if (folder / picture).is_file() else ""
-            found.append(ShownAnswer(stem, title, notes, list(columns), table, files, shown))
+            files = {one.name for one in folder.glob(f"{escape(stem)}[._]*")}
+            if (folder / picture).is_file():
+                files.add(picture)
+            else:
+                picture = ""
+            found.append(
+                ShownAnswer(stem, title, notes, list(columns), table, sorted(files), picture)
+            )
     return found
 
 
