@@ -14,6 +14,7 @@ from geogp.files import write_bytes
 from geogp.maps.figures.choropleth import Panel, choropleth
 from geogp.maps.frame import Frame
 from geogp.maps.grid import quantity_of
+from geogp.maps.qgis_styles import write_styles
 from geogp.maps.rasters import write_geotiffs
 from geogp.maps.scales import PROBABILITY_PALETTE, change_scale, share_scale
 from geogp.runs.progress import ProgressListener
@@ -111,7 +112,7 @@ def _write_tiles(opened: Reopened, found: LevelChanges) -> list[Path]:
         "target": request.target,
     }
     grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)
-    return write_geotiffs(grid, opened.path)
+    return write_geotiffs(grid, opened.path) + write_styles(grid, opened.path)
 
 
 def _quarters(opened: Reopened, found: LevelChanges) -> str:
