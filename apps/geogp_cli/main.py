@@ -65,11 +65,21 @@ def report(
     latex: Annotated[
         bool, typer.Option("--latex", help="Also write report.tex, a table for a paper.")
     ] = False,
+    gpkg: Annotated[
+        bool, typer.Option("--gpkg", help="Also write tiles.gpkg, the tiles as a GeoPackage.")
+    ] = False,
 ) -> Answer:
     """Write the report of a finished run again."""
     from geogp.runs.pipeline.make_map import remake_report
 
-    return _scores(remake_report(run, latex=latex))
+    made = _scores(remake_report(run, latex=latex))
+    if not gpkg:
+        return made
+    from geogp.commands.answers.area_files import write_tiles
+
+    package = write_tiles(run)
+    described = {**made.described, "tiles": str(package)}
+    return Answer(described, (*made.told, f"tiles:  {package}"))
 
 
 app.command()(answering(compare))

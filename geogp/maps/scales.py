@@ -83,6 +83,14 @@ class Scale:
             place = np.log((values + self.shift) / low) / np.log(high / low)
         return np.asarray(np.clip(place, 0, 1))
 
+    def values_at(self, fraction: ArrayLike) -> NDArray[np.float64]:
+        """Return the values at positions on the scale, from 0 to 1; the inverse of `fraction`."""
+        place, low, high = np.asarray(fraction, np.float64), self.low, self.high
+        if not self.logarithmic:
+            return np.asarray(low + place * (high - low))
+        low, high = low + self.shift, high + self.shift
+        return np.asarray(low * (high / low) ** place - self.shift)
+
     def indices(self, values: NDArray[np.floating]) -> Bytes:
         """Return palette indices: 0 for NaN, 1 to `LEVELS` for values."""
         place = self.fraction(values)

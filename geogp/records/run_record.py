@@ -141,6 +141,7 @@ class RunMap(Struct, frozen=True, kw_only=True):
     quarter: Quarter | UnsetType = UNSET
     zoom: Zoom | UnsetType = UNSET
     tiles: Some | UnsetType = UNSET
+    far_tiles: Count | UnsetType = UNSET
     other_quarters: Count | UnsetType = UNSET
     other_quarters_zoom: Zoom | None = None
     question: QuestionText | UnsetType = field(name="for", default=UNSET)

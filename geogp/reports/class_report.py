@@ -39,8 +39,8 @@ from geogp.evaluation.threshold_reliability import (
 from geogp.geodata.places.stratum_column import ALL, phrase, with_strata
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.records.run_record import RunRecord, given
-from geogp.reports.rendering import environment, html_page, say, say_all
-from geogp.reports.report_facts import ReportFacts, report_facts
+from geogp.reports.rendering import environment, html_page, labelled, say, say_all
+from geogp.reports.report_facts import ReportFacts, far_from_data, report_facts
 from geogp.reports.report_figures import thresholds_figure
 from geogp.reports.run_report import LIMITS, split_names
 
@@ -104,11 +104,13 @@ class ClassSplitReport:
 class ClassRunReport(ReportFacts):
     """The content of a report on classes, in values that can be written as JSON.
 
-    `classes` are in increasing order. `headline`, `findings` and `statements` are sentences.
+    `classes` are in increasing order. `headline`, `findings` and `statements` are sentences, and
+    `reliance` has sentences by label.
     """
 
     classes: list[str]
     headline: str
+    reliance: dict[str, str]
     findings: list[str]
     statements: list[str]
     splits: dict[str, ClassSplitReport]
@@ -156,6 +158,9 @@ def build_class_report(run: RunRecord, predictions: pd.DataFrame) -> ClassRunRep
         **vars(report_facts(run)),
         classes=list(target.classes),
         headline=say("class_report", "headline", first, run.target),
+        reliance=labelled(
+            say_all("class_report", "reliance", first, far_from_data(run), run.target)
+        ),
         findings=[say("class_report", "finding", one, run.target) for one in splits.values()],
         statements=[
             *say_all("class_report", "statements", run.target),

@@ -85,6 +85,11 @@ def say_all(name: str, sentences: str, *about: Any, **more: Any) -> list[str]:
     return [_joined(part) for part in parts if part.strip()]
 
 
+def labelled(paragraphs: list[str]) -> dict[str, str]:
+    """Return paragraphs "Label: sentence" as sentences by label."""
+    return dict(one.split(": ", 1) for one in paragraphs)
+
+
 def _macro(name: str, macro: str, *about: Any, **more: Any) -> str:
     module = _environment(escaped=False).get_template(f"{name}.txt.j2").module
     return str(getattr(module, macro)(*about, **more))
@@ -98,11 +103,12 @@ def latex_table(name: str, context: dict[str, Any]) -> str:
 def html_page(name: str, context: dict[str, Any], *, style: str | None = None) -> str:
     """Return a page from the template ``<name>.html.j2``; the page needs no other file.
 
-    The style of the page is `style`, by default ``<name>.css``, and its script, if any, is
-    ``<name>.js``, next to the template. Both files are used unchanged, so the style and script that
-    the policy allows contain no text from the data.
+    The style of the page is ``shared.css``, then `style`, by default ``<name>.css``; its script, if
+    any, is ``<name>.js``, next to the template. The files are used unchanged, so the style and
+    script that the policy allows contain no text from the data.
     """
-    style, script = _asset(style or f"{name}.css"), _asset(f"{name}.js")
+    style = _asset("shared.css") + _asset(style or f"{name}.css")
+    script = _asset(f"{name}.js")
     template = environment().get_template(f"{name}.html.j2")
     return template.render(
         context,

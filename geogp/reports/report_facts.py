@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import UNSET, to_builtins
 
-from geogp.records.run_record import RunRecord, RunSettings, given
+from geogp.geodata.tiles.targets import TARGETS
+from geogp.records.run_record import RunDrawing, RunMap, RunRecord, RunSettings, given
 from geogp.reports.words import DEFAULT_ATTRIBUTION
 
 
@@ -61,3 +62,14 @@ def report_facts(run: RunRecord) -> ReportFacts:
         warnings=given(run.warnings, []),
         attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
     )
+
+
+def far_from_data(run: RunRecord) -> dict[str, float] | None:
+    """Return the numbers of all tiles and of tiles far from data, and the distance in km.
+
+    Returns None if run.json lacks them, and for numbers of tests: a tile without tests is measured.
+    """
+    drawn, asked = given(run.map, RunMap()), given(run.drawing, RunDrawing())
+    found = {"tiles": drawn.tiles, "far_tiles": drawn.far_tiles, "far_km": asked.far_km}
+    known = {name: value for name, value in found.items() if value is not UNSET}
+    return known if len(known) == len(found) and not TARGETS[run.target].counted else None

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
+from geogp.evaluation.metrics import binomial_interval
 from geogp.evaluation.threshold_reliability import ExceedanceReport
 from geogp.maps.figures.figure_style import MARKS, marks_of
 from geogp.reports.rendering import say
@@ -105,6 +106,35 @@ def thresholds_figure(reports: list[ExceedanceReport], group: str = "all") -> st
         axes.legend(frameon=False, loc="upper left")
 
     return drawn(draw, _SMALL)
+
+
+def areas_figure(checks: dict[str, dict[str, Any]]) -> str:
+    """Draw shares of means over areas inside their 95 % intervals, by title of the split.
+
+    Filled dots have intervals of the joint distribution, hollow dots those for independent errors.
+    """
+    laws = (
+        ("coverage_95", "joint", MARKS[0]),
+        ("coverage_95_independent", "independent", MARKS[1]),
+    )
+    rows = [(title, check, *law) for title, check in checks.items() for law in laws]
+
+    def draw(figure: Figure) -> None:
+        axes, lowest = figure.add_subplot(), _LEVEL
+        axes.axvline(_LEVEL, color="#333333", linewidth=0.8, linestyle=":")
+        for place, (_, check, key, _, mark) in enumerate(rows):
+            share, n = check[key], check["areas"]
+            low, high = (100 * one for one in binomial_interval(round(share * n), n))
+            face = mark.colour if mark is MARKS[0] else "white"
+            axes.hlines(place, low, high, color=mark.colour, linewidth=1.4)
+            axes.plot([100 * share], [place], mark.marker, c=mark.colour, markerfacecolor=face)
+            lowest = min(lowest, low)
+        axes.set_yticks(range(len(rows)), [f"{title}, {words}" for title, _, _, words, _ in rows])
+        axes.set(ylim=(len(rows) - 0.4, -0.6), xlim=(max(0.0, lowest - 2), 100.4))
+        axes.set_xlabel("means over areas inside the 95 % interval (%)")
+        axes.grid(visible=False, axis="y")
+
+    return drawn(draw, (6.0, 0.8 + 0.3 * len(rows)), 9)
 
 
 def short(name: str, most: int) -> str:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
+from msgspec import to_builtins
 
 from geogp.errors import DataError
 from geogp.evaluation.assessment import (
@@ -30,9 +31,16 @@ from geogp.geodata.places.stratum_column import with_strata
 from geogp.records.record_names import NOISE_IN_SPREAD, POINT
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunRecord, RunSettings, VarianceCheck, given
-from geogp.reports.rendering import environment, html_page, latex_table, say, say_all
-from geogp.reports.report_facts import ReportFacts, report_facts
-from geogp.reports.report_figures import split_figures, thresholds_figure
+from geogp.reports.rendering import (
+    environment,
+    html_page,
+    labelled,
+    latex_table,
+    say,
+    say_all,
+)
+from geogp.reports.report_facts import ReportFacts, far_from_data, report_facts
+from geogp.reports.report_figures import areas_figure, split_figures, thresholds_figure
 from geogp.reports.split_report import SplitReport, split_report
 from geogp.reports.words import UNITS
 
@@ -55,18 +63,23 @@ class Report(ReportFacts):
     without the logarithm (``Mbps``), or empty.
 
     The following fields have sentences. `headline` states whether the 95 % intervals have the
-    stated coverage. `covariates` has one sentence for each covariate. `findings` has one sentence
-    for each split. `marks` names the marked strata of each split. `rules` explains how strata are
-    pooled and marked, `repairs` explains how the intervals were repaired, and `statements` explains
-    the limits of the numbers. `splits` has the split reports by name: ``blocks`` comes first;
-    splits with training rows near test rows (`splits.Split.flatters`) come last.
+    stated coverage. `reliance` says what a reader may rely on, by label. `covariates` has one
+    sentence for each covariate. `findings` has one sentence for each split, and `areas` one for
+    each entry of `areas_check`, which is that of run.json. `marks` names the marked strata of each
+    split. `rules` explains how strata are pooled and marked, `repairs` explains how the intervals
+    were repaired, and `statements` explains the limits of the numbers. `splits` has the split
+    reports by name: ``blocks`` comes first; splits with training rows near test rows
+    (`splits.Split.flatters`) come last.
     """
 
     unit: str
     plain_unit: str
     headline: str
+    reliance: dict[str, str]
     covariates: list[str]
     findings: list[str]
+    areas: list[str]
+    areas_check: dict[str, dict[str, Any]]
     marks: dict[str, str]
     rules: list[str]
     repairs: list[str]
@@ -86,14 +99,19 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     splits = _split_reports(run, predictions)
     unit, plain_unit = UNITS[run.target]
     by_split = predictions.groupby("split", sort=False)
+    main = next(iter(splits.values()))
+    checks = _areas_checks(run, splits)
     gaps = [splits[str(name)].title for name, rows in by_split if some_devices_missing(rows)]
     return Report(
         **vars(report_facts(run)),
         unit=unit,
         plain_unit=plain_unit,
-        headline=say("report", "headline", next(iter(splits.values()))),
+        headline=say("report", "headline", main),
+        reliance=labelled(say_all("report", "reliance", main, far_from_data(run))),
         covariates=[say("report", "covariate", one, unit) for one in given(run.covariates, [])],
-        findings=_findings(run, splits),
+        findings=[say("report", "finding", split) for split in splits.values()],
+        areas=[say("report", "areas", splits[name].title, one) for name, one in checks.items()],
+        areas_check=checks,
         marks={name: say("report", "marks", split, LIMITS) for name, split in splits.items()},
         rules=say_all("report", "rules", LIMITS),
         repairs=_repairs(run) + _variances(run.variance_check),
@@ -157,28 +175,29 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
         for name, split in report.splits.items()
         if split.exceedances
     }
-    context = {**_context(report), "figures": drawn, "probabilities": probabilities}
+    areas = {report.splits[name].title: check for name, check in report.areas_check.items()}
+    context = {
+        **_context(report),
+        "figures": drawn,
+        "probabilities": probabilities,
+        "areas": areas_figure(areas) if areas else "",
+    }
     return html_page("report", context)
 
 
-def _findings(run: RunRecord, splits: dict[str, SplitReport]) -> list[str]:
-    """Return a sentence on the intervals of each split, then sentences on means over areas.
+def _areas_checks(run: RunRecord, splits: dict[str, SplitReport]) -> dict[str, dict[str, Any]]:
+    """Return `areas_check` of run.json, in the order of the splits.
 
-    Raises DataError if `areas_check` in run.json has a split without predictions.
+    Raises DataError if it has a split without predictions.
     """
-    checks = given(run.areas_check, {})
+    checks: dict[str, dict[str, Any]] = to_builtins(given(run.areas_check, {}))
     odd = sorted(set(checks) - set(splits))
     if odd:
         raise DataError(
             f"expected the splits {', '.join(splits)} under areas_check in run.json, found "
             f"{', '.join(odd)}. Run `geogp map` again with --fresh."
         )
-    areas = [
-        say("report", "areas", split.title, checks[name])
-        for name, split in splits.items()
-        if name in checks
-    ]
-    return [*(say("report", "finding", split) for split in splits.values()), *areas]
+    return {name: checks[name] for name in splits if name in checks}
 
 
 def _split_reports(run: RunRecord, predictions: pd.DataFrame) -> dict[str, SplitReport]:

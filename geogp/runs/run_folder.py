@@ -31,6 +31,7 @@ MODEL_FILE = "model.safetensors"
 
 LATER_FILES = (
     "report.tex",
+    "tiles.gpkg",
     "areas_*",
     "change_*",
     "probability_rose_*",

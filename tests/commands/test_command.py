@@ -4,10 +4,13 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 
+import geopandas as gpd
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -185,6 +188,24 @@ def test_people_are_shown_a_table_and_where_to_look(finished, geogp):
     code, _, told = geogp("report", finished.path / "nowhere")
     assert code == 2
     assert "not a finished run" in told
+
+
+@pytest.mark.trial
+def test_tiles_as_a_geopackage_are_those_of_the_table(finished, tmp_path, geogp):
+    run = shutil.copytree(finished.path, tmp_path / "run")
+    code, told, _ = geogp("report", run, "--gpkg", "--json")
+    assert code == 0
+    assert json.loads(told)["tiles"] == str(run / "tiles.gpkg")
+    table, package = gpd.read_parquet(run / "tiles.parquet"), gpd.read_file(run / "tiles.gpkg")
+    assert list(package.columns) == list(table.columns)
+    assert package.crs.equals(table.crs) or package.crs.to_epsg() == 4326
+    assert package.geometry.geom_equals(table.geometry).all()
+    assert (package["quadkey"] == table["quadkey"]).all()
+    np.testing.assert_allclose(package["median_mbps"], table["median_mbps"])
+    (run / "tiles.parquet").write_bytes(b"PAR1")
+    code, _, told = geogp("report", run, "--gpkg")
+    assert code == 3
+    assert "tiles.parquet" in told
 
 
 def test_models_and_version(geogp):

@@ -240,7 +240,8 @@ def test_figure_and_pages(right, biased):
     assert drawing.startswith("data:image/svg+xml;base64,")
     assert "at least 7 Mbps: stated" in say("figures", "thresholds_alt", right)
     for reports in (right, biased):
-        context = {"exceedances": reports, "drawing": drawing, "limits": LIMITS}
+        split = {"title": "Random split"}
+        context = {"exceedances": reports, "drawing": drawing, "limits": LIMITS, "split": split}
         page = environment().get_template("exceedance.html.j2").render(context)
         text = environment().get_template("exceedance.md.j2").render(context)
         assert page.count("<tr>") == len(reports) + 1

@@ -61,8 +61,8 @@ def test_means_over_areas_are_of_known_splits(folded, run_of):
     check = {"areas": 7, "rows": 90, "coverage_95": 0.9, "coverage_95_independent": 0.5}
     run = run_of(folded)
     report = build_report(as_record(run | {"areas_check": {"blocks": check}}), folded)
-    assert "7 areas with 5 to 25 test measurements each" in report.findings[-1]
-    assert "contains 90.0 % of their means" in report.findings[-1]
+    assert "7 areas with 5 to 25 test measurements each" in report.areas[0]
+    assert "contains 90.0 % of their means" in report.areas[0]
     with pytest.raises(DataError, match=r"splits blocks under areas_check .* found random"):
         build_report(as_record(run | {"areas_check": {"random": check}}), folded)
 

@@ -324,3 +324,81 @@ def test_wrong_input_is_refused(both, run_of):
         DataError, match="1200 rows of the split 'blocks', as in the report, found 1199"
     ):
         report_html(report, both[:-1])
+
+
+def reliance_of(rows, run):
+    return build_report(as_record(run), rows).reliance
+
+
+def test_reliance_comes_first_and_says_where_not_to_rely(predictions_of, run_of):
+    rows = pd.concat(
+        [
+            predictions_of("random", stratum=["urban"] * 2000, seed=3),
+            predictions_of("random", stratum=["rural"] * 1000, shrink=0.6, seed=4),
+        ]
+    )
+    run = run_of(rows)
+    told = reliance_of(rows, run)
+    found = {
+        name: f"{100 * run['metrics']['random'][name]['coverage_95']:.1f} %"
+        for name in run["metrics"]["random"]
+    }
+    assert told["Overall"].startswith(
+        f"of 3,000 measurements that were not used for the fit, {found['all']}"
+    )
+    assert told["In town"].startswith(
+        f"{found['urban']} of 2,000. You may rely on these intervals."
+    )
+    assert told["In the country"].startswith(
+        f"{found['rural']} of 1,000. These intervals are too narrow"
+    )
+    assert "do not rely on the intervals of this group" in told["Weakest group"]
+    report = build_report(as_record(run), rows)
+    weakest = min(
+        one.coverage[-1].observed
+        for one in report.splits["random"].strata
+        if one.judged and one.kind != "all"
+    )
+    assert f"{100 * weakest:.1f} %" in told["Weakest group"]
+    assert "--split blocks" in told["Not checked"]
+    html, markdown = report_html(report, rows), report_markdown(report)
+    for text, marks in ((html, ("<dt>", "<table")), (markdown, ("- **Overall**", "| split |"))):
+        assert text.index(marks[0]) < text.index(marks[1])
+        assert text.index("were not used for the fit") < text.index(
+            "posterior" if "posterior" in text else "log score"
+        )
+
+
+@pytest.mark.parametrize(
+    ("far", "words"),
+    [
+        (0, "no tile of the map is farther than 10 km from a measurement"),
+        (50, "12.5 % of the map's tiles (50 of 400) are farther than 10 km"),
+        (None, None),  # of an earlier version
+    ],
+)
+def test_reliance_names_tiles_far_from_data(both, run_of, far, words):
+    drawn = {"tiles": 400} | ({} if far is None else {"far_tiles": far})
+    told = reliance_of(both, run_of(both) | {"drawing": {"far_km": 10.0}, "map": drawn})
+    assert told.get("Far from data", "").startswith(words or "")
+    assert ("Far from data" in told) == (words is not None)
+    assert "Not checked" not in told  # the split by blocks comes first
+
+
+def test_means_over_areas_have_a_figure_beside_their_sentence(both, run_of):
+    check = {"areas": 200, "rows": 3000, "coverage_95": 0.94, "coverage_95_independent": 0.71}
+    plain, run = run_of(both), run_of(both) | {"areas_check": {"random": check}}
+    without, report = (build_report(as_record(one), both) for one in (plain, run))
+    assert report.areas_check == {"random": check}
+    html = report_html(report, both)
+    assert html.count("<img") == report_html(without, both).count("<img") + 1
+    text = Page(html).text
+    assert "200 areas with 5 to 25 test measurements" in text
+    (image,) = [dict(a) for tag, a in Page(html).tags if tag == "img" and "joint law" in a["alt"]]
+    assert "joint law 94.0 %, independent errors 71.0 %" in image["alt"]
+    svg = ET.fromstring(base64.b64decode(image["src"].partition(",")[2]))
+    words = "".join(svg.itertext())
+    assert "Random split, joint" in words
+    assert "Random split, independent" in words
+    with pytest.raises(DataError, match=r"under areas_check in run\.json, found latest"):
+        build_report(as_record(run | {"areas_check": {"latest": check}}), both)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from geogp.commands.answers.area_files import write_areas
 from geogp.commands.answers.run_answer import RunAnswer, reopened
@@ -30,12 +31,14 @@ def make_areas(request: AreasRequest, listener: ProgressListener | None = None) 
             **found.described,
             "seconds": round(monotonic() - started, 1),
         }
-        files = _write(opened, request, found)
+        files = _write(opened, request, found, described)
     return RunAnswer(files, found.table, described)
 
 
-def _write(opened: Reopened, request: AreasRequest, found: AreaLevels) -> tuple[Path, ...]:
-    """Write a CSV file, a GeoPackage, a GeoParquet file and a figure; return their paths.
+def _write(
+    opened: Reopened, request: AreasRequest, found: AreaLevels, described: dict[str, Any]
+) -> tuple[Path, ...]:
+    """Write the table of areas as files and as a figure; return their paths.
 
     The names contain areas, target, question and quarter, such as
     ``areas_county_download_level_2023Q4.csv``.
@@ -43,7 +46,7 @@ def _write(opened: Reopened, request: AreasRequest, found: AreaLevels) -> tuple[
     job, table, kind = opened.job, found.table, found.kind
     quantity, at = quantity_of(job.request.target), job.question.at
     name = f"areas_{found.areas.tag}_{job.request.target}_{request.question}_{at}"
-    paths = write_areas(found.frame, request.run, name)
+    paths = write_areas(found.frame, described, request.run, name)
     values = table[f"{kind}_{quantity.suffix}"].to_numpy()
     widths = 2 * REACH * table[f"{kind}_sd_log10"].to_numpy()
     width = f"width of the 95 % interval, log10 {quantity.unit} (1 = tenfold)"

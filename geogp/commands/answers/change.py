@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -13,6 +14,7 @@ from geogp.files import write_bytes
 from geogp.maps.figures.choropleth import Panel, choropleth
 from geogp.maps.frame import Frame
 from geogp.maps.grid import quantity_of
+from geogp.maps.qgis_styles import write_styles
 from geogp.maps.rasters import write_geotiffs
 from geogp.maps.scales import PROBABILITY_PALETTE, change_scale, share_scale
 from geogp.runs.progress import ProgressListener
@@ -51,15 +53,15 @@ def make_change(request: ChangeRequest, listener: ProgressListener | None = None
             "notes": list(NOTES),
             "seconds": round(monotonic() - started, 1),
         }
-        files = (*_write_areas(opened, found), *_write_tiles(opened, found))
+        files = (*_write_areas(opened, found, described), *_write_tiles(opened, found))
     return RunAnswer(files, found.table, described)
 
 
-def _write_areas(opened: Reopened, found: LevelChanges) -> list[Path]:
+def _write_areas(opened: Reopened, found: LevelChanges, described: dict[str, Any]) -> list[Path]:
     """Write the table as files and as a figure; return their paths."""
     job, table = opened.job, found.table
     name = f"change_{found.areas.tag}_{_quarters(opened, found)}"
-    paths = write_areas(found.frame, opened.path, name)
+    paths = write_areas(found.frame, described, opened.path, name)
     percent = table["change_percent"].to_numpy()
     rose = table["probability_rose"].to_numpy()
     quantity, quarters = quantity_of(job.request.target), found.described
@@ -110,7 +112,7 @@ def _write_tiles(opened: Reopened, found: LevelChanges) -> list[Path]:
         "target": request.target,
     }
     grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)
-    return write_geotiffs(grid, opened.path)
+    return write_geotiffs(grid, opened.path) + write_styles(grid, opened.path)
 
 
 def _quarters(opened: Reopened, found: LevelChanges) -> str:

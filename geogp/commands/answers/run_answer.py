@@ -13,6 +13,7 @@ from geogp.commands.run_requests import RunRequest
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import locked_run
+from geogp.runs.run_pages import show_answers
 from geogp.runs.run_places import RunPlaces
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ def reopened(
 
     Raises RequestError if there is no finished run, the model predicts numbers of tests, there is
     too little memory, or another process is using the run. Raises DataError if a file is damaged or
-    differs from the run's inputs.
+    differs from the run's inputs. At the end, the pages of the run show the new answer.
     """
     with locked_run(request.run), arithmetic():
         yield open_requested(request, listener).reopen(**given)
+        show_answers(request.run)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.figures.figure_layout import LEFT, draw_image, map_sheet
 from geogp.maps.frame import Frame
+from geogp.maps.qgis_styles import write_styles
 from geogp.maps.rasters import write_geotiffs
 from geogp.models.joint.excursions import JointRegion
 
@@ -48,7 +49,7 @@ def write_excursions(
         variables[name] = (("y", "x"), raster, {"long_name": label, "units": "1"})
     attributes = {"zoom": tiles.zoom, "region_code": region.code, "target": threshold.target}
     grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)
-    paths = write_geotiffs(grid, folder)
+    paths = write_geotiffs(grid, folder) + write_styles(grid, folder)
     picture = excursion_figure(
         region, tiles, found, threshold, subtitle=subtitle, attribution=attribution
     )

@@ -25,7 +25,9 @@ from geogp.maps.page.kernel_basis import KernelBasis, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
 from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_quantiles import QuarterMap
+from geogp.maps.qgis_styles import write_styles
 from geogp.maps.rasters import LARGE_TILES, has_zarr, write_geotiffs, write_netcdf, write_zarr
+from geogp.maps.stac_item import write_item
 from geogp.maps.tile_table import write_tile_table
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import RunMap
@@ -54,6 +56,7 @@ class Drawing:
             quarter=question.at,
             zoom=content.tiles.zoom,
             tiles=len(content.tiles),
+            far_tiles=int((self.grid["far"].to_numpy() == 1).sum()),
             other_quarters=len(others),
             other_quarters_zoom=others[0].tiles.zoom if others else None,
             **question.record,
@@ -72,13 +75,15 @@ class Drawing:
         )
 
     def write(self, folder: Path) -> None:
-        """Write grid.nc, the GeoTIFFs, tiles.parquet and the figures.
+        """Write grid.nc, the GeoTIFFs with their styles, tiles.parquet, item.json and the figures.
 
         A large map is also written as grid.zarr if zarr is installed.
         """
         content, job = self.content, self.job
         write_netcdf(self.grid, folder / GRID_FILE)
         write_geotiffs(self.grid, folder)
+        write_styles(self.grid, folder)
+        write_item(self.grid, folder)
         tiles, county = content.tiles, content.county_names
         write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=county)
         if len(tiles) > LARGE_TILES and has_zarr():

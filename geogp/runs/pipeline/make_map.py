@@ -29,10 +29,12 @@ from geogp.records.run_record import (
     FittedRecord,
     RowsLeftOut,
     RunIdentity,
+    RunMap,
     RunNote,
     RunRecord,
     Strata,
     VarianceCheck,
+    given,
 )
 from geogp.runs.file_records import damaged_files, record_files
 from geogp.runs.locks import lock_folder
@@ -69,6 +71,7 @@ from geogp.runs.run_folder import (
 )
 from geogp.runs.run_identity import flat_settings
 from geogp.runs.run_names import RUN_FILE
+from geogp.runs.run_pages import show_answers, write_pages
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
@@ -244,7 +247,6 @@ def _complete(
             write_bytes(folder / PREDICTIONS_FILE, table)
             drawing.write(folder)
             write_text(folder / PAGE_FILE, page)
-            sizes = {"page_bytes": len(page.encode()), "grid_sha256": sha256_of(folder / GRID_FILE)}
             run = replace(
                 fitted,
                 region_name=job.region.name,
@@ -257,14 +259,16 @@ def _complete(
                 covariates=covariates or UNSET,
                 seconds=job.seconds,
                 warnings=job.warnings,
-                map=replace(drawing.record, **sizes),
+                map=replace(drawing.record, grid_sha256=sha256_of(folder / GRID_FILE)),
                 attribution=job.ingested.attribution,
             )
             write_report(folder, run, predictions)
-            return run
+            write_pages(folder, run, [PAGE_FILE])
+            size = (folder / PAGE_FILE).stat().st_size
+            return replace(run, map=replace(given(run.map, RunMap()), page_bytes=size))
 
     run = job.folder.complete(write, keep_later=keep_later)
-    return RunResult(job.folder.path, run)
+    return RunResult(job.folder.path, show_answers(job.folder.path) if keep_later else run)
 
 
 def remake_report(path: Path, *, latex: bool = False) -> RunResult:
@@ -281,15 +285,20 @@ def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
     """Write the report of a finished run again, and store its new hashes in run.json."""
     _, run = read_run_record(path)
     write_report(path, run, read_predictions(path, run), latex=latex)
-    return RunResult(path, record_files(path / RUN_FILE, run, REPORT_FILES))
+    record_files(path / RUN_FILE, run, REPORT_FILES)
+    return RunResult(path, show_answers(path))
 
 
 def write_report(
     folder: Path, run: RunRecord, predictions: pd.DataFrame, *, latex: bool = False
 ) -> None:
-    """Write `REPORT_FILES` into a folder; with `latex`, also report.tex for a paper."""
+    """Write `REPORT_FILES` into a folder; with `latex`, also report.tex for a paper.
+
+    The report shows the picture of the map and the answers that are in the folder.
+    """
     for name, text in kind_of(run.target).report(run, predictions, latex=latex).items():
         write_text(folder / name, text)
+    write_pages(folder, run, REPORT_FILES)
 
 
 def _by_stratum(splits: dict[str, SplitOutcome]) -> dict[str, Strata] | UnsetType:

@@ -1,0 +1,79 @@
+"""A map as a SpatioTemporal Asset Catalog item (STAC 1.0), which catalogues of GIS desks read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import xarray as xr
+from shapely.geometry import MultiPolygon, box, mapping
+from shapely.geometry.base import BaseGeometry
+
+from geogp.files import write_text
+from geogp.maps.frame import Frame
+
+ITEM_FILE = "item.json"
+"""The STAC item in a run folder."""
+
+_FILES = {
+    "grid.nc": ("application/netcdf", "all rasters, CF NetCDF", "data"),
+    "tiles.parquet": ("application/vnd.apache.parquet", "a row for each tile, GeoParquet", "data"),
+    "map.html": ("text/html", "interactive map", "overview"),
+    "report.html": ("text/html", "report: are the intervals right?", "metadata"),
+    "run.json": ("application/json", "settings and scores of the run", "metadata"),
+}
+"""Media type, title and role of files of a run, besides its rasters."""
+
+
+def write_item(grid: xr.Dataset, folder: Path) -> Path:
+    """Write the STAC item of a grid made by `build_grid` as item.json; return its path.
+
+    Raises OutputError if the file cannot be written.
+    """
+    path = folder / ITEM_FILE
+    write_text(path, json.dumps(stac_item(grid), indent=1, ensure_ascii=False) + "\n")
+    return path
+
+
+def stac_item(grid: xr.Dataset) -> dict[str, Any]:
+    """Return a grid as a STAC item, with the rasters and other files of its run as assets.
+
+    The addresses of the files are relative to the item. The time of the item is the quarter of the
+    map. The item has no time of its making, because equal runs have equal files.
+    """
+    told, west, south, east, north = grid.attrs, *Frame.of_grid(grid).bounds
+    shape: BaseGeometry = box(west, south, east, north)
+    if east > 180:  # GeoJSON cuts shapes at the antimeridian
+        shape = MultiPolygon([box(west, south, 180, north), box(-180, south, east - 360, north)])
+    quarter = pd.Period(str(told["quarter"]), freq="Q")
+    cog = "image/tiff; application=geotiff; profile=cloud-optimized"
+    files = {
+        f"{name}.tif": (cog, str(band.attrs["long_name"]), "data")
+        for name, band in grid.data_vars.items()
+    }
+    named = (told[key] for key in ("region_code", "target", "model", "quarter") if key in told)
+    return {
+        "type": "Feature",
+        "stac_version": "1.0.0",
+        "stac_extensions": [],
+        "id": "-".join(map(str, named)),
+        "bbox": [west, south, east - 360 if east > 180 else east, north],
+        "geometry": mapping(shape),
+        "properties": {
+            "datetime": None,
+            "start_datetime": f"{quarter.start_time:%Y-%m-%dT%H:%M:%SZ}",
+            "end_datetime": f"{quarter.end_time:%Y-%m-%dT%H:%M:%SZ}",
+            "title": str(told["title"]),
+            "description": f"{told['history']}. Data: {told.get('attribution', '')}",
+        },
+        "links": [],
+        "assets": {
+            name.partition(".")[0]: {
+                "href": f"./{name}",
+                "type": kind,
+                "title": title,
+                "roles": [role],
+            }
+            for name, (kind, title, role) in (files | _FILES).items()
+        },
+    }

@@ -1,0 +1,194 @@
+"""The answers of later commands in a run folder, as tables for its report.
+
+`geogp areas`, `change`, `exceedance` and `next` write a JSON file about each answer. `read_answers`
+turns these files into tables; `pages_beside` puts the tables into the pages.
+"""
+
+import base64
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from PIL import Image
+
+from geogp.errors import DataError
+from geogp.files import read_json, read_text
+from geogp.maps.grid import quantity_of
+from geogp.records.run_record import RunRecord
+from geogp.reports.rendering import environment
+
+PAGES = ("report.html", "report.md", "map.html")
+"""Pages of a run that show answers, or link to them."""
+
+_WIDEST = 1000
+"""Largest width of a picture in a page, in pixels."""
+
+_MOST_BYTES = 200_000_000
+
+
+@dataclass(frozen=True)
+class ShownAnswer:
+    """An answer: its title, sentences, table as texts, and names of files in the run folder.
+
+    `mark` names the answer's part of the page, for links; `picture` is a PNG file, or empty.
+    """
+
+    mark: str
+    title: str
+    notes: list[str]
+    head: list[str]
+    rows: list[list[str]]
+    files: list[str]
+    picture: str
+
+
+def read_answers(folder: Path) -> list[ShownAnswer]:
+    """Return the answers in a run folder; raise DataError if a file of an answer is damaged."""
+    found = []
+    for pattern, show in _KINDS.items():
+        for path in sorted(folder.glob(pattern)):
+            told = read_json(path)
+            try:
+                title, columns, rows = show(told)
+                table = [[form.format(**row) for form in columns.values()] for row in rows]
+                notes = [str(one) for one in (*told.get("notes", []), *told.get("warnings", []))]
+            except (LookupError, ValueError, TypeError, AttributeError) as error:
+                raise DataError(
+                    f"{path} is not an answer that geogp wrote ({error!r}). Delete it, or give the "
+                    "command that wrote it again."
+                ) from error
+            stem, picture = path.stem, path.with_suffix(".png").name
+            picture = picture.replace("exceedance_", "excursion_")
+            files = {one.name for one in folder.glob(f"{escape(stem)}[._]*")}
+            if (folder / picture).is_file():
+                files.add(picture)
+            else:
+                picture = ""
+            found.append(
+                ShownAnswer(stem, title, notes, list(columns), table, sorted(files), picture)
+            )
+    return found
+
+
+def pages_beside(folder: Path, run: RunRecord, names: Iterable[str]) -> dict[str, str]:
+    """Return the pages of a run folder whose text changes when they show all that lies beside them.
+
+    A page shows the main picture of the map, links, and the answers, each between two marks. Pages
+    of earlier versions have no marks and do not change. Raises DataError if an answer is damaged.
+    """
+    about = quantity_of(run.target)
+    view = "expected" if about.counted else about.suffix if about.classes else "median"
+    context: dict[str, Any] = {
+        "found": read_answers(folder),
+        "subject": about.subject,
+        "map_picture": view + ".png" if (folder / f"{view}.png").is_file() else "",
+        "with_map": (folder / "map.html").is_file(),
+        "source": lambda name: _source(folder / name),
+        "address": quote,
+    }
+    changed = {}
+    for name in {*names} & {*PAGES}:
+        if not (folder / name).is_file():
+            continue
+        before = after = read_text(folder / name, _MOST_BYTES)
+        template = environment().get_template(f"beside.{name.rpartition('.')[2]}.j2")
+        made = template.make_module(context)
+        for part in ("picture", "answers", "links"):
+            start, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->"
+            head, found, rest = after.partition(start)
+            _, closed, tail = rest.partition(end)
+            if found and closed:
+                after = f"{head}{start}{getattr(made, part)()}{end}{tail}"
+        if after != before:
+            changed[name] = after
+    return changed
+
+
+def _source(path: Path) -> str:
+    """Return a PNG file as a ``data:`` URL of a picture of few bytes."""
+    stream = io.BytesIO()
+    try:
+        with Image.open(path, formats=["PNG"]) as image:
+            small = image.convert("RGB")
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path} cannot be read as a picture ({error}). Delete it.") from error
+    small.thumbnail((_WIDEST, 4 * _WIDEST))
+    small.save(stream, "WEBP", quality=80)
+    return "data:image/webp;base64," + base64.b64encode(stream.getvalue()).decode()
+
+
+_Shown = tuple[str, dict[str, str], list[dict[str, Any]]]
+
+
+def _areas(told: dict[str, Any]) -> _Shown:
+    """Return the title, the formats of the columns, and the rows."""
+    level, unit = told["for"] == "level", told["unit"]
+    kind, end = "level_mean" if level else "tile_mean", unit.lower()
+    what = "level" if level else "mean of tests"
+    columns = {
+        "area": "{area}",
+        "tiles": "{tiles:,}",
+        "measured": "{measured_tiles:,}",
+        "far from data": "{far_share:.0%}",
+        f"{what}, {unit}": f"{{{kind}_{end}:.1f}}",
+        "95 % interval": f"{{{kind}_lower_{end}:.1f}} to {{{kind}_upper_{end}:.1f}}",
+    }
+    title = f"The {what} by {told['by']}, {told['at']}"
+    return title, columns, told["areas"]
+
+
+def _change(told: dict[str, Any]) -> _Shown:
+    unit = told["unit"]
+    columns = {
+        "area": "{area}",
+        "far from data": "{far_share:.0%}",
+        f"{told['from']}, {unit}": f"{{level_from_{unit.lower()}:.1f}}",
+        f"{told['to']}, {unit}": f"{{level_to_{unit.lower()}:.1f}}",
+        "change": "{change_percent:+.1f} %",
+        "95 % interval": "{change_lower_percent:+.1f} to {change_upper_percent:+.1f} %",
+        "probability of a rise": "{probability_rose:.3f}",
+        "direction": "{direction}",
+    }
+    title = f"The change of the level by {told['by']}, {told['from']} to {told['to']}"
+    return title, columns, told["areas"]
+
+
+def _exceedance(told: dict[str, Any]) -> _Shown:
+    columns = {
+        "area": "{area}",
+        "tiles": "{tiles:,}",
+        "km²": "{area_km2:,.0f}",
+        "share of the area": "{mean:.1%}",
+        "95 % interval": "{lower:.1%} to {upper:.1%}",
+    }
+    title = f"Where the level is {told['falls_short']}, {told['at']}"
+    return title, columns, told["share_falling_short"]
+
+
+def _next(told: dict[str, Any]) -> _Shown:
+    rows = told["chosen"]
+    places = [name for name in ("county", "stratum") if rows and name in rows[0]]
+    columns = {
+        "rank": "{rank}",
+        "longitude": "{longitude:.4f}",
+        "latitude": "{latitude:.4f}",
+        **{name: f"{{{name}}}" for name in places},
+        "tests so far": "{tests:,}",
+        "standard deviation": "{sd_before_log10:.3f}",
+        "after": "{sd_after_log10:.3f}",
+        "variance removed": "{removed:.2%}",
+    }
+    return f"Where to measure next, {told['at']}", columns, rows
+
+
+_KINDS: dict[str, Callable[[dict[str, Any]], _Shown]] = {
+    "areas_*.json": _areas,
+    "change_*.json": _change,
+    "exceedance_*.json": _exceedance,
+    "next_tiles.json": _next,
+}
+"""The pattern of the JSON files of each command, and the function that reads them."""

@@ -1,0 +1,76 @@
+"""STAC items, checked by the JSON Schemas of STAC 1.0."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import referencing
+from shapely.geometry import box, shape
+
+from geogp.maps.frame import Frame
+from geogp.maps.stac_item import stac_item, write_item
+
+SCHEMAS = Path(__file__).parents[1] / "fixtures" / "stac-1.0.0"
+
+
+def validator():
+    """Return what checks items; a schema that is not stored here is an error."""
+    stored = [json.loads(path.read_text("utf-8")) for path in SCHEMAS.glob("*.json")]
+    resources = [
+        (one["$id"].rstrip("#"), referencing.Resource.from_contents(one)) for one in stored
+    ]
+    (item,) = [one for one in stored if one["$id"].endswith("item.json#")]
+    kind = jsonschema.validators.validator_for(item)
+    registry = referencing.Registry().with_resources(resources)
+    return kind(item, registry=registry, format_checker=kind.FORMAT_CHECKER)
+
+
+@pytest.fixture
+def grid(world):
+    settings = {"quarter": "2023Q4", "model": "field", "attribution": "by <somebody>"}
+    return world.grid.assign_attrs(settings)
+
+
+def test_an_item_follows_the_schema_and_names_each_raster(grid, tmp_path):
+    told = json.loads(write_item(grid, tmp_path).read_text("utf-8"))
+    assert list(validator().iter_errors(told)) == []
+    for name, band in grid.data_vars.items():
+        asset = told["assets"][name]
+        assert asset["href"] == f"./{name}.tif"
+        assert asset["title"] == band.attrs["long_name"]
+    assert told["properties"]["start_datetime"] == "2023-10-01T00:00:00Z"
+    assert told["properties"]["end_datetime"] == "2023-12-31T23:59:59Z"
+    assert shape(told["geometry"]).equals(box(*told["bbox"]))
+    assert told["bbox"] == list(Frame.of_grid(grid).bounds)
+    assert "by <somebody>" in told["properties"]["description"]
+
+
+def test_the_schema_can_refuse(grid):
+    told = json.loads(json.dumps(stac_item(grid)))
+    assert list(validator().iter_errors(told)) == []
+    wrong = [
+        told | {"stac_version": "0.9"},
+        told | {"bbox": [0, 1]},
+        told | {"geometry": {"type": "Polygon", "coordinates": [1]}},
+        told | {"properties": told["properties"] | {"start_datetime": "yesterday"}},
+        {name: value for name, value in told.items() if name != "assets"},
+    ]
+    for one in wrong:
+        assert list(validator().iter_errors(one))
+
+
+def test_a_map_across_180_degrees_is_cut_there(grid):
+    frame = Frame.of_grid(grid)
+    west = frame.bounds[0]
+    tiles = round((179.9 - west) / 360 * (1 << frame.zoom))
+    size = float(grid["x"][1] - grid["x"][0])
+    moved = grid.assign_coords(x=grid["x"] + tiles * size)
+    told = json.loads(json.dumps(stac_item(moved)))
+    assert list(validator().iter_errors(told)) == []
+    parts = list(shape(told["geometry"]).geoms)
+    assert len(parts) == 2
+    assert told["bbox"][0] > 179
+    assert -180 < told["bbox"][2] < 0
+    width = sum(part.bounds[2] - part.bounds[0] for part in parts)
+    assert width == pytest.approx(frame.bounds[2] - west)
