@@ -222,11 +222,8 @@ MUTANTS = [
     *_of(
         "models/core/posteriors",
         "models/test_posteriors",
-        kl_without_the_rank=(
-            "0.5 * (squares - len(self.m)) - self.log_diagonal",
-            "0.5 * squares - self.log_diagonal",
-        ),
-        kl_with_the_wrong_log=("- self.log_diagonal.sum()", "+ self.log_diagonal.sum()"),
+        kl_without_the_rank=("return 0.5 * (squares - len(m))", "return 0.5 * squares"),
+        kl_with_the_wrong_log=("-2 * log_diagonal", "2 * log_diagonal"),
     ),
     *_of(
         "models/core/posteriors",
@@ -264,7 +261,7 @@ MUTANTS = [
     *_of(
         "models/core/linalg",
         "models/test_linalg",
-        jitter_not_scaled=("used * scale)", "used)"),
+        jitter_not_scaled=("scale, alpha=used)", "1.0, alpha=used)"),
     ),
     *_of(
         "models/core/linalg",
@@ -279,7 +276,7 @@ MUTANTS = [
             "[B, B.new_ones(len(B), 1), -0.5 * squared_norms(B)[:, None]]",
             "[B, B.new_ones(len(B), 1), -1.0 * squared_norms(B)[:, None]]",
         ),
-        anchors_not_scaled=("Z = anchors.double() / lengthscale", "Z = anchors.double()"),
+        anchors_not_scaled=("Z = scaled[len(rows) :]", "Z = anchors.double()"),
     ),
     *_of(
         "models/bases/nystrom",
@@ -296,8 +293,14 @@ MUTANTS = [
         "models/field/tile_process",
         "models/test_vecchia",
         "models/test_field_model",
-        fading_without_time=(".addcmul(t, fading, value=-1)", ""),
-        later_in_every_tile=("torch.addcmul(shared, same, own)", "shared + own"),
+        fading_without_time=(".addcmul_(lags[2:], v, value=-1)", ""),
+        later_in_every_tile=("exponential_(terms)[2].mul_(same)", "exponential_(terms)"),
+    ),
+    *_of(
+        "models/field/field_rows",
+        "models/test_field_rows",
+        whole_diagonal_in_the_gradient=("diagonal.mul_(0.5)", "diagonal.mul_(1.0)"),
+        scale_without_the_amplitude=("[log_amplitude[rows.own]]", "[0 * log_amplitude[rows.own]]"),
     ),
     *_of(
         "models/field/tile_process",

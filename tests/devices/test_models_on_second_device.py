@@ -5,9 +5,13 @@ import pytest
 import torch
 from benchmark_scripts import load
 
+from geogp.errors import NumericalError
+from geogp.models.bases.basis_functions import checked_residual
+from geogp.models.bases.rbf_readers import Marginals
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field.vecchia import whiten
 from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.training import training_loop
 
 launches, device = load("launches"), load("second_device")
 
@@ -15,11 +19,11 @@ MORE = 1.05
 """Launches may exceed those of the committed table by this factor, for another version of torch."""
 
 
-def _limits() -> dict[str, tuple[int, int]]:
-    """Return launches and waits of a training step by model, from the committed table."""
+def _limits() -> dict[str, list[int]]:
+    """Return launches and waits of a training step and of a prediction, from the table."""
     lines = (launches.RESULTS / "table.md").read_text("utf-8").splitlines()
     cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if "| `" in line]
-    return {name.strip("`"): (int(steps), int(waits)) for name, steps, waits, *_ in cells}
+    return {row[0].strip("`"): [int(cell) for cell in row[1:5]] for row in cells}
 
 
 @pytest.mark.parametrize("name", sorted(launches.MODELS))
@@ -34,7 +38,9 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path):
             assert launches.fitted(there, train, validation) == expected
         for value in (*there.parameters(), *there.buffers()):
             assert value.device == device.DEVICE
+        counts.clear()
         found = launches.predicted(there, validation.x)
+        predicted_launches, predicted_waits = counts.launches.total(), counts.waits.total()
         save_model(there, tmp_path / "there.safetensors")
         joint = joint_posterior(there, train).mean(validation.x) if has_joint else None
     predicted = launches.predicted(here, validation.x)
@@ -45,9 +51,71 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path):
         )
     again, _ = load_model(tmp_path / "there.safetensors")
     np.testing.assert_array_equal(launches.predicted(again, validation.x), predicted)
-    most_launches, most_waits = _limits()[name]
+    most_launches, most_waits, predict_launches, predict_waits = _limits()[name]
     assert np.median(steps.waits) <= most_waits, steps.lines
     assert np.median(steps.launches) <= MORE * most_launches
+    assert predicted_launches <= MORE * predict_launches
+    assert predicted_waits <= predict_waits
+
+
+def test_steps_wait_only_where_numbers_are_drawn_or_integrated_on_the_cpu():
+    waiting = {name for name, (_, waits, *_) in _limits().items() if waits}
+    assert waiting == {"burr-process", "class-t-process"}
+
+
+@pytest.mark.parametrize("name", ["field", "sv-rbf", "dbk-rbf", "nystrom-mixed", "nngp"])
+def test_a_prediction_in_many_chunks_waits_as_often_as_in_one(name, monkeypatch):
+    train, asked = launches.world(name, 190, 1), launches.world(name, 60, 2).x
+    with device.second_device() as counts:
+        there = launches.made(name, train).to(device.DEVICE)
+        launches.fitted(there, train, launches.world(name, 60, 3))
+        found = {}
+        for size in (60, 7):
+            monkeypatch.setattr("geogp.models.core.lowrank.rows_at_once", lambda *_, n=size: n)
+            monkeypatch.setattr(
+                "geogp.models.field.field_process.rows_at_once", lambda *_, n=size: n
+            )
+            counts.clear()
+            found[size] = launches.predicted(there, asked), counts.waits.total()
+            assert counts.launches
+    np.testing.assert_allclose(found[7][0], found[60][0], rtol=1e-4, atol=1e-5)
+    assert found[7][1] == found[60][1]
+
+
+def test_an_epoch_whose_matrix_needs_jitter_is_made_again_with_checks(monkeypatch):
+    """The steps before the failure are undone, so the numbers are those of the CPU."""
+    train, validation = launches.world("sv-rbf", 190, 1), launches.world("sv-rbf", 60, 2)
+
+    def made():
+        model = launches.made("sv-rbf", train)
+        with torch.no_grad():
+            model.basis.anchors[1] = model.basis.anchors[0]
+        model.basis.jitter = 0.0
+        return model
+
+    expected = launches.fitted(made(), train, validation)
+    epochs = []
+    steps = training_loop._Run._steps
+    monkeypatch.setattr(
+        training_loop._Run, "_steps", lambda run, parts: epochs.append(1) or steps(run, parts)
+    )
+    with device.second_device():
+        assert launches.fitted(made().to(device.DEVICE), train, validation) == expected
+    assert 3 < len(epochs) <= 6
+
+
+def test_a_basis_that_exceeds_its_prior_is_an_error_in_a_prediction():
+    train = launches.world("pp-dkl", 190, 1)
+    with device.second_device():
+        there = launches.made("pp-dkl", train).to(device.DEVICE)
+        there.basis.reader = lambda *_, **__: _too_large
+        with pytest.raises(NumericalError, match=r"exceeds the prior variance by a share of 0\.5"):
+            launches.predicted(there, train.x)
+
+
+def _too_large(x):
+    one = torch.ones_like(x[:, 0]).double()
+    return Marginals(one, one, one, checked_residual(-0.5 * one, one))
 
 
 def test_a_tensor_left_on_the_cpu_is_found(monkeypatch):

@@ -104,6 +104,16 @@ def test_what_makes_the_host_wait_is_counted(wait, cause, there, counts):
     assert counts.waits.total() == 1
 
 
+def test_a_copy_from_locked_memory_lets_the_host_go_on(there, counts):
+    for value, waits in ((torch.ones(3), 1), (torch.ones(3).pin_memory(), 0)):
+        counts.clear()
+        assert value.to(DEVICE, non_blocking=True).device == DEVICE
+        assert counts.waits.total() == waits
+    counts.clear()
+    torch.ones(3).pin_memory().to(DEVICE)
+    assert counts.waits.total() == 1
+
+
 def test_launches_are_counted_without_views(there, counts):
     (there.T[:2].unsqueeze(0) * 2 + 1).sum()
     assert counts.launches == {"mul": 1, "add": 1, "sum": 1}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from geogp.errors import RequestError
-from geogp.models.core import memory
+from geogp.models.core import devices, memory
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.memory import available_bytes, check_memory, fit_bytes
 
@@ -144,3 +144,10 @@ def test_the_presets_stay_below_4_gb_on_puerto_rico():
 
 def test_free_memory_is_some_of_the_machine():
     assert 2**26 < available_bytes(torch.device("cpu")) < 2**50
+
+
+def test_chunks_follow_the_free_memory_of_a_device_that_is_not_the_cpu(monkeypatch):
+    monkeypatch.setattr(devices, "available_bytes", lambda _: 80e9)
+    assert devices.rows_at_once(256, 1000, torch.device("cpu")) == 256
+    assert devices.rows_at_once(256, 1000, torch.device("meta")) == 0.25 * 80e9 / 8 / 1000
+    assert devices.rows_at_once(256, 10**9, torch.device("meta")) == 256

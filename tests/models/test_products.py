@@ -47,7 +47,6 @@ class TestBlocks:
         S, L = root + root.T, L.tril()
         found = products.congruence(S, L)
         torch.testing.assert_close(found, L.T @ S @ L)
-        assert torch.equal(found, found.T)
 
     @pytest.mark.parametrize("r", [1, 3, 10, 13])
     def test_inverse_factor(self, r, device):

@@ -64,12 +64,18 @@ class AnchorBasis(Basis):
         """Return k_Zx, (r, b) float64, for scaled inputs (b, d)."""
         return self.covariance(self.anchors, x)
 
+    def root_and_cross(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the results of `root` and `cross`, from one evaluation of the kernel."""
+        K = self.covariance(torch.cat([self.anchors, x.to(self.anchors.dtype)]), self.anchors)
+        Kzz, Kxz = K.split([self.rank, len(x)])
+        return jittered_cholesky(Kzz, self.jitter)[0], Kxz.T
+
     def forward(self, x: Tensor) -> Features:
         """Return the features of scaled inputs (b, d).
 
         Raises the errors of `root` and `checked_residual`.
         """
-        phi = torch.linalg.solve_triangular(self.root(), self.cross(x), upper=False).T
+        phi = torch.linalg.solve_triangular(*self.root_and_cross(x), upper=False).T
         norm = squared_norms(phi)
         variance = self.variance(x)
         residual = checked_residual(variance - norm, variance)
@@ -127,9 +133,11 @@ class AnchorEvidence(ByInputs[KernelProcess]):
     def backward(self, model: KernelProcess, rows: Rows, n: int, weights: Weights) -> Tensor:
         """Add the gradient of the loss to the parameters; return the loss."""
         basis, n = model.basis, min(n, rows.n)
-        Lz = basis.root()
+        chunks = list(rows.chunks())
+        # With one chunk, one evaluation of the kernel serves both passes.
+        Lz, *kept = basis.root_and_cross(rows.x) if len(chunks) == 1 else (basis.root(),)
         held = Lz.detach()
-        gram, moment, square = _sums(model, basis, held, rows)
+        gram, moment, square = _sums(model, basis, held, chunks, kept)
         gram.requires_grad_()
         moment.requires_grad_()
         nothing = torch.zeros_like(square)
@@ -144,15 +152,16 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         with torch.no_grad():
             through = both @ gram + torch.outer(first, moment)
             by_root = -torch.linalg.solve_triangular(held.T, through, upper=True).tril()
-        Lz.backward(by_root)
-        for part in rows.chunks():
-            cross = basis.cross(part.x)
+        ends, gradients = [Lz], [by_root]
+        for part in chunks:
+            cross = kept.pop() if kept else basis.cross(part.x)
             residual, count, _ = _counted(model, part)
             with torch.no_grad():
                 phi = torch.linalg.solve_triangular(held, cross, upper=False)
                 by_phi = (both @ phi + torch.outer(first, residual)) * count
                 gradient = torch.linalg.solve_triangular(held.T, by_phi, upper=True)
-            cross.backward(gradient)
+            torch.autograd.backward([*ends, cross], [*gradients, gradient])
+            ends, gradients = [], []
         return loss.detach().double()
 
 
@@ -165,16 +174,20 @@ def _counted(model: KernelProcess, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _sums(
-    model: KernelProcess, basis: AnchorBasis, Lz: Tensor, rows: Rows
+    model: KernelProcess, basis: AnchorBasis, Lz: Tensor, chunks: list[Rows], kept: list[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return Phi'Phi (r, r), Phi'e (r,) and the sum of squares of the rows, float64."""
+    """Return Phi'Phi (r, r), Phi'e (r,) and the sum of squares of the rows, float64.
+
+    `kept` are the values of `AnchorBasis.cross` for the chunks, if they are known.
+    """
     r = basis.rank
     gram = torch.zeros(r, r, dtype=torch.float64, device=model.device)
     moment = torch.zeros(r, dtype=torch.float64, device=model.device)
     square = torch.zeros((), dtype=torch.float64, device=model.device)
     with torch.no_grad():
-        for part in rows.chunks():
-            phi = torch.linalg.solve_triangular(Lz, basis.cross(part.x), upper=False)
+        for number, part in enumerate(chunks):
+            cross = kept[number] if kept else basis.cross(part.x)
+            phi = torch.linalg.solve_triangular(Lz, cross, upper=False)
             residual, count, scatter = _counted(model, part)
             weighted = phi * count
             gram += weighted @ phi.T

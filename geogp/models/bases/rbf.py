@@ -46,10 +46,8 @@ def rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
 
 def left_side(A: Tensor, centre: Tensor, variance: Tensor) -> Tensor:
     """Return the left factor of the exponents of `rbf`, (a, d + 2)."""
-    A = A - centre
-    return torch.cat(
-        [A, variance.log() - 0.5 * squared_norms(A)[:, None], A.new_ones(len(A), 1)], 1
-    )
+    A, ones = A - centre, A.new_ones(len(A), 1)
+    return torch.cat([A, torch.add(variance.log(), squared_norms(A)[:, None], alpha=-0.5), ones], 1)
 
 
 def right_side(B: Tensor, centre: Tensor) -> Tensor:
@@ -84,11 +82,28 @@ class Whitening:
 
         Raises NumericalError if the matrix does not factorise; see `jittered_cholesky`.
         """
+        return cls.with_rows(anchors[:0], anchors, log_lengthscale, log_variance, jitter)[0]
+
+    @classmethod
+    def with_rows(
+        cls,
+        rows: Tensor,
+        anchors: Tensor,
+        log_lengthscale: Tensor,
+        log_variance: Tensor,
+        jitter: float,
+    ) -> tuple["Whitening", Tensor, Tensor]:
+        """Return also rows (b, h) and inducing points, scaled, and their kernel with the points.
+
+        The other results are (b + r, h) and (b + r, r); all kernels come from one product.
+        """
         lengthscale, variance = log_lengthscale.double().exp(), log_variance.double().exp()
-        Z = anchors.double() / lengthscale
-        Kzz = rbf(Z, Z, variance)
+        scaled = torch.cat([rows.double(), anchors.double()]) / lengthscale
+        Z = scaled[len(rows) :]
+        K = rbf(scaled, Z, variance)
+        Kzz = K[len(rows) :]
         inverse, used = jittered_inverse_cholesky(Kzz, jitter)
-        return cls(Z, lengthscale, variance, Kzz, inverse, used)
+        return cls(Z, lengthscale, variance, Kzz, inverse, used), scaled, K
 
     def cross(self, X: Tensor) -> Tensor:
         """Return k_xZ, (b, r) float64, for rows (b, h) divided by the lengthscales."""
@@ -105,14 +120,11 @@ class _Features(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        rows, anchors, log_lengthscale, log_variance, jitter = inputs
-        white = Whitening.of(anchors, log_lengthscale, log_variance, jitter)
-        X = rows.double() / white.lengthscale
-        Kxz = white.cross(X)
-        exact = times_lower_transposed(Kxz, white.inverse)
+        rows, anchors, log_lengthscale, log_variance, _ = inputs
+        white, scaled, K = Whitening.with_rows(*inputs)
+        exact = times_lower_transposed(K[: len(rows)], white.inverse)
         phi, norm = exact.to(rows.dtype), squared_norms(exact)
-        centre = white.Z.mean(0)
-        kept = (part.to(rows.dtype) for part in (X - centre, white.Z - centre, Kxz))
+        kept = (part.to(rows.dtype) for part in (scaled - white.Z.mean(0), K))
         ctx.white, ctx.dtypes = white, (anchors.dtype, log_lengthscale.dtype, log_variance.dtype)
         ctx.save_for_backward(phi, *kept)
         ctx.set_materialize_grads(False)
@@ -122,48 +134,42 @@ class _Features(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         by_phi, by_norm = gradients
-        phi, X, Z, Kxz = ctx.saved_tensors
+        phi, A, K = ctx.saved_tensors
         white: Whitening = ctx.white
+        b = len(phi)
         g = torch.zeros_like(phi) if by_phi is None else by_phi
         if by_norm is not None:
             g = torch.addcmul(g, phi, 2 * by_norm.to(phi.dtype)[:, None])
         inverse = white.inverse.to(phi.dtype)
-        minus_by_Kzz = congruence(mirrored(lower_of_product(g, phi)), inverse).mul_(0.5)
-        by_cross = times_lower(g, inverse).mul_(Kxz)
-        minus_by_own = minus_by_Kzz.mul_(white.Kzz.to(phi.dtype))
-        # Row sums are computed first, because a sum in another precision copies the whole matrix.
-        cross_rows, own_rows = by_cross.sum(1), minus_by_own.sum(1)
-        by_X, by_Z = _by_rows(by_cross, cross_rows, X, Z)
-        by_Z = by_Z.sub_(_by_own_rows(minus_by_own, own_rows, Z))
-        by_log_lengthscale = -(by_X * X).sum(0) - (by_Z * Z).sum(0)
+        by_exponent = torch.empty_like(K)
+        times_lower(g, inverse, by_exponent[:b])
+        congruence(mirrored(lower_of_product(g, phi)), inverse, by_exponent[b:]).mul_(-0.5)
+        by_A, by_Z = _by_rows(by_exponent.mul_(K), A, A[b:])
+        by_A[b:] += by_Z
+        by_log_lengthscale = -(by_A * A).sum(0)
+        by_rows = by_A / white.lengthscale
         dtypes = ctx.dtypes
         return (
-            (by_X / white.lengthscale).to(phi.dtype) if ctx.needs_input_grad[0] else None,
-            (by_Z / white.lengthscale).to(dtypes[0]),
+            by_rows[:b].to(phi.dtype) if ctx.needs_input_grad[0] else None,
+            by_rows[b:].to(dtypes[0]),
             by_log_lengthscale.to(dtypes[1]),
             0.5 * torch.linalg.vecdot(g, phi).double().sum().to(dtypes[2]),
             None,
         )
 
 
-def _by_rows(by_exponent: Tensor, sums: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+def _by_rows(by_exponent: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients of exponents -½||A_i - B_j||² by A and B, from G (a, b).
 
     G is the gradient by the exponents, and A (a, h), B (b, h) are rows. The results are G B -
-    rowsum(G) A and G'A - colsum(G) B; `sums` (a,) is rowsum(G).
+    rowsum(G) A and G'A - colsum(G) B.
     """
     # With few columns, the product of transposes is far faster.
     narrow = A.shape[1] < NARROW
     onto_a, onto_b = by_exponent @ B, (A.T @ by_exponent).T if narrow else by_exponent.T @ A
-    onto_a.addcmul_(A, sums[:, None], value=-1)
+    onto_a.addcmul_(A, by_exponent.sum(1)[:, None], value=-1)
     onto_b.addcmul_(B, by_exponent.sum(0)[:, None], value=-1)
     return onto_a, onto_b
-
-
-def _by_own_rows(by_exponent: Tensor, sums: Tensor, A: Tensor) -> Tensor:
-    """Return the gradient by A (a, h) as `_by_rows` for B = A and a symmetric G (a, a)."""
-    found = 2 * (by_exponent @ A)
-    return found.addcmul_(A, sums[:, None], value=-2)
 
 
 def rbf_features(

@@ -64,19 +64,26 @@ def inverse_cholesky(K: Tensor) -> tuple[Tensor, Tensor]:
     operations are matrix products; they are several times faster than PyTorch's own Cholesky. The
     lower triangle of K is overwritten.
     """
+    parts = slices(len(K), K.device)
+    if len(parts) == 1:
+        return _inverse_of_block(K)
     out = torch.zeros_like(K)
-    return out, _fill_inverse(K, out, slices(len(K), K.device))
+    return out, _fill_inverse(K, out, parts)
+
+
+def _inverse_of_block(K: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the results of `inverse_cholesky` without recursion."""
+    L, info = torch.linalg.cholesky_ex(K)
+    identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
+    # Solve for the transpose, because PyTorch returns a column-major result.
+    return torch.linalg.solve_triangular(L.T, identity, upper=True).T, info
 
 
 def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
     """Write the inverse factor of the block `parts` of K into `out`; return 0 on success."""
     whole = slice(parts[0].start, parts[-1].stop)
     if len(parts) == 1:
-        found: tuple[Tensor, Tensor] = torch.linalg.cholesky_ex(K[whole, whole])
-        L, info = found
-        identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
-        # Solve for the transpose, because PyTorch returns a column-major result.
-        out[whole, whole] = torch.linalg.solve_triangular(L.T, identity, upper=True).T
+        out[whole, whole], info = _inverse_of_block(K[whole, whole])
         return info
     middle = len(parts) // 2
     start = parts[middle].start
@@ -102,7 +109,7 @@ def _with_jitter(
     scale = K.diagonal().mean()
     used = jitter
     while True:
-        factor, info = factorise(K.diagonal_scatter(K.diagonal() + used * scale))
+        factor, info = factorise(K.diagonal_scatter(torch.add(K.diagonal(), scale, alpha=used)))
         if is_deferred(K):
             return torch.where(info == 0, factor, torch.nan), used
         # One transfer from the device has both. If the sum is finite, all values are finite.

@@ -63,11 +63,14 @@ def mirrored(A: Tensor) -> Tensor:
     return A
 
 
-def congruence(S: Tensor, L: Tensor) -> Tensor:
+def congruence(S: Tensor, L: Tensor, out: Tensor | None = None) -> Tensor:
     """Return L'S L for symmetric S and lower triangular L, (r, r)."""
     right = times_lower(S, L)
-    out = S.new_empty(S.shape)
-    for part in slices(len(S), S.device):
+    out = S.new_empty(S.shape) if out is None else out
+    parts = slices(len(S), S.device)
+    if len(parts) == 1:
+        return torch.mm(L.T, right, out=out)
+    for part in parts:
         rows = slice(part.start, None)
         torch.mm(L[rows, part].T, right[rows, : part.stop], out=out[part, : part.stop])
     return mirrored(out)
