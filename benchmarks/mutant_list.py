@@ -399,11 +399,24 @@ MUTANTS = [
     *_of(
         "runs/questions/level_changes",
         "commands/test_change::test_the_change_of_an_area_has_the_closed_form",
-        "commands/test_change::test_the_largest_set_with_few_wrong_directions_is_called",
+        "commands/test_change::test_rates_are_those_of_the_step_up_procedure",
+        "commands/test_change::test_scores_are_standard_normal_for_an_area_that_did_not_change",
         quarters_added=("sparse.vstack([-mean, mean]", "sparse.vstack([mean, mean]"),
-        each_direction_certain_alone=(
-            "order[share <= wrong]",
-            "order[1 - probability[order] <= wrong]",
+        one_sided_direction=("2 * special.ndtr(-np.abs(z))", "special.ndtr(-np.abs(z))"),
+        score_in_posterior_sds=("change / sd / np.sqrt(known + 1e-12)", "change / sd"),
+    ),
+    *_of(
+        "models/joint/far_level",
+        "models/test_far_level",
+        far_error_that_grows_half_as_fast=("np.expm1(-2 * (", "np.expm1(-1 * ("),
+        far_error_with_another_variance=("/ size)[:, None]", "/ size.max())[:, None]"),
+    ),
+    *_of(
+        "runs/questions/tile_weights",
+        "commands/test_weights",
+        people_in_each_tile_of_a_polygon=(
+            "values[place] * km2 / total[place]",
+            "values[place] * km2",
         ),
     ),
     # Families

@@ -10,7 +10,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from geogp.evaluation.scores import Count, Real, Scores, Share, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import CELL_DEGREES
-from geogp.geodata.tiles.targets import SERVICES
 from geogp.records.record_types import (
     BY_SPLIT,
     AboveZero,
@@ -123,11 +122,6 @@ class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     points_units: Text | None = None
     points_provider: Text | None = None
     points_technology: Text | None = None
-
-    @property
-    def reads_tiles(self) -> bool:
-        """Whether the run reads Ookla's tiles, as data or as a covariate, from `source`."""
-        return self.points_file is None or bool(set(self.covariates or ()) & set(SERVICES))
 
     @property
     def is_state(self) -> bool:

@@ -161,7 +161,7 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
         region_name=settings.region_name,
         urban_vintage=AUTO if vintage is None else str(vintage),  # auto may mean a newer census
         strata=settings.strata_file,
-        source=source if settings.reads_tiles else MapRequest.source,
+        source=source,
         points=settings.points_file,
         columns=tuple(settings.points_columns or ()),
         units=settings.points_units,

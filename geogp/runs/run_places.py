@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from geogp.errors import RequestError
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE, is_address
+from geogp.geodata.tiles.targets import SERVICES
 
 if TYPE_CHECKING:
-    from geogp.records.run_record import OpenedSettings
+    from geogp.records.run_record import OpenedSettings, RunSettings
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,17 @@ class RunPlaces:
                 )
         source, boundaries = self.source, self.boundaries
         if source is None:
-            source = settings.source
+            source = settings.source if reads_tiles(settings) else PUBLIC_SOURCE
             _check_own(file, source, "tiles", "source", PUBLIC_SOURCE)
         if boundaries is None and settings.boundaries is not None:
             boundaries = settings.boundaries
             _check_own(file, boundaries, "boundaries", "boundaries", PUBLIC_BOUNDARIES)
         return source, boundaries
+
+
+def reads_tiles(settings: "RunSettings") -> bool:
+    """Return whether a run reads Ookla's tiles, as data or as a covariate."""
+    return settings.points_file is None or bool({*SERVICES} & {*(settings.covariates or ())})
 
 
 def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:

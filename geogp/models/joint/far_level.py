@@ -37,15 +37,19 @@ KNOTS = 64
 
 def with_far_level(model: "FieldNetwork", x: Tensor, found: Prediction) -> Prediction:
     """Return a prediction of the level at scaled inputs, with the variance of δ added."""
-    variance = found.function_variance + np.square(far_level(model, x)).sum(1)
-    return replace(found, function_variance=variance)
+    variance = float(model.y_sd) ** 2 * far_share(_distance(model, x)[1])
+    return replace(found, function_variance=found.function_variance + variance)
 
 
 def far_level(model: "FieldNetwork", x: Tensor) -> Floats:
     """Return R (n, q) with R R' the covariance of δ at scaled inputs, in the target's unit."""
-    places = model.points(x)[:, :2].cpu().numpy()
-    distance = np.asarray(model.sites.places.query(places)[0])
-    return float(model.y_sd) * far_factor(places, distance)
+    return float(model.y_sd) * far_factor(*_distance(model, x))
+
+
+def far_share(distance: Floats) -> Floats:
+    """Return the variance of δ for a target of variance 1, (n,); `distance` (n,) is in km."""
+    found: Floats = -SHARE * np.expm1(-2 * (distance - NEAR_KM).clip(min=0) / RANGE_KM)
+    return found
 
 
 def far_factor(places: Floats, distance: Floats) -> Floats:
@@ -53,7 +57,7 @@ def far_factor(places: Floats, distance: Floats) -> Floats:
 
     `distance` (n,) is the distance of each place to the nearest row in km.
     """
-    share = -SHARE * np.expm1(-2 * (distance - NEAR_KM).clip(min=0) / RANGE_KM)
+    share = far_share(distance)
     distinct = np.unique(places[share > 0], axis=0)
     if not len(distinct):
         return np.zeros((len(places), 0))
@@ -63,3 +67,9 @@ def far_factor(places: Floats, distance: Floats) -> Floats:
     size = np.sqrt(np.square(whitened).sum(1))
     found: Floats = whitened * (np.sqrt(share) / size)[:, None]
     return found
+
+
+def _distance(model: "FieldNetwork", x: Tensor) -> tuple[Floats, Floats]:
+    """Return scaled inputs as places (n, 2), and their distance to the nearest row, in km."""
+    places = model.points(x)[:, :2].cpu().numpy()
+    return places, np.asarray(model.sites.places.query(places)[0])

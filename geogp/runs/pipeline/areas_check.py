@@ -52,7 +52,7 @@ def area_means(
 
 def areas_check(folds: list[AreaMeans | str]) -> AreasCheck | str:
     """Return the check of a split for run.json, or the reason why there is none."""
-    known = [one for one in folds if isinstance(one, AreaMeans)]
+    known = [one for one in folds if not isinstance(one, str)]
     if not known:
         return str(folds[0])
     found = AreaMeans.together(known)

@@ -44,6 +44,7 @@ from geogp.runs.progress import ProgressListener
 from geogp.runs.question import Question, check_quarter
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import input_record
+from geogp.runs.run_places import reads_tiles
 from geogp.runs.settings import MAX_TILES, MapRequest
 
 Rows = NDArray[np.bool_]
@@ -384,7 +385,7 @@ def _settings_of(job: Job) -> RunSettings:
         points_provider=request.provider,
         points_technology=request.technology,
     )
-    return found if found.reads_tiles else replace(found, source=request.points)
+    return found if reads_tiles(found) else replace(found, source=request.points)
 
 
 @contextmanager
