@@ -63,15 +63,16 @@ class _ShownRun:
 
     @property
     def splits(self) -> list[dict[str, Any]]:
-        """Return the key numbers of each split."""
+        """Return the key numbers of each split; strata have coverage, or accuracy for classes."""
         baseline = given(self.run.baseline, {})
+        share = "accuracy" if TARGETS[self.run.target].classes else "coverage_95"
         return [
             {
                 "title": SPLITS[split].title,
                 "n": found[ALL].n,
                 "gain": found[ALL].gain(baseline.get(split, {}).get(ALL)),
-                "crps": found[ALL].crps,
-                **{name: found[name].coverage_95 if name in found else None for name in STRATA},
+                "crps": getattr(found[ALL], "crps", None),
+                **{name: getattr(found.get(name), share, None) for name in STRATA},
             }
             for split, found in self.run.metrics.items()
         ]
@@ -162,11 +163,6 @@ def _read(path: Path, out: Path) -> _ShownRun:
         _, run = read_run_record(path)
     except RequestError as error:  # test_predictions.parquet is gone
         raise DataError(str(error)) from error
-    if TARGETS[run.target].classes:
-        raise DataError(
-            f"the gallery shows coverage and CRPS, which a run with the target {run.target} does "
-            f"not have. Open map.html and report.html of this run instead."
-        )
     sha256 = given(given(run.map, RunMap()).grid_sha256, None)
     picture = read_picture(path / GRID_FILE, sha256=sha256)
     with output_errors(path / RUN_FILE):

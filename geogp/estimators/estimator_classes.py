@@ -163,12 +163,15 @@ class PlaceClassGP(SpatialGP):
         One of ``geogp.list_models("class")``.
     x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
         As in `FieldGP`.
+    covariates
+        Columns of a table that are further inputs of the basis, scaled as in `FieldGP`.
     classes
         Number of classes.
     """
 
     families: ClassVar[tuple[str, ...]] = ("class",)
     model: str = field(default="class-dbk", kw_only=False)
+    covariates: Sequence[str] | None = None
     classes: int = 2
 
     def plan(self, scale: PointScale, n: int) -> FitPlan:

@@ -358,13 +358,16 @@ class SpatialGP(SpatialParameters):
         """The coefficients of the covariates: columns ``mean`` and ``sd``, one row per covariate.
 
         A coefficient is the change of y per standard deviation of the covariate in the fit.
-        Covariates that are constant in the fit are left out.
+        Covariates that are constant in the fit are left out, and so are all covariates of classes,
+        which are inputs of the basis.
         """
         network = self._fitted()
         sizes = network.architecture
         names = [name for name in sizes.covariates if name not in sizes.dropped]
         mean, sd = network.coefficients()
-        return pd.DataFrame({"mean": mean, "sd": sd}, index=pd.Index(names, name="covariate"))
+        return pd.DataFrame(
+            {"mean": mean, "sd": sd}, index=pd.Index(names[: len(mean)], name="covariate")
+        )
 
     def save(self, path: Path | str, *, notes: dict[str, str] | None = None) -> None:
         """Write the fitted estimator to a safetensors file; `geogp.load_model` reads this file.

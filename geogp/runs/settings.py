@@ -46,6 +46,12 @@ DEFAULT_MODEL = "field"
 
 CLASS_MODEL = "class-dbk"
 
+STRATUM = "stratum"
+"""The covariate that is 1 in the second stratum, such as the country, and 0 elsewhere."""
+
+NAMED_COVARIATES = (*SERVICES, STRATUM)
+"""Covariates that are not files."""
+
 DEFAULT_MODELS = {AVERAGE: DEFAULT_MODEL, COUNT: "cox-nb", CLASS: CLASS_MODEL}
 """The default model for each kind of target."""
 
@@ -156,8 +162,8 @@ class MapRequest:
         option="--layer",
     )
     covariates: tuple[str, ...] = setting(
-        "Covariate: the other service (fixed or mobile), a GeoTIFF, or a file of points. You can "
-        "give this option several times.",
+        "Covariate: the other service (fixed or mobile), stratum, a GeoTIFF, or a file of points. "
+        "You can give this option several times. Default: none, or stratum for --target tier.",
         default=(),
     )
     conformal: str = setting(
@@ -276,7 +282,9 @@ class MapRequest:
         object.__setattr__(self, "layers", tuple(map(absolute_name, self.layers)))
         if isinstance(self.covariates, str):
             object.__setattr__(self, "covariates", (self.covariates,))
-        covariates = (one if one in SERVICES else absolute_place(one) for one in self.covariates)
+        covariates = (
+            one if one in NAMED_COVARIATES else absolute_place(one) for one in self.covariates
+        )
         object.__setattr__(self, "covariates", tuple(covariates))
 
     def _check_points(self) -> None:
@@ -305,6 +313,8 @@ class MapRequest:
             )
 
     def _check_covariates(self) -> None:
+        if TARGETS[self.target].classes and not self.covariates:
+            object.__setattr__(self, "covariates", (STRATUM,))
         if self.covariates and not find_model(self.model).takes_covariates:
             able = [name for name, spec in MODELS.items() if spec.takes_covariates]
             fits = TARGETS[self.target].kind == AVERAGE

@@ -100,6 +100,7 @@ def test_its_model_predicts_what_a_program_reads(tiered, small):
         right_on=["quadkey", "label"],
         suffixes=("_text", ""),
     )
+    both = both.assign(rural=(both["stratum"] == "rural").astype(float))
     law = model.predict_distribution(both)
     np.testing.assert_allclose(law.probabilities, both[P], atol=1e-6)
     assert (model.predict(both) == both[P].to_numpy().argmax(1)).all()
@@ -211,7 +212,6 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(small, tmp_path):
         ({"tests": 5}, "--for, --tests and --devices describe averages"),
         ({"threshold": (7.0,)}, "its map shows the probability of each class"),
         ({"conformal": "marginal"}, "not probabilities of tiers. Leave --conformal out"),
-        ({"covariates": ("fixed",)}, r"found --model class-dbk. Leave --covariates out\."),
         ({"noise": "student-t"}, "class-dbk has no student-t noise, because a class has no noise"),
         ({"budget": 60.0}, "--budget chooses the rank, but only of models with anchors"),
     ],
@@ -226,7 +226,35 @@ def test_a_quarter_after_the_data_is_refused(small, tmp_path):
         make_map(small.request(tmp_path / "run", target="tier", at="2024Q4"))
 
 
-def test_commands_for_numbers_refuse_the_run(tiered, finished, geogp, tmp_path):
+def test_the_gallery_shows_accuracy_and_gain(tiered, finished, tmp_path):
+    html = make_gallery([tiered.path, finished.path], out=tmp_path).page.read_text("utf-8")
+    assert "most probable tier" in html
+    run = run_json(tiered)
+    for split, scores in run["metrics"].items():
+        gain = run["baseline"][split]["all"]["nll"] - scores["all"]["nll"]
+        for name in ("urban", "rural"):
+            assert f"<td>{100 * scores[name]['accuracy']:.1f} %</td>" in html
+        assert f'data-value="{gain}"' in html
+
+
+def test_the_stratum_is_a_covariate(small, tmp_path):
+    made = make_map(small.request(tmp_path, target="tier", model="class-rbf"))
+    (held,) = run_json(made)["covariates"]
+    assert (held["name"], held["interpolation"], held["share_with_data"]) == ("rural", "none", 1)
+    assert held["coefficient"] is None
+    model = geogp.load_model(made.path / "model.safetensors")
+    assert model.coefficients_.empty
+    tiles = gpd.read_parquet(made.path / "tiles.parquet")
+    places = pd.DataFrame({"longitude": tiles["longitude"], "latitude": tiles["latitude"]})
+    places = places.assign(quarter=pd.Period(run_json(made)["map"]["at"], "Q"))
+    rural = (tiles["stratum"] == "rural").astype(float)
+    p = [model.predict_distribution(places.assign(rural=s)).probabilities for s in (rural, 0.0)]
+    np.testing.assert_allclose(p[0], tiles[P], atol=1e-5)
+    assert np.abs(p[0] - p[1])[rural == 1].mean() > 1e-3
+    assert (p[0] == p[1])[rural == 0].all()
+
+
+def test_commands_for_numbers_refuse_the_run(tiered, finished, geogp):
     run = open_run(tiered.path)
     for ask in (run.areas, run.exceedance, run.next):
         with pytest.raises(RequestError, match=r"is a class \(tier\), which has no level"):
@@ -238,8 +266,6 @@ def test_commands_for_numbers_refuse_the_run(tiered, finished, geogp, tmp_path):
     ):
         code, _, told = geogp(*arguments)
         assert (code, message in " ".join(told.split())) == (2, True), told
-    with pytest.raises(DataError, match="the gallery shows coverage and CRPS"):
-        make_gallery([tiered.path], out=tmp_path / "gallery")
     with pytest.raises(RequestError, match="geogp batch joins maps of numbers only"):
         BatchRequest("PR", targets="tier", maps={}).runs_in(["PR"])
 

@@ -39,7 +39,7 @@ class ModelName:
     @property
     def takes_covariates(self) -> bool:
         """Whether the model may depend on covariates."""
-        return self.family == "field"
+        return self.family in {"field", "class"}
 
     @property
     def spread_is_noise(self) -> bool:

@@ -37,9 +37,9 @@ class PlacementContext(NamedTuple):
 MakeBasis = Callable[[Architecture, PlacementContext], Basis]
 
 
-def _backbone(sizes: Architecture) -> Backbone:
-    d = len(sizes.used) - sizes.used_covariates
-    return Backbone(d, sizes.h, sizes.blocks).to(sizes.torch_dtype)
+def _backbone(sizes: Architecture, left_out: int = 0) -> Backbone:
+    """Return a network of the inputs, without the last `left_out` of them."""
+    return Backbone(len(sizes.used) - left_out, sizes.h, sizes.blocks).to(sizes.torch_dtype)
 
 
 def plain_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
@@ -63,15 +63,15 @@ def deep_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
     return InducingBasis(anchors, backbone, jitter=sizes.jitter)
 
 
-def dense_basis(sizes: Architecture, _given: PlacementContext) -> DenseBasis:
-    """Return a dense SiLU layer on a network."""
-    return DenseBasis(_backbone(sizes), sizes.h, sizes.r).to(sizes.torch_dtype)
+def dense_basis(sizes: Architecture, _given: PlacementContext, left_out: int = 0) -> DenseBasis:
+    """Return a dense SiLU layer on a network of the inputs, without the last `left_out`."""
+    return DenseBasis(_backbone(sizes, left_out), sizes.h, sizes.r).to(sizes.torch_dtype)
 
 
 def field_basis(sizes: Architecture, given: PlacementContext) -> Basis:
     """Return a dense SiLU layer on a network, and linear functions of the covariates, if any."""
-    basis = dense_basis(sizes, given)
     covariates = sizes.used_covariates
+    basis = dense_basis(sizes, given, covariates)
     return DriftBasis(basis, covariates).to(sizes.torch_dtype) if covariates else basis
 
 

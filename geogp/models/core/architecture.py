@@ -28,7 +28,8 @@ class Architecture:
     `dropped`: columns with the same value in all training rows; the basis does not use these.
     `units`: number of kilometres or quarters in one unit of each column, for models that measure
         distances.
-    `covariates`: names of the covariates, which are the last columns and enter linearly.
+    `covariates`: names of the covariates, which are the last columns. They enter the model `field`
+        linearly, and are inputs of the basis of models of classes.
     `classes`: number of classes of the target; 0 if the target is a number.
 
     Raises RequestError if a name is unknown, a size or the jitter is out of range, or the number of

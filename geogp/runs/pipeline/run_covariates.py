@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.files import sha256_of
+from geogp.geodata.covariates.covariate_values import CovariateValues
 from geogp.geodata.covariates.point_covariate import PointCovariate
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.store.fetch_quarters import Progress
@@ -22,6 +23,7 @@ from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.quarters import QuarterRequest
 from geogp.geodata.tiles.targets import SERVICES
 from geogp.records.run_record import CovariateRecord
+from geogp.runs.settings import STRATUM
 
 if TYPE_CHECKING:
     from geogp.geodata.covariates.read_covariate import Covariate
@@ -39,6 +41,26 @@ LEAST_VARIANCE = 1e-3
 
 
 @dataclass(frozen=True)
+class StratumCovariate:
+    """1 in the second stratum of a region, such as the country, and 0 elsewhere."""
+
+    region: Region
+    interpolation = "none"
+    rows = 0
+    prior_sd = float("nan")
+
+    def at(
+        self,
+        longitude: Floats,
+        latitude: Floats,
+        quarter: Any = None,  # noqa: ARG002 - strata have no time
+    ) -> CovariateValues:
+        """Return the values at places, (n,); they have no standard deviations."""
+        second = self.region.stratum(longitude, latitude) == self.region.strata_names[1]
+        return CovariateValues(second.astype(np.float64), np.full(len(second), np.nan))
+
+
+@dataclass(frozen=True)
 class RunCovariate:
     """A covariate of a run, and the columns that the covariate adds to tables.
 
@@ -50,7 +72,7 @@ class RunCovariate:
 
     name: str
     source: str
-    covariate: "Covariate"
+    covariate: "Covariate | StratumCovariate"
     files: tuple[str, ...] = ()
     with_support: bool = False
     mean: float = 0.0
@@ -148,7 +170,7 @@ def read_run_covariates(
     observations: Observations,
     progress: Progress,
 ) -> PlaceTables:
-    """Read the covariates that ``--covariates`` names: the other service, or files.
+    """Read the covariates that ``--covariates`` names: the other service, the stratum, or files.
 
     Raises RequestError if two covariates have the same name, and DataError if a file has no data.
     """
@@ -161,6 +183,16 @@ def read_run_covariates(
             read.covariates.extend(found.covariates)
             read.files.extend(found.files)
             read.warnings.extend(found.warnings)
+            continue
+        if text == STRATUM:
+            known = StratumCovariate(region)
+            if np.ptp(known.at(observations.longitude, observations.latitude).value):
+                read.covariates.append(RunCovariate(region.strata_names[1], text, known))
+            else:
+                read.warnings.append(
+                    f"all rows of {region.name} are in one stratum, so the covariate {STRATUM} is "
+                    f"left out."
+                )
             continue
         path = Path(text)
         covariate = read_covariate(path)
