@@ -139,7 +139,7 @@ def test_rasters_name_the_data_but_no_folder(finished):
 def test_means_over_areas_stand_in_run_and_report(finished):
     checks = run_json(finished)["areas_check"]
     assert set(checks) <= {"random", "blocks"}
-    found = json.loads((finished.path / "report.json").read_text())["findings"]
+    found = json.loads((finished.path / "report.json").read_text())["areas"]
     for split, check in checks.items():
         assert check["rows"] >= 5 * check["areas"] > 0
         assert check["coverage_95_independent"] <= check["coverage_95"] <= 1
