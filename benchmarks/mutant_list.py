@@ -538,6 +538,22 @@ MUTANTS = [
         other_settings_go_unseen=("if different:", "if different and False:"),
     ),
     *_of(
+        "runs/progress",
+        "runs/test_progress",
+        nothing_left_after_a_late_part=(
+            "whole is not None and took < whole else None",
+            "whole else 0",
+        ),
+    ),
+    *_of(
+        "maps/scales",
+        "maps/test_qgis_styles",
+        values_of_a_linear_scale=(
+            "return np.asarray(low * (high / low) ** place - self.shift)",
+            "return np.asarray(low + place * (high - low) - self.shift)",
+        ),
+    ),
+    *_of(
         "files",
         "test_files",
         half_a_file_in_place=(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import geopandas as gpd
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +25,7 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
 from geogp.geodata.simulation.simulation_files import ROW_GROUP, write_simulation
 from geogp.geodata.tiles.quarters import parse_quarters
+from geogp.maps.scales import paletted_png
 from geogp.records.record_reading import run_text
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import RUN_FILE
@@ -153,8 +155,9 @@ def working_here(patch: pytest.MonkeyPatch) -> Iterator[Direct]:
 
 def leave_out_pictures(patch: pytest.MonkeyPatch) -> None:
     """Make runs whose pictures hold nothing: drawing them takes half the time of a small run."""
-    patch.setattr("geogp.maps.figures.map_figures.map_figure", lambda *_, **__: b"no picture")
-    patch.setattr("geogp.runs.pipeline.drawing.kernel_figure", lambda *_, **__: b"no picture")
+    nothing = paletted_png(np.zeros((1, 1), np.uint8), np.zeros((1, 4), np.uint8))
+    patch.setattr("geogp.maps.figures.map_figures.map_figure", lambda *_, **__: nothing)
+    patch.setattr("geogp.runs.pipeline.drawing.kernel_figure", lambda *_, **__: nothing)
     patch.setattr("geogp.reports.report_figures.drawn", lambda *_: "data:image/svg+xml;base64,")
 
 

@@ -5,16 +5,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
-from geogp.runs.progress import ProgressListener
+from geogp.runs.progress import PhaseClock, ProgressListener, duration
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _LINE_SHARE = 0.1
 """Without a terminal, a line is printed each time progress has grown by this share."""
+
+
+_COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    TextColumn("{task.fields[left]}"),
+)
 
 
 class _Lines(ProgressListener):
@@ -22,46 +29,100 @@ class _Lines(ProgressListener):
 
     def __init__(self) -> None:
         self._shown: dict[str, float] = {}
+        self._clock: PhaseClock | None = None
+
+    def phases(self, clock: PhaseClock) -> None:
+        self._clock = clock
+
+    def stage(self, text: str) -> None:
+        _ERRORS.print(escape(f"{text}{self._left()}"))
+
+    def progress(self, text: str, done: int, total: int, note: str) -> None:
+        if self._clock is not None:
+            self._clock.advance(done / total)
+        if done < total and done / total - self._shown.get(text, 0.0) < _LINE_SHARE:
+            return
+        self._shown[text] = done / total
+        _ERRORS.print(escape(f"{text}: {done}/{total}{', ' * bool(note)}{note}{self._left()}"))
+
+    def warn(self, text: str) -> None:
+        _ERRORS.print(f"[yellow]warning:[/yellow] {escape(text)}")
+
+    def _left(self) -> str:
+        """Return the time that is left in words; empty if it is not known."""
+        left = self._clock.left if self._clock is not None else None
+        return "" if left is None else f" (about {duration(left)} left)"
+
+
+class _Bars(_Lines):
+    """Shows progress on a terminal: one bar over all phases of a map, or a bar for each stage."""
+
+    def __init__(self, progress: "_PhaseProgress") -> None:
+        super().__init__()
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def phases(self, clock: PhaseClock) -> None:
+        super().phases(clock)
+        self._progress.follow(clock)
 
     def stage(self, text: str) -> None:
         _ERRORS.print(escape(text))
 
     def progress(self, text: str, done: int, total: int, note: str) -> None:
-        if done < total and done / total - self._shown.get(text, 0.0) < _LINE_SHARE:
+        if self._clock is not None:
+            self._clock.advance(done / total)
+            self._progress.tell(f"{text}: {done}/{total}{', ' * bool(note)}{note}")
             return
-        self._shown[text] = done / total
-        _ERRORS.print(escape(f"{text}: {done}/{total}, {note}"))
-
-    def warn(self, text: str) -> None:
-        _ERRORS.print(f"[yellow]warning:[/yellow] {escape(text)}")
-
-
-class _Bars(_Lines):
-    """Shows progress as bars on a terminal."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._tasks: dict[str, TaskID] = {}
-
-    def progress(self, text: str, done: int, total: int, note: str) -> None:
         if text not in self._tasks:
-            self._tasks[text] = self._progress.add_task(escape(text), total=total, note="")
-        self._progress.update(self._tasks[text], completed=done, total=total, note=escape(note))
+            self._tasks[text] = self._progress.add_task(escape(text), total=total, left="")
+        # A full bar would stand beside work that goes on.
+        self._progress.update(
+            self._tasks[text], completed=done, total=total, left=escape(note), visible=done < total
+        )
+
+
+class _PhaseProgress(Progress):
+    """A display of bars; a bar that follows a clock moves with the time."""
+
+    _clock: PhaseClock | None = None
+    _note = ""
+
+    def follow(self, clock: PhaseClock) -> None:
+        """Show one bar over all phases of a clock."""
+        self._clock = clock
+        self._bar = self.add_task("", total=None, left="")
+
+    def tell(self, note: str) -> None:
+        """Show a note until the next phase begins."""
+        assert self._clock is not None
+        self._note, self._noted = note, self._clock.phase
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Return what is drawn, with the time that is left at this moment."""
+        clock = self._clock
+        if clock is not None and clock.phase:
+            left = clock.left
+            text = "time left not known" if left is None else f"about {duration(left)} left"
+            note = f"; {self._note}" if self._note and self._noted == clock.phase else ""
+            self.update(
+                self._bar,
+                description=" > ".join(
+                    f"[bold]{one}[/bold]" if one == clock.phase else one for one in clock.parts
+                ),
+                completed=clock.elapsed,
+                total=None if left is None else clock.elapsed + left,
+                left=escape(f"{text}{note}"),
+            )
+        return super().get_renderables()
 
 
 @contextmanager
 def working() -> Iterator[ProgressListener]:
     """Show the progress of a job; if the user interrupts the job, print how to continue."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
     try:
         if _ERRORS.is_terminal:
-            with Progress(*columns, console=_ERRORS) as progress:
+            with _PhaseProgress(*_COLUMNS, console=_ERRORS, transient=True) as progress:
                 yield _Bars(progress)
         else:
             yield _Lines()

@@ -1,8 +1,109 @@
-"""The listener that receives the progress of a job."""
+"""The listener that receives the progress of a job, and the clock of the phases of a map."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+PHASES = ("read", "fit", "check", "predict", "write")
+"""The phases of a map. A phase has several parts if there are several fits."""
+
+
+@dataclass
+class PhaseClock:
+    """The time that the phases of a map took, and the time that is left.
+
+    `parts` is the number of parts of each phase. `expected` has the seconds of one part, as far as
+    they are known from earlier maps on this machine; `spent` has the seconds of finished parts.
+    `work` has the units of work in one part. `phase` is the current phase, or empty.
+    """
+
+    now: Callable[[], float] = time.monotonic
+    parts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 1))
+    expected: dict[str, float] = field(default_factory=dict)
+    spent: dict[str, list[float]] = field(default_factory=dict)
+    work: dict[str, float] = field(default_factory=dict)
+    phase: str = ""
+    _began: float = 0.0
+    _share: float = 0.0
+    _steady: bool = True
+
+    def begin(self, phase: str) -> None:
+        """Begin a part of a phase; the current part ends."""
+        self.end()
+        self.phase, self._began, self._share, self._steady = phase, self.now(), 0.0, True
+
+    def end(self) -> None:
+        """End the current part."""
+        if self.phase:
+            self.spent.setdefault(self.phase, []).append(self.now() - self._began)
+        self.phase = ""
+
+    def advance(self, share: float) -> None:
+        """Set the finished share of the current part.
+
+        A share that falls shows that the part repeats its work, so it says nothing about the time.
+        """
+        self._steady &= share >= self._share
+        self._share = share
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of all parts so far."""
+        current = self.now() - self._began if self.phase else 0.0
+        return sum(map(sum, self.spent.values())) + current
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the end of the last phase; None if they are not known."""
+        found = [
+            self.left_of(phase) for phase in {**dict.fromkeys(PHASES), self.phase: None} if phase
+        ]
+        known = [one for one in found if one is not None]
+        return sum(known) if len(known) == len(found) else None
+
+    def left_of(self, phase: str) -> float | None:
+        """Return the seconds until the end of a phase.
+
+        Returns None if they are not known, or if the current part takes longer than expected.
+        """
+        done = self.spent.get(phase, [])
+        whole = sum(done) / len(done) if done else self.expected.get(phase)
+        after = self.parts.get(phase, 1) - len(done)
+        if phase != self.phase:
+            if after <= 0:
+                return 0.0
+            return None if whole is None else after * whole
+        took = self.now() - self._began
+        if self._steady and self._share > 0:
+            current: float | None = took * (1 - self._share) / self._share
+            whole = took / self._share if whole is None else whole
+        else:
+            current = whole - took if whole is not None and took < whole else None
+        if current is None or whole is None:
+            return None
+        return current + max(after - 1, 0) * whole
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, such as ``2 min 5 s``.
+
+    Examples
+    --------
+    >>> duration(0.2), duration(125), duration(4000)
+    ('1 s', '2 min 5 s', '1 h 6 min')
+    """
+    whole = max(1, round(seconds))
+    minutes, hours = whole // 60, whole // 3600
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
 
 
 class ProgressListener:
     """Receiver of a job's stages, progress and warnings; this base class ignores them."""
+
+    def phases(self, clock: PhaseClock) -> None:
+        """Receive the clock of a map before its first phase begins."""
 
     def stage(self, text: str) -> None:
         """Receive the name of a stage that begins."""

@@ -20,10 +20,12 @@ from geogp.geodata.places.layers import PolygonLayer
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
+from geogp.runs.file_records import damaged_files
 from geogp.runs.pipeline.job import prepare
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import tag_of
+from geogp.runs.run_folder import read_run_record
 
 
 @pytest.fixture(scope="module")
@@ -112,10 +114,18 @@ def test_draws_agree_with_the_exact_law(result):
 
 
 def test_the_files_hold_the_table(result, copy):
-    csv, package, parquet, png = result.files
+    csv, package, parquet, told, png = result.files
     assert [path.name for path in result.files] == [
-        f"areas_halves_download_level_2023Q4.{end}" for end in ("csv", "gpkg", "parquet", "png")
+        f"areas_halves_download_level_2023Q4.{end}"
+        for end in ("csv", "gpkg", "parquet", "json", "png")
     ]
+    described = json.loads(told.read_text("utf-8"))
+    assert described["by"] == result.described["by"]
+    assert [row["area"] for row in described["areas"]] == list(result.table["area"])
+    report, links = ((copy.path / name).read_text("utf-8") for name in ("report.html", "map.html"))
+    assert f'<div id="{csv.stem}">' in report
+    assert f'href="report.html#{csv.stem}"' in links
+    assert damaged_files(copy.path, read_run_record(copy.path)[1]) == []
     read = pd.read_csv(csv)
     assert set(read.pop("quarter")) == {result.described["at"]}
     assert set(read.pop("tests_per_tile")) == {result.described["tests_per_tile"]}

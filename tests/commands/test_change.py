@@ -199,11 +199,14 @@ def test_both_quarters_are_those_of_single_quarters(result, copy):
 
 def test_the_files_hold_tables_and_rasters(result, copy):
     names = [path.name for path in result.files]
-    areas = [f"change_stratum_download_2023Q3_2023Q4.{end}" for end in ("csv", "gpkg", "parquet")]
+    areas = [
+        f"change_stratum_download_2023Q3_2023Q4.{end}" for end in ("csv", "gpkg", "parquet", "json")
+    ]
     tiles = [
         f"{name}_download_2023Q3_2023Q4.tif" for name in ("change_percent", "probability_rose")
     ]
-    assert names == [*areas, areas[0].replace("csv", "png"), *tiles]
+    styles = [one.replace(".tif", ".qml") for one in tiles]
+    assert names == [*areas, areas[0].replace("csv", "png"), *styles, *tiles]
     read = pd.read_csv(result.files[0], keep_default_na=False)
     assert set(read.pop("quarter_from")) == {"2023Q3"}
     assert set(read.pop("quarter_to")) == {"2023Q4"}

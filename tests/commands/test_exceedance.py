@@ -174,7 +174,7 @@ def test_files(result, copy):
             f"excursion_short_{NAMED}_{tag}.tif",
             f"excursion_{NAMED}_{tag}.png",
         } <= names
-    assert len(names) == 12
+    assert len(names) == 12 + 4  # and a style for each raster
     told = json.loads((copy.path / f"exceedance_{NAMED}_25_mbps.json").read_text())
     assert told["joint_regions"]["met"]["is"] == "at least 25 Mbps"
     assert told["draws"] == 2000

@@ -52,6 +52,8 @@ MAP = ("map", "PR")
 BATCH = ("batch", "--states", "PR", "--out", "runs")
 
 REFUSED = {
+    ("map", "XX"): "unknown region 'XX'. Nearest: Texas (TX).",
+    ("fetch", "Puerto Rica"): "unknown region 'Puerto Rica'. Nearest: Puerto Rico (PR)",
     (*MAP, "--preset", "quikc"): "unknown preset 'quikc'; choose one of quick, standard, paper.",
     (*MAP, "--model", "dbk-rfb"): "unknown model 'dbk-rfb'. Nearest: dbk-rbf",
     (*MAP, "--model", "cox"): "--target download needs a model for averages, found --model cox",

@@ -13,6 +13,7 @@ from shapely.geometry import MultiPolygon, Point, box
 
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.census import read_region, read_tracts
+from geogp.geodata.places.state_names import PUBLIC_STATES
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.store.sources import Folder
 
@@ -215,6 +216,13 @@ def test_whatever_bytes_are_wrong_only_our_errors_come(folder, suffix):
 
 def test_the_public_boundaries_are_served_over_https():
     assert PUBLIC_BOUNDARIES.startswith("https://www2.census.gov/")
+
+
+@pytest.mark.real
+def test_the_known_states_are_those_of_the_census(real_data):
+    table = gpd.read_parquet(real_data / "census" / "states.parquet")
+    known = {(code, number, name) for code, (number, name) in PUBLIC_STATES.items()}
+    assert set(zip(table["STUSPS"], table["STATEFP"], table["NAME"], strict=True)) == known
 
 
 @pytest.mark.real

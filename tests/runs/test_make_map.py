@@ -141,7 +141,7 @@ def test_means_over_areas_stand_in_run_and_report(finished):
     checks, reasons = run["areas_check"], run.get("areas_unchecked", {})
     assert set(checks) | set(reasons) == {"random", "blocks"}
     assert not set(checks) & set(reasons)
-    found = json.loads((finished.path / "report.json").read_text())["findings"]
+    found = json.loads((finished.path / "report.json").read_text())["areas"]
     for split, check in checks.items():
         assert check["rows"] >= 5 * check["areas"] > 0
         assert check["coverage_95_independent"] <= check["coverage_95"] <= 1

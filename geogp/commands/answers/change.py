@@ -112,7 +112,7 @@ def _write_tiles(opened: Reopened, found: LevelChanges) -> list[Path]:
         "target": request.target,
     }
     grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)
-    return write_geotiffs(grid, opened.path) + write_styles(grid, opened.path)
+    return write_styles(grid, opened.path) + write_geotiffs(grid, opened.path)
 
 
 def _quarters(opened: Reopened, found: LevelChanges) -> str:

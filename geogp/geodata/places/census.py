@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 import geopandas as gpd
 import pandas as pd
 
-from geogp.choices import nearest
 from geogp.errors import DataError, RequestError, UnreachableError
 from geogp.files import sha256_of
 from geogp.geodata.places.layers import COUNTY, TRACT, URBAN_AREA, PolygonLayer
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.places.region import Region, Strata
 from geogp.geodata.places.region_choice import AUTO
+from geogp.geodata.places.state_names import unknown_state
 from geogp.geodata.store.sources import Source
 from geogp.geodata.tiles.ookla import InputFile
 from geogp.geodata.tiles.parquet_files import reading_process
@@ -266,12 +266,7 @@ def _find_state(states: gpd.GeoDataFrame, name: str) -> gpd.GeoSeries:
         match = states[states[column].astype(str).str.casefold() == wanted]
         if len(match):
             return match.iloc[0]
-    labels: dict[str, str] = {}
-    for full, code in zip(states["NAME"], states["STUSPS"], strict=True):
-        labels[str(full).casefold()] = labels[str(code).casefold()] = f"{full} ({code})"
-    near = nearest(wanted, labels, 4)
-    shown = dict.fromkeys(labels[key] for key in near) or sorted(set(labels.values()))
-    raise RequestError(f"unknown region {name!r}. Nearest: {', '.join(shown)}.")
+    raise unknown_state(name, zip(states["NAME"].map(str), states["STUSPS"].map(str), strict=True))
 
 
 def _vintage(urban: gpd.GeoDataFrame, where: str) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from geogp.choices import one_of
 from geogp.errors import RequestError
+from geogp.geodata.places.state_names import check_public_state
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class RegionChoice:
     the folder or web address of Census boundaries; the default for a state is the Census Bureau's
     site. `strata` is ``FILE`` or ``FILE:COLUMN``; see `read_own_strata`. `points` is a file of
     measurements, whose extent is the region if there is neither `region` nor `file`. Raises
-    RequestError if `region` and `file` are both given or both missing, or if `name` or
-    `urban_vintage` would have no effect.
+    RequestError if `region` and `file` are both given or both missing, if the Census Bureau has no
+    such state, or if `name` or `urban_vintage` would have no effect.
     """
 
     region: str | None = None
@@ -69,6 +70,7 @@ class RegionChoice:
         if self.boundaries is not None:
             object.__setattr__(self, "boundaries", absolute_place(self.boundaries))
         elif self.region is not None:
+            check_public_state(self.region)
             object.__setattr__(self, "boundaries", PUBLIC_BOUNDARIES)
         elif self.urban_vintage != AUTO:
             raise RequestError(

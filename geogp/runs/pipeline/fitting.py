@@ -39,6 +39,7 @@ def fit_model(
     `parts` are masks of the training and the validation rows. `groups`, (n,), is the group of each
     row; a split leaves out all rows of a group together.
     """
+    job.clock.begin("fit")
     job.listener.stage(f"fitting {job.request.model} ({name})")
 
     def progress(state: FitState, epochs: int) -> None:
@@ -153,6 +154,7 @@ def _used(weights: Weights, uses: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _search(job: Job, train: Data, validation: Data) -> TunedWeights:
+    job.clock.begin("search")
     job.listener.stage(f"choosing alpha and beta of {job.request.model}")
     done: list[Trial] = []
 

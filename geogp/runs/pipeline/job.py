@@ -25,7 +25,9 @@ from geogp.evaluation.splits.split_names import BUFFER
 from geogp.geodata.places.census import Boundaries
 from geogp.geodata.places.layers import PolygonLayer, read_layers
 from geogp.geodata.places.region import UNKNOWN, Region
+from geogp.geodata.places.region_choice import file_and_rest
 from geogp.geodata.points.point_tests import PointTests, read_point_tests
+from geogp.geodata.store.addresses import is_address
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
@@ -40,12 +42,12 @@ from geogp.models.training.training_data import Data
 from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
-from geogp.runs.progress import ProgressListener
+from geogp.runs.progress import PhaseClock, ProgressListener
 from geogp.runs.question import Question, check_quarter
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import input_record
 from geogp.runs.run_places import reads_tiles
-from geogp.runs.settings import MAX_TILES, MapRequest
+from geogp.runs.settings import MAX_TILES, NAMED_COVARIATES, MapRequest
 
 Rows = NDArray[np.bool_]
 
@@ -70,6 +72,7 @@ class Job:
     layer_files: tuple[InputFile, ...] = ()
     call: str | None = None
     places: PlaceTables = field(default_factory=PlaceTables)
+    clock: PhaseClock = field(default_factory=PhaseClock)
 
     @property
     def observations(self) -> Observations:
@@ -191,7 +194,9 @@ class Job:
         self.listener.warn(text)
 
 
-def prepare(request: MapRequest, listener: ProgressListener) -> Job:
+def prepare(
+    request: MapRequest, listener: ProgressListener, clock: PhaseClock | None = None
+) -> Job:
     """Read all data of a request, and return a `Job`; raise the errors of `make_map`."""
     device = pick_device(request.device)
     seconds = dict.fromkeys(("read", "fit", "predict", "write"), 0.0)
@@ -199,6 +204,7 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
         listener.stage("reading boundaries and tiles")
         quarters = parse_quarters(request.quarters) if request.quarters else None
         source = open_source(request.source)
+        _check_files(request)
         layers, layer_files = read_layers(request.layers)
         points = _points(request)
         boundaries = request.place.read(
@@ -245,6 +251,7 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
         layers=layers,
         layer_files=layer_files,
         places=places,
+        clock=clock or PhaseClock(),
     )
     job.folder.check()
     region.check_zoom(request.zoom)
@@ -258,6 +265,16 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
         if overlap is not None:
             job.warn(overlap)
     return job
+
+
+def _check_files(request: MapRequest) -> None:
+    """Raise RequestError if a file is missing that is read after the boundaries and the tiles."""
+    named = {"covariates": [one for one in request.covariates if one not in NAMED_COVARIATES]}
+    named["strata"] = [] if request.strata is None else [str(file_and_rest(request.strata)[0])]
+    for option, paths in named.items():
+        for path in paths:
+            if not (is_address(path) or Path(path).exists()):
+                raise RequestError(f"no file {path}; expected an existing file for --{option}.")
 
 
 def _points(request: MapRequest) -> PointTests | None:

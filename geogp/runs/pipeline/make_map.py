@@ -48,6 +48,7 @@ from geogp.runs.pipeline.fitting import (
     weights_of,
 )
 from geogp.runs.pipeline.job import Job, identity_of, prepare, timed
+from geogp.runs.pipeline.phase_rates import expect, remember
 from geogp.runs.pipeline.repair import repair_of, repaired_splits, with_repair
 from geogp.runs.pipeline.target_kinds import kind_of
 from geogp.runs.pipeline.validation import (
@@ -59,7 +60,7 @@ from geogp.runs.pipeline.validation import (
     run_split,
     tuning_rows,
 )
-from geogp.runs.progress import ProgressListener
+from geogp.runs.progress import PhaseClock, ProgressListener
 from geogp.runs.run_folder import (
     GRID_FILE,
     MODEL_FILE,
@@ -110,7 +111,10 @@ def make_map(request: MapRequest, listener: ProgressListener | None = None) -> R
         if request.out is not None:  # otherwise `prepare` names the folder
             RunFolder(request.out).check()
             stack.enter_context(lock_folder(request.out))
-        job = prepare(request, listener)
+        clock = PhaseClock()
+        listener.phases(clock)
+        clock.begin("read")
+        job = prepare(request, listener, clock)
         if request.out is None:
             stack.enter_context(lock_folder(job.folder.path))
         return run_job(job)
@@ -148,6 +152,7 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
 def _fit(job: Job, identity: RunIdentity) -> RunResult:
     """Start or continue the fits, draw the map, and return the result."""
     before, plan, request = len(job.warnings), make_plan(job), job.request
+    expect(job, fits=True)
     note = RunNote(**asdict(identity), threads=torch.get_num_threads(), call=job.call or UNSET)
     note = job.folder.begin(note)
     with arithmetic(threads_for(job, note.threads)):
@@ -190,6 +195,7 @@ def _fit(job: Job, identity: RunIdentity) -> RunResult:
 
 def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: bool) -> RunResult:
     """Draw the map of a finished run again from its stored model."""
+    expect(job, fits=False)
     fitted = complete_record(job.folder.path, held, FittedRecord)
     predictions = read_predictions(job.folder.path, held)
     file = job.folder.path / MODEL_FILE
@@ -220,6 +226,7 @@ def _complete(
     """Draw the map, write all files of the run, and return the result."""
     chosen = {"alpha": fitted.weights.alpha, "beta": fitted.weights.beta}
     with timed(job.seconds, "predict"):
+        job.clock.begin("predict")
         job.listener.stage("predicting the map")
         repair = repair_of(job, model, map_calibration_rows(job))
         settings = {
@@ -236,11 +243,12 @@ def _complete(
     for text in drawing.warnings:
         job.warn(text)
     with timed(job.seconds, "write"):
+        job.clock.begin("write")
+        job.listener.stage("writing maps and report")
         page = drawing.page()
 
     def write(folder: Path) -> RunRecord:
         with timed(job.seconds, "write"):
-            job.listener.stage("writing maps and report")
             keep_model(folder / MODEL_FILE)
             plain = predictions.astype({"stratum": str})
             table = plain.to_parquet(index=False, compression="zstd", write_page_checksum=True)
@@ -268,6 +276,8 @@ def _complete(
             return replace(run, map=replace(given(run.map, RunMap()), page_bytes=size))
 
     run = job.folder.complete(write, keep_later=keep_later)
+    job.clock.end()
+    remember(job)
     return RunResult(job.folder.path, show_answers(job.folder.path) if keep_later else run)
 
 
@@ -329,6 +339,7 @@ def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | 
     model = fitted.network_
     if model.posterior.in_closed_form or not model.has_level:
         return None
+    job.clock.begin("check")
     job.listener.stage("comparing two calculations of the level's variance")
     test = plan.rows(job.request.splits[0], 0, TEST)
     chosen = np.flatnonzero(test)

@@ -245,6 +245,8 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> F
     kept = None if groups is None else groups[job.ingested.kept]
     fit_name = f"{name}-{fold}" if fold else name
     model = fit_model(job, fit_name, (train, validation), weights, kept)
+    job.clock.begin("check")
+    job.listener.stage(f"checking {job.request.model} on test rows ({fit_name})")
     with timed(job.seconds, "predict"):
         prediction = model.predict_distribution(job.table[test])
         repair = repair_of(job, model, plan.rows(name, fold, CALIBRATION))

@@ -1,0 +1,161 @@
+"""The clock of a map's phases: the time left is that of this machine, or not known."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from geogp.runs.pipeline import phase_rates
+from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.progress import PHASES, PhaseClock, duration
+from geogp_cli import console
+
+
+@pytest.fixture
+def time():
+    return SimpleNamespace(now=0.0)
+
+
+@pytest.fixture
+def clock(time):
+    return PhaseClock(now=lambda: time.now)
+
+
+def test_a_first_map_does_not_know_the_time_left(clock, time):
+    for phase in PHASES:
+        clock.begin(phase)
+        assert clock.left is None
+        time.now += 3
+    clock.end()
+    assert clock.left == 0
+    assert clock.elapsed == 3 * len(PHASES)
+
+
+def test_expected_seconds_count_down_and_never_reach_zero_before_the_end(clock, time):
+    clock.expected = {"read": 1.0, "fit": 100.0, "check": 10.0, "predict": 20.0, "write": 5.0}
+    clock.parts |= {"fit": 2, "check": 2}
+    clock.begin("read")
+    assert clock.left == 1 + 2 * 100 + 2 * 10 + 20 + 5
+    time.now += 1
+    clock.begin("fit")
+    clock.advance(0.5)
+    time.now += 40  # the own speed of this fit, not the expected one
+    assert clock.left == pytest.approx(40 + 100 + 2 * 10 + 20 + 5)
+    clock.advance(1.0)
+    assert clock.left == pytest.approx(100 + 2 * 10 + 20 + 5)
+    time.now += 10
+    clock.begin("check")
+    time.now += 4
+    # The second fit takes as long as the first; the check has no shares.
+    assert clock.left == pytest.approx(50 + 6 + 10 + 20 + 5)
+    time.now += 7
+    assert clock.left is None  # the check takes longer than expected
+    clock.begin("fit")
+    clock.begin("check")
+    clock.begin("predict")
+    assert clock.left == pytest.approx(20 + 5)
+
+
+def test_a_share_that_falls_tells_nothing(clock, time):
+    clock.expected = dict.fromkeys(PHASES, 10.0)
+    clock.begin("fit")
+    time.now += 2
+    clock.advance(1.0)
+    clock.advance(0.1)
+    assert clock.left_of("fit") == pytest.approx(8)
+
+
+def test_left_out_phases_take_no_time(clock):
+    clock.expected = {"predict": 20.0, "write": 5.0}
+    clock.parts |= {"fit": 0, "check": 0}
+    clock.begin("read")
+    clock.begin("predict")
+    assert clock.left == 25
+
+
+def test_durations_in_words():
+    assert [duration(one) for one in (59.6, 3599)] == ["1 min 0 s", "59 min 59 s"]
+
+
+def test_a_map_remembers_its_rates_for_the_next(small, tmp_path, monkeypatch):
+    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
+    clocks = []
+
+    class Hears(console._Lines):
+        def phases(self, clock):
+            clocks.append(clock)
+            super().phases(clock)
+
+    for name in ("one", "two"):
+        make_map(small.request(tmp_path / name, split="random"), Hears())
+    first, second = clocks
+    assert list(first.spent) == list(PHASES)
+    assert {phase: len(first.spent[phase]) for phase in ("fit", "check")} == {
+        phase: first.parts[phase] for phase in ("fit", "check")
+    }
+    assert first.expected == {}
+    for phase in ("fit", "check", "predict", "write"):
+        took = sum(first.spent[phase]) / len(first.spent[phase])
+        assert second.expected[phase] == pytest.approx(took)
+    assert json.loads(phase_rates.rates_file().read_text()).keys() == {"field quick cpu"}
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"field quick cpu": {"fit": -1}}', '{"a": 1}'])
+def test_damaged_rates_count_as_none(tmp_path, monkeypatch, text):
+    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path))
+    phase_rates.rates_file().write_text(text)
+    assert phase_rates._stored() == {}
+
+
+def shown(progress):
+    screen = Console(width=150, force_terminal=True, color_system=None)
+    with screen.capture() as heard:
+        screen.print(*progress.get_renderables())
+    return heard.get()
+
+
+def test_the_terminal_shows_one_bar_over_all_phases(clock, time):
+    progress = console._PhaseProgress(*console._COLUMNS, console=Console(stderr=True))
+    bars = console._Bars(progress)
+    bars.phases(clock)
+    clock.expected = dict.fromkeys(PHASES, 100.0)
+    clock.begin("read")
+    clock.begin("fit")
+    bars.progress("fit (random)", 4, 8, "score [1]")
+    time.now += 50
+    first = shown(progress)
+    assert "read > fit > check > predict > write" in first
+    assert "about 5 min 50 s left; fit (random): 4/8, score [1]" in first
+    bars.progress("fit (random)", 8, 8, "")
+    clock.begin("check")
+    time.now += 99
+    assert "about 3 min 21 s left" in shown(progress)
+    time.now += 2
+    late = shown(progress)
+    assert "time left not known" in late
+    assert "0:00" not in late
+    assert "8/8" not in late
+
+
+def test_a_finished_bar_of_another_command_disappears():
+    progress = console._PhaseProgress(*console._COLUMNS, console=Console(stderr=True))
+    bars = console._Bars(progress)
+    bars.progress("choosing tiles", 3, 4, "")
+    assert "choosing tiles" in shown(progress)
+    bars.progress("choosing tiles", 4, 4, "")
+    assert "choosing tiles" not in shown(progress)
+
+
+def test_plain_lines_say_the_time_left(clock, time, capsys):
+    lines = console._Lines()
+    lines.phases(clock)
+    clock.expected = dict.fromkeys(PHASES, 10.0)
+    clock.begin("write")
+    lines.stage("writing")
+    clock.expected = {}
+    clock.begin("fit")
+    lines.stage("fitting")
+    told = capsys.readouterr().err
+    assert "writing (about " in told
+    assert "fitting\n" in told
