@@ -30,8 +30,8 @@ from geogp.models.catalogue.storage import load_model
 from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.predicting import (
+    OTHER_LARGER,
     OTHER_PREDICTIONS,
-    OTHER_TILES,
     MapPredictor,
     other_zoom,
 )
@@ -159,7 +159,7 @@ def test_other_quarters_have_the_maps_tiles_unless_these_are_too_many():
     tiles = Tiles(column, row, 16)
     assert other_zoom(tiles[column < 256], 7) == 16
     for quarters in (1, 7, 40, 400):
-        zoom, most = other_zoom(tiles, quarters), min(OTHER_TILES, OTHER_PREDICTIONS // quarters)
+        zoom, most = other_zoom(tiles, quarters), min(OTHER_LARGER, OTHER_PREDICTIONS // quarters)
         assert len(coarser(tiles, zoom)) <= most < len(coarser(tiles, zoom + 1))
 
 

@@ -172,18 +172,16 @@ def pack_past(tiles: Tiles, quantiles: Floats, step: float) -> list[Packed]:
     whole steps first, so each error is at most half a step.
     """
     frame = Frame.of_tiles(tiles)
+    pixels = (slice(None), *frame.pixels(tiles))
     low, middle, high = np.round(quantiles / step)
     lower, upper = middle - low, high - middle
-    return [
-        pack(
-            np.stack([filled(frame.place(tiles, one * step, np.nan)) for one in plane]),
-            step,
-            16,
-            none=False,
-            along=True,
-        )
-        for plane in (middle, lower, upper - lower)
-    ]
+    planes = []
+    for values in (middle, lower, upper - lower):
+        rasters = np.full((len(values), frame.height, frame.width), np.nan)
+        rasters[pixels] = values * step
+        stacked = np.stack([filled(one) for one in rasters])
+        planes.append(pack(stacked, step, 16, none=False, along=True))
+    return planes
 
 
 def past_quantiles(shown: Floats, levels: Sequence[float], past: Floats) -> Floats:
@@ -214,13 +212,22 @@ def unpack_quantiles(planes: Sequence[Packed], levels: Sequence[float]) -> Float
 
 
 def pack_within(made: Callable[[float], list[Packed]], most: int) -> list[Packed]:
-    """Return what `made` packs with the smallest of `STEPS` that needs at most `most` bytes."""
-    found: list[Packed] = []
-    for step in STEPS:
-        found = made(step)
-        if text_bytes(found) <= most:
-            break
-    return found
+    """Return what `made` packs with the smallest of `STEPS` that needs at most `most` bytes.
+
+    If no step is large enough, this is the largest step.
+    """
+    found: dict[int, list[Packed]] = {}
+
+    def fits(place: int) -> bool:
+        found[place] = made(STEPS[place])
+        return text_bytes(found[place]) <= most
+
+    # Larger steps need fewer bytes, and packing takes long, so halve the steps that remain.
+    low, high = (0, 0) if fits(0) else (1, len(STEPS) - 1)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle + 1, high)
+    return found.get(low) or made(STEPS[low])
 
 
 def probability_error(

@@ -222,8 +222,11 @@ def averages_on(
             "sum": seen.y if counted else seen.tests * 10**seen.y,
         }
     )
-    sums = rows.pivot_table(index="quarter", columns="tile", aggfunc="sum")
-    found: pd.DataFrame = sums["sum"] if counted else sums["sum"] / sums["tests"]
+    sums, tests = (
+        rows.pivot_table(index="quarter", columns="tile", values=name, aggfunc="sum")
+        for name in ("sum", "tests")
+    )
+    found = sums if counted else sums / tests
     wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
     measured = wanted[np.isin(wanted, rows["tile"])]
     return found.reindex(index=sorted(quarters), columns=measured).to_numpy(np.float64)

@@ -19,7 +19,10 @@ from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.job import Job
 
 OTHER_TILES = 150_000
-"""Largest number of tiles for which the page shows other quarters."""
+"""Largest number of tiles of a map that shows other quarters on the same tiles."""
+
+OTHER_LARGER = 40_000
+"""Largest number of larger tiles for other quarters, if the map has too many tiles."""
 
 OTHER_PREDICTIONS = 3_000_000
 """Largest number of predictions for all other quarters together."""
@@ -70,9 +73,9 @@ class MapPredictor:
 
 
 def other_zoom(tiles: Tiles, quarters: int) -> int:
-    """Return the map's zoom, or the highest zoom with few enough tiles and predictions."""
-    most = min(OTHER_TILES, OTHER_PREDICTIONS // quarters)
+    """Return the map's zoom if its tiles are few enough, or else the highest zoom that is."""
+    most = OTHER_TILES if len(tiles) <= OTHER_TILES else OTHER_LARGER
     zoom = tiles.zoom
-    while zoom > 1 and len(coarser(tiles, zoom)) > most:
+    while zoom > 1 and len(coarser(tiles, zoom)) > min(most, OTHER_PREDICTIONS // quarters):
         zoom -= 1
     return zoom
