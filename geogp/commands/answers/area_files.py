@@ -7,6 +7,7 @@ from typing import Any
 
 import geopandas as gpd
 
+from geogp.commands.answers.run_answer import plain_rows
 from geogp.commands.csv_tables import write_csv
 from geogp.errors import DataError
 from geogp.files import write_bytes, write_text
@@ -30,7 +31,7 @@ def write_areas(
     _write_package(frame, paths[1])
     frame.to_parquet(parquet, index=False)
     write_bytes(paths[2], parquet.getvalue())
-    told = {**described, "areas": table.to_dict(orient="records")}
+    told = {**described, "areas": plain_rows(table)}
     write_text(paths[3], json.dumps(told, indent=1, allow_nan=False) + "\n")
     return paths
 
