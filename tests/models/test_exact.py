@@ -382,7 +382,7 @@ class TestMemory:
         few, many = peaks(name, 4 * self.CHUNK), peaks(name, 40 * self.CHUNK)
         assert many == few
         # No array of 41 thousand rows and more than their two columns was made.
-        assert many[0] <= 8 * self.CHUNK * (self.RANK + 2)
+        assert many[0] <= 8 * (self.CHUNK + self.RANK) * (self.RANK + 2)
 
     def test_the_meter_sees_one_chunk_of_all_rows(self, peaks):
         n = 4 * self.CHUNK

@@ -152,7 +152,8 @@ class WholeData(ByInputs[M]):
     """Training step for the loss -(log likelihood of all rows + log prior) / n; see `Step`.
 
     The first pass computes sums over the rows, in chunks, and the gradient by the sums. The second
-    pass propagates this gradient to the features of each chunk. Memory does not grow with n.
+    pass propagates this gradient to the features of each chunk. Memory does not grow with n. One
+    pass is enough for a single chunk.
 
     `objective`: the log likelihood, a function of `Statistics` and the noise variance.
     `prior`: a log prior, added to the log likelihood.
@@ -172,15 +173,21 @@ class WholeData(ByInputs[M]):
 
     def backward(self, model: M, rows: "Rows", n: int, weights: Weights) -> Tensor:
         """Add the gradient of the loss to the parameters; return the loss."""
-        total, peak = _total(model, rows, own_variance=self.own_variance)
-        leaves = {name: value.requires_grad_() for name, value in _tensors(total).items()}
-        found = self.objective(Statistics(total.n, **leaves), model.noise()) + self.prior(model)
-        loss = -found / n
+        single = len(list(rows.chunks())) == 1
+        if single:
+            total, peak = statistics(model, rows, own_variance=self.own_variance), 0
+        else:
+            total, peak = _total(model, rows, own_variance=self.own_variance)
+            for value in _tensors(total).values():
+                value.requires_grad_()
+        loss = -(self.objective(total, model.noise()) + self.prior(model)) / n
         loss.backward()
+        if single:
+            return loss.detach().double()
         for index, part in enumerate(rows.chunks()):
             sums = statistics(model, part, own_variance=self.own_variance)
             pairs = [
-                (value, leaves[name].grad)
+                (value, getattr(total, name).grad)
                 for name, value in _tensors(sums).items()
                 if value.requires_grad and (name != "largest_norm" or index == peak)
             ]
