@@ -33,6 +33,7 @@ from geogp.models.field.predictive_law import (
     fit_law,
     no_law,
 )
+from geogp.models.joint.far_level import far_level
 
 # By 1, two covariates and their squares: location, log scale, skewness and log tail weight.
 BY_BOTH = np.array(
