@@ -139,7 +139,8 @@ class FieldNetwork(FieldProcess):
         distribution is learned from the errors of training rows, each predicted without the rows
         of its group, and from the errors of validation rows. If the measurements are precise, this
         distribution depends on the distance to other places alone, because the covariance then
-        knows the sizes of errors better than the other covariates do. Then the validation rows are stored with the training rows.
+        knows the sizes of errors better than the other covariates do. Then the validation rows are
+        stored with the training rows.
         """
         with torch.no_grad():
             self._take_coefficients()
