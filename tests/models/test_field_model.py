@@ -22,6 +22,7 @@ from geogp.models.field.field_process import LAW_PARTS
 from geogp.models.field.per_place import PerPlace
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, near_places
+from geogp.models.joint.far_level import far_level
 from geogp.models.joint.joint_law import joint_posterior, two_variances
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
@@ -319,7 +320,8 @@ def test_the_level_has_the_mean_of_most_tests_and_the_normal_shape(world):
     x = _rows(6, 3, 9)[0]
     level, most = model.predict(x, level=True), model.predict(x, np.inf, np.inf)
     np.testing.assert_array_equal(level.mean, most.mean)
-    np.testing.assert_array_equal(level.function_variance, most.function_variance)
+    far = np.square(far_level(model, model.scaled(x))).sum(1)
+    np.testing.assert_allclose(level.function_variance, most.function_variance + far, rtol=1e-12)
     assert most.shape is not GAUSSIAN
     assert level.shape is GAUSSIAN
     assert (level.noise_variance == 0).all()
