@@ -25,6 +25,7 @@ from geogp.models.core.lowrank import Rows
 from geogp.models.field import left_out
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.predictive_law import (
+    DISTANCE,
     ROWS_OF_LIGHT_TAILS,
     SHAPE_STEP,
     Errors,
@@ -289,18 +290,23 @@ def test_few_held_out_groups_move_the_law_less_than_many():
     assert many > own + 0.6
 
 
-def test_a_constant_law_has_one_scale_and_one_tail_weight():
+def test_the_scale_of_precise_data_depends_on_the_distance_alone():
     random = np.random.default_rng(4)
     n = 6_000
     covariates = random.standard_normal((n, 11))
-    errors = 0.4 * np.exp(0.3 * covariates[:, 0]) * random.standard_t(4, n) + 0.2 * covariates[:, 1]
+    scale = 0.4 * np.exp(0.2 * covariates[:, 0] + 0.4 * covariates[:, DISTANCE])
+    errors = scale * random.standard_t(4, n) + 0.05 * covariates[:, 1]
     seen = Errors(errors, covariates, np.ones(n, bool))
-    law = fit_law(seen, constant=True)
+    law = fit_law(seen, precise=True)
     found = law.parameters(covariates)
     assert (found.a == 0).all()
     assert (found.skewness == 0).all()
-    assert np.ptp(found.log_b) == np.ptp(found.log_tail) == 0
+    assert np.ptp(found.log_tail) == 0
     assert found.log_tail[0] < -0.1
+    low, high = np.quantile(covariates[:, DISTANCE], [0.01, 0.99])
+    line = stats.linregress(covariates[:, DISTANCE].clip(low, high), found.log_b)
+    assert line.slope == pytest.approx(0.4, abs=0.04)
+    assert line.rvalue == pytest.approx(1)
     mean, sd, shape = law.at(covariates)
     z = (errors - mean) / sd
     inside = (z >= shape.quantile(0.025)) & (z <= shape.quantile(0.975))

@@ -137,8 +137,8 @@ class FieldNetwork(FieldProcess):
         maximises the bound if the coefficients are independent of the other weights. The error
         distribution is learned from the errors of training rows, each predicted without the rows
         of its group, and from the errors of validation rows. If the measurements are precise, this
-        distribution is the same everywhere, because the covariance then knows the sizes of errors
-        better than the covariates do. Then the validation rows are stored with the training rows.
+        distribution depends on the distance to other places alone, because the covariance then
+        knows the sizes of errors better than the other covariates do. Then the validation rows are stored with the training rows.
         """
         with torch.no_grad():
             self._take_coefficients()
@@ -150,7 +150,7 @@ class FieldNetwork(FieldProcess):
             outside = LeftOutRows(validation, found, self.distance_to_others(validation.x))
             training = self._errors(inside, held_out=False)
             errors = training.joined(self._errors(outside, held_out=True))
-            law = fit_law(errors, constant=self.is_precise())
+            law = fit_law(errors, precise=self.is_precise())
             networks = self._learn_networks(errors, law, inside, outside)
             self._condition_on(validation)
             self.set_law(law)

@@ -34,7 +34,7 @@ COVARIATES = (
 )
 """Covariates of a prediction; see `PredictiveLaw`."""
 
-LOG_SD, MEAN = COVARIATES.index("log sd"), COVARIATES.index("mean")
+DISTANCE, LOG_SD, MEAN = map(COVARIATES.index, ("log distance", "log sd", "mean"))
 
 PARAMETERS = 4
 """The parameters: location a, log scale log b, skewness ε, log tail weight log δ."""
@@ -212,7 +212,7 @@ class Errors:
         return float((sizes @ sizes) / sizes.sum())
 
 
-def fit_law(seen: Errors, *, constant: bool = False) -> PredictiveLaw:
+def fit_law(seen: Errors, *, precise: bool = False) -> PredictiveLaw:
     """Fit the error distribution to standardised errors by maximum a posteriori.
 
     The objective is the sum of the log densities, minus a penalty: the prior weight times half the
@@ -225,7 +225,8 @@ def fit_law(seen: Errors, *, constant: bool = False) -> PredictiveLaw:
     but at least `PRIOR_ROWS`. The result is the distribution for held-out rows. Tails lighter than
     normal tails need `ROWS_OF_LIGHT_TAILS` rows.
 
-    If `constant` is true, scale and tail weight are the same everywhere, and a and ε are 0.
+    If `precise` is true, log b is a linear function of the log distance to other places alone, the
+    tail weight is the same everywhere, and a and ε are 0.
 
     The linear part is fitted first. Then each network is fitted alone to correct the linear part,
     with the same penalty on its weights but no penalty on its intercepts; the result is the mean of
@@ -241,9 +242,10 @@ def fit_law(seen: Errors, *, constant: bool = False) -> PredictiveLaw:
     c = seen.covariates.shape[1]
     used = torch.ones(PARAMETERS, len(design), dtype=torch.float64)
     used[[0, 2, 3], 1 + c : -1] = 0.0  # only the scale uses squares
-    if constant:
+    if precise:
         used.zero_()
         used[1:4:2, [0, -1]] = 1.0
+        used[1, 1 + DISTANCE] = 1.0
     weight = torch.full_like(used, max(PRIOR_ROWS, PRIOR_GROUPS * _rows_per_group(seen)))
     of_networks = float(weight[0, 0])
     weight[:, -1] = max(PRIOR_ROWS, OFFSET_GROUPS * seen.group_rows(seen.held_out))
@@ -270,7 +272,7 @@ def fit_law(seen: Errors, *, constant: bool = False) -> PredictiveLaw:
             size = outputs.square().sum() + hidden[:, 1:].square().sum()
             return loss(linear + outputs @ torch.tanh(hidden @ inputs), of_networks * size)
 
-        if not constant:
+        if not precise:
             _minimise(corrected, [hidden, outputs], ITERATIONS)
         every_hidden.append(hidden.detach().numpy())
         every_output.append(outputs.detach().numpy() / NETWORKS)
