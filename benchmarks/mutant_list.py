@@ -516,6 +516,12 @@ MUTANTS = [
         rounded_down=("np.round((present - offset) / step)", "np.floor((present - offset) / step)"),
     ),
     *_of(
+        "maps/page/page_quantiles",
+        "maps/test_page_data",
+        one_factor_for_both_sides=("np.where(below, *factors)", "factors[0]"),
+        upper_ends_without_the_lower=("upper - lower)", "upper)"),
+    ),
+    *_of(
         "geodata/points/point_tests",
         "geodata/test_point_tests",
         sums_for_means=("self.value[rows]) / tests", "self.value[rows])"),

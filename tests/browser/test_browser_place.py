@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from browser_acts import click, close, facts, number
+from browser_acts import CLICK, click, close, facts, number
+from browser_pages import DESKTOP, PHONE
 from browser_values import cells, place_of, probability, quantile
 from scipy.special import ndtri
 
@@ -157,6 +158,27 @@ def test_a_click_outside_says_so(visit, made):
     click(seen, (18.9, -66.4))  # outside the frame
     assert seen.inner_text("#geogp-place-heading") == "Outside the region"
     assert "Outside the region" in seen.inner_text("#geogp-status")
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_card_does_not_cover_its_place(visit, made, size):
+    seen = visit(made.page, size=size, touch=size is PHONE)
+    for row, column in cells(made.data, 6):
+        latitude, longitude = place_of(made.data["frame"], row, column)
+        seen.update(point=None)
+        # Under the card, before the map moves.
+        seen.evaluate(
+            "([lat, lng, x, y]) => { const {map} = geogp.page; const {x: w, y: h} = map.getSize();"
+            " map.setView([lat, lng], 12, {animate: false});"
+            " map.panBy([w * x, h * y], {animate: false}); }",
+            [latitude, longitude, *((-0.4, 0.45) if size is DESKTOP else (0, -0.4))],
+        )
+        seen.update(point=[latitude, longitude])
+        x, y = seen.evaluate(CLICK, [latitude, longitude])
+        card = seen.locator("#geogp-place").bounding_box()
+        assert x < card["x"] or y < card["y"]
+        assert 0 < x < size["width"]
+        assert 0 < y < size["height"]
 
 
 @pytest.mark.trial

@@ -14,6 +14,7 @@ SCRIPTS = (
     "picture.js",
     "words.js",
     "history.js",
+    "reader.js",
     "place.js",
     "address.js",
     "panel.js",
