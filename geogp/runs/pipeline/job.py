@@ -26,12 +26,11 @@ from geogp.geodata.places.layers import PolygonLayer, read_layers
 from geogp.geodata.places.region import UNKNOWN, Region
 from geogp.geodata.places.region_choice import file_and_rest
 from geogp.geodata.points.point_tests import PointTests, read_point_tests
-from geogp.geodata.store.addresses import is_address
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
-from geogp.geodata.tiles.targets import SERVICES, TARGETS, TargetColumn
+from geogp.geodata.tiles.targets import TARGETS, TargetColumn
 from geogp.models.catalogue.build_model import find_spec, with_noise
 from geogp.models.catalogue.model_names import ModelName, find_model
 from geogp.models.catalogue.presets import Preset, find_preset
@@ -267,11 +266,12 @@ def prepare(
 
 def _check_files(request: MapRequest) -> None:
     """Raise RequestError if a file is missing that is read after the boundaries and the tiles."""
-    named = {"covariates": [one for one in request.covariates if one not in SERVICES]}
+    named = {"covariates": [one for one in request.covariates if Path(one).is_absolute()]}
+    # Other covariates are names, such as a service, or addresses.
     named["strata"] = [] if request.strata is None else [str(file_and_rest(request.strata)[0])]
     for option, paths in named.items():
         for path in paths:
-            if not (is_address(path) or Path(path).exists()):
+            if not Path(path).exists():
                 raise RequestError(f"no file {path}; expected an existing file for --{option}.")
 
 
