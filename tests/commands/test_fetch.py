@@ -86,7 +86,7 @@ def test_fetch_tells_what_was_read_of_what_is_stored(world, server, geogp):
 def test_what_cannot_be_fetched(world, server, geogp):
     code, _, told = geogp(*asked(world, server, "2022Q1,2021Q1"))
     assert (code, "2021Q1 was requested but" in told) == (3, True)
-    code, _, told = geogp("fetch", "DEMO", "--source", world.folder / "old")
+    code, _, told = geogp("fetch", "PR", "--source", world.folder / "old")
     assert (code, "reads this folder directly" in told) == (2, True)
     code, _, told = geogp(*asked(world, server), "--service", "mobil")
     assert (code, "choose one of mobile, fixed. Did you mean mobile?" in told) == (2, True)

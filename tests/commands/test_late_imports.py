@@ -52,7 +52,7 @@ MAP = ("map", "PR")
 BATCH = ("batch", "--states", "PR", "--out", "runs")
 
 REFUSED = {
-    ("map", "XX"): "unknown region 'XX'. Nearest: Texas (TX).",
+    ("map", "XX"): "unknown region 'XX'. Nearest: Texas (TX). For a region of another source, give",
     ("fetch", "Puerto Rica"): "unknown region 'Puerto Rica'. Nearest: Puerto Rico (PR)",
     (*MAP, "--preset", "quikc"): "unknown preset 'quikc'; choose one of quick, standard, paper.",
     (*MAP, "--model", "dbk-rfb"): "unknown model 'dbk-rfb'. Nearest: dbk-rbf",

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from geogp.errors import RequestError
 from geogp.runs.pipeline import phase_rates
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.progress import PHASES, PhaseClock, duration
@@ -159,3 +160,18 @@ def test_plain_lines_say_the_time_left(clock, time, capsys):
     told = capsys.readouterr().err
     assert "writing (about " in told
     assert "fitting\n" in told
+
+
+@pytest.mark.parametrize("option", ["covariates", "strata"])
+def test_a_missing_file_is_refused_before_data_are_read(small, tmp_path, monkeypatch, option):
+    def never(*_, **__):
+        pytest.fail("data were read")
+
+    monkeypatch.setattr("geogp.runs.pipeline.job.read_observations", never)
+    monkeypatch.setattr("geogp.geodata.places.chosen_region.read_region", never)
+    absent = str(tmp_path / "absent.tif")
+    request = small.request(
+        tmp_path / "run", **{option: (absent,) if option == "covariates" else absent}
+    )
+    with pytest.raises(RequestError, match=rf"no file .*absent\.tif; expected .* --{option}"):
+        make_map(request)

@@ -35,7 +35,8 @@ def check_public_state(name: str) -> None:
         wanted in {code.casefold(), number, full.casefold()}
         for code, (number, full) in PUBLIC_STATES.items()
     ):
-        raise unknown_state(name, ((full, code) for code, (_, full) in PUBLIC_STATES.items()))
+        known = unknown_state(name, ((full, code) for code, (_, full) in PUBLIC_STATES.items()))
+        raise RequestError(f"{known} For a region of another source, give its --boundaries.")
 
 
 def unknown_state(name: str, states: Iterable[tuple[str, str]]) -> RequestError:

@@ -27,7 +27,6 @@ from geogp.geodata.places.layers import PolygonLayer, read_layers
 from geogp.geodata.places.region import UNKNOWN, Region
 from geogp.geodata.places.region_choice import file_and_rest
 from geogp.geodata.points.point_tests import PointTests, read_point_tests
-from geogp.geodata.store.addresses import is_address
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
@@ -47,7 +46,7 @@ from geogp.runs.question import Question, check_quarter
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import input_record
 from geogp.runs.run_places import reads_tiles
-from geogp.runs.settings import MAX_TILES, NAMED_COVARIATES, MapRequest
+from geogp.runs.settings import MAX_TILES, MapRequest
 
 Rows = NDArray[np.bool_]
 
@@ -269,11 +268,12 @@ def prepare(
 
 def _check_files(request: MapRequest) -> None:
     """Raise RequestError if a file is missing that is read after the boundaries and the tiles."""
-    named = {"covariates": [one for one in request.covariates if one not in NAMED_COVARIATES]}
+    named = {"covariates": [one for one in request.covariates if Path(one).is_absolute()]}
+    # Other covariates are names, such as a service, or addresses.
     named["strata"] = [] if request.strata is None else [str(file_and_rest(request.strata)[0])]
     for option, paths in named.items():
         for path in paths:
-            if not (is_address(path) or Path(path).exists()):
+            if not Path(path).exists():
                 raise RequestError(f"no file {path}; expected an existing file for --{option}.")
 
 
