@@ -26,12 +26,12 @@ from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.kernel_error import interpolated, random_places
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_quantiles import PAST_LEVELS, unpack_quantiles
+from geogp.models.catalogue.presets import find_preset
 from geogp.models.catalogue.storage import load_model
 from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.predicting import (
     OTHER_LARGER,
-    OTHER_PREDICTIONS,
     MapPredictor,
     other_zoom,
 )
@@ -157,9 +157,9 @@ def test_a_model_of_place_alone_has_one_quarter(small, tmp_path):
 def test_other_quarters_have_the_maps_tiles_unless_these_are_too_many():
     column, row = (part.ravel() for part in np.meshgrid(np.arange(512), np.arange(512)))
     tiles = Tiles(column, row, 16)
-    assert other_zoom(tiles[column < 256], 7) == 16
-    for quarters in (1, 7, 40, 400):
-        zoom, most = other_zoom(tiles, quarters), min(OTHER_LARGER, OTHER_PREDICTIONS // quarters)
+    assert other_zoom(tiles[column < 256], 3_000_000) == 16
+    for allowed in (1_000_000, 20_000, 500):
+        zoom, most = other_zoom(tiles, allowed), min(OTHER_LARGER, allowed)
         assert len(coarser(tiles, zoom)) <= most < len(coarser(tiles, zoom + 1))
 
 
@@ -198,7 +198,11 @@ def asking(small):
 
     def make(model, repair, question, zoom=13):
         job = SimpleNamespace(
-            region=region, observations=seen, question=question, places=PlaceTables()
+            region=region,
+            observations=seen,
+            question=question,
+            places=PlaceTables(),
+            preset=find_preset("quick", "field"),
         )
         return MapPredictor(job, model, repair, zoom)
 

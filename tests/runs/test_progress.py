@@ -100,9 +100,13 @@ def test_a_map_remembers_its_rates_for_the_next(small, tmp_path, monkeypatch):
         took = sum(first.spent[phase]) / len(first.spent[phase])
         assert second.expected[phase] == pytest.approx(took)
     assert json.loads(phase_rates.rates_file().read_text()).keys() == {"field quick cpu"}
+    # Much less or much more work says nothing about the time.
+    make_map(small.request(tmp_path / "three", split="random", epochs=20), Hears())
+    assert "fit" not in clocks[2].expected
+    assert "check" in clocks[2].expected
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '{"field quick cpu": {"fit": -1}}', '{"a": 1}'])
+@pytest.mark.parametrize("text", ["{", "[1]", '{"field quick cpu": {"fit": [-1, 2]}}', '{"a": 1}'])
 def test_damaged_rates_count_as_none(tmp_path, monkeypatch, text):
     monkeypatch.setenv("GEOGP_CACHE", str(tmp_path))
     phase_rates.rates_file().write_text(text)

@@ -18,6 +18,7 @@ class Preset:
     `split`: the default of ``--split``.
     `refit`: whether the map comes from one more fit, to all rows except a validation tenth.
         Otherwise, the map comes from the fit of the random split.
+    `other_predictions`: largest number of predictions for quarters other than that of the map.
     """
 
     h: int
@@ -37,6 +38,7 @@ class Preset:
     average: float = 0.0
     noise_start: float = 0.5
     optimiser: Optimiser = "adamw"
+    other_predictions: int = 3_000_000
 
     def batch_for(self, n: int) -> int:
         """Return the rows per step for n training rows: a power of 2 from 32 to `batch`."""
@@ -90,8 +92,12 @@ FIELD_PRESETS = {
         noise_rate=3.0,
         clip=1.0,
         weights=Weights(alpha=0.0, beta=1.0),
+        # The predictions of this model are slow: some thousand in a second.
+        other_predictions=other,
     )
-    for (name, preset), epochs in zip(PRESETS.items(), (4, 12, 40), strict=True)
+    for (name, preset), epochs, other in zip(
+        PRESETS.items(), (4, 12, 40), (20_000, 3_000_000, 3_000_000), strict=True
+    )
 }
 """Presets of the field model; its epochs learn more and take longer than those of other models."""
 

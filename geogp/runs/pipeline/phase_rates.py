@@ -1,12 +1,14 @@
 """How long the phases of a map take on this machine, remembered from one map to the next.
 
-The cache folder keeps, for each model, preset and device, the seconds of a phase for each unit of
-work. Only the progress bar reads them.
+The cache folder keeps, for each model, preset and device, the seconds and the units of work of a
+part of each phase. Only the progress bar reads them.
 """
 
 import json
 from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from geogp.errors import GeogpError
 from geogp.files import read_json, write_text
@@ -14,9 +16,15 @@ from geogp.geodata.store.cache import cache_folder
 from geogp.runs.pipeline.job import Job
 from geogp.runs.settings import MAX_TILES
 
+SIMILAR = 3.0
+"""A time is known only if the remembered work is less or more by this factor at most."""
+
+Times = dict[str, dict[str, tuple[float, float]]]
+"""Seconds and units of work of one part, by model, preset and device, then by phase."""
+
 
 def rates_file() -> Path:
-    """Return the file with the rates of this machine."""
+    """Return the file with the times of this machine."""
     return cache_folder() / "rates.json"
 
 
@@ -27,17 +35,19 @@ def expect(job: Job, *, fits: bool) -> None:
     """
     checks = len(job.request.splits) * job.request.folds
     number = {"fit": checks + job.refits, "check": checks + 1} if fits else {"fit": 0, "check": 0}
-    rates, work = _stored().get(_key(job), {}), _work(job)
-    job.clock.parts, job.clock.work = job.clock.parts | number, work
-    job.clock.expected |= {phase: rates[phase] * work[phase] for phase in work if phase in rates}
+    job.clock.parts, job.clock.work = job.clock.parts | number, _work(job)
+    for phase, (seconds, work) in _stored().get(_key(job), {}).items():
+        more = job.clock.work.get(phase, 0.0) / work
+        if 1 / SIMILAR <= more <= SIMILAR:
+            job.clock.expected[phase] = seconds * more
 
 
 def remember(job: Job) -> None:
-    """Store the rates of a finished map."""
-    work, spent = job.clock.work, job.clock.spent
+    """Store the times of a finished map."""
+    spent = job.clock.spent
     found = {
-        phase: sum(spent[phase]) / len(spent[phase]) / work[phase]
-        for phase in work
+        phase: (sum(spent[phase]) / len(spent[phase]), work)
+        for phase, work in job.clock.work.items()
         if phase in spent
     }
     stored = _stored()
@@ -54,17 +64,15 @@ def _work(job: Job) -> dict[str, float]:
     """Return the units of work in one part of each phase: rows and epochs, or tiles."""
     rows, zoom = len(job.observations), job.region.zoom_within(job.request.zoom, MAX_TILES)
     tiles = job.region.about_tiles(zoom, MAX_TILES)
-    return {"fit": rows * job.epochs, "check": rows, "predict": tiles, "write": tiles}
+    others = min(job.preset.other_predictions, tiles * (len(job.observations.quarters) - 1))
+    return {"fit": rows * job.epochs, "check": rows, "predict": tiles + others, "write": tiles}
 
 
-def _stored() -> dict[str, dict[str, float]]:
-    """Return the stored rates; a damaged file counts as empty, because it is only a memory."""
-    with suppress(GeogpError):
-        found = read_json(rates_file()) if rates_file().is_file() else {}
-        if isinstance(found, dict) and all(
-            isinstance(rate, int | float) and rate > 0
-            for rates in found.values()
-            for rate in (rates.values() if isinstance(rates, dict) else [None])
-        ):
+def _stored() -> Times:
+    """Return the stored times; a damaged file counts as empty, because it is only a memory."""
+    with suppress(GeogpError, msgspec.ValidationError):
+        found = msgspec.convert(read_json(rates_file()), Times) if rates_file().is_file() else {}
+        times = [time for phases in found.values() for pair in phases.values() for time in pair]
+        if min(times, default=1.0) > 0:
             return found
     return {}

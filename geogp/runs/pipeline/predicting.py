@@ -24,9 +24,6 @@ OTHER_TILES = 150_000
 OTHER_LARGER = 40_000
 """Largest number of larger tiles for other quarters, if the map has too many tiles."""
 
-OTHER_PREDICTIONS = 3_000_000
-"""Largest number of predictions for all other quarters together."""
-
 
 @dataclass(frozen=True)
 class MapPredictor:
@@ -52,10 +49,11 @@ class MapPredictor:
         return found.pooled(4 ** (ZOOM - self.zoom))
 
     def other_quarters(self, tiles: Tiles, quarters: Sequence[int]) -> list[QuarterMap]:
-        """Return predictions for other quarters, on larger tiles if the map has many tiles."""
+        """Return predictions for other quarters, on larger tiles if there would be too many."""
         if not quarters:
             return []
-        coarse = coarser(tiles, other_zoom(tiles, len(quarters)))
+        each = self.job.preset.other_predictions // len(quarters)
+        coarse = coarser(tiles, other_zoom(tiles, each))
         found, n = self.predict(coarse, quarters), len(coarse)
         return [
             QuarterMap(quarter_label(quarter), coarse, found[place * n : (place + 1) * n])
@@ -72,10 +70,10 @@ class MapPredictor:
         return RepairPlaces(stratum, tested, longitude, latitude, region.strata_names)
 
 
-def other_zoom(tiles: Tiles, quarters: int) -> int:
-    """Return the map's zoom if its tiles are few enough, or else the highest zoom that is."""
-    most = OTHER_TILES if len(tiles) <= OTHER_TILES else OTHER_LARGER
+def other_zoom(tiles: Tiles, most: int) -> int:
+    """Return the highest zoom, up to the map's, with at most `most` tiles for other quarters."""
+    most = min(most, OTHER_TILES if len(tiles) <= OTHER_TILES else OTHER_LARGER)
     zoom = tiles.zoom
-    while zoom > 1 and len(coarser(tiles, zoom)) > min(most, OTHER_PREDICTIONS // quarters):
+    while zoom > 1 and len(coarser(tiles, zoom)) > most:
         zoom -= 1
     return zoom
