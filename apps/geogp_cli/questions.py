@@ -87,7 +87,8 @@ def change(request: ChangeRequest, listener: ProgressListener) -> Answer:
     )
     last = _directions(described["rose"], described["fell"], len(result.table))
     if described["rose"] + described["fell"]:
-        last += f" At most {described['wrong_share']:.0%} of directions are expected to be wrong."
+        limit = f"{described['wrong_share_limit']:.0%}"
+        last += f" Under the model, at most {limit} of directions are expected to be wrong."
     return Answer(result.described_with("areas"), (first, table, last, *result.files))
 
 

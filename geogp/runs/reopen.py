@@ -129,6 +129,16 @@ class Reopened:
         return job.table[rows], seen.y[rows]
 
 
+def for_file_name(text: str) -> str:
+    """Return a text with the characters percent-encoded that file names cannot have."""
+    return re.sub(r'[\\/:*?"<>|%\s\x00-\x1f]', lambda sign: quote(sign[0], safe=""), text)
+
+
+def weights_tag(weights: str | None) -> str:
+    """Return what file names say about ``--weights``; empty without weights."""
+    return "" if weights is None else f"_by_{for_file_name(Path(weights).stem)}"
+
+
 def tag_of(by: str, layer: PolygonLayer) -> str:
     """Return the name that the polygons of ``--by`` have in file names.
 
@@ -138,7 +148,7 @@ def tag_of(by: str, layer: PolygonLayer) -> str:
     """
     if by in CENSUS_LAYERS:
         return by
-    column = re.sub(r'[\\/:*?"<>|%\s\x00-\x1f]', lambda sign: quote(sign[0], safe=""), layer.column)
+    column = for_file_name(layer.column)
     name = f"{layer.name}_{column}" if column else layer.name
     return f"{name}_file" if name in _TAKEN else name
 

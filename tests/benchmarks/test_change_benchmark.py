@@ -39,7 +39,7 @@ def test_directions_are_counted(bench):
         "sd": [0.1] * 4,
         "sd_independent": [0.3] * 4,
         "rose": [0.99, 0.9, 0.99, 0.99],
-        "called": [True, False, True, True],
+        "z": [4.0, 0.5, 4.0, 4.0],
     }
     found = bench.summary([one])
     assert found["coverage"] == 0.75

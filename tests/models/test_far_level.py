@@ -47,6 +47,20 @@ def test_places_near_rows_have_no_column():
     assert far_factor(np.zeros((4, 2)), np.full(4, NEAR_KM)).shape == (4, 0)
 
 
+def test_a_place_near_rows_is_certain_at_any_distance_from_other_places():
+    found = far_factor(np.array([[0.0, 0.0], [1e5, 0.0], [1e5, 10.0]]), np.array([0.0, 50, 50]))
+    assert np.isfinite(found).all()
+    assert (found[0] == 0).all()
+
+
+def test_precise_data_have_none(monkeypatch):
+    model, x, _ = level_of(1.0)
+    with_error = model.predict(x, level=True).function_variance
+    monkeypatch.setattr(model, "is_precise", lambda: True)
+    assert far_level.far_level(model, model.scaled(x)).shape == (len(x), 0)
+    assert (model.predict(x, level=True).function_variance < with_error).any()
+
+
 def test_single_tiles_are_those_of_the_map():
     model, x, level = level_of(1.0)
     stated = model.predict(x, level=True).function_variance

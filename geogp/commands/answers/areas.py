@@ -13,7 +13,7 @@ from geogp.maps.grid import quantity_of
 from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import REACH, AreaLevels, area_levels
-from geogp.runs.reopen import Reopened
+from geogp.runs.reopen import Reopened, weights_tag
 
 
 def make_areas(request: AreasRequest, listener: ProgressListener | None = None) -> RunAnswer:
@@ -41,11 +41,12 @@ def _write(
     """Write the table of areas as files and as a figure; return their paths.
 
     The names contain areas, target, question and quarter, such as
-    ``areas_county_download_level_2023Q4.csv``.
+    ``areas_county_download_level_2023Q4.csv``; with weights also these.
     """
     job, table, kind = opened.job, found.table, found.kind
     quantity, at = quantity_of(job.request.target), job.question.at
     name = f"areas_{found.areas.tag}_{job.request.target}_{request.question}_{at}"
+    name += weights_tag(request.weights)
     paths = write_areas(found.frame, described, request.run, name)
     values = table[f"{kind}_{quantity.suffix}"].to_numpy()
     widths = 2 * REACH * table[f"{kind}_sd_log10"].to_numpy()

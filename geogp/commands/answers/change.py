@@ -29,9 +29,10 @@ NOTES = (
         "intervals do not include the uncertainty of the learned basis."
     ),
     (
-        f"Of the directions, at most {100 * WRONG_SHARE:g} % are expected to be wrong, also if few "
-        "or no areas changed: the direction of an unchanged area counts as wrong. An area gets no "
-        "direction if most of its tiles are far from any measurement."
+        f"Under the model, at most {100 * WRONG_SHARE:g} % of the directions are expected to be "
+        "wrong; the direction of an unchanged area counts as wrong. More can be wrong near large "
+        "areas that changed. An area gets no direction if most of its tiles are far from any "
+        "measurement."
     ),
 )
 

@@ -13,7 +13,7 @@ from geogp.files import write_text
 from geogp.maps.figures.excursion_figures import write_excursions
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.threshold_shares import LEVEL, Excursion, threshold_shares
-from geogp.runs.reopen import WHOLE, Reopened
+from geogp.runs.reopen import WHOLE, Reopened, weights_tag
 
 NOTES = (
     (
@@ -102,10 +102,11 @@ def _write(opened: Reopened, found: Excursion, described: dict[str, Any]) -> lis
     """Write the files of one threshold; return their paths.
 
     The names contain target, question, quarter and threshold, such as
-    ``exceedance_download_level_2023Q4_35_mbps.csv``.
+    ``exceedance_download_level_2023Q4_35_mbps.csv``; with weights also these.
     """
     job, folder = opened.job, opened.path
     tag = f"{job.request.target}_{described['for']}_{described['at']}_{found.threshold.tag}"
+    tag += weights_tag(described["weights"])
     paths = [folder / f"exceedance_{tag}.json"]
     write_text(paths[0], json.dumps(described, indent=1, allow_nan=False) + "\n")
     for name, table in found.shares.groupby("layer", sort=False):

@@ -36,9 +36,9 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
 
     The run folder is locked, and gets no file. Raises RequestError if the text is neither a place
     nor a file, if the place lies outside the region, if there is no finished run, or if another
-    process is using the run. Raises DataError
-    with line numbers if coordinates of a file are missing or wrong. Raises the other errors of
-    `place_answers`, and OutputError if --out cannot be written.
+    process is using the run. Raises DataError with line numbers if coordinates of a file are
+    missing or wrong. Raises the other errors of `place_answers`, and OutputError if --out cannot be
+    written.
     """
     table, columns, longitude, latitude = _read_places(request)
 

@@ -39,8 +39,9 @@ def check_model(sizes: Architecture) -> None:
 HELD_BYTES = 2**29
 """Approximate bytes of the joint sums or draws that are computed in one pass over the features."""
 
-TILE_WORDS = 300
-"""Numbers per tile with a tile process, for its 24 earlier tiles and for columns to solve."""
+TILE_WORDS = 430
+"""Numbers per tile with a tile process, for its 24 earlier tiles, for columns to solve, and for the
+error far from all rows."""
 
 LOW_RANK_ARRAYS = 2
 """Number of tiles by r arrays with a tile process."""

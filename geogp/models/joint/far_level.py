@@ -34,6 +34,9 @@ NEAR_KM, RANGE_KM, SHARE = 2.0, 130.0, 0.135
 KNOTS = 64
 """Largest number of points from which correlations of δ are approximated."""
 
+TINY = 1e-12
+"""Eigenvalues and correlations below this value count as this value."""
+
 
 def with_far_level(model: "FieldNetwork", x: Tensor, found: Prediction) -> Prediction:
     """Return a prediction of the level at scaled inputs, with the variance of δ added."""
@@ -42,7 +45,12 @@ def with_far_level(model: "FieldNetwork", x: Tensor, found: Prediction) -> Predi
 
 
 def far_level(model: "FieldNetwork", x: Tensor) -> Floats:
-    """Return R (n, q) with R R' the covariance of δ at scaled inputs, in the target's unit."""
+    """Return R (n, q) with R R' the covariance of δ at scaled inputs, in the target's unit.
+
+    The covariance of precise data is known well, so δ is 0 for them.
+    """
+    if model.is_precise():
+        return np.zeros((len(x), 0))
     return float(model.y_sd) * far_factor(*_distance(model, x))
 
 
@@ -63,8 +71,8 @@ def far_factor(places: Floats, distance: Floats) -> Floats:
         return np.zeros((len(places), 0))
     knots = farthest_points(torch.from_numpy(distinct), min(KNOTS, len(distinct))).numpy()
     value, vectors = np.linalg.eigh(np.exp(-cdist(knots, knots) / RANGE_KM))
-    whitened = np.exp(-cdist(places, knots) / RANGE_KM) @ (vectors / np.sqrt(value))
-    size = np.sqrt(np.square(whitened).sum(1))
+    whitened = np.exp(-cdist(places, knots) / RANGE_KM) @ (vectors / np.sqrt(value.clip(min=TINY)))
+    size = np.sqrt(np.square(whitened).sum(1)).clip(min=TINY)
     found: Floats = whitened * (np.sqrt(share) / size)[:, None]
     return found
 

@@ -148,6 +148,7 @@ class _Run:
         self.held_out = model.as_rows(validation)
         self.train, self.validation = train, validation
         self.optimiser = make_optimiser(model, settings)
+        self._must_check = False
         n = self.rows.n
         size = self.step.rows(settings.batch, n)
         self.average = ParameterAverage(model, settings.average * math.ceil(n / size))
@@ -200,9 +201,10 @@ class _Run:
         """Make the steps of an epoch; return the mean loss.
 
         On a GPU, the checks of AdamW steps are deferred, so that no step waits. If one fails, the
-        loss is NaN, and the epoch is made again from its start, with checks.
+        loss is NaN, the epoch is made again from its start, and all later steps have checks.
         """
-        if self.model.device.type == "cpu" or self.settings.optimiser == "lbfgs":
+        on_cpu = self.model.device.type == "cpu"
+        if on_cpu or self.settings.optimiser == "lbfgs" or self._must_check:
             return self._steps(parts)
         model, average = _clone(self.model.state_dict()), _clone(self.average.tensors())
         optimiser = _clone(state_tensors(self.optimiser))
@@ -210,6 +212,7 @@ class _Run:
             loss = self._steps(parts)
         if math.isfinite(loss):
             return loss
+        self._must_check = True
         self.model.load_state_dict(model)
         self.average.load(average)
         self.optimiser.state.clear()

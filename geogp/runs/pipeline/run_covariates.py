@@ -188,7 +188,7 @@ def read_run_covariates(
             known = StratumCovariate(region)
             if np.ptp(known.at(observations.longitude, observations.latitude).value):
                 read.covariates.append(RunCovariate(region.strata_names[1], text, known))
-            else:
+            elif region.strata is not None:
                 read.warnings.append(
                     f"all rows of {region.name} are in one stratum, so the covariate {STRATUM} is "
                     f"left out."
@@ -206,7 +206,7 @@ def read_run_covariates(
     if double:
         raise RequestError(
             f"expected a different name for each column, found {', '.join(double)} more than once. "
-            "A covariate has the name of its file; rename the file."
+            "A covariate has the name of its file, or of the second stratum; rename it."
         )
     return read
 

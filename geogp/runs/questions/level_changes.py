@@ -124,7 +124,7 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
         "mean": "geometric: of log10, over tiles",
         "rose": int((called & (rose > 0.5)).sum()),
         "fell": int((called & (rose <= 0.5)).sum()),
-        "wrong_share": WRONG_SHARE,
+        "wrong_share_limit": WRONG_SHARE,
         "warnings": job.warnings,
     }
     return LevelChanges(table.assign(**columns), areas, changes, described)
@@ -202,14 +202,10 @@ def wrong_shares(z: Floats) -> Floats:
     """Return the false discovery rate at which each area just gets a direction, (k,).
 
     `z` (k,) are standard normal for areas that did not change. The rates are the adjusted p-values
-    of Benjamini and Hochberg (1995), for p = 2 P(Z > |z|), times Storey's estimate of the share of
-    unchanged areas, min(1, 2 (1 + #{p > 1/2}) / k) (Storey, Taylor and Siegmund 2004).
+    of Benjamini and Hochberg (1995), for p = 2 P(Z > |z|).
     """
     p = 2 * special.ndtr(-np.abs(z))
-    if not len(p):
-        return p
-    unchanged = min(1.0, 2 * (1 + (p > 0.5).sum()) / len(p))
-    found: Floats = np.minimum(1.0, unchanged * stats.false_discovery_control(p))
+    found: Floats = stats.false_discovery_control(p) if len(p) else p
     return found
 
 
