@@ -45,12 +45,7 @@ def with_far_level(model: "FieldNetwork", x: Tensor, found: Prediction) -> Predi
 
 
 def far_level(model: "FieldNetwork", x: Tensor) -> Floats:
-    """Return R (n, q) with R R' the covariance of δ at scaled inputs, in the target's unit.
-
-    The covariance of precise data is known well, so δ is 0 for them.
-    """
-    if model.is_precise():
-        return np.zeros((len(x), 0))
+    """Return R (n, q) with R R' the covariance of δ at scaled inputs, in the target's unit."""
     return float(model.y_sd) * far_factor(*_distance(model, x))
 
 
@@ -78,6 +73,11 @@ def far_factor(places: Floats, distance: Floats) -> Floats:
 
 
 def _distance(model: "FieldNetwork", x: Tensor) -> tuple[Floats, Floats]:
-    """Return scaled inputs as places (n, 2), and their distance to the nearest row, in km."""
+    """Return scaled inputs as places (n, 2), and their distance to the nearest row, in km.
+
+    For precise data the distance is 0, because their covariance is known well far from rows.
+    """
     places = model.points(x)[:, :2].cpu().numpy()
+    if model.is_precise():
+        return places, np.zeros(len(places))
     return places, np.asarray(model.sites.places.query(places)[0])
