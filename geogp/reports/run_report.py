@@ -34,10 +34,10 @@ from geogp.records.run_record import RunRecord, RunSettings, VarianceCheck, give
 from geogp.reports.rendering import (
     environment,
     html_page,
-    labelled,
     latex_table,
     say,
     say_all,
+    say_labelled,
 )
 from geogp.reports.report_facts import ReportFacts, far_from_data, report_facts
 from geogp.reports.report_figures import areas_figure, split_figures, thresholds_figure
@@ -107,7 +107,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         unit=unit,
         plain_unit=plain_unit,
         headline=say("report", "headline", main),
-        reliance=labelled(say_all("report", "reliance", main, far_from_data(run))),
+        reliance=say_labelled("report", "reliance", main, far_from_data(run)),
         covariates=[say("report", "covariate", one, unit) for one in given(run.covariates, [])],
         findings=[say("report", "finding", split) for split in splits.values()],
         areas=[say("report", "areas", splits[name].title, one) for name, one in checks.items()],

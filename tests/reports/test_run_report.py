@@ -13,6 +13,7 @@ from run_worlds import as_record
 from scipy import stats
 
 from geogp.errors import DataError
+from geogp.geodata.places.stratum_column import with_strata
 from geogp.reports.run_report import build_report, report_html, report_json, report_markdown
 from geogp.reports.words import MISSING
 
@@ -402,3 +403,15 @@ def test_means_over_areas_have_a_figure_beside_their_sentence(both, run_of):
     assert "Random split, independent" in words
     with pytest.raises(DataError, match=r"under areas_check in run\.json, found latest"):
         build_report(as_record(run | {"areas_check": {"latest": check}}), both)
+
+
+def test_names_with_colons_do_not_hide_strata(predictions_of, run_of):
+    rows = predictions_of("random", stratum=["urban"] * 200 + ["rural"] * 100)
+    names = {"urban": "zone: north", "rural": "zone: south"}
+    rows["stratum"] = rows["stratum"].map(names)
+    rows = with_strata(rows, list(names.values()))
+    run = run_of(rows) | {"settings": {"strata": list(names.values())}}
+    told = reliance_of(rows, run)
+    assert [one for one in told if one.startswith("In stratum")] == [
+        *("In stratum zone: north", "In stratum zone: south")
+    ]
