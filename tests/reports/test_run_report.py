@@ -131,6 +131,9 @@ def test_the_side_of_blocks_is_the_side_of_the_run(both, run_of, facts, side, km
 def test_few_rows_are_not_a_proof(predictions_of, run_of):
     rows = predictions_of("blocks", stratum=["urban"] * 20 + ["rural"] * 20, seed=11)
     assert "judged from few rows" in build_report(as_record(run_of(rows)), rows).headline
+    one = rows[rows["stratum"] == "rural"][:1].assign(y=9.0)
+    told = reliance_of(one, run_of(one))
+    assert told["In the country"].startswith("0.0 % of 1 measurement. Too few rows to say.")
 
 
 def test_only_random_is_said_aloud(both, run_of):
@@ -201,14 +204,15 @@ def test_page_says_what_the_run_was(both, run_of):
         "dbk-rbf",
         "zones.shp",
         "ab" * 32,
-        "2019Q3 is missing",
         "2019Q1, 2019Q2",
         "train 9,600",
         "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0",
     ):
         assert expected in page.text
+    assert page.text.index("2019Q3 is missing") < page.text.index("What may I rely on?")
     markdown = report_markdown(build_report(as_record(run | {"attribution": "by somebody"}), both))
     assert "by somebody" in markdown
+    assert markdown.index("- 2019Q3 is missing") < markdown.index("**Overall**")
     assert "Ookla" not in markdown
     assert f"| RMSE | {urban['rmse']:.3f} |" in markdown
 
