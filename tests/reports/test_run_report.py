@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import asdict
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy import stats
 
 from geogp.errors import DataError
 from geogp.geodata.places.stratum_column import with_strata
+from geogp.reports.rendering import say
 from geogp.reports.run_report import build_report, report_html, report_json, report_markdown
 from geogp.reports.words import MISSING
 
@@ -212,7 +214,7 @@ def test_page_says_what_the_run_was(both, run_of):
     assert page.text.index("2019Q3 is missing") < page.text.index("What may I rely on?")
     markdown = report_markdown(build_report(as_record(run | {"attribution": "by somebody"}), both))
     assert "by somebody" in markdown
-    assert markdown.index("- 2019Q3 is missing") < markdown.index("**Overall**")
+    assert markdown.index("\n\n> Warning: 2019Q3 is missing\n\n") < markdown.index("**Overall**")
     assert "Ookla" not in markdown
     assert f"| RMSE | {urban['rmse']:.3f} |" in markdown
 
@@ -362,7 +364,7 @@ def test_reliance_comes_first_and_says_where_not_to_rely(predictions_of, run_of)
     weakest = min(
         one.coverage[-1].observed
         for one in report.splits["random"].strata
-        if one.judged and one.kind != "all"
+        if one.judged and one.coverage[-1].off
     )
     assert f"{100 * weakest:.1f} %" in told["Weakest group"]
     assert "--split blocks" in told["Not checked"]
@@ -407,6 +409,36 @@ def test_means_over_areas_have_a_figure_beside_their_sentence(both, run_of):
     assert "Random split, independent" in words
     with pytest.raises(DataError, match=r"under areas_check in run\.json, found latest"):
         build_report(as_record(run | {"areas_check": {"latest": check}}), both)
+
+
+def test_the_weakest_group_is_a_part_of_the_rows_with_a_significantly_low_coverage():
+    strata = [
+        group("all", "all", 900, 0.90, off=True),
+        group("stratum", "rural", 900, 0.90, off=True),
+        group("county", "unknown", 300, 0.80, off=True),
+        group("county", "small", 100, 0.87, off=False),
+        group("county", "large", 500, 0.89, off=True),
+        group("county", "wide", 500, 0.99, off=True),
+    ]
+    split = SimpleNamespace(strata=strata, groups={"all": SimpleNamespace(n=900)})
+    told = say("report", "weakest", split)
+    assert told.startswith("county “large”, 89.0 % of 500 measurements. This is significantly less")
+    del strata[4]
+    assert say("report", "weakest", split).startswith("county “small”, 87.0 %")
+    del strata[3]
+    assert "No group with enough rows to be judged has less" in say("report", "weakest", split)
+
+
+def group(kind, name, n, observed, *, off):
+    level = SimpleNamespace(observed=observed, level=0.95, off=off)
+    return SimpleNamespace(kind=kind, name=name, n=n, judged=True, coverage=[None] * 3 + [level])
+
+
+def test_the_split_by_the_latest_quarter_does_not_check_places(both, run_of):
+    rows = both[both["split"] == "random"].assign(split="latest")
+    told = reliance_of(rows, run_of(rows))["Not checked"]
+    assert "most test rows lie at places that were measured earlier" in told
+    assert "--split blocks" in told
 
 
 def test_names_with_colons_do_not_hide_strata(predictions_of, run_of):
