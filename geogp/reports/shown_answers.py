@@ -20,6 +20,7 @@ from geogp.files import read_json, read_text
 from geogp.maps.grid import quantity_of
 from geogp.records.run_record import RunRecord
 from geogp.reports.rendering import environment
+from geogp.reports.words import MISSING
 
 PAGES = ("report.html", "report.md", "map.html")
 """Pages of a run that show answers, or link to them."""
@@ -47,20 +48,21 @@ class ShownAnswer:
 
 
 def read_answers(folder: Path) -> list[ShownAnswer]:
-    """Return the answers in a run folder; raise DataError if a file of an answer is damaged."""
+    """Return the answers in a run folder; a file that is none has a note in place of a table."""
     found = []
     for pattern, show in _KINDS.items():
         for path in sorted(folder.glob(pattern)):
-            told = read_json(path)
             try:
+                told = read_json(path)
                 title, columns, rows = show(told)
-                table = [[form.format(**row) for form in columns.values()] for row in rows]
+                table = [
+                    [form.format_map(_cells(row)) for form in columns.values()] for row in rows
+                ]
                 notes = [str(one) for one in (*told.get("notes", []), *told.get("warnings", []))]
-            except (LookupError, ValueError, TypeError, AttributeError) as error:
-                raise DataError(
-                    f"{path} is not an answer that geogp wrote ({error!r}). Delete it, or give the "
-                    "command that wrote it again."
-                ) from error
+            except (DataError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError):
+                note = "This file is not an answer that geogp wrote, so it has no table here."
+                found.append(ShownAnswer(path.stem, path.name, [note], [], [], [path.name], ""))
+                continue
             stem, picture = path.stem, path.with_suffix(".png").name
             picture = picture.replace("exceedance_", "excursion_")
             files = {one.name for one in folder.glob(f"{escape(stem)}[._]*")}
@@ -74,11 +76,21 @@ def read_answers(folder: Path) -> list[ShownAnswer]:
     return found
 
 
+class _Empty:
+    def __format__(self, form: str) -> str:
+        return MISSING
+
+
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row whose empty cells become dashes in any format."""
+    return {name: _Empty() if value is None else value for name, value in row.items()}
+
+
 def pages_beside(folder: Path, run: RunRecord, names: Iterable[str]) -> dict[str, str]:
     """Return the pages of a run folder whose text changes when they show all that lies beside them.
 
     A page shows the main picture of the map, links, and the answers, each between two marks. Pages
-    of earlier versions have no marks and do not change. Raises DataError if an answer is damaged.
+    of earlier versions have no marks and do not change. Raises DataError if a picture is damaged.
     """
     about = quantity_of(run.target)
     view = "expected" if about.counted else about.suffix if about.classes else "median"

@@ -10,6 +10,7 @@ from run_worlds import as_record
 from geogp.errors import DataError
 from geogp.reports.run_report import report_texts
 from geogp.reports.shown_answers import pages_beside, read_answers
+from geogp.reports.words import MISSING
 
 AREA = {"area": "Añasco <b>", "tiles": 1200, "measured_tiles": 30, "far_share": 0.25}
 BOUNDS = {"level_mean_mbps": 12.34, "level_mean_lower_mbps": 10.0, "level_mean_upper_mbps": 15.06}
@@ -103,6 +104,7 @@ def test_each_answer_is_a_table_with_its_files(folder, run, name):
     assert one.picture == picture
     text = pages(folder, run)
     assert f"### {one.title}" in text["report.md"]
+    assert f'<a href="{picture}"><img' in text["report.html"]
     for page in text.values():
         for cell in filter(None, CELLS[name]):
             assert cell in page.replace("\N{NO-BREAK SPACE}%", " %")
@@ -137,12 +139,29 @@ def test_pages_without_marks_stay_as_they_are(folder, run):
 
 
 @pytest.mark.parametrize(
-    "told", ["[]", "{}", '{"at": "2023Q4", "chosen": [{"rank": 1}]}', '{"at": 1, "chosen": 2}']
+    "told",
+    [
+        *("[]", "{}", "{", '{"at": "2023Q4", "chosen": [{"rank": 1}]}', '{"at": 1, "chosen": 2}'),
+        json.dumps(TOLD["next_tiles"]).replace("0.4", str(10**400)),
+    ],
 )
-def test_damaged_answers_are_refused(folder, run, told):
+def test_other_files_are_named_beside_the_answers(folder, run, told):
+    write(folder, "exceedance_7_mbps")
     (folder / "next_tiles.json").write_text(told, "utf-8")
-    with pytest.raises(DataError, match=r"next_tiles\.json is not an answer .* Delete it, or give"):
-        pages_beside(folder, run, ["report.html"])
+    assert [len(one.rows) for one in read_answers(folder)] == [1, 0]
+    for page in pages(folder, run).values():
+        assert "This file is not an answer that geogp wrote" in page
+        assert "12.3" in page
+
+
+def test_empty_cells_are_dashes(folder):
+    told = json.dumps(TOLD["next_tiles"]).replace("0.4", "null").replace("-66.5", "null")
+    (folder / "next_tiles.json").write_text(told, "utf-8")
+    (one,) = read_answers(folder)
+    assert [one.rows[0][at] for at in (1, 5)] == [MISSING, MISSING]
+
+
+def test_damaged_pictures_are_refused(folder, run):
     write(folder, "next_tiles")
     (folder / "next_tiles.png").write_text("no picture", "utf-8")
     with pytest.raises(DataError, match=r"next_tiles\.png cannot be read as a picture"):
