@@ -65,11 +65,11 @@ def read_answers(folder: Path) -> list[ShownAnswer]:
                 continue
             stem, picture = path.stem, path.with_suffix(".png").name
             picture = picture.replace("exceedance_", "excursion_")
-            files = {one.name for one in folder.glob(f"{escape(stem)}[._]*")}
-            if (folder / picture).is_file():
-                files.add(picture)
-            else:
-                picture = ""
+            at, starts = _RASTERS.get(pattern, (0, ()))
+            end = escape("_".join(stem.split("_")[at:]))
+            names = (f"{escape(stem)}[._]*", *(f"{start}_{end}.*" for start in starts))
+            files = {one.name for name in names for one in folder.glob(name)}
+            picture = picture if picture in files else ""
             found.append(
                 ShownAnswer(stem, title, notes, list(columns), table, sorted(files), picture)
             )
@@ -140,7 +140,7 @@ def _areas(told: dict[str, Any]) -> _Shown:
     """Return the title, the formats of the columns, and the rows."""
     level, unit = told["for"] == "level", told["unit"]
     kind, end = "level_mean" if level else "tile_mean", unit.lower()
-    what = "level" if level else "mean of tests"
+    what = "level" if level else "mean of measurements"
     columns = {
         "area": "{area}",
         "tiles": "{tiles:,}",
@@ -149,6 +149,12 @@ def _areas(told: dict[str, Any]) -> _Shown:
         f"{what}, {unit}": f"{{{kind}_{end}:.1f}}",
         "95 % interval": f"{{{kind}_lower_{end}:.1f}} to {{{kind}_upper_{end}:.1f}}",
     }
+    if told.get("weights"):
+        kind, by = kind.replace("mean", "weighted"), Path(told["weights"]).name
+        columns |= {
+            f"{what} by {by}, {unit}": f"{{{kind}_{end}:.1f}}",
+            f"95 % interval by {by}": f"{{{kind}_lower_{end}:.1f}} to {{{kind}_upper_{end}:.1f}}",
+        }
     title = f"The {what} by {told['by']}, {told['at']}"
     return title, columns, told["areas"]
 
@@ -177,6 +183,12 @@ def _exceedance(told: dict[str, Any]) -> _Shown:
         "share of the area": "{mean:.1%}",
         "95 % interval": "{lower:.1%} to {upper:.1%}",
     }
+    if told.get("weights"):
+        by = Path(told["weights"]).name
+        columns |= {
+            f"share by {by}": "{weighted_mean:.1%}",
+            f"95 % interval by {by}": "{weighted_lower:.1%} to {weighted_upper:.1%}",
+        }
     title = f"Where the level is {told['falls_short']}, {told['at']}"
     return title, columns, told["share_falling_short"]
 
@@ -204,3 +216,9 @@ _KINDS: dict[str, Callable[[dict[str, Any]], _Shown]] = {
     "next_tiles.json": _next,
 }
 """The pattern of the JSON files of each command, and the function that reads them."""
+
+_RASTERS = {
+    "exceedance_*.json": (1, ("excursion", "excursion_short")),
+    "change_*.json": (-3, ("change_percent", "probability_rose")),
+}
+"""The first part of a JSON file's name that its rasters share, and the starts of their names."""

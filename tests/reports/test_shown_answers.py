@@ -63,6 +63,17 @@ CELLS = {
 }
 
 
+RASTERS = {
+    "change_county_download_2022Q1_2023Q4": [
+        *(
+            "change_percent_download_2022Q1_2023Q4.tif",
+            "probability_rose_download_2022Q1_2023Q4.qml",
+        ),
+    ],
+    "exceedance_7_mbps": ["excursion_7_mbps.tif", "excursion_short_7_mbps.tif"],
+}
+
+
 @pytest.fixture
 def run(both, run_of):
     return as_record(run_of(both))
@@ -81,7 +92,8 @@ def folder(tmp_path, run, both):
 def write(folder, name):
     (folder / f"{name}.json").write_text(json.dumps(TOLD[name]), "utf-8")
     Image.new("RGB", (30, 20)).save(folder / f"{name.replace('exceedance', 'excursion')}.png")
-    (folder / f"{name}.csv").write_text("area\n", "utf-8")
+    for one in (f"{name}.csv", *RASTERS.get(name, [])):
+        (folder / one).write_text("area\n", "utf-8")
 
 
 def pages(folder, run):
@@ -100,7 +112,7 @@ def test_each_answer_is_a_table_with_its_files(folder, run, name):
     assert len(one.head) == len(one.rows[0])
     assert one.rows[0][1:] == CELLS[name]
     picture = f"{name.replace('exceedance', 'excursion')}.png"
-    assert set(one.files) == {f"{name}.json", f"{name}.csv", picture}
+    assert set(one.files) == {f"{name}.json", f"{name}.csv", picture, *RASTERS.get(name, [])}
     assert one.picture == picture
     text = pages(folder, run)
     assert f"### {one.title}" in text["report.md"]
@@ -136,6 +148,30 @@ def test_pages_without_marks_stay_as_they_are(folder, run):
         (folder / name).write_text("<p>of an earlier version</p>", "utf-8")
     (folder / "report.md").unlink()
     assert pages_beside(folder, run, ["report.html", "report.md", "map.html"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "cells"),
+    [
+        ("areas_county_download_level_2023Q4", "level", ["2.3", "1.0 to 3.6"]),
+        ("areas_county_download_level_2023Q4", "tests", ["2.3", "1.0 to 3.6"]),
+        ("exceedance_7_mbps", "level", ["22.2%", "20.0% to 30.0%"]),
+    ],
+)
+def test_shares_and_means_with_weights_stand_beside_those_without(folder, name, kind, cells):
+    told = TOLD[name] | {"weights": "/home/me/people.tif", "for": kind}
+    rows = "areas" if "areas" in told else "share_falling_short"
+    ends, row = ("", "_lower", "_upper"), {}
+    for k, end in enumerate(ends):
+        row |= {f"tile_mean{end}_mbps": 9.0, f"level_weighted{end}_mbps": (2.3, 1.0, 3.6)[k]}
+        row |= {f"tile_weighted{end}_mbps": (2.3, 1.0, 3.6)[k]}
+        row[f"weighted{end or '_mean'}"] = (0.222, 0.2, 0.3)[k]
+    told |= {rows: [told[rows][0] | row]}
+    (folder / f"{name}.json").write_text(json.dumps(told), "utf-8")
+    (one,) = read_answers(folder)
+    assert one.rows[0][-2:] == cells
+    assert one.head[-1] == "95 % interval by people.tif"
+    assert ("mean of measurements" in one.title) == (kind == "tests")
 
 
 @pytest.mark.parametrize(
