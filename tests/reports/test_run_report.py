@@ -395,11 +395,17 @@ def test_reliance_names_tiles_far_from_data(both, run_of, far, words):
 def test_means_over_areas_have_a_figure_beside_their_sentence(both, run_of):
     check = {"areas": 200, "rows": 3000, "coverage_95": 0.94, "coverage_95_independent": 0.71}
     plain, run = run_of(both), run_of(both) | {"areas_check": {"random": check}}
+    run["areas_unchecked"] = {"blocks": "the map is small."}
     without, report = (build_report(as_record(one), both) for one in (plain, run))
+    alone = build_report(as_record(plain | {"areas_unchecked": {"random": "why."}}), both)
+    assert (
+        "Random split, means over areas: not checked: why." in Page(report_html(alone, both)).text
+    )
     assert report.areas_check == {"random": check}
     html = report_html(report, both)
     assert html.count("<img") == report_html(without, both).count("<img") + 1
     text = Page(html).text
+    assert "Split by blocks, means over areas: not checked: the map is small." in text
     assert "200 areas with 5 to 25 test measurements" in text
     (image,) = [dict(a) for tag, a in Page(html).tags if tag == "img" and "joint law" in a["alt"]]
     assert "joint law 94.0 %, independent errors 71.0 %" in image["alt"]
