@@ -58,7 +58,6 @@ def scale_of(grid: xr.Dataset, name: str) -> Scale | None:
             return view.scale(grid)
     own = str(band.attrs["long_name"])
     label = own if unit in {"", "1"} else f"{own}, {unit}"
-    low, high = np.nanmin(values), np.nanmax(values)
     if "flag_meanings" in band.attrs:
         names = tuple(str(band.attrs["flag_meanings"]).split())
         make = partial(class_scale, palette=BOUND_PALETTE, names=names)
@@ -66,9 +65,9 @@ def scale_of(grid: xr.Dataset, name: str) -> Scale | None:
         make = partial(change_scale)
     elif name == "tests":
         make = partial(count_scale, palette=TESTS_PALETTE)
-    elif unit == "1" and low >= 0 and high <= 1:
+    elif name.startswith(("p_", "probability_", "excursion")):
         make = partial(share_scale, palette=PROBABILITY_PALETTE)
-    elif name.startswith(("lower_", "upper_", "mean_")) and low > 0:
+    elif name.startswith(("lower_", "upper_", "mean_")) and np.nanmin(values) > 0:
         make = partial(speed_scale, palette=BOUND_PALETTE)
     else:
         make = partial(linear_scale, palette=WIDTH_PALETTE)

@@ -39,7 +39,7 @@ from geogp.evaluation.threshold_reliability import (
 from geogp.geodata.places.stratum_column import ALL, phrase, with_strata
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.records.run_record import RunRecord, given
-from geogp.reports.rendering import environment, html_page, labelled, say, say_all
+from geogp.reports.rendering import environment, html_page, say, say_all, say_labelled
 from geogp.reports.report_facts import ReportFacts, far_from_data, report_facts
 from geogp.reports.report_figures import thresholds_figure
 from geogp.reports.run_report import LIMITS, split_names
@@ -158,9 +158,7 @@ def build_class_report(run: RunRecord, predictions: pd.DataFrame) -> ClassRunRep
         **vars(report_facts(run)),
         classes=list(target.classes),
         headline=say("class_report", "headline", first, run.target),
-        reliance=labelled(
-            say_all("class_report", "reliance", first, far_from_data(run), run.target)
-        ),
+        reliance=say_labelled("class_report", "reliance", first, far_from_data(run), run.target),
         findings=[say("class_report", "finding", one, run.target) for one in splits.values()],
         statements=[
             *say_all("class_report", "statements", run.target),

@@ -81,13 +81,18 @@ def say(name: str, sentence: str, *about: Any, **more: Any) -> str:
 
 def say_all(name: str, sentences: str, *about: Any, **more: Any) -> list[str]:
     """Return the paragraphs of a macro as a list of plain texts; see `say`."""
-    parts = _macro(name, sentences, *about, **more).split("\n\n")
-    return [_joined(part) for part in parts if part.strip()]
+    return [_joined(part) for part in _paragraphs(name, sentences, *about, **more)]
 
 
-def labelled(paragraphs: list[str]) -> dict[str, str]:
-    """Return paragraphs "Label: sentence" as sentences by label."""
-    return dict(one.split(": ", 1) for one in paragraphs)
+def say_labelled(name: str, sentences: str, *about: Any, **more: Any) -> dict[str, str]:
+    """Return the paragraphs of a macro with more than one line, by their first lines."""
+    parts = (one.partition("\n") for one in _paragraphs(name, sentences, *about, **more))
+    return {label.strip(): _joined(rest) for label, _, rest in parts if rest}
+
+
+def _paragraphs(name: str, macro: str, *about: Any, **more: Any) -> list[str]:
+    parts = _macro(name, macro, *about, **more).split("\n\n")
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _macro(name: str, macro: str, *about: Any, **more: Any) -> str:

@@ -34,10 +34,10 @@ from geogp.records.run_record import RunRecord, RunSettings, VarianceCheck, give
 from geogp.reports.rendering import (
     environment,
     html_page,
-    labelled,
     latex_table,
     say,
     say_all,
+    say_labelled,
 )
 from geogp.reports.report_facts import ReportFacts, far_from_data, report_facts
 from geogp.reports.report_figures import areas_figure, split_figures, thresholds_figure
@@ -65,10 +65,10 @@ class Report(ReportFacts):
     The following fields have sentences. `headline` states whether the 95 % intervals have the
     stated coverage. `reliance` says what a reader may rely on, by label. `covariates` has one
     sentence for each covariate. `findings` has one sentence for each split, and `areas` one for
-    each entry of `areas_check`, which is that of run.json. `marks` names the marked strata of each
-    split. `rules` explains how strata are pooled and marked, `repairs` explains how the intervals
-    were repaired, and `statements` explains the limits of the numbers. `splits` has the split
-    reports by name: ``blocks`` comes first; splits with training rows near test rows
+    each entry of `areas_check` and `areas_unchecked` of run.json. `marks` names the marked strata
+    of each split. `rules` explains how strata are pooled and marked, `repairs` explains how the
+    intervals were repaired, and `statements` explains the limits of the numbers. `splits` has the
+    split reports by name: ``blocks`` comes first; splits with training rows near test rows
     (`splits.Split.flatters`) come last.
     """
 
@@ -107,10 +107,17 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         unit=unit,
         plain_unit=plain_unit,
         headline=say("report", "headline", main),
-        reliance=labelled(say_all("report", "reliance", main, far_from_data(run))),
+        reliance=say_labelled("report", "reliance", main, far_from_data(run)),
         covariates=[say("report", "covariate", one, unit) for one in given(run.covariates, [])],
         findings=[say("report", "finding", split) for split in splits.values()],
-        areas=[say("report", "areas", splits[name].title, one) for name, one in checks.items()],
+        areas=[
+            *(say("report", "areas", splits[name].title, one) for name, one in checks.items()),
+            *(
+                f"{splits[name].title}, means over areas: not checked: {why}"
+                for name, why in given(run.areas_unchecked, {}).items()
+                if name in splits
+            ),
+        ],
         areas_check=checks,
         marks={name: say("report", "marks", split, LIMITS) for name, split in splits.items()},
         rules=say_all("report", "rules", LIMITS),

@@ -20,6 +20,7 @@ from geogp.files import read_json, read_text
 from geogp.maps.grid import quantity_of
 from geogp.records.run_record import RunRecord
 from geogp.reports.rendering import environment
+from geogp.reports.words import MISSING
 
 PAGES = ("report.html", "report.md", "map.html")
 """Pages of a run that show answers, or link to them."""
@@ -47,38 +48,49 @@ class ShownAnswer:
 
 
 def read_answers(folder: Path) -> list[ShownAnswer]:
-    """Return the answers in a run folder; raise DataError if a file of an answer is damaged."""
+    """Return the answers in a run folder; a file that is none has a note in place of a table."""
     found = []
     for pattern, show in _KINDS.items():
         for path in sorted(folder.glob(pattern)):
-            told = read_json(path)
             try:
+                told = read_json(path)
                 title, columns, rows = show(told)
-                table = [[form.format(**row) for form in columns.values()] for row in rows]
+                table = [
+                    [form.format_map(_cells(row)) for form in columns.values()] for row in rows
+                ]
                 notes = [str(one) for one in (*told.get("notes", []), *told.get("warnings", []))]
-            except (LookupError, ValueError, TypeError, AttributeError) as error:
-                raise DataError(
-                    f"{path} is not an answer that geogp wrote ({error!r}). Delete it, or give the "
-                    "command that wrote it again."
-                ) from error
+            except (DataError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError):
+                note = "This file is not an answer that geogp wrote, so it has no table here."
+                found.append(ShownAnswer(path.stem, path.name, [note], [], [], [path.name], ""))
+                continue
             stem, picture = path.stem, path.with_suffix(".png").name
             picture = picture.replace("exceedance_", "excursion_")
-            files = {one.name for one in folder.glob(f"{escape(stem)}[._]*")}
-            if (folder / picture).is_file():
-                files.add(picture)
-            else:
-                picture = ""
+            at, starts = _RASTERS.get(pattern, (0, ()))
+            end = escape("_".join(stem.split("_")[at:]))
+            names = (f"{escape(stem)}[._]*", *(f"{start}_{end}.*" for start in starts))
+            files = {one.name for name in names for one in folder.glob(name)}
+            picture = picture if picture in files else ""
             found.append(
                 ShownAnswer(stem, title, notes, list(columns), table, sorted(files), picture)
             )
     return found
 
 
+class _Empty:
+    def __format__(self, form: str) -> str:
+        return MISSING
+
+
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row whose empty cells become dashes in any format."""
+    return {name: _Empty() if value is None else value for name, value in row.items()}
+
+
 def pages_beside(folder: Path, run: RunRecord, names: Iterable[str]) -> dict[str, str]:
     """Return the pages of a run folder whose text changes when they show all that lies beside them.
 
     A page shows the main picture of the map, links, and the answers, each between two marks. Pages
-    of earlier versions have no marks and do not change. Raises DataError if an answer is damaged.
+    of earlier versions have no marks and do not change. Raises DataError if a picture is damaged.
     """
     about = quantity_of(run.target)
     view = "expected" if about.counted else about.suffix if about.classes else "median"
@@ -128,7 +140,7 @@ def _areas(told: dict[str, Any]) -> _Shown:
     """Return the title, the formats of the columns, and the rows."""
     level, unit = told["for"] == "level", told["unit"]
     kind, end = "level_mean" if level else "tile_mean", unit.lower()
-    what = "level" if level else "mean of tests"
+    what = "level" if level else "mean of measurements"
     columns = {
         "area": "{area}",
         "tiles": "{tiles:,}",
@@ -137,6 +149,12 @@ def _areas(told: dict[str, Any]) -> _Shown:
         f"{what}, {unit}": f"{{{kind}_{end}:.1f}}",
         "95 % interval": f"{{{kind}_lower_{end}:.1f}} to {{{kind}_upper_{end}:.1f}}",
     }
+    if told.get("weights"):
+        kind, by = kind.replace("mean", "weighted"), Path(told["weights"]).name
+        columns |= {
+            f"{what} by {by}, {unit}": f"{{{kind}_{end}:.1f}}",
+            f"95 % interval by {by}": f"{{{kind}_lower_{end}:.1f}} to {{{kind}_upper_{end}:.1f}}",
+        }
     title = f"The {what} by {told['by']}, {told['at']}"
     return title, columns, told["areas"]
 
@@ -165,6 +183,12 @@ def _exceedance(told: dict[str, Any]) -> _Shown:
         "share of the area": "{mean:.1%}",
         "95 % interval": "{lower:.1%} to {upper:.1%}",
     }
+    if told.get("weights"):
+        by = Path(told["weights"]).name
+        columns |= {
+            f"share by {by}": "{weighted_mean:.1%}",
+            f"95 % interval by {by}": "{weighted_lower:.1%} to {weighted_upper:.1%}",
+        }
     title = f"Where the level is {told['falls_short']}, {told['at']}"
     return title, columns, told["share_falling_short"]
 
@@ -192,3 +216,9 @@ _KINDS: dict[str, Callable[[dict[str, Any]], _Shown]] = {
     "next_tiles.json": _next,
 }
 """The pattern of the JSON files of each command, and the function that reads them."""
+
+_RASTERS = {
+    "exceedance_*.json": (1, ("excursion", "excursion_short")),
+    "change_*.json": (-3, ("change_percent", "probability_rose")),
+}
+"""The first part of a JSON file's name that its rasters share, and the starts of their names."""

@@ -22,7 +22,7 @@ def write_pages(folder: Path, run: RunRecord, names: Iterable[str]) -> list[str]
 def show_answers(path: Path) -> RunRecord:
     """Show all answers in the pages of a finished run, and return its record.
 
-    A page that was edited does not change. Raises DataError if an answer is damaged, and
+    A page that was edited does not change. Raises DataError if a picture is damaged, and
     OutputError if a page cannot be written.
     """
     _, run = read_run_record(path)

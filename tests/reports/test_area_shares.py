@@ -11,7 +11,7 @@ import pytest
 from geogp.distributions.prediction import Prediction
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.reports.area_shares import area_shares
-from geogp.reports.rendering import say
+from geogp.reports.rendering import environment, say
 
 TEN = Threshold(10, "download")
 
@@ -62,6 +62,8 @@ def test_intervals_contain_0_in_95_of_100_areas_if_the_shares_are_right(tile_sd)
 def test_wrong_shares_are_found():
     found = asked(*world(bias=0.1))
     assert np.mean([one.off for one in found]) > 0.9
+    page = environment().get_template("area_shares.html.j2").render(shares=found)
+    assert 'tabindex="0" aria-label="Shares below thresholds by area"' in page
     text = say("report", "area_shares", found)
     assert f"{40 - sum(one.off for one in found)} contain 0" in text
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from operator import methodcaller
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from sklearn.isotonic import IsotonicRegression
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.threshold_reliability import bins_of, brier_parts, exceedance_reports
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
-from geogp.reports.rendering import environment, say
+from geogp.reports.rendering import environment, say, say_labelled
 from geogp.reports.report_figures import thresholds_figure
 from geogp.reports.run_report import LIMITS
 
@@ -86,6 +87,25 @@ def test_a_bias_is_found_and_named(biased):
     assert "9 of 9 mean probabilities differ significantly from the observed share" in say(
         "report", "thresholds", biased, 10
     )
+
+
+def test_a_report_on_classes_names_the_stratum_with_the_largest_error(right, biased):
+    def group(ece):
+        return SimpleNamespace(n=1000, scores=SimpleNamespace(ece=ece, accuracy=0.8))
+
+    about = {"name": "random", "places": {"urban": "in town", "rural": "in the country"}}
+    about |= {"shown": ["urban", "rural"], "reliability": biased}
+    about["groups"] = {"all": group(0.002), "urban": group(0.085), "rural": group(0.045)}
+    split = SimpleNamespace(**about)
+    text = "share by 8.5 points in town and by 4.5 points in the country on average"
+    assert text in say("class_report", "headline", split, "tier")
+    weakest = say_labelled("class_report", "reliance", split, None, "tier")["Weakest group"]
+    assert weakest.startswith("urban, where the stated probability differs")
+    assert "by 8.5 points on average. 9 of 9 mean probabilities differ" in weakest
+    few = [replace(one, difference=replace(one.difference, lower=None)) for one in right]
+    split.reliability, split.shown = few, ["all"]
+    weakest = say_labelled("class_report", "reliance", split, None, "tier")["Weakest group"]
+    assert "0.2 points on average. Mean probabilities are not judged" in weakest
 
 
 def test_shares_and_bins_are_counts(right):

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import asdict
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -13,6 +14,8 @@ from run_worlds import as_record
 from scipy import stats
 
 from geogp.errors import DataError
+from geogp.geodata.places.stratum_column import with_strata
+from geogp.reports.rendering import say
 from geogp.reports.run_report import build_report, report_html, report_json, report_markdown
 from geogp.reports.words import MISSING
 
@@ -130,6 +133,9 @@ def test_the_side_of_blocks_is_the_side_of_the_run(both, run_of, facts, side, km
 def test_few_rows_are_not_a_proof(predictions_of, run_of):
     rows = predictions_of("blocks", stratum=["urban"] * 20 + ["rural"] * 20, seed=11)
     assert "judged from few rows" in build_report(as_record(run_of(rows)), rows).headline
+    one = rows[rows["stratum"] == "rural"][:1].assign(y=9.0)
+    told = reliance_of(one, run_of(one))
+    assert told["In the country"].startswith("0.0 % of 1 measurement. Too few rows to say.")
 
 
 def test_only_random_is_said_aloud(both, run_of):
@@ -200,14 +206,15 @@ def test_page_says_what_the_run_was(both, run_of):
         "dbk-rbf",
         "zones.shp",
         "ab" * 32,
-        "2019Q3 is missing",
         "2019Q1, 2019Q2",
         "train 9,600",
         "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0",
     ):
         assert expected in page.text
+    assert page.text.index("2019Q3 is missing") < page.text.index("What may I rely on?")
     markdown = report_markdown(build_report(as_record(run | {"attribution": "by somebody"}), both))
     assert "by somebody" in markdown
+    assert markdown.index("\n\n> Warning: 2019Q3 is missing\n\n") < markdown.index("**Overall**")
     assert "Ookla" not in markdown
     assert f"| RMSE | {urban['rmse']:.3f} |" in markdown
 
@@ -357,7 +364,7 @@ def test_reliance_comes_first_and_says_where_not_to_rely(predictions_of, run_of)
     weakest = min(
         one.coverage[-1].observed
         for one in report.splits["random"].strata
-        if one.judged and one.kind != "all"
+        if one.judged and one.coverage[-1].off
     )
     assert f"{100 * weakest:.1f} %" in told["Weakest group"]
     assert "--split blocks" in told["Not checked"]
@@ -388,11 +395,17 @@ def test_reliance_names_tiles_far_from_data(both, run_of, far, words):
 def test_means_over_areas_have_a_figure_beside_their_sentence(both, run_of):
     check = {"areas": 200, "rows": 3000, "coverage_95": 0.94, "coverage_95_independent": 0.71}
     plain, run = run_of(both), run_of(both) | {"areas_check": {"random": check}}
+    run["areas_unchecked"] = {"blocks": "the map is small."}
     without, report = (build_report(as_record(one), both) for one in (plain, run))
+    alone = build_report(as_record(plain | {"areas_unchecked": {"random": "why."}}), both)
+    assert (
+        "Random split, means over areas: not checked: why." in Page(report_html(alone, both)).text
+    )
     assert report.areas_check == {"random": check}
     html = report_html(report, both)
     assert html.count("<img") == report_html(without, both).count("<img") + 1
     text = Page(html).text
+    assert "Split by blocks, means over areas: not checked: the map is small." in text
     assert "200 areas with 5 to 25 test measurements" in text
     (image,) = [dict(a) for tag, a in Page(html).tags if tag == "img" and "joint law" in a["alt"]]
     assert "joint law 94.0 %, independent errors 71.0 %" in image["alt"]
@@ -402,3 +415,45 @@ def test_means_over_areas_have_a_figure_beside_their_sentence(both, run_of):
     assert "Random split, independent" in words
     with pytest.raises(DataError, match=r"under areas_check in run\.json, found latest"):
         build_report(as_record(run | {"areas_check": {"latest": check}}), both)
+
+
+def test_the_weakest_group_is_a_part_of_the_rows_with_a_significantly_low_coverage():
+    strata = [
+        group("all", "all", 900, 0.90, off=True),
+        group("stratum", "rural", 900, 0.90, off=True),
+        group("county", "unknown", 300, 0.80, off=True),
+        group("county", "small", 100, 0.87, off=False),
+        group("county", "large", 500, 0.89, off=True),
+        group("county", "wide", 500, 0.99, off=True),
+    ]
+    split = SimpleNamespace(strata=strata, groups={"all": SimpleNamespace(n=900)})
+    told = say("report", "weakest", split)
+    assert told.startswith("county “large”, 89.0 % of 500 measurements. This is significantly less")
+    del strata[4]
+    assert say("report", "weakest", split).startswith("county “small”, 87.0 %")
+    del strata[3]
+    assert "No group with enough rows to be judged has less" in say("report", "weakest", split)
+
+
+def group(kind, name, n, observed, *, off):
+    level = SimpleNamespace(observed=observed, level=0.95, off=off)
+    return SimpleNamespace(kind=kind, name=name, n=n, judged=True, coverage=[None] * 3 + [level])
+
+
+def test_the_split_by_the_latest_quarter_does_not_check_places(both, run_of):
+    rows = both[both["split"] == "random"].assign(split="latest")
+    told = reliance_of(rows, run_of(rows))["Not checked"]
+    assert "most test rows lie at places that were measured earlier" in told
+    assert "--split blocks" in told
+
+
+def test_names_with_colons_do_not_hide_strata(predictions_of, run_of):
+    rows = predictions_of("random", stratum=["urban"] * 200 + ["rural"] * 100)
+    names = {"urban": "zone: north", "rural": "zone: south"}
+    rows["stratum"] = rows["stratum"].map(names)
+    rows = with_strata(rows, list(names.values()))
+    run = run_of(rows) | {"settings": {"strata": list(names.values())}}
+    told = reliance_of(rows, run)
+    assert [one for one in told if one.startswith("In stratum")] == [
+        *("In stratum zone: north", "In stratum zone: south")
+    ]

@@ -10,6 +10,7 @@ from run_worlds import as_record
 from geogp.errors import DataError
 from geogp.reports.run_report import report_texts
 from geogp.reports.shown_answers import pages_beside, read_answers
+from geogp.reports.words import MISSING
 
 AREA = {"area": "Añasco <b>", "tiles": 1200, "measured_tiles": 30, "far_share": 0.25}
 BOUNDS = {"level_mean_mbps": 12.34, "level_mean_lower_mbps": 10.0, "level_mean_upper_mbps": 15.06}
@@ -62,6 +63,17 @@ CELLS = {
 }
 
 
+RASTERS = {
+    "change_county_download_2022Q1_2023Q4": [
+        *(
+            "change_percent_download_2022Q1_2023Q4.tif",
+            "probability_rose_download_2022Q1_2023Q4.qml",
+        ),
+    ],
+    "exceedance_7_mbps": ["excursion_7_mbps.tif", "excursion_short_7_mbps.tif"],
+}
+
+
 @pytest.fixture
 def run(both, run_of):
     return as_record(run_of(both))
@@ -80,7 +92,8 @@ def folder(tmp_path, run, both):
 def write(folder, name):
     (folder / f"{name}.json").write_text(json.dumps(TOLD[name]), "utf-8")
     Image.new("RGB", (30, 20)).save(folder / f"{name.replace('exceedance', 'excursion')}.png")
-    (folder / f"{name}.csv").write_text("area\n", "utf-8")
+    for one in (f"{name}.csv", *RASTERS.get(name, [])):
+        (folder / one).write_text("area\n", "utf-8")
 
 
 def pages(folder, run):
@@ -99,10 +112,11 @@ def test_each_answer_is_a_table_with_its_files(folder, run, name):
     assert len(one.head) == len(one.rows[0])
     assert one.rows[0][1:] == CELLS[name]
     picture = f"{name.replace('exceedance', 'excursion')}.png"
-    assert set(one.files) == {f"{name}.json", f"{name}.csv", picture}
+    assert set(one.files) == {f"{name}.json", f"{name}.csv", picture, *RASTERS.get(name, [])}
     assert one.picture == picture
     text = pages(folder, run)
     assert f"### {one.title}" in text["report.md"]
+    assert f'<a href="{picture}"><img' in text["report.html"]
     for page in text.values():
         for cell in filter(None, CELLS[name]):
             assert cell in page.replace("\N{NO-BREAK SPACE}%", " %")
@@ -137,12 +151,53 @@ def test_pages_without_marks_stay_as_they_are(folder, run):
 
 
 @pytest.mark.parametrize(
-    "told", ["[]", "{}", '{"at": "2023Q4", "chosen": [{"rank": 1}]}', '{"at": 1, "chosen": 2}']
+    ("name", "kind", "cells"),
+    [
+        ("areas_county_download_level_2023Q4", "level", ["2.3", "1.0 to 3.6"]),
+        ("areas_county_download_level_2023Q4", "tests", ["2.3", "1.0 to 3.6"]),
+        ("exceedance_7_mbps", "level", ["22.2%", "20.0% to 30.0%"]),
+    ],
 )
-def test_damaged_answers_are_refused(folder, run, told):
+def test_shares_and_means_with_weights_stand_beside_those_without(folder, name, kind, cells):
+    told = TOLD[name] | {"weights": "/home/me/people.tif", "for": kind}
+    rows = "areas" if "areas" in told else "share_falling_short"
+    ends, row = ("", "_lower", "_upper"), {}
+    for k, end in enumerate(ends):
+        row |= {f"tile_mean{end}_mbps": 9.0, f"level_weighted{end}_mbps": (2.3, 1.0, 3.6)[k]}
+        row |= {f"tile_weighted{end}_mbps": (2.3, 1.0, 3.6)[k]}
+        row[f"weighted{end or '_mean'}"] = (0.222, 0.2, 0.3)[k]
+    told |= {rows: [told[rows][0] | row]}
+    (folder / f"{name}.json").write_text(json.dumps(told), "utf-8")
+    (one,) = read_answers(folder)
+    assert one.rows[0][-2:] == cells
+    assert one.head[-1] == "95 % interval by people.tif"
+    assert ("mean of measurements" in one.title) == (kind == "tests")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *("[]", "{}", "{", '{"at": "2023Q4", "chosen": [{"rank": 1}]}', '{"at": 1, "chosen": 2}'),
+        json.dumps(TOLD["next_tiles"]).replace("0.4", str(10**400)),
+    ],
+)
+def test_other_files_are_named_beside_the_answers(folder, run, told):
+    write(folder, "exceedance_7_mbps")
     (folder / "next_tiles.json").write_text(told, "utf-8")
-    with pytest.raises(DataError, match=r"next_tiles\.json is not an answer .* Delete it, or give"):
-        pages_beside(folder, run, ["report.html"])
+    assert [len(one.rows) for one in read_answers(folder)] == [1, 0]
+    for page in pages(folder, run).values():
+        assert "This file is not an answer that geogp wrote" in page
+        assert "12.3" in page
+
+
+def test_empty_cells_are_dashes(folder):
+    told = json.dumps(TOLD["next_tiles"]).replace("0.4", "null").replace("-66.5", "null")
+    (folder / "next_tiles.json").write_text(told, "utf-8")
+    (one,) = read_answers(folder)
+    assert [one.rows[0][at] for at in (1, 5)] == [MISSING, MISSING]
+
+
+def test_damaged_pictures_are_refused(folder, run):
     write(folder, "next_tiles")
     (folder / "next_tiles.png").write_text("no picture", "utf-8")
     with pytest.raises(DataError, match=r"next_tiles\.png cannot be read as a picture"):
