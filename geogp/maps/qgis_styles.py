@@ -28,6 +28,9 @@ from geogp.maps.views import views_of
 STOPS = 33
 """Number of colours of a style; QGIS interpolates linearly between them."""
 
+SHARES = "p_", "probability_", "excursion_"
+"""How the names of probabilities begin; standard deviations have the same unit."""
+
 
 def write_styles(grid: xr.Dataset, folder: Path) -> list[Path]:
     """Write a QGIS style (``NAME.qml``) for the GeoTIFF of each variable; return the paths.
@@ -58,7 +61,6 @@ def scale_of(grid: xr.Dataset, name: str) -> Scale | None:
             return view.scale(grid)
     own = str(band.attrs["long_name"])
     label = own if unit in {"", "1"} else f"{own}, {unit}"
-    low, high = np.nanmin(values), np.nanmax(values)
     if "flag_meanings" in band.attrs:
         names = tuple(str(band.attrs["flag_meanings"]).split())
         make = partial(class_scale, palette=BOUND_PALETTE, names=names)
@@ -66,9 +68,9 @@ def scale_of(grid: xr.Dataset, name: str) -> Scale | None:
         make = partial(change_scale)
     elif name == "tests":
         make = partial(count_scale, palette=TESTS_PALETTE)
-    elif unit == "1" and low >= 0 and high <= 1:
+    elif name.startswith(SHARES):
         make = partial(share_scale, palette=PROBABILITY_PALETTE)
-    elif name.startswith(("lower_", "upper_", "mean_")) and low > 0:
+    elif name.startswith(("lower_", "upper_", "mean_")) and np.nanmin(values) > 0:
         make = partial(speed_scale, palette=BOUND_PALETTE)
     else:
         make = partial(linear_scale, palette=WIDTH_PALETTE)
