@@ -179,6 +179,13 @@ def test_the_card_does_not_cover_its_place(visit, made, size):
         assert x < card["x"] or y < card["y"]
         assert 0 < x < size["width"]
         assert 0 < y < size["height"]
+        if size is PHONE:
+            assert card["height"] <= 0.4 * size["height"]
+            chart, legend = (
+                seen.locator(name).bounding_box() for name in (".geogp-history", "#geogp-legend")
+            )
+            assert chart["y"] + chart["height"] <= card["y"] + card["height"]
+            assert legend["y"] + legend["height"] <= card["y"]
 
 
 @pytest.mark.trial
