@@ -143,11 +143,11 @@ def test_tests_nearby_are_those_within_the_stated_distance(visit, made):
         distance = great_circle_km(*place, latitude, longitude)
         near = (distance <= 2) & (world.measured > 0)
         wanted = f"{world.measured[near].sum()} in {near.sum()} tile" if near.any() else "none"
-        assert told["Tests within 2 km"].startswith(wanted)
+        assert told["Tests within 2 km, all quarters"].startswith(wanted)
         tile = (world.tiles.row - data["frame"]["row"] == row) & (
             world.tiles.column - data["frame"]["column"] == column
         )
-        assert number(told["Tests in this tile"]) == world.measured[tile][0]
+        assert number(told["Tests in this tile, all quarters"]) == world.measured[tile][0]
 
 
 @pytest.mark.trial
