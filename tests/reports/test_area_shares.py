@@ -11,7 +11,7 @@ import pytest
 from geogp.distributions.prediction import Prediction
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.reports.area_shares import area_shares
-from geogp.reports.rendering import say
+from geogp.reports.rendering import environment, say
 
 TEN = Threshold(10, "download")
 
@@ -64,6 +64,9 @@ def test_wrong_shares_are_found():
     assert np.mean([one.off for one in found]) > 0.9
     text = say("report", "area_shares", found)
     assert f"{40 - sum(one.off for one in found)} contain 0" in text
+    page = environment().get_template("area_shares.html.j2").render(shares=found)
+    assert page.count("<tr>") == 41
+    assert 'role="region" tabindex="0" aria-label="Shares below thresholds by area"' in page
 
 
 def test_few_rows_are_left_out_and_few_tiles_have_no_interval():
