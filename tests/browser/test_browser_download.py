@@ -43,7 +43,9 @@ def test_the_table_has_the_values_of_every_tile(visit, made, tmp_path, quarter):
     shown = data["threshold"]["shown"]
     met = probability(data, quarter, shown)[inside]
     np.testing.assert_allclose(table[f"p_at_least_{shown:g}_mbps"], met, rtol=6e-4, atol=1e-9)
-    np.testing.assert_array_equal(table["tests_all_quarters"], unpack(data["arrays"]["tests"])[inside])
+    np.testing.assert_array_equal(
+        table["tests_all_quarters"], unpack(data["arrays"]["tests"])[inside]
+    )
     counties = np.array(data["names"]["county"])
     expected = counties[unpack(data["arrays"]["county"])[inside].astype(int)]
     assert table["county"].tolist() == expected.tolist()
