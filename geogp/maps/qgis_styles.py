@@ -28,6 +28,9 @@ from geogp.maps.views import views_of
 STOPS = 33
 """Number of colours of a style; QGIS interpolates linearly between them."""
 
+SHARES = "p_", "probability_", "excursion_"
+"""How the names of probabilities begin; standard deviations have the same unit."""
+
 
 def write_styles(grid: xr.Dataset, folder: Path) -> list[Path]:
     """Write a QGIS style (``NAME.qml``) for the GeoTIFF of each variable; return the paths.
@@ -65,7 +68,7 @@ def scale_of(grid: xr.Dataset, name: str) -> Scale | None:
         make = partial(change_scale)
     elif name == "tests":
         make = partial(count_scale, palette=TESTS_PALETTE)
-    elif name.startswith(("p_", "probability_", "excursion")):
+    elif name.startswith(SHARES):
         make = partial(share_scale, palette=PROBABILITY_PALETTE)
     elif name.startswith(("lower_", "upper_", "mean_")) and np.nanmin(values) > 0:
         make = partial(speed_scale, palette=BOUND_PALETTE)

@@ -200,7 +200,7 @@ def _count_views(zoom: int) -> tuple[View, ...]:
         View(
             "none",
             "p_none",
-            "Where measurements are missing",
+            "Probability of no test",
             f"probability of no test in a {tile} and quarter",
             WIDTH_PALETTE,
             share_scale,

@@ -50,8 +50,9 @@ def test_colours_follow_the_system(visit, made):
     marks, layer = seen.picture("measured"), seen.picture()
     seen.emulate_media(color_scheme="dark")
     seen.until("ink => getComputedStyle(document.body).color !== ink", light[0])
+    seen.until(f"{OUTLINE} === '#e8e8e8'")
     seen.settle()
-    assert seen.evaluate(OUTLINE) == "#e8e8e8" != light[1]
+    assert light[1] != "#e8e8e8"
     assert seen.picture("measured") != marks
     assert seen.picture() == layer
     asked = len(seen.asked)
@@ -70,14 +71,25 @@ def test_the_map_is_the_first_stop_and_every_part_has_a_landmark(visit, made):
 
 
 @pytest.mark.trial
-def test_the_page_prints_map_and_legend_alone(visit, made, artefacts):
-    seen = visit(made.page)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_prints_map_legend_and_card_alone(visit, made, artefacts, scheme):
+    seen = visit(made.page, color_scheme=scheme)
+    seen.update(point=place_of(made.data["frame"], 12, 15))
     seen.emulate_media(media="print")
+    seen.until(f"{OUTLINE} === '#222222'")
+    seen.settle()
+    paper = seen.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == "rgb(255, 255, 255)"
+    over, card = (seen.locator(name).bounding_box() for name in ("main", "#geogp-place"))
+    assert over["y"] + over["height"] <= card["y"]
+    assert seen.evaluate("document.querySelector('#geogp-place').clientHeight") > 200
     assert seen.is_visible("#geogp-legend")
     assert seen.is_visible("h1")
     assert seen.is_hidden("#geogp-panel")
     assert seen.is_hidden(".leaflet-control-zoom")
-    seen.screenshot(path=artefacts / "print.png")
+    seen.screenshot(path=artefacts / "print.png", full_page=True)
+    seen.emulate_media(media="screen")
+    seen.until("document.querySelector('.geogp-map #geogp-place') !== null")
 
 
 @pytest.mark.trial

@@ -72,6 +72,10 @@ def test_what_is_found_is_marked_and_its_card_opened(visit, made):
         assert seen.is_visible("#geogp-place")
         assert seen.evaluate(MARKED) == 0
         assert seen.evaluate("geogp.page.map.getZoom()") == 14
+        seen.until(ANSWER + ".startsWith('The map shows ')")
+    seen.fill("#geogp-search-field", "0000000000")
+    seen.keyboard.press("Enter")
+    seen.until(ANSWER + " === 'Outside the region: tile 0000000000.'")
     for number, name in enumerate(data["names"]["county"]):
         seen.fill("#geogp-search-field", f"{name}, county")
         seen.keyboard.press("Enter")
@@ -88,6 +92,7 @@ def test_what_is_found_is_marked_and_its_card_opened(visit, made):
     assert seen.evaluate(MARKED) == 0
 
 
+ANSWER = "document.getElementById('geogp-search-answer').textContent"
 MARKED = "geogp.page.found.getLayers().length"
 
 
@@ -396,6 +401,13 @@ def test_the_quarters_play_and_stop(visit, made):
     seen.keyboard.press("Enter")
     seen.until("geogp.page.state.quarter === 2")
     assert seen.inner_text("#geogp-play") == "Play"
+    # Nothing plays on without its button.
+    seen.update(quarter=0)
+    seen.keyboard.press("Enter")
+    assert seen.inner_text("#geogp-play") == "Stop"
+    seen.emulate_media(reduced_motion="reduce")
+    seen.until("document.getElementById('geogp-play').textContent === 'Play'")
+    assert seen.state["quarter"] < 2
     # Without motion, the slider remains.
     still = visit(made.page)
     assert still.is_hidden("#geogp-play")

@@ -36,7 +36,7 @@ def test_a_click_names_the_expected_number_and_its_bounds(visit, counts):
     assert f"{expected:.3g}" in lines[lines.index("Expected number of tests") + 1]
     upper = unpack(data["arrays"]["upper"])[0, row, column]
     assert lines[lines.index("Upper bound of the number of tests") + 1] == f"{upper:g}"
-    assert "%" in lines[lines.index("Where measurements are missing") + 1]
+    assert "%" in lines[lines.index("Probability of no test") + 1]
     before = told
     seen.update(quarter=0)
     assert seen.inner_text("#geogp-place") != before

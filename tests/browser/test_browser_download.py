@@ -4,7 +4,7 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
-from browser_pages import HOSTILE, make_tiers
+from browser_pages import HOSTILE, make_counts, make_tiers
 from browser_values import place_of, probability, quantile
 from shapely.geometry import box
 
@@ -30,7 +30,7 @@ def test_the_table_has_the_values_of_every_tile(visit, made, tmp_path, quarter):
     path = downloaded(seen, tmp_path, "csv")
     assert path.name == f"download-{data['quarters'][quarter]}.csv"
     assert "CC BY-NC-SA 4.0" in path.read_text("utf-8").splitlines()[0]
-    table = pd.read_csv(path, comment="#", dtype={"quadkey": str})
+    table = pd.read_csv(path, skiprows=1, dtype={"quadkey": str})
     inside = np.isfinite(unpack(data["arrays"]["far"]))
     assert len(table) == inside.sum() == len(made.world.tiles)
     row, column = np.nonzero(inside)
@@ -43,7 +43,9 @@ def test_the_table_has_the_values_of_every_tile(visit, made, tmp_path, quarter):
     shown = data["threshold"]["shown"]
     met = probability(data, quarter, shown)[inside]
     np.testing.assert_allclose(table[f"p_at_least_{shown:g}_mbps"], met, rtol=6e-4, atol=1e-9)
-    np.testing.assert_array_equal(table["tests"], unpack(data["arrays"]["tests"])[inside])
+    np.testing.assert_array_equal(
+        table["tests_all_quarters"], unpack(data["arrays"]["tests"])[inside]
+    )
     counties = np.array(data["names"]["county"])
     expected = counties[unpack(data["arrays"]["county"])[inside].astype(int)]
     assert table["county"].tolist() == expected.tolist()
@@ -77,10 +79,26 @@ def test_the_squares_in_view_are_those_of_the_tiles(visit, made, tmp_path):
     assert '"attribution":"Speedtest' in path.read_text("utf-8")[:600]
 
 
+def test_a_number_sign_in_a_name_stays(visit, make, tmp_path):
+    seen = visit(make(county="District #9").page)
+    table = pd.read_csv(downloaded(seen, tmp_path, "csv"), skiprows=1)
+    assert set(table["county"]) == {"Adjuntas", "District #9", "Mayagüez"}
+
+
+def test_columns_of_numbers_of_tests_are_those_of_the_grid(visit, tmp_path):
+    counts = make_counts()
+    table = pd.read_csv(downloaded(visit(counts.page), tmp_path, "csv"), skiprows=1)
+    inside = counts.world.grid["tests"].to_numpy() >= 0
+    for name, unit in (("expected_tests", 0.01), ("upper_tests", 1), ("p_none", 0.004)):
+        expected = counts.world.grid[name].to_numpy()[inside]
+        np.testing.assert_allclose(table[name], expected, rtol=6e-4, atol=unit)
+    assert {"lower_tests", "tests_all_quarters"} < set(table)
+
+
 def test_hostile_names_stay_in_their_field(visit, make, tmp_path):
     name = '=cmd|"x",' + HOSTILE
     seen = visit(make(county=name).page)
-    table = pd.read_csv(downloaded(seen, tmp_path, "csv"), comment="#", dtype={"quadkey": str})
+    table = pd.read_csv(downloaded(seen, tmp_path, "csv"), skiprows=1, dtype={"quadkey": str})
     assert set(table["county"]) == {"Adjuntas", f"'{name}", "Mayagüez"}
     told = gpd.read_file(downloaded(seen, tmp_path, "geojson"))
     assert set(told["county"]) == {"Adjuntas", name, "Mayagüez"}
@@ -89,7 +107,7 @@ def test_hostile_names_stay_in_their_field(visit, make, tmp_path):
 def test_classes_have_their_names(visit, tmp_path):
     tiers = make_tiers()
     seen = visit(tiers.page)
-    table = pd.read_csv(downloaded(seen, tmp_path, "csv"), comment="#")
+    table = pd.read_csv(downloaded(seen, tmp_path, "csv"), skiprows=1)
     assert set(table["tier"]) <= set(SPEED_TIERS)
     assert table["p_most_probable"].between(0.25, 1).all()
 

@@ -143,11 +143,11 @@ def test_tests_nearby_are_those_within_the_stated_distance(visit, made):
         distance = great_circle_km(*place, latitude, longitude)
         near = (distance <= 2) & (world.measured > 0)
         wanted = f"{world.measured[near].sum()} in {near.sum()} tile" if near.any() else "none"
-        assert told["Tests within 2 km"].startswith(wanted)
+        assert told["Tests within 2 km, all quarters"].startswith(wanted)
         tile = (world.tiles.row - data["frame"]["row"] == row) & (
             world.tiles.column - data["frame"]["column"] == column
         )
-        assert number(told["Tests in this tile"]) == world.measured[tile][0]
+        assert number(told["Tests in this tile, all quarters"]) == world.measured[tile][0]
 
 
 @pytest.mark.trial
@@ -179,6 +179,13 @@ def test_the_card_does_not_cover_its_place(visit, made, size):
         assert x < card["x"] or y < card["y"]
         assert 0 < x < size["width"]
         assert 0 < y < size["height"]
+        if size is PHONE:
+            assert card["height"] <= 0.4 * size["height"]
+            chart, legend = (
+                seen.locator(name).bounding_box() for name in (".geogp-history", "#geogp-legend")
+            )
+            assert chart["y"] + chart["height"] <= card["y"] + card["height"]
+            assert legend["y"] + legend["height"] <= card["y"]
 
 
 @pytest.mark.trial

@@ -83,7 +83,7 @@ def test_a_click_says_what_grid_and_model_hold(visit, run):
             ends = told[f"{share} % interval"].split(" to ")
             for text, exact in zip(ends, model.interval(share / 100), strict=True):
                 assert close(text, 10 ** exact[0], step / 2 + FLOAT32), (kind, share)
-        assert number(told["Tests in this tile"]) == tests[at], kind
+        assert number(told["Tests in this tile, all quarters"]) == tests[at], kind
         law = seen.evaluate(READ, seen.state["point"])
         found = [law["median"], law["intervals"][2]["low"], law["intervals"][2]["high"]]
         most = step / 2 + FLOAT32

@@ -71,7 +71,22 @@ def test_people_of_polygons_are_shared_among_their_tiles(copy, opened, halves):
     assert weights[east].sum() == pytest.approx(100)
     km2 = tile_areas_km2(opened.tiles.centres[1], opened.tiles.zoom)
     np.testing.assert_allclose(weights[east] / km2[east], 100 / km2[east].sum())
-    assert any("20.0% of people belongs" in text for text in opened.job.warnings)
+    told = "20.0% of people belongs to polygons that lie outside the region, and is left out."
+    assert told in opened.job.warnings
+    assert not any("no centre" in text for text in opened.job.warnings)
+
+
+def test_people_of_a_polygon_between_centres_are_told(opened, tmp_path):
+    middle = len(opened.tiles) // 2
+    west, south = (one[middle] + 90 / 2**opened.tiles.zoom for one in opened.tiles.centres)
+    shapes = [box(*opened.job.region.bounds), box(west, south, west + 1e-5, south + 1e-5)]
+    table = gpd.GeoDataFrame(
+        {"NAME": ["all", "house"], "people": [3, 1]}, geometry=shapes, crs=4326
+    )
+    table.to_file(tmp_path / "two.gpkg")
+    tile_weights(opened, "people", str(tmp_path / "two.gpkg"))
+    told = "25.0% of people belongs to polygons that contain no centre of a tile"
+    assert any(told in text for text in opened.job.warnings)
 
 
 def test_shares_of_people_are_those_of_the_draws_with_their_weights(copy, opened, halves):

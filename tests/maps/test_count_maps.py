@@ -87,7 +87,7 @@ def test_the_page_speaks_of_tests():
         "expected tests per tile of zoom 12 and quarter",
         "upper end of the 95 % interval, tests per tile of zoom 12 and quarter",
         "probability of no test in a tile of zoom 12 and quarter",
-        "Where measurements are missing",
+        "Probability of no test",
         "(ln)²",
     ):
         assert text in page

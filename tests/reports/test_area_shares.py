@@ -66,6 +66,9 @@ def test_wrong_shares_are_found():
     assert 'tabindex="0" aria-label="Shares below thresholds by area"' in page
     text = say("report", "area_shares", found)
     assert f"{40 - sum(one.off for one in found)} contain 0" in text
+    page = environment().get_template("area_shares.html.j2").render(shares=found)
+    assert page.count("<tr>") == 41
+    assert 'role="region" tabindex="0" aria-label="Shares below thresholds by area"' in page
 
 
 def test_few_rows_are_left_out_and_few_tiles_have_no_interval():

@@ -94,11 +94,17 @@ def _spread(opened: Reopened, polygons: gpd.GeoDataFrame, column: str) -> Floats
     values = np.append(polygons[column].to_numpy(np.float64), 0.0)
     km2 = tile_areas_km2(centres[1], opened.tiles.zoom)
     total = np.bincount(place, km2, minlength=count + 1)
-    lost = values[total == 0].sum()
-    if lost > 0:
-        opened.job.warn(
-            f"{lost / values.sum():.1%} of {column} belongs to polygons that contain no centre of "
-            "a tile, and is left out. Map the region with a higher --zoom."
-        )
+    inside = polygons.representative_point().within(opened.job.region.wrapped).to_numpy()
+    for found, why in (
+        (
+            inside,
+            "contain no centre of a tile, and is left out. Map the region with a higher --zoom.",
+        ),
+        (~inside, "lie outside the region, and is left out."),
+    ):
+        lost = values[:-1][found & (total[:-1] == 0)].sum()
+        if lost > 0:
+            share = lost / values.sum()
+            opened.job.warn(f"{share:.1%} of {column} belongs to polygons that {why}")
     weights: Floats = values[place] * km2 / total[place]
     return weights

@@ -1,5 +1,11 @@
 const FORMULA = /^[=+\-@\t\r]/;
 
+/** Names of columns for arrays whose own names are too short to understand alone. */
+const COLUMNS = {
+  tests: 'tests_all_quarters', none: 'p_none', expected: 'expected_tests',
+  lower: 'lower_tests', upper: 'upper_tests',
+};
+
 /** Return a text as a field of a CSV file, which spreadsheets do not read as a formula. */
 function csvField(value) {
   if (typeof value !== 'string') {
@@ -60,7 +66,7 @@ class Download {
       }
       names.forEach((name, place) => {
         const value = arrays[place].at(number);
-        found[name] = data.names[name] ? reader.nameOf(name, value)
+        found[COLUMNS[name] || name] = data.names[name] ? reader.nameOf(name, value)
           : classes[place] ? layerWords(classes[place], value) : short(value);
       });
       return found;

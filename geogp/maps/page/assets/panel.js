@@ -130,6 +130,7 @@ class Panel {
       timer = window.setInterval(step, PLAY_MS);
     });
     document.getElementById('geogp-quarter-field').addEventListener('input', stop);
+    window.matchMedia('(prefers-reduced-motion: reduce)').addEventListener('change', stop);
   }
 
   addSlider(name, count, choose) {

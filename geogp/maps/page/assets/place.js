@@ -6,6 +6,10 @@ class PlaceCard {
     this.box = document.getElementById('geogp-place');
     this.status = document.getElementById('geogp-status');
     this.mark = null;
+    // On paper, the card is below the map.
+    const corner = this.box.parentElement;
+    window.matchMedia('print').addEventListener('change', ({matches}) => (
+      matches ? document.querySelector('.geogp-main-part').after(this.box) : corner.append(this.box)));
     document.getElementById('geogp-place-close').addEventListener('click', () => {
       page.update({point: null});
       map.getContainer().focus();

@@ -88,11 +88,15 @@ class Search {
     }
     const [south, west, north, east] = place.bounds;
     const corners = [[south, west], [north, east]];
-    this.answer.textContent = `The map shows ${place.words}.`;
+    const words = `The map shows ${place.words}.`;
+    this.answer.textContent = place.point ? '' : words;
     page.map.fitBounds(corners, {maxZoom: 14, padding: [30, 30], animate: !stillWanted()});
     page.panel.fold();
     await page.update({point: place.point || await this.middle(place)});
-    if (!place.point) {
+    if (place.point) {
+      const inside = await page.reader.read(L.latLng(place.point), page.state);
+      this.answer.textContent = inside ? words : `Outside the region: ${place.words}.`;
+    } else {
       L.rectangle(corners, {
         color: styleColour('ink'), weight: 2, dashArray: '6 5', fill: false, interactive: false,
       }).addTo(page.found);

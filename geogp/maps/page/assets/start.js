@@ -19,7 +19,7 @@ function startPage() {
 
 /** Show the page in the light or dark colours of the system, also after a change. */
 function followScheme(page, base) {
-  const dark = window.matchMedia('(prefers-color-scheme: dark)');
+  const dark = window.matchMedia('screen and (prefers-color-scheme: dark)');
   const streets = base && base._url;
   const show = () => {
     if (base) {

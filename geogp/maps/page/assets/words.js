@@ -29,10 +29,10 @@ function placeWords(found, data, state) {
     }
   }
   if (found.tests !== null) {
-    words.push({name: 'Tests in this tile', value: formatNumber(found.tests)});
+    words.push({name: 'Tests in this tile, all quarters', value: formatNumber(found.tests)});
     const {total, cells} = found.near;
     words.push({
-      name: `Tests within ${REACH_KM} km`,
+      name: `Tests within ${REACH_KM} km, all quarters`,
       value: total
         ? `${formatNumber(total)} in ${cells} ${cells === 1 ? 'tile' : 'tiles'}` : 'none',
     });
