@@ -8,6 +8,7 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.field import covariance_start as starting
 from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.predictive_law import DISTANCE
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
 from geogp.models.training.training_loop import fit
@@ -253,7 +254,9 @@ def test_a_fit_of_precise_rows_has_no_networks():
     assert float(model.networks_share) == 0
     coefficients = model.law_coefficients.numpy()
     assert (coefficients[[0, 2]] == 0).all()
-    assert (coefficients[:, 1:] == 0).all()
+    others = np.delete(coefficients, 1 + DISTANCE, axis=1)[:, 1:]
+    assert (others == 0).all()
+    assert (coefficients[[0, 2, 3], 1 + DISTANCE] == 0).all()
     new = random.uniform(-0.9, 0.9, (400, 2))
     law = model.predict(new)
     truth = np.sin(5 * new[:, 0]) * np.cos(4 * new[:, 1])
