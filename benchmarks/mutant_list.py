@@ -413,7 +413,7 @@ MUTANTS = [
     ),
     *_of(
         "runs/questions/tile_weights",
-        "commands/test_weights",
+        "commands/test_area_weights",
         people_in_each_tile_of_a_polygon=(
             "values[place] * km2 / total[place]",
             "values[place] * km2",
