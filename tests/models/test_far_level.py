@@ -40,6 +40,7 @@ def test_correlations_are_exact_with_a_knot_at_each_place_and_near_with_fewer(mo
         R = far_factor(places, distance)
         assert R.shape == (60, min(knots, 60))
         sd = np.sqrt(np.square(R).sum(1))
+        np.testing.assert_allclose(np.square(sd), far_level.far_share(distance))
         np.testing.assert_allclose(R @ R.T / np.outer(sd, sd), expected, atol=atol)
 
 
