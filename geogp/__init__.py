@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from geogp.geodata.places.region import Region
     from geogp.geodata.readers import read_region, read_tiles
     from geogp.models.catalogue.model_names import list_models
+    from geogp.models.core.precision import precision
     from geogp.models.joint.joint_level import JointLevel
     from geogp.models.joint.weighted_sums import WeightedSums
     from geogp.runs.make_run import make_map
@@ -59,6 +60,7 @@ _MODULES = {
     "load_model": "estimators.stored_estimators",
     "make_map": "runs.make_run",
     "open_run": "runs.open_run",
+    "precision": "models.core.precision",
     "read_covariate": "geodata.covariates.read_covariate",
     "read_region": "geodata.readers",
     "read_tiles": "geodata.readers",
@@ -91,6 +93,7 @@ __all__ = [
     "load_model",
     "make_map",
     "open_run",
+    "precision",
     "read_covariate",
     "read_region",
     "read_tiles",

@@ -73,12 +73,13 @@ def make_figures(
     apart = out.resolve() != own.resolve()
     if apart:
         check_apart(out, [request.run, *request.beside], "a set of figures")
-    with nullcontext() if apart else locked_run(request.run), arithmetic():
-        return _figures(request, out, listener or ProgressListener())
+    with nullcontext() if apart else locked_run(request.run):
+        run = open_requested(request, listener)
+        with arithmetic(precision=run.record.precision):
+            return _figures(run, request, out)
 
 
-def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> FiguresResult:
-    run = open_requested(request, listener)
+def _figures(run: Run, request: FiguresRequest, out: Path) -> FiguresResult:
     record, splits = run.record, list(run.record.metrics)
     counts, model = find_model(record.model).counts, record.model
     split = RANDOM.name if RANDOM.name in splits else splits[0]
@@ -91,9 +92,9 @@ def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> 
     if not counts:
         widths = _widths(run, [open_run(one) for one in request.beside], split)
         cells = spread_by_cell(_rows_of(run, split))
-    listener.stage("computing the kernel and the components of the basis over the region")
+    run.listener.stage("computing the kernel and the components of the basis over the region")
     slices, components = _kernel(opened)
-    listener.stage("drawing")
+    run.listener.stage("drawing")
     region, tiles, at = opened.job.region, opened.tiles, opened.record.map.at
     quantity = quantity_of(record.target)
     what = f"{region.name}, {record.service}, {quantity.subject}"

@@ -14,7 +14,7 @@ from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import LEAST, MOST
 from geogp.models.catalogue.model_names import CLASS_MODELS, MODELS
 from geogp.models.catalogue.presets import PRESETS
-from geogp.models.core.options import NOISES
+from geogp.models.core.options import NOISES, PRECISIONS
 from geogp.records.record_names import (
     FIELD,
     INPUTS,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # mypy does not accept names from tables in Literal
     QuestionText = str
     Inputs = str
     Noise = str
+    Precision = str
     Method = str
     VarianceReason = str
     ModelText = str
@@ -45,6 +46,7 @@ else:
     QuestionText = Literal[(*QUESTIONS, *OTHER_QUESTIONS)]
     Inputs = Literal[INPUTS]
     Noise = Literal[tuple(NOISES)]
+    Precision = Literal[PRECISIONS]
     Method = Literal[tuple(METHODS)]
     VarianceReason = Literal[NOISE_IN_SPREAD, STEPS, POINT, FIELD]
     Vintage = Literal[tuple(URBAN_VINTAGES.values())]

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from geogp.evaluation.scores import Count, Real, Scores, Share, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import CELL_DEGREES
+from geogp.models.core.options import DOUBLE
 from geogp.records.record_types import (
     BY_SPLIT,
     AboveZero,
@@ -21,6 +22,7 @@ from geogp.records.record_types import (
     Nanoseconds,
     Noise,
     Place,
+    Precision,
     PresetText,
     Quarter,
     QuestionText,
@@ -110,6 +112,7 @@ class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     boundaries: Place | UnsetType | None = UNSET
     urban_vintage: Vintage | UnsetType | None = UNSET
     dtype: Text | UnsetType = UNSET
+    precision: Precision = DOUBLE
     region_file: Place | None = None
     region_name: Name | None = None
     strata_file: Place | None = None
@@ -353,6 +356,11 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     def block_side(self) -> float | None:
         """Side of a block in the splits by blocks, in degrees; None if unknown."""
         return given(self.block_degrees, CELL_DEGREES if self.is_of_version_0_1 else None)
+
+    @property
+    def precision(self) -> str:
+        """The precision of computations; see `geogp.precision`."""
+        return DOUBLE if self.settings is UNSET else self.settings.precision
 
     @property
     def strata(self) -> list[str] | None:

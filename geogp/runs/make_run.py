@@ -39,6 +39,7 @@ class MapSettings(TypedDict, total=False):
     budget: float | None
     noise: str
     tune_weights: bool
+    precision: str
     device: str
     seed: int
     zoom: int

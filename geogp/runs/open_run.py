@@ -201,7 +201,7 @@ class Run:
             raise DataError("expected as many finite latitudes as finite longitudes.")
         if not len(x):
             raise RequestError("expected one place or more, found none.")
-        with arithmetic():
+        with arithmetic(precision=self.record.precision):
             run = self.path, self.record
             found = place_answers(run, self.loaded, (x, y), asked, lambda: self.reopen(counts=True))
         return found.table
@@ -259,7 +259,7 @@ class Run:
         self, answer: Callable[[Reopened, Asked], Found], asked: Asked, **how: Any
     ) -> Found:
         """Return the answer to a question; `how` contains the arguments of `reopen`."""
-        with arithmetic():
+        with arithmetic(precision=self.record.precision):
             return answer(self.reopen(**how), asked)
 
 

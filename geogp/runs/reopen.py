@@ -191,6 +191,7 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
         noise=settings.noise,
         conformal=settings.conformal,
         covariates=tuple(settings.covariates or ()),
+        precision=record.precision,
         device=run.device,
         tests=tests,
         devices=devices,

@@ -284,11 +284,14 @@ def check_model(path: Path, record: RunRecord, name: str, notes: dict[str, Any])
 
 
 @contextmanager
-def locked_run(path: Path) -> Iterator[None]:
-    """Lock a finished run; raise the errors of `read_run_record` and `lock_folder`."""
-    read_run_record(path)  # checked first: a folder without a run gets no lock file
+def locked_run(path: Path) -> Iterator[RunRecord]:
+    """Lock a finished run, and yield its record.
+
+    Raises the errors of `read_run_record` and `lock_folder`.
+    """
+    _, record = read_run_record(path)  # checked first: a folder without a run gets no lock file
     with lock_folder(path):
-        yield
+        yield record
 
 
 def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:

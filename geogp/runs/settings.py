@@ -27,7 +27,7 @@ from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.catalogue.model_names import MODELS, find_model, list_models
 from geogp.models.catalogue.presets import PRESETS
-from geogp.models.core.options import NOISES
+from geogp.models.core.options import DOUBLE, NOISES, PRECISIONS
 from geogp.records.record_names import INPUTS, QUESTIONS
 
 SPLIT_CHOICES = {
@@ -194,6 +194,12 @@ class MapRequest:
     tune_weights: bool = setting(
         "Choose the weights alpha and beta of the objective by validation (16 short fits).",
         default=False,
+    )
+    precision: str = setting(
+        "Precision of computations: double where it matters, or single everywhere. Single suits "
+        "GPUs with few units for double precision.",
+        default=DOUBLE,
+        choices=PRECISIONS,
     )
     device: str = setting(
         "Device for the fits: auto, cpu or cuda.", default=AUTO, choices=DEVICE_CHOICES

@@ -43,7 +43,7 @@ def reopened(
     too little memory, or another process is using the run. Raises DataError if a file is damaged or
     differs from the run's inputs. At the end, the pages of the run show the new answer.
     """
-    with locked_run(request.run), arithmetic():
+    with locked_run(request.run) as record, arithmetic(precision=record.precision):
         yield open_requested(request, listener).reopen(**given)
         show_answers(request.run)
 

@@ -21,7 +21,7 @@ from geogp.geodata.tiles.quadkeys import NORTHMOST
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.place_answers import PlaceAnswers, place_answers
-from geogp.runs.run_folder import MODEL_FILE, locked_run, read_run_record
+from geogp.runs.run_folder import MODEL_FILE, locked_run
 
 if TYPE_CHECKING:
     from geogp.runs.reopen import Reopened
@@ -47,8 +47,7 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
 
         return open_requested(request, listener).reopen(counts=True)
 
-    with locked_run(request.run), arithmetic():
-        _, record = read_run_record(request.run)
+    with locked_run(request.run) as record, arithmetic(precision=record.precision):
         loaded = load_with_notes(request.run / MODEL_FILE, device=request.device)
         run, places = (request.run, record), (longitude, latitude)
         found = place_answers(run, loaded, places, request, reopen)

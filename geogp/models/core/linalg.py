@@ -105,7 +105,6 @@ def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
 def _with_jitter(
     K: Tensor, jitter: float, factorise: Callable[[Tensor], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, float]:
-    assert K.dtype == torch.float64, "factorisations run in float64"
     scale = K.diagonal().mean()
     used = jitter
     while True:

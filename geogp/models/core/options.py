@@ -9,6 +9,9 @@ from geogp.errors import RequestError
 NOISES = ("gaussian", "student-t")
 """Families of measurement noise; the first is the default of every model."""
 
+PRECISIONS = DOUBLE, SINGLE = ("double", "single")
+"""Precisions of computations; see `geogp.precision`."""
+
 Placement = Literal["kmeans", "kmeans++", "farthest", "pivoted", "first", "uniform"]
 """How inducing points are chosen; see `place_anchors`."""
 

@@ -22,6 +22,7 @@ from geogp.errors import GeogpError, RequestError
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.options import Weights
+from geogp.models.core.precision import current_precision, precision
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import Part, Step
 from geogp.models.training.teams import Team, current_team
@@ -158,31 +159,39 @@ def announcement(
         "architecture": model.architecture.as_dict(),
         "settings": asdict(settings),
         "device": model.device.type,
+        "precision": current_precision(),
     }
     return {**state, **rows}, described
 
 
 def _serve() -> None:
     """Do a share of each fit that the leader announces, until the leader has finished."""
-    from geogp.models.catalogue.build_model import build  # noqa: PLC0415 - imports this module
     from geogp.models.training.training_loop import fit  # noqa: PLC0415
 
     while True:
         tensors, described = tell(current_team(), None)
         if described == _END:
             return
-        model = build(described["name"], Architecture(**described["architecture"]), None)
-        model.load_state_dict(under(tensors, "model."))
-        train, validation = (
-            Data(*(tensors[f"{name}.{part}"].numpy() for part in FIELDS))
-            for name in ("train", "validation")
-        )
-        fit_settings = described["settings"]
-        settings = FitSettings(**{**fit_settings, "weights": Weights(**fit_settings["weights"])})
-        try:
-            fit(model.to(described["device"]), train, validation, settings)
-        except GeogpError:
-            continue  # the leader has the same error and reports it
+        with precision(described["precision"]), suppress(GeogpError):
+            # The leader has the same error and reports it.
+            fit(*_announced(tensors, described))
+
+
+def _announced(
+    tensors: dict[str, Tensor], described: dict[str, Any]
+) -> tuple[LowRankGP, Data, Data, FitSettings]:
+    """Return the model, the rows and the settings of a fit that the leader announced."""
+    from geogp.models.catalogue.build_model import build  # noqa: PLC0415 - imports this module
+
+    model = build(described["name"], Architecture(**described["architecture"]), None)
+    model.load_state_dict(under(tensors, "model."))
+    train, validation = (
+        Data(*(tensors[f"{name}.{part}"].numpy() for part in FIELDS))
+        for name in ("train", "validation")
+    )
+    settings = described["settings"]
+    settings = FitSettings(**{**settings, "weights": Weights(**settings["weights"])})
+    return model.to(described["device"]), train, validation, settings
 
 
 def _add_gradients(team: Team, model: LowRankGP, weight: float) -> None:

@@ -6,12 +6,16 @@ from contextlib import contextmanager
 
 import torch
 
+from geogp.models.core.options import DOUBLE
+from geogp.models.core.precision import precision as computing_in
+
 
 @contextmanager
-def arithmetic(threads: int | None = None) -> Iterator[None]:
-    """Flush denormal numbers to zero, and set PyTorch's number of threads, in a ``with`` block.
+def arithmetic(threads: int | None = None, *, precision: str = DOUBLE) -> Iterator[None]:
+    """Set the precision and PyTorch's number of threads, and flush denormal numbers to zero.
 
-    Flushing saves time. If `threads` is None, the number of threads stays the same.
+    This holds inside the ``with`` block; see `geogp.precision`. Flushing saves time. If `threads`
+    is None, the number of threads stays the same.
     """
     flushed = sys.float_info.min / 2 == 0  # PyTorch has no function that returns this setting
     before = torch.get_num_threads()
@@ -19,7 +23,8 @@ def arithmetic(threads: int | None = None) -> Iterator[None]:
     try:
         if threads is not None and threads != before:
             torch.set_num_threads(threads)
-        yield
+        with computing_in(precision):
+            yield
     finally:
         if torch.get_num_threads() != before:
             torch.set_num_threads(before)

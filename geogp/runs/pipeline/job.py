@@ -390,6 +390,7 @@ def _settings_of(job: Job) -> RunSettings:
         boundaries=request.boundaries,
         urban_vintage=region.urban_vintage,
         dtype="float32",
+        precision=request.precision,
         region_file=request.region_file,
         region_name=region.name if own_region else None,
         strata_file=request.strata,

@@ -125,7 +125,7 @@ def run_job(job: Job) -> RunResult:
     request, folder, identity = job.request, job.folder, identity_of(job)
     folder.check()  # another process may have changed the folder since `prepare`
     folder.prepare(fresh=request.fresh)
-    with arithmetic():
+    with arithmetic(precision=request.precision):
         held = None if request.fresh else folder.finished(identity)
         made = None if held is None else _kept(job, identity, held)
         return made or _fit(job, identity)
