@@ -16,13 +16,15 @@ from geogp.errors import NumericalError
 from geogp.models.bases.rbf import Whitening, rbf_features
 from geogp.models.bases.rbf_readers import CachedReader, Marginals, Reader, feature_reader
 from geogp.models.core.linalg import is_deferred
+from geogp.models.core.options import DOUBLE
 from geogp.models.core.posteriors import Posterior
+from geogp.models.core.precision import current_precision
 from geogp.models.core.products import squared_norms
 
 logger = logging.getLogger(__name__)
 
-RESIDUAL_TOLERANCE = 1e-5
-"""Negative Nyström residuals up to this share of the prior variance count as 0."""
+RESIDUAL_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}
+"""Negative Nyström residuals up to this share of the prior variance count as 0, by precision."""
 
 FEATURE_JITTER = 1e-6
 """Relative jitter of Kzz for inducing points among learned features."""
@@ -151,12 +153,13 @@ class InducingBasis(Basis):
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
         """Return a reader that factorises the kernel once; see `Basis.reader`.
 
-        If the weights are float32 and no norms are requested, each chunk needs only one matrix
-        product; see `rbf_readers.py`. The method and the reader raise the errors of `forward`.
+        If the weights are float32, no norms are requested and the kernel can be computed in double
+        precision, each chunk needs only one matrix product; see `rbf_readers.py`. The method and
+        the reader raise the errors of `forward`.
         """
         white = Whitening.of(self.anchors, self.log_lengthscale, self.log_variance, self.jitter)
         m, L = posterior.weights()
-        cached = not norms and L.dtype == torch.float32
+        cached = not norms and L.dtype == torch.float32 and current_precision() == DOUBLE
         read: Reader = (
             CachedReader(white, m, L, rows) if cached else feature_reader(white, posterior)
         )
@@ -232,19 +235,20 @@ class NetworkBasis(Basis):
 def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
     """Return the residual k(x, x) - ||phi(x)||², (b,); small negative values become 0.
 
-    `variance` is k(x, x). Raises NumericalError if a residual is below -1e-5 times the prior
-    variance; if checks are deferred, the result is then NaN.
+    `variance` is k(x, x). Raises NumericalError if a residual is negative by more than the share of
+    the prior variance in `RESIDUAL_TOLERANCE`; if checks are deferred, the result is then NaN.
     """
+    tolerance = RESIDUAL_TOLERANCE[residual.dtype]
     if is_deferred(residual):
-        wrong = residual.detach() < -RESIDUAL_TOLERANCE * variance.detach()
+        wrong = residual.detach() < -tolerance * variance.detach()
         return torch.where(wrong, torch.nan, relu(residual))
     below = residual.detach() < 0
     if bool(below.any()):
         lowest = float((residual.detach() / variance.detach()).min())
-        if lowest < -RESIDUAL_TOLERANCE:
+        if lowest < -tolerance:
             raise NumericalError(
                 "the variance of the basis exceeds the prior variance by a share of "
-                f"{-lowest:.2g}; expected at most {RESIDUAL_TOLERANCE:g}. Raise the jitter."
+                f"{-lowest:.2g}; expected at most {tolerance:g}. Raise the jitter."
             )
         logger.info(
             "%d residual variances are set to 0: rounding made them negative", int(below.sum())

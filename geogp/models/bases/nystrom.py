@@ -127,7 +127,7 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         inputs = len(rows.y)
         size = -(-self.rows(batch, rows.n) * inputs // rows.n)
         order = np.random.default_rng(0).permutation(inputs)[:size]
-        numbers = torch.from_numpy(np.sort(order)).to(model.device)
+        numbers = torch.as_tensor(np.sort(order)).to(model.device)
         return [Part(numbers, rows.at(numbers).n)]
 
     def backward(self, model: KernelProcess, rows: Rows, n: int, weights: Weights) -> Tensor:

@@ -172,7 +172,7 @@ def _range(
     low, high = torch.full((len(used),), -1.0), torch.ones(len(used))
     if values is None:
         return low, high, None
-    rows = torch.from_numpy(np.ascontiguousarray(values[:, used]))
+    rows = torch.as_tensor(np.ascontiguousarray(values[:, used]))
     if scaling == "minmax":
         low, high = rows.min(0).values, rows.max(0).values
     return low, high, (2 * (rows - low) / (high - low) - 1).to(architecture.torch_dtype)

@@ -22,7 +22,7 @@ CHUNK_SHARE = 0.25
 
 def on_device(array: NDArray[Any], device: torch.device) -> Tensor:
     """Return an array as a tensor on a device; the host does not wait for the device."""
-    tensor = torch.from_numpy(array)
+    tensor = torch.as_tensor(array)
     if device.type == "cpu":
         return tensor
     return tensor.pin_memory().to(device, non_blocking=True)

@@ -170,7 +170,7 @@ class LowRankGP(nn.Module):
         if values.ndim != 2 or values.shape[1] != d or not len(values):
             raise DataError(f"expected inputs of shape (n, {d}) with n >= 1, found {values.shape}.")
         used = values if len(self.x_low) == d else values[:, list(self.architecture.used)]
-        tensor = torch.from_numpy(np.ascontiguousarray(used)).to(self.device)
+        tensor = torch.as_tensor(np.ascontiguousarray(used)).to(self.device)
         share = (tensor - self.x_low) / (self.x_high - self.x_low)
         return (2 * share - 1).to(self.architecture.torch_dtype)
 
@@ -190,13 +190,13 @@ class LowRankGP(nn.Module):
 
     def standardised(self, y: Floats) -> Tensor:
         """Return targets (n,), standardised, on the model's device and in its dtype."""
-        values = (torch.from_numpy(y).to(self.device) - self.y_mean) / self.y_sd
+        values = (torch.as_tensor(y).to(self.device) - self.y_mean) / self.y_sd
         return values.to(self.architecture.torch_dtype)
 
     def as_rows(self, data: "Data") -> Rows:
         """Return rows with scaled inputs and standardised targets, on the model's device."""
         counts, groups = (
-            torch.from_numpy(part).to(self.device) for part in (data.counts, data.groups)
+            torch.as_tensor(part).to(self.device) for part in (data.counts, data.groups)
         )
         return Rows(self.scaled(data.x), self.standardised(data.y), counts, groups=groups)
 

@@ -25,7 +25,7 @@ from geogp.models.training.teams import current_team
 def hermite(device: torch.device) -> tuple[Tensor, Tensor]:
     """Return 20 nodes and weights of Gauss-Hermite quadrature for a standard normal, float64."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
-    found = torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())
+    found = torch.as_tensor(nodes), torch.as_tensor(weights / weights.sum())
     return found[0].to(device), found[1].to(device)
 
 

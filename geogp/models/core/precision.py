@@ -62,8 +62,9 @@ def current_precision() -> str:
 class _Single(TorchFunctionMode):
     """Replaces float64 by float32 in arguments and results of PyTorch, and back in NumPy's arrays.
 
-    Autograd calls hand-written gradients of tensors on a GPU in a thread of its own, where no mode
-    is active; there, results may be float64, and autograd converts the gradients.
+    `torch.from_numpy` ignores modes, so the models call `torch.as_tensor`. Autograd calls
+    hand-written gradients of tensors on a GPU in a thread of its own, where no mode is active;
+    there, results may be float64, and autograd converts the gradients.
     """
 
     def __torch_function__(
@@ -73,6 +74,9 @@ class _Single(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        name = func.__name__
+        if name.endswith("_") and not name.endswith("__"):
+            return func(*args, **(kwargs or {}))  # changes its first argument
         found = func(*map(_single, args), **{k: _single(v) for k, v in (kwargs or {}).items()})
         if isinstance(found, np.ndarray) and found.dtype == np.float32:
             return found.astype(np.float64)

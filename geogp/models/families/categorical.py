@@ -100,13 +100,13 @@ class ClassProcess(LowRankGP):
 
     def take_target(self, y: Floats) -> None:
         """Set the constants c_j; raise DataError if a target is not the number of a class."""
-        shares = torch.from_numpy(np.bincount(self._codes(y), minlength=len(self.constants)) + 1.0)
+        shares = torch.as_tensor(np.bincount(self._codes(y), minlength=len(self.constants)) + 1.0)
         with torch.no_grad():
             self.constants.copy_((shares / shares.sum()).log())
 
     def standardised(self, y: Floats) -> Tensor:
         """Return targets (n,) unchanged; raise DataError if one is not the number of a class."""
-        return torch.from_numpy(self._codes(y)).to(self.device, self.architecture.torch_dtype)
+        return torch.as_tensor(self._codes(y)).to(self.device, self.architecture.torch_dtype)
 
     def terms(self, x: Tensor) -> BatchTerms:
         """Return the terms of the objectives at scaled inputs (b, d).

@@ -77,7 +77,7 @@ class CoxGP(LowRankGP):
         if OFFSET not in columns:
             return torch.cat([seen, torch.zeros_like(seen[:, :1])], 1)
         given = np.ascontiguousarray(as_floats(x, "inputs")[:, columns.index(OFFSET)])
-        return torch.cat([seen, torch.from_numpy(given).to(seen)[:, None]], 1)
+        return torch.cat([seen, torch.as_tensor(given).to(seen)[:, None]], 1)
 
     def take_target(self, y: Floats) -> None:
         """Set `y_mean` to the log of the mean count; raise DataError if a value is not a count."""
@@ -88,7 +88,7 @@ class CoxGP(LowRankGP):
     def standardised(self, y: Floats) -> Tensor:
         """Return counts (n,) unchanged; raise DataError if a target is not a count."""
         _check_counts(y)
-        return torch.from_numpy(y).to(self.device, self.architecture.torch_dtype)
+        return torch.as_tensor(y).to(self.device, self.architecture.torch_dtype)
 
     def terms(self, x: Tensor) -> BatchTerms:
         """Return the terms of the objectives at inputs (b, d) returned by `scaled`."""

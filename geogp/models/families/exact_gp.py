@@ -119,8 +119,8 @@ class ExactGP(nn.Module):
                 f"columns and targets from {train.y.min():g} to {train.y.max():g}."
             )
         low, span = train.x.min(0), np.ptp(train.x, axis=0)
-        self.x_low.copy_(torch.from_numpy(low))
-        self.x_span.copy_(torch.from_numpy(np.where(span > 0, span, 1.0)))
+        self.x_low.copy_(torch.as_tensor(low))
+        self.x_span.copy_(torch.as_tensor(np.where(span > 0, span, 1.0)))
         self.y_mean.fill_(float(train.y.mean()))
         self.y_sd.fill_(float(train.y.std()))
 
@@ -130,11 +130,11 @@ class ExactGP(nn.Module):
         d = len(self.x_low)
         if values.ndim != 2 or values.shape[1] != d or not len(values):
             raise DataError(f"expected inputs of shape (n, {d}) with n >= 1, found {values.shape}.")
-        return 2 * (torch.from_numpy(values) - self.x_low) / self.x_span - 1
+        return 2 * (torch.as_tensor(values) - self.x_low) / self.x_span - 1
 
     def standardised(self, y: Floats) -> Tensor:
         """Return standardised targets, (n,)."""
-        return (torch.from_numpy(y) - self.y_mean) / self.y_sd
+        return (torch.as_tensor(y) - self.y_mean) / self.y_sd
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the prior covariance of scaled inputs (a, d) and (b, d), (a, b)."""

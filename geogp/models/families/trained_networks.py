@@ -107,7 +107,7 @@ class TrainedNetwork:
             raise DataError(
                 f"expected inputs of shape (m, {self.x.shape[1]}), found {fresh.shape}."
             )
-        train, points = (torch.from_numpy(part) for part in (self.x, fresh))
+        train, points = (torch.as_tensor(part) for part in (self.x, fresh))
         with torch.no_grad():
             C = self._training_kernel(train, train)
             across = self._training_kernel(points, train)
@@ -116,7 +116,7 @@ class TrainedNetwork:
             root = jittered_cholesky(self.kernel(both, both), self.jitter)[0]
             # T K T' from a factor of K has no negative variances.
             half = root[len(train) :] - R @ root[: len(train)]
-            mean = R @ torch.from_numpy(self.y)
+            mean = R @ torch.as_tensor(self.y)
         return TrainedLaw(mean.numpy(), (half @ half.T).numpy(), self.scale)
 
     def _training_kernel(self, a: Tensor, b: Tensor) -> Tensor:

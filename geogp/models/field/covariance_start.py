@@ -166,9 +166,7 @@ class _Sample:
         order = random.permutation(len(sites))[:MOST_PLACES]
         rows = np.cumsum(sites.count[order])
         self.few, self.many = (
-            torch.from_numpy(np.sort(order[: int(np.searchsorted(rows, most)) + 1])).to(
-                model.device
-            )
+            torch.as_tensor(np.sort(order[: int(np.searchsorted(rows, most)) + 1])).to(model.device)
             for most in (COMPARED_ROWS, MOST_ROWS)
         )
         self.n = int(sites.count[self.many.cpu().numpy()].sum())

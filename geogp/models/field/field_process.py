@@ -102,7 +102,7 @@ class FieldProcess(LowRankGP):
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
         for law in LAWS:
             for part in LAW_PARTS:
-                self.register_buffer(f"{law}_{part}", torch.from_numpy(getattr(no_law(), part)))
+                self.register_buffer(f"{law}_{part}", torch.as_tensor(getattr(no_law(), part)))
             self.register_buffer(f"{law}_tail", torch.zeros((), dtype=torch.float64))
         self.networks = NearNetworks(len(architecture.used), dtype)
         self.register_buffer("networks_share", torch.zeros((), dtype=torch.float64))
@@ -175,7 +175,7 @@ class FieldProcess(LowRankGP):
         Forgets the drift and the error distribution of an earlier fit.
         """
         sites = Sites.of(numpy_of(self.points(rows.x)))
-        order = torch.from_numpy(sites.order).to(self.device)
+        order = torch.as_tensor(sites.order).to(self.device)
         held = rows.at(order)
         self.rows.keep_rows(held)
         self.law.keep_rows(held.counts)
@@ -196,7 +196,7 @@ class FieldProcess(LowRankGP):
             sites = Sites.of(numpy_of(self.points(self.rows.x)))
             if (np.diff(sites.order) != 1).any():
                 # Earlier versions did not divide crowded places into series of times.
-                order = torch.from_numpy(sites.order).to(self.device)
+                order = torch.as_tensor(sites.order).to(self.device)
                 self.rows.keep_rows(self.rows.as_rows().at(order))
                 self.near_places.copy_(torch.tensor(near_places(sites)))
                 return self.sites
@@ -210,7 +210,7 @@ class FieldProcess(LowRankGP):
         if self._earlier is None:
             random = np.random.default_rng([int(self.order_seed), 1])
             places = int(self.near_places[0])
-            self._earlier = torch.from_numpy(earlier_rows(self.sites.sites, places, random))
+            self._earlier = torch.as_tensor(earlier_rows(self.sites.sites, places, random))
         return self._earlier
 
     @property
@@ -272,7 +272,7 @@ class FieldProcess(LowRankGP):
 
     def _set_law(self, name: str, law: PredictiveLaw) -> None:
         for part in LAW_PARTS:
-            getattr(self, f"{name}_{part}").copy_(torch.from_numpy(getattr(law, part)))
+            getattr(self, f"{name}_{part}").copy_(torch.as_tensor(getattr(law, part)))
         getattr(self, f"{name}_tail").fill_(law.most_tail)
 
     def row_terms(self, x: Tensor, counts: Tensor, m: Tensor | None = None) -> RowTerms:
@@ -336,7 +336,7 @@ class FieldProcess(LowRankGP):
                 f"{f' and a smallest value of {counts.min():g}' if counts.size else ''}."
             )
         spread = np.broadcast_to(counts, (n,)).copy()
-        return torch.from_numpy(spread).to(self.device)
+        return torch.as_tensor(spread).to(self.device)
 
     def beyond(self, x: Tensor) -> Tensor:
         """Return the variance of the drift of the level outside the times of the stored rows."""

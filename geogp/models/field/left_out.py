@@ -109,6 +109,6 @@ def _information(
 
     def chunks() -> Iterator[WeightedRows]:
         for part in _chunks(model, sites):
-            yield model.whitened(torch.from_numpy(part), without)
+            yield model.whitened(torch.as_tensor(part), without)
 
     return information(chunks(), model.posterior.m.detach())

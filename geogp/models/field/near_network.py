@@ -98,8 +98,8 @@ class NearNetworks(nn.Module):
         count = np.maximum(known.sum(0), 1)
         centre = np.where(known, columns, 0.0).sum(0) / count
         spread = np.sqrt(np.square(np.where(known, columns - centre, 0.0)).sum(0) / count)
-        self.centre.copy_(torch.from_numpy(centre))
-        self.spread.copy_(torch.from_numpy(np.where(spread > MIN_SPREAD, spread, NO_EFFECT)))
+        self.centre.copy_(torch.as_tensor(centre))
+        self.spread.copy_(torch.as_tensor(np.where(spread > MIN_SPREAD, spread, NO_EFFECT)))
         z = self._standardised(columns)
         random = torch.Generator().manual_seed(seed)
         for name in WEIGHTS[:2]:
@@ -109,7 +109,7 @@ class NearNetworks(nn.Module):
         for name in WEIGHTS[2:]:
             getattr(self, name).zero_()
         parts = [
-            (torch.from_numpy(others), torch.from_numpy(own))
+            (torch.as_tensor(others), torch.as_tensor(own))
             for others, own in folds(groups, seed, MEMBERS)
         ]
         with torch.enable_grad():
@@ -149,7 +149,7 @@ class NearNetworks(nn.Module):
         return [getattr(self, name) for name in WEIGHTS]
 
     def _standardised(self, columns: Floats) -> Tensor:
-        given = torch.from_numpy(columns).to(self.centre.device)
+        given = torch.as_tensor(columns).to(self.centre.device)
         z = ((given - self.centre) / self.spread).clamp(-MOST_SPREADS, MOST_SPREADS)
         missing = given[:, self.flags].isnan()
         return torch.cat([z.nan_to_num(), missing.double()], 1).to(self.first.dtype)

@@ -46,7 +46,7 @@ class PerPlace(Step[FieldNetwork]):
         """Divide the rows, or groups of places, into batches."""
         n = rows.n
         if not self.complete(share):
-            order = torch.from_numpy(rng.permutation(n)).to(model.device)
+            order = torch.as_tensor(rng.permutation(n)).to(model.device)
             return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
         sites = model.sites.sites
         groups = np.array_split(np.arange(len(sites)), max(1, len(sites) // GROUP))
@@ -54,7 +54,7 @@ class PerPlace(Step[FieldNetwork]):
         steps = np.array_split(shuffled, max(1, round(n / self.rows(batch, n))))
         chosen = [np.concatenate([groups[i] for i in step]) for step in steps if len(step)]
         return [
-            Part(torch.from_numpy(c), int(sites.count[c].sum()), whole_places=True) for c in chosen
+            Part(torch.as_tensor(c), int(sites.count[c].sum()), whole_places=True) for c in chosen
         ]
 
     def split(self, model: FieldNetwork, rows: Rows, part: Part, count: int) -> list[Part]:

@@ -99,7 +99,7 @@ class PredictiveLaw:
         design = _design(covariates, self.ranges)
         units = np.tanh(self.hidden @ design[: self.hidden.shape[1]])
         a, log_b, skewness, log_tail = self.coefficients @ design + self.outputs @ units
-        bent = _bounded(torch.from_numpy(skewness), torch.from_numpy(log_tail), self.most_tail)
+        bent = _bounded(torch.as_tensor(skewness), torch.as_tensor(log_tail), self.most_tail)
         return Parameters(a, log_b, *(part.numpy() for part in bent))
 
 
@@ -134,7 +134,7 @@ class Parameters(NamedTuple):
 
     def log_density(self, y: Floats) -> Floats:
         """Return the log density at y, (n,)."""
-        parts = (torch.from_numpy(part) for part in (y, *self))
+        parts = (torch.as_tensor(part) for part in (y, *self))
         return _log_density(*parts).numpy() - 0.5 * math.log(2 * math.pi)
 
     def distribution(self) -> tuple[Floats, Floats, Shape]:
@@ -233,12 +233,12 @@ def fit_law(seen: Errors, *, precise: bool = False) -> PredictiveLaw:
     the networks. The optimiser is L-BFGS in float64. Raises NumericalError if a value is not
     finite, or a fit does not end at finite values.
     """
-    r = torch.from_numpy(np.ascontiguousarray(seen.errors, np.float64))
+    r = torch.as_tensor(np.ascontiguousarray(seen.errors, np.float64))
     if not len(r) or not all(np.isfinite(v).all() for v in (seen.errors, seen.covariates)):
         raise NumericalError("expected finite errors and covariates to fit a predictive law to.")
     ranges = _ranges(seen.covariates)
     inside = (~seen.held_out).astype(np.float64)
-    design = torch.from_numpy(np.vstack([_design(seen.covariates, ranges), inside]))
+    design = torch.as_tensor(np.vstack([_design(seen.covariates, ranges), inside]))
     c = seen.covariates.shape[1]
     used = torch.ones(PARAMETERS, len(design), dtype=torch.float64)
     used[[0, 2, 3], 1 + c : -1] = 0.0  # only the scale uses squares
@@ -263,7 +263,7 @@ def fit_law(seen: Errors, *, precise: bool = False) -> PredictiveLaw:
     every_hidden, every_output = [], []
     for seed in range(NETWORKS):
         random = np.random.default_rng(seed).standard_normal((HIDDEN, 1 + c)) / math.sqrt(1 + c)
-        hidden = torch.from_numpy(random).requires_grad_()
+        hidden = torch.as_tensor(random).requires_grad_()
         outputs = torch.zeros(PARAMETERS, HIDDEN, dtype=torch.float64, requires_grad=True)
 
         def corrected(

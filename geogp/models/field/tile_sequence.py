@@ -158,7 +158,7 @@ def tile_sequence(
     weights = np.zeros(before.shape)
     single = []
     # Near tiles are in the same chunk, because they share conditioning rows.
-    for tiles in torch.from_numpy(near_together).to(model.device).split(TILES_AT_ONCE):
+    for tiles in torch.as_tensor(near_together).to(model.device).split(TILES_AT_ONCE):
         number = tiles.cpu().numpy()
         with torch.no_grad():
             near = near_rows(model, at_points[number])
@@ -173,7 +173,7 @@ def tile_sequence(
     earlier_tiles = position[before[to, column]]
     B = sparse.csr_array((weights[to, column], (position[to], earlier_tiles)), shape=(n, n))
     del before, weights, known
-    back = torch.from_numpy(np.argsort(near_together)).to(model.device)
+    back = torch.as_tensor(np.argsort(near_together)).to(model.device)
     predicted = [torch.cat(part)[back] for part in zip(*single, strict=True)]
     sequence = TileSequence(
         order,
@@ -244,7 +244,7 @@ class _Known(NamedTuple):
         ]
         amplitude, noise = (torch.cat(parts) for parts in zip(*laws, strict=True))
         both = torch.cat([model.points(model.rows.x), points])
-        neighbours = torch.from_numpy(earlier).to(model.device)
+        neighbours = torch.as_tensor(earlier).to(model.device)
         return cls(both, amplitude, noise, len(model.rows.y), x, neighbours)
 
 

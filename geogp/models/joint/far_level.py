@@ -64,7 +64,7 @@ def far_factor(places: Floats, distance: Floats) -> Floats:
     distinct = np.unique(places[share > 0], axis=0)
     if not len(distinct):
         return np.zeros((len(places), 0))
-    knots = farthest_points(torch.from_numpy(distinct), min(KNOTS, len(distinct))).numpy()
+    knots = farthest_points(torch.as_tensor(distinct), min(KNOTS, len(distinct))).numpy()
     value, vectors = np.linalg.eigh(np.exp(-cdist(knots, knots) / RANGE_KM))
     whitened = np.exp(-cdist(places, knots) / RANGE_KM) @ (vectors / np.sqrt(value.clip(min=TINY)))
     size = np.sqrt(np.square(whitened).sum(1)).clip(min=TINY)

@@ -235,14 +235,14 @@ class JointLevel:
     def _field(self, weights: Weights) -> Floats:
         """Return L' Phi' a, (r, k), for sparse weights (n, k)."""
         a = sparse.csr_array(rows_times(self.factor, weights))
-        left = torch.from_numpy(gathered(self._tile_features(), a)).to(self.L.device)
+        left = torch.as_tensor(gathered(self._tile_features(), a)).to(self.L.device)
         found: Floats = (self.L.T @ left).cpu().numpy()
         return found
 
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield paths, `AT_ONCE` at a time, in one pass over the features."""
         white = rng.standard_normal((self.L.shape[1], paths))
-        change = self.L @ torch.from_numpy(white).to(self.L.device)
+        change = self.L @ torch.as_tensor(white).to(self.L.device)
         field = spread(self._tile_features(), change)
         own = np.sqrt(self.own_variance)[:, None]
         for part in batches(paths):

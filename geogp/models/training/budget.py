@@ -66,8 +66,8 @@ def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
     """Return the expected seconds of a fit, from the times of one evaluation and one update."""
     step = spec_of(model).step
     n = min(PROBE_ROWS, len(rows.y))
-    tensor = torch.from_numpy(rows.y[:n]).to(model.device, model.architecture.torch_dtype)
-    counts = torch.from_numpy(rows.counts)
+    tensor = torch.as_tensor(rows.y[:n]).to(model.device, model.architecture.torch_dtype)
+    counts = torch.as_tensor(rows.counts)
     part = Rows(model.scaled(rows.x[:n]), tensor, counts[:n].to(model.device))
     everything = torch.arange(n, device=model.device)
     y = torch.zeros(len(rows.y), dtype=tensor.dtype)

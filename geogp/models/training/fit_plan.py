@@ -88,7 +88,7 @@ class FitPlan:
             model = build(
                 self.model,
                 sizes,
-                torch.from_numpy(rows.x),
+                torch.as_tensor(rows.x),
                 placement=preset.placement,
                 scaling=self.scaling,
                 noise_start=preset.noise_start,

@@ -104,7 +104,7 @@ class ByInputs(Step[M]):
         """Divide the inputs, in random order, into batches of about `batch` rows."""
         inputs = len(rows.y)
         size = math.ceil(self.rows(batch, rows.n) * inputs / rows.n)
-        order = torch.from_numpy(rng.permutation(inputs))
+        order = torch.as_tensor(rng.permutation(inputs))
         repeats = torch.ones(inputs) if rows.repeats is None else rows.repeats.rows.cpu()
         pairs = zip(order.split(size), order.to(model.device).split(size), strict=True)
         return [

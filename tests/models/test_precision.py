@@ -1,0 +1,101 @@
+"""Single precision: every model of the catalogue, and gradients that another thread computes."""
+
+import numpy as np
+import pytest
+import torch
+from benchmark_scripts import load
+
+import geogp
+from geogp.errors import RequestError
+from geogp.models.core.precision import current_precision
+from geogp.models.joint.joint_law import joint_posterior
+
+launches = load("launches")
+
+CLOSE = {"class-t-process": 0.06, "dbk-rbf": 0.02, "field": 0.02}
+"""Largest difference of predictions, relative to the largest value, if it is not 0.002.
+
+A model of these three ends its training at another epoch, or has a kernel with short lengths.
+"""
+
+
+def _predicted(name, *, precise):
+    train, validation = launches.world(name, 400, 1), launches.world(name, 200, 2)
+    with geogp.precision(precise):
+        model = launches.made(name, train)
+        launches.fitted(model, train, validation)
+        found = launches.predicted(model, validation.x)
+        about = launches.MODELS[name].about
+        joint = about.has_spread and about.family not in {"class", "count"}
+        variance = joint_posterior(model, train).variance(validation.x[:5]) if joint else np.ones(5)
+    return model, np.asarray(found), variance
+
+
+@pytest.mark.parametrize("name", sorted(launches.MODELS))
+def test_a_fit_in_single_precision_gives_nearly_the_same_predictions(name):
+    _, expected, _ = _predicted(name, precise="double")
+    model, found, variance = _predicted(name, precise="single")
+    assert {value.dtype for value in (*model.parameters(), *model.buffers())} & {
+        torch.float64
+    } == set()
+    assert found.dtype == variance.dtype == np.float64
+    largest = np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE.get(name, 0.002) * largest)
+    assert not np.array_equal(found, expected)
+    assert (variance > 0).all()
+
+
+def test_tensors_are_of_single_precision_and_arrays_of_double_precision():
+    given, outside = np.array([1.0, 2.0]), torch.ones(2, dtype=torch.float64)
+    with geogp.precision("single"):
+        made = [
+            torch.as_tensor(given),
+            torch.zeros(2, dtype=torch.float64),
+            torch.ones(2).double(),
+            outside + 1,
+        ]
+        arrays = [made[0].numpy(), outside.numpy()]
+        outside.add_(1)
+        with geogp.precision("double"):
+            assert current_precision() == "single"
+            made.append(torch.ones(2).double())
+    assert {one.dtype for one in made} == {torch.float32}
+    assert {one.dtype for one in arrays} == {np.dtype(np.float64)}
+    assert torch.equal(outside, torch.full((2,), 2.0, dtype=torch.float64))
+    assert torch.ones(2).double().dtype == torch.float64
+    assert current_precision() == "double"
+
+
+def test_the_precision_ends_with_the_block_if_there_is_an_error():
+    with pytest.raises(ZeroDivisionError), geogp.precision("single"):
+        1 / 0  # noqa: B018 - raises the error
+    assert current_precision() == "double"
+    assert torch.ones(2).double().dtype == torch.float64
+
+
+def test_another_name_is_refused():
+    with (
+        pytest.raises(RequestError, match="expected the precision double or single, found 'half'"),
+        geogp.precision("half"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("name", sorted(launches.MODELS))
+def test_gradients_are_computed_where_no_mode_is_active(name, monkeypatch):
+    backward, grad = torch.Tensor.backward, torch.autograd.grad
+
+    def without_modes(function):
+        def call(*args, **kwargs):
+            with torch._C.DisableTorchFunction():
+                return function(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(torch.Tensor, "backward", without_modes(backward))
+    monkeypatch.setattr(torch.autograd, "grad", without_modes(grad))
+    train, validation = launches.world(name, 120, 1), launches.world(name, 60, 2)
+    with geogp.precision("single"):
+        model = launches.made(name, train)
+        launches.fitted(model, train, validation)
+        assert np.isfinite(launches.predicted(model, validation.x)).all()
