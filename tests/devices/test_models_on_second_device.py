@@ -13,7 +13,7 @@ from geogp.models.field.vecchia import whiten
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training import training_loop
 
-launches, device = load("launches"), load("second_device")
+launches, device = load("speed.launches"), load("speed.second_device")
 
 MORE = 1.05
 """Launches may exceed those of the committed table by this factor, for another version of torch."""
