@@ -274,7 +274,8 @@ _HEAD = f"""# The field model and its peers
 Made by `benchmarks/accuracy/field_table.py` from the files of `benchmarks/accuracy/field.py`.
 All models have the same rows: longitude, latitude, quarter, and, for models that can use them, the
 tests and devices of a row. Each test row is scored with its own tests and devices. Scores are on
-the scale of log10 Mbps, means over the seeds ± standard error (a seed sets split and initialisation). Lower is better;
+the scale of log10 Mbps, means over the seeds ± standard error (a seed sets split and
+initialisation). Lower is better;
 the lowest score among models with all seeds is bold. The gain is the log score of the baseline
 (mean and variance of each quarter) minus the model's, on the same rows.
 

@@ -166,7 +166,8 @@ def page(found: dict[str, list[Figures]]) -> str:
 
 Made by `benchmarks/answers/far_from_data.py`: {len(trials)} folds, each of which holds out a third
 or a half of the region, or another region. A mean is the mean of
-{LEAST_ROWS} to {MOST_IN_AREA} test rows of a block in one quarter. Its interval comes from the joint distribution of the level, plus
+{LEAST_ROWS} to {MOST_IN_AREA} test rows of a block in one quarter.
+Its interval comes from the joint distribution of the level, plus
 the noise of each row. The distance is the mean distance of these rows to the nearest training row.
 δ is the error far from data of `far_level.py`, with `SHARE` = {SHARE:g} (fitted to all folds:
 {fitted_share(trials):.3f}), a range of {RANGE_KM:g} km, and nothing within {NEAR_KM:g} km. sd and
