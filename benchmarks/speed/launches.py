@@ -32,6 +32,8 @@ from geogp.models.training import training_loop
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
 
+TABLE = RESULTS / "launches" / "table.md"
+
 
 @dataclass
 class Steps:
@@ -122,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
     """Count all models, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--table", type=Path, default=RESULTS / "table.md")
+    parser.add_argument("--table", type=Path, default=TABLE)
     options = parser.parse_args(argv)
     titles = ["model", "launches", "waits", "launches, predict", "waits, predict", "lines (waits)"]
     rows = [row_of(name) for name in options.models]

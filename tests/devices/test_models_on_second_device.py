@@ -21,7 +21,7 @@ MORE = 1.05
 
 def _limits() -> dict[str, list[int]]:
     """Return launches and waits of a training step and of a prediction, from the table."""
-    lines = (launches.RESULTS / "table.md").read_text("utf-8").splitlines()
+    lines = launches.TABLE.read_text("utf-8").splitlines()
     cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if "| `" in line]
     return {row[0].strip("`"): [int(cell) for cell in row[1:5]] for row in cells}
 
