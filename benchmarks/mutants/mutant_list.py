@@ -560,6 +560,18 @@ MUTANTS = [
         ),
     ),
     *_of(
+        "models/core/precision",
+        "models/test_precision",
+        arrays_of_single_precision=(
+            "return found.astype(np.float64)",
+            "return found",
+        ),
+        in_place_change_of_a_copy=(
+            'if name.endswith("_") and not name.endswith("__"):',
+            'if name == "_":',
+        ),
+    ),
+    *_of(
         "files",
         "test_files",
         half_a_file_in_place=(

@@ -10,7 +10,7 @@ from geogp.errors import RequestError
 from geogp.models.core.precision import current_precision
 from geogp.models.joint.joint_law import joint_posterior
 
-launches = load("launches")
+launches = load("speed.launches")
 
 CLOSE = {"class-t-process": 0.06, "dbk-rbf": 0.02, "field": 0.02}
 """Largest difference of predictions, relative to the largest value, if it is not 0.002.
