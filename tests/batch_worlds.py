@@ -157,7 +157,7 @@ def leave_out_pictures(patch: pytest.MonkeyPatch) -> None:
     """Make runs whose pictures hold nothing: drawing them takes half the time of a small run."""
     nothing = paletted_png(np.zeros((1, 1), np.uint8), np.zeros((1, 4), np.uint8))
     patch.setattr("geogp.maps.figures.map_figures.map_figure", lambda *_, **__: nothing)
-    patch.setattr("geogp.runs.pipeline.drawing.kernel_figure", lambda *_, **__: nothing)
+    patch.setattr("geogp.maps.figures.figure_layout.Canvas.png", lambda *_: nothing)
     patch.setattr("geogp.reports.report_figures.drawn", lambda *_: "data:image/svg+xml;base64,")
 
 

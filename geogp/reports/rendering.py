@@ -1,6 +1,8 @@
 """Pages and sentences from templates, with escaped text from the data."""
 
+import json
 import re
+from dataclasses import asdict
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -37,7 +39,9 @@ _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 def environment() -> Environment:
     """Return the Jinja environment for pages, which escapes HTML and rejects unknown names."""
     found = _environment(escaped=True)
-    found.filters |= {"md": markdown_text, "prose": _prose}
+    # Percent signs get no-break spaces.
+    prose = {"prose": lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%")}
+    found.filters |= {"md": markdown_text} | prose
     found.globals["say"] = say
     return found
 
@@ -100,6 +104,11 @@ def _macro(name: str, macro: str, *about: Any, **more: Any) -> str:
     return str(getattr(module, macro)(*about, **more))
 
 
+def report_json(report: Any) -> str:
+    """Return a report, a dataclass, as JSON without rounding."""
+    return json.dumps(asdict(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def latex_table(name: str, context: dict[str, Any]) -> str:
     r"""Return a booktabs table from the template ``<name>.tex.j2``, for ``\input``."""
     return _environment(escaped=False).get_template(f"{name}.tex.j2").render(context) + "\n"
@@ -145,8 +154,3 @@ def markdown_text(value: Any) -> Markup:
     """Return text on one line for Markdown, with marks of HTML and Markdown escaped."""
     text = " ".join(str(value).split())
     return Markup(str(escape(text)).translate(_MARKDOWN_MARKS).replace("&\\#", "&#"))  # noqa: S704
-
-
-def _prose(text: str) -> str:
-    """Return text with no-break spaces before percent signs."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")

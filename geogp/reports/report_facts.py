@@ -1,10 +1,15 @@
-"""The facts about a run that every report contains."""
+"""The facts about a run and its splits that every report contains."""
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from msgspec import UNSET, to_builtins
 
+from geogp.evaluation.assessment import folds_of
+from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
+from geogp.geodata.places.stratum_column import ALL, phrase
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.records.run_record import RunDrawing, RunMap, RunRecord, RunSettings, given
 from geogp.reports.words import DEFAULT_ATTRIBUTION
@@ -61,6 +66,50 @@ def report_facts(run: RunRecord) -> ReportFacts:
         seconds={k: v for k, v in given(run.seconds, {}).items() if k != "write"},
         warnings=given(run.warnings, []),
         attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
+    )
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """The facts about a split; `name`, `title` and `question` are as in `splits.Split`.
+
+    `block_degrees` is the side of the blocks of a split by blocks, or None if it is not known.
+    `rows` is the number of rows in each part (train, validation, test), empty if run.json does not
+    have the numbers. `folds` is the number of folds, 1 without folds. `groups` has reports on
+    ``all`` rows and on both strata.
+    """
+
+    name: str
+    title: str
+    question: str
+    block_degrees: float | None
+    rows: dict[str, int]
+    folds: int
+    groups: dict[str, Any]
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The location of each stratum in words, such as ``in town``."""
+        return {name: phrase(name) for name in self.groups if name != ALL}
+
+    @property
+    def shown(self) -> list[str]:
+        """Strata with rows, or ``all`` if there are no such strata."""
+        return [name for name in self.places if self.groups[name].n] or [ALL]
+
+
+def split_facts(
+    name: str, rows: pd.DataFrame, run: RunRecord, groups: dict[str, Any]
+) -> SplitFacts:
+    """Return the facts about a split from its test rows, from run.json, and from its groups."""
+    return SplitFacts(
+        name,
+        SPLITS[name].title,
+        SPLITS[name].asked(run.block_side),
+        run.block_side if name in {BLOCKS.name, BUFFER.name} else None,
+        to_builtins(given(run.n, {})).get(name, {}),
+        len(np.unique(folds_of(rows))),
+        groups,
     )
 
 

@@ -16,13 +16,13 @@ from geogp.evaluation.assessment import (
 )
 from geogp.evaluation.metrics import rows_by_group
 from geogp.evaluation.score_groups import GroupReport, Spread, fold_spread, group_reports
-from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
 from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
-from geogp.geodata.places.stratum_column import ALL, phrase
+from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunDrawing, RunRecord, given
 from geogp.reports.area_shares import AreaShare, area_shares
+from geogp.reports.report_facts import SplitFacts, split_facts
 from geogp.reports.stratum_reports import StratumReport, stratum_reports
 
 Floats = NDArray[np.float64]
@@ -32,26 +32,17 @@ AREA = "county"
 
 
 @dataclass(frozen=True)
-class SplitReport:
-    """Scores and coverages of one split; `name`, `title` and `question` are as in `splits.Split`.
+class SplitReport(SplitFacts):
+    """Scores and coverages of one split.
 
-    `block_degrees` is the side of the blocks of a split by blocks, or None if it is not known.
-    `rows` is the number of rows in each part (train, validation, test), empty if run.json does not
-    have the numbers. `folds` is the number of folds, 1 without folds. `groups` has reports on
-    ``all`` rows and on both strata. `width_ratio` is the median width of the 95 % intervals in the
-    second stratum divided by the median width in the first, or None. `strata` has reports on strata
-    of all kinds. `spread` is mean and standard deviation over folds, by group and score, empty for
-    one fold. `exceedances` judge the probabilities of meeting the map's thresholds, and `shares`
-    compare stated and observed shares below them by county. `repair` is the entry of run.json about
-    the conformal repair of this split, empty without a repair.
+    `width_ratio` is the median width of the 95 % intervals in the second stratum divided by the
+    median width in the first, or None. `strata` has reports on strata of all kinds. `spread` is
+    mean and standard deviation over folds, by group and score, empty for one fold. `exceedances`
+    judge the probabilities of meeting the map's thresholds, and `shares` compare stated and
+    observed shares below them by county. `repair` is the entry of run.json about the conformal
+    repair of this split, empty without a repair.
     """
 
-    name: str
-    title: str
-    question: str
-    block_degrees: float | None
-    rows: dict[str, int]
-    folds: int
     groups: dict[str, GroupReport]
     width_ratio: float | None
     strata: list[StratumReport]
@@ -59,16 +50,6 @@ class SplitReport:
     exceedances: list[ExceedanceReport]
     shares: list[AreaShare]
     repair: dict[str, Any]
-
-    @property
-    def places(self) -> dict[str, str]:
-        """The location of each stratum in words, such as ``in town``."""
-        return {name: phrase(name) for name in self.groups if name != ALL}
-
-    @property
-    def shown(self) -> list[str]:
-        """Strata with rows, or ``all`` if there are no such strata."""
-        return [name for name in self.places if self.groups[name].n] or [ALL]
 
     @property
     def kinds(self) -> dict[str, list[StratumReport]]:
@@ -103,20 +84,16 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     groups = group_reports(rows, scored, baseline, counts=counted(rows))
     entries = given(run.folds, {}).get(name, [])
     calibration = given(run.calibration, CalibrationRecord())
-    split = SPLITS[name]
+    first, second = (group.median_width_95 for group in groups.values() if group is not groups[ALL])
+    exceedances, shares = _exceedances(rows, scored, run)
     return SplitReport(
-        name,
-        split.title,
-        split.asked(run.block_side),
-        run.block_side if name in {BLOCKS.name, BUFFER.name} else None,
-        to_builtins(given(run.n, {})).get(name, {}),
-        scored["fold"].nunique(),
-        groups,
-        _width_ratio(groups),
-        stratum_reports(rows, scored, run.target),
-        fold_spread(name, rows, scored, entries, mae_of_mean=run.is_of_version_0_1),
-        *_exceedances(rows, scored, run),
-        to_builtins(given(calibration.splits, {})).get(name, {}),
+        **vars(split_facts(name, rows, run, groups)),
+        width_ratio=None if not first or second is None else second / first,
+        strata=stratum_reports(rows, scored, run.target),
+        spread=fold_spread(name, rows, scored, entries, mae_of_mean=run.is_of_version_0_1),
+        exceedances=exceedances,
+        shares=shares,
+        repair=to_builtins(given(calibration.splits, {})).get(name, {}),
     )
 
 
@@ -139,8 +116,3 @@ def _exceedances(
 
     found = exceedance_reports(rows, probability, thresholds)
     return found, area_shares(rows, AREA, probability, thresholds) if AREA in rows else []
-
-
-def _width_ratio(groups: dict[str, GroupReport]) -> float | None:
-    first, second = (group.median_width_95 for name, group in groups.items() if name != ALL)
-    return None if not first or second is None else second / first

@@ -15,8 +15,8 @@ from scipy import stats
 
 from geogp.errors import DataError
 from geogp.geodata.places.stratum_column import with_strata
-from geogp.reports.rendering import say
-from geogp.reports.run_report import build_report, report_html, report_json, report_markdown
+from geogp.reports.rendering import report_json, say
+from geogp.reports.run_report import build_report, report_html, report_markdown
 from geogp.reports.words import MISSING
 
 FIGURES = ("mae", "rmse", "nll", "crps", "coverage_50", "coverage_80", "coverage_95", "width_95")
