@@ -58,10 +58,7 @@ def tile_table(
     }
     if county is not None:
         columns["county"] = county[order]
-    fields = [
-        pa.field(name, pa.string() if values.dtype == object else pa.array(values[:0]).type)
-        for name, values in columns.items()
-    ]
+    about: dict[str, dict[str, str]] = {}
     for name, variable in grid.data_vars.items():
         if name == OWN_FLAG:  # the column ``stratum`` has the names of the strata
             continue
@@ -71,15 +68,18 @@ def tile_table(
         elif "flag_values" in variable.attrs:
             values = values == 1
         columns[str(name)] = values
-        table = {
+        about[str(name)] = {
             key: str(variable.attrs[key]) for key in ("long_name", "units") if key in variable.attrs
         }
-        kind = pa.string() if values.dtype == object else pa.array(values[:0]).type
-        fields.append(pa.field(str(name), kind, metadata=table))
-    squares = shapely.to_wkb(shapely.box(bounds.west, bounds.south, bounds.east, bounds.north))
     arrays = [
-        pa.array(values, one.type) for values, one in zip(columns.values(), fields, strict=True)
+        pa.array(values, pa.string() if values.dtype == object else None)
+        for values in columns.values()
     ]
+    fields = [
+        pa.field(name, values.type, metadata=about.get(name))
+        for name, values in zip(columns, arrays, strict=True)
+    ]
+    squares = shapely.to_wkb(shapely.box(bounds.west, bounds.south, bounds.east, bounds.north))
     arrays.append(pa.array(squares, pa.binary()))
     extent = [bounds.west.min(), bounds.south.min(), bounds.east.max(), bounds.north.max()]
     schema = pa.schema(

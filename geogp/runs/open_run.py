@@ -151,7 +151,7 @@ class Run:
             draws=draws,
             seed=seed,
         )
-        return self._answer(area_levels, asked, tests=tests, devices=devices, at=at).frame
+        return self._answer(area_levels, asked).frame
 
     def change(
         self,
@@ -224,7 +224,7 @@ class Run:
         asked = ThresholdQuestion(
             threshold=values, by=by, weights=weights, at=at, draws=draws, seed=seed
         )
-        found = self._answer(threshold_shares, asked, at=at)
+        found = self._answer(threshold_shares, asked)
         tables = [one.shares.assign(threshold=one.threshold.value) for one in found]
         return pd.concat(tables, ignore_index=True)
 
@@ -253,12 +253,11 @@ class Run:
             candidates=candidates,
             seed=seed,
         )
-        return self._answer(next_tiles, asked, tests=tests, devices=devices, at=at).frame
+        return self._answer(next_tiles, asked).frame
 
-    def _answer(
-        self, answer: Callable[[Reopened, Asked], Found], asked: Asked, **how: Any
-    ) -> Found:
-        """Return the answer to a question; `how` contains the arguments of `reopen`."""
+    def _answer(self, answer: Callable[[Reopened, Asked], Found], asked: Asked) -> Found:
+        """Return the answer to a question about the run with its data read again."""
+        how = {name: getattr(asked, name, None) for name in ("tests", "devices", "at")}
         with arithmetic():
             return answer(self.reopen(**how), asked)
 

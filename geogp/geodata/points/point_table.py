@@ -1,8 +1,9 @@
 """Reading of files of points, with the line of each point for messages."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -147,9 +148,7 @@ def _header(path: Path, stream: TextIO) -> tuple[list[str], Any]:
     The sign between values is the comma, semicolon or tab that occurs most in the first line.
     """
     first = stream.readline()
-    rows = csv.reader(
-        _with_first(first, stream), delimiter=max(",;\t", key=first.count), strict=True
-    )
+    rows = csv.reader(chain([first], stream), delimiter=max(",;\t", key=first.count), strict=True)
     names = [name.strip() for name in next(rows, [])]
     if not names or len(set(names)) < len(names) or not all(names):
         raise DataError(
@@ -159,30 +158,16 @@ def _header(path: Path, stream: TextIO) -> tuple[list[str], Any]:
     return names, rows
 
 
-def _with_first(first: str, stream: TextIO) -> Iterator[str]:
-    yield first
-    yield from stream
-
-
 def _read_shapes(path: Path) -> pd.DataFrame:
     """Return the table of a Parquet or vector file, with coordinates from its points."""
-    from geogp.geodata.places.archives import check_file  # noqa: PLC0415 - not for CSV files
-    from geogp.geodata.places.polygons import (  # noqa: PLC0415 - slow
+    from geogp.geodata.places.polygons import (  # noqa: PLC0415 - slow, and not for CSV files
         DAMAGE,
-        geo_table,
+        read_shapes,
         without_network,
     )
-    from geogp.geodata.places.vector_files import read_vector  # noqa: PLC0415 - slow
-    from geogp.geodata.tiles.parquet_files import read_table  # noqa: PLC0415 - not for CSV files
 
     try:
-        check_file(path)
-        if path.suffix.lower() in TABLES:
-            found = read_table(path, MAX_POINTS)
-            geo = b"geo" in (found.schema.metadata or {})
-            frame = geo_table(found) if geo else found.to_pandas()
-        else:
-            frame = read_vector(path, MAX_POINTS)
+        frame = read_shapes(path, MAX_POINTS)
         if getattr(frame, "active_geometry_name", None) is None:
             return pd.DataFrame(frame)
         with without_network():
