@@ -47,10 +47,7 @@ _NAMES = {
 
 
 def quantity_of(target: str) -> Quantity:
-    """Return the names and units of a target.
-
-    Raises RequestError if the target is not download, upload, latency, tests or tier.
-    """
+    """Return the names and units of a target; raise RequestError if it is unknown."""
     one_of("target", target, _NAMES)
     column = TARGETS[target]
     return Quantity(

@@ -47,10 +47,7 @@ def write_styles(grid: xr.Dataset, folder: Path) -> list[Path]:
 
 
 def scale_of(grid: xr.Dataset, name: str) -> Scale | None:
-    """Return the colour scale of a variable: the scale of its view, or of its kind of values.
-
-    Returns None if no value is finite.
-    """
+    """Return the scale of a variable's view or kind of values; None if no value is finite."""
     band, unit = grid[name], str(grid[name].attrs.get("units", ""))
     values = np.asarray(band.to_numpy(), np.float64)
     values = np.where(values == band.encoding.get("_FillValue", np.nan), np.nan, values)

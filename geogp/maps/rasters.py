@@ -23,10 +23,7 @@ LARGE_TILES = 100_000
 
 
 def write_netcdf(grid: xr.Dataset, path: Path) -> None:
-    """Write a grid as compressed NetCDF-4; raise OutputError if it cannot be written.
-
-    The file is first made in memory, so a full disk leaves no incomplete file.
-    """
+    """Write a grid as compressed NetCDF-4, made in memory; raise OutputError if that fails."""
     compressed = grid.copy()
     for variable in compressed.data_vars.values():
         # Passing `encoding` to `to_netcdf` would drop fill values and the grid mapping.

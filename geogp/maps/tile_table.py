@@ -92,10 +92,7 @@ def tile_table(
 def write_tile_table(
     grid: xr.Dataset, tiles: Tiles, path: Path, *, county: NDArray[np.object_] | None = None
 ) -> None:
-    """Write the table of tiles as GeoParquet, compressed by zstd; see `tile_table`.
-
-    Raises the errors of `tile_table`, and OutputError if the file cannot be written.
-    """
+    """Write the table of tiles (see `tile_table`) as GeoParquet, compressed by zstd."""
     table, stream = tile_table(grid, tiles, county=county), io.BytesIO()
     types = {field.name: field.type for field in table.schema}
     parquet.write_table(

@@ -76,10 +76,7 @@ def _joined(text: str) -> str:
 
 
 def say(name: str, sentence: str, *about: Any, **more: Any) -> str:
-    """Return the result of the macro `sentence` of the template ``<name>.txt.j2`` as plain text.
-
-    The result is not escaped; pages escape it.
-    """
+    """Return a macro of ``<name>.txt.j2`` as plain text, which pages escape."""
     return _joined(_macro(name, sentence, *about, **more))
 
 

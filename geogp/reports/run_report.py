@@ -191,10 +191,7 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
 
 
 def _areas_checks(run: RunRecord, splits: dict[str, SplitReport]) -> dict[str, dict[str, Any]]:
-    """Return `areas_check` of run.json, in the order of the splits.
-
-    Raises DataError if it has a split without predictions.
-    """
+    """Return `areas_check` in the order of the splits; raise DataError for an unknown split."""
     checks: dict[str, dict[str, Any]] = to_builtins(given(run.areas_check, {}))
     odd = sorted(set(checks) - set(splits))
     if odd:

@@ -154,8 +154,7 @@ class PointCovariate:
         quarter = np.zeros(len(self.value)) if self.quarter is None else self.quarter
         _, number = np.unique(quarter, return_inverse=True)
         level = np.bincount(number, self.value) / np.bincount(number)
-        found: Floats = self.value - level[number]
-        return found
+        return self.value - level[number]
 
     @cached_property
     def _place(self) -> "_Places":

@@ -77,10 +77,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Web:
-    """A web address as a source of files, which are downloaded into the cache.
-
-    Small files are downloaded as a whole. For tile files, `local_file` downloads a region's rows.
-    """
+    """A web address as a source of files, which are downloaded into the cache."""
 
     where: str
     patience: Patience = PATIENCE
