@@ -210,7 +210,7 @@ def round_ladder(ladder: tuple[float, ...], low: float, high: float) -> list[flo
     values = _ladder_values(ladder, low / 10, high)
     first = values[values <= low * (1 + 1e-9)][-1]
     last = values[values >= high * (1 - 1e-9)][0]
-    return values[(values >= first) & (values <= last)].tolist()
+    return list(map(float, values[(values >= first) & (values <= last)]))
 
 
 def format_tick(value: float) -> str:

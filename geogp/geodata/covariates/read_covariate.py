@@ -68,7 +68,7 @@ def _table(path: Path) -> pd.DataFrame:
     if path.suffix.lower() != ".csv":
         found = read_table(path, MAX_POINTS)
         columns = [name for name in (*_NEEDED, *_OPTIONAL) if name in found.column_names]
-        return found.select(columns).to_pandas()
+        return pd.DataFrame(found.select(columns).to_pandas())
     try:
         return pd.read_csv(path, nrows=MAX_POINTS + 1)
     except (ValueError, OSError) as error:

@@ -197,7 +197,7 @@ def column_of(table: gpd.GeoDataFrame, column: str, where: Path | str) -> pd.Ser
             f"expected a column {column} in {where}, found the columns {held}. Give one of these "
             f"columns."
         )
-    return table[column].astype(str)
+    return pd.Series(table[column].astype(str))
 
 
 def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:

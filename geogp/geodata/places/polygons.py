@@ -8,7 +8,6 @@ from typing import Any
 
 import geopandas as gpd
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
@@ -81,7 +80,7 @@ def read_polygons(path: Path) -> gpd.GeoDataFrame:
         ) from error
 
 
-def read_shapes(path: Path, most: int) -> pd.DataFrame:
+def read_shapes(path: Path, most: int) -> Any:
     """Return the rows of a Parquet or vector file, at most `most`, with their shapes, if any.
 
     Raises DataError as `check_file`, `read_table` and `read_vector` do, and errors in `DAMAGE`.

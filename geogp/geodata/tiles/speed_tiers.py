@@ -44,4 +44,4 @@ def tier_codes(download: ArrayLike, upload: ArrayLike) -> NDArray[np.intp]:
         raise DataError("expected speeds in Mbps of 0 or more, found others.")
     # The tiers are in increasing order, so the number of reached tiers says which one is highest.
     reached = [(down >= d) & (up >= u) for d, u in SPEED_TIERS.values()]
-    return np.sum(reached, 0) - 1
+    return np.asarray(np.sum(reached, 0) - 1, np.intp)

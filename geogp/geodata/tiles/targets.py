@@ -41,7 +41,7 @@ class TargetColumn:
             codes = np.full(values.shape[1], np.nan)
             codes[known] = tier_codes(*values[:, known])
             return codes
-        return values[0] if self.counted else np.log10(values[0])
+        return np.asarray(values[0] if self.counted else np.log10(values[0]))
 
 
 TARGETS: dict[str, TargetColumn] = {

@@ -9,17 +9,7 @@ from matplotlib.patches import Patch
 
 from geogp.files import write_bytes
 from geogp.geodata.places.region import Region
-from geogp.maps.figures.figure_layout import (
-    LEFT,
-    STRATUM_COLOUR,
-    WIDE,
-    aspect_of,
-    draw_bar,
-    draw_image,
-    draw_raster,
-    extend_of,
-    map_sheet,
-)
+from geogp.maps.figures import figure_layout
 from geogp.maps.frame import Frame
 from geogp.maps.views import find_view, veiled, views_of
 
@@ -39,26 +29,28 @@ def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | No
     shown = find_view(grid, view)
     scale, values = shown.scale(grid), shown.values(grid)
     frame = Frame.of_grid(grid)
-    wide = aspect_of(frame) >= WIDE
+    wide = figure_layout.aspect_of(frame) >= figure_layout.WIDE
     below, right = (1.35, 0.3) if wide else (1.1, 1.15)
-    canvas, axes, width, height, outer = map_sheet(
+    canvas, axes, width, height, outer = figure_layout.map_sheet(
         region, frame, below=below, right=right, least=3.8
     )
-    draw_raster(axes, frame, values, scale)
+    figure_layout.draw_raster(axes, frame, values, scale)
     far = veiled(grid)
     keys = _outline_keys(region)
     if far.any():
-        draw_image(axes, frame, np.where(far[:, :, None], VEIL, 0.0), zorder=2)
+        figure_layout.draw_image(axes, frame, np.where(far[:, :, None], VEIL, 0.0), zorder=2)
         label = f"farther than {grid.attrs['far_km']:g} km from any measurement"
         keys.append(Patch(fc=VEIL[:3], ec="#888888", lw=0.5, label=label))
-    extend = extend_of(values, scale)
+    extend = figure_layout.extend_of(values, scale)
     if wide:
-        draw_bar(canvas.axes(LEFT, 0.62, 0.55 * outer, 0.16), scale, extend, vertical=False)
-        canvas.legend(keys, LEFT + 0.62 * outer, 0.95)
+        figure_layout.draw_bar(
+            canvas.axes(figure_layout.LEFT, 0.62, 0.55 * outer, 0.16), scale, extend, vertical=False
+        )
+        canvas.legend(keys, figure_layout.LEFT + 0.62 * outer, 0.95)
     else:
-        bar = canvas.axes(LEFT + (outer + width) / 2 + 0.2, below, 0.16, height)
-        draw_bar(bar, scale, extend, vertical=True)
-        canvas.legend(keys, LEFT, 0.7)
+        bar = canvas.axes(figure_layout.LEFT + (outer + width) / 2 + 0.2, below, 0.16, height)
+        figure_layout.draw_bar(bar, scale, extend, vertical=True)
+        canvas.legend(keys, figure_layout.LEFT, 0.7)
     quarter = quarter or str(grid.attrs.get("quarter", ""))
     where = ", ".join(part for part in (region.name, quarter) if part)
     canvas.heading(below + height + 0.17, shown.title, where)
@@ -83,5 +75,7 @@ def write_map_figures(
 def _outline_keys(region: Region) -> list[Line2D | Patch]:
     keys: list[Line2D | Patch] = [Line2D([], [], color="black", lw=0.9, label="boundary")]
     if region.strata is not None:
-        keys.append(Line2D([], [], color=STRATUM_COLOUR, lw=1.0, label=region.strata.words))
+        keys.append(
+            Line2D([], [], color=figure_layout.STRATUM_COLOUR, lw=1.0, label=region.strata.words)
+        )
     return keys
