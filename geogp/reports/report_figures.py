@@ -22,8 +22,7 @@ from geogp.evaluation.threshold_reliability import ExceedanceReport
 from geogp.maps.figures.charts import draw_violin
 from geogp.maps.figures.figure_style import MARKS, marks_of
 from geogp.reports.rendering import say
-from geogp.reports.split_report import SplitReport
-from geogp.reports.stratum_reports import StratumReport
+from geogp.reports.split_report import SplitReport, StratumReport
 from geogp.reports.words import count
 
 _SMALL = (4.0, 3.4)

@@ -17,7 +17,7 @@ from rasterio.windows import Window
 from scipy.ndimage import map_coordinates
 
 from geogp.errors import DataError
-from geogp.geodata.covariates.covariate_values import CovariateValues
+from geogp.geodata.covariates.point_covariate import CovariateValues
 from geogp.geodata.places.polygons import without_network
 
 Floats = NDArray[np.float64]

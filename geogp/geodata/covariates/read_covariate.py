@@ -8,8 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.covariates.covariate_values import indices_of
-from geogp.geodata.covariates.point_covariate import PointCovariate
+from geogp.geodata.covariates.point_covariate import PointCovariate, indices_of
 from geogp.geodata.covariates.raster_covariate import RasterCovariate
 from geogp.geodata.tiles.parquet_files import read_table
 

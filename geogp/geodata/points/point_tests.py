@@ -19,7 +19,6 @@ from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
 from geogp.geodata.places.region import Region
-from geogp.geodata.points.point_places import coordinates
 from geogp.geodata.points.point_roles import (
     KBPS,
     SPEEDS,
@@ -28,7 +27,7 @@ from geogp.geodata.points.point_roles import (
     named_columns,
     unit_in,
 )
-from geogp.geodata.points.point_table import PointTable, read_point_table
+from geogp.geodata.points.point_table import PointTable, coordinates, read_point_table
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.ookla import Ingested, InputFile, gap_warnings, gather
 from geogp.geodata.tiles.plausibility import LIMITS, beyond_limits
