@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from geogp.records.run_record import (
     RunRecord,
     RunSettings,
 )
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 if TYPE_CHECKING:  # which imports torch
@@ -135,3 +136,29 @@ def edited_copy(run: Path, folder: Path, change: Callable[[dict[str, Any]], obje
     change(held)
     (folder / "run.json").write_text(json.dumps(held))
     return folder
+
+
+@dataclass
+class Heard(ProgressListener):
+    """Keeps what it hears; `stop` says after which part of which work to interrupt a job."""
+
+    stop: Callable[[str, int], bool] | None = None
+    texts: list[str] = field(default_factory=list)
+    parts: list[tuple[str, int]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def stage(self, text: str) -> None:
+        """Keep the stage."""
+        self.texts.append(text)
+
+    def progress(self, text: str, done: int, total: int, note: str) -> None:  # noqa: ARG002
+        """Keep what is worked on."""
+        self.parts.append((text, done))
+        self.notes.append(note)
+        if self.stop is not None and self.stop(text, done):
+            raise KeyboardInterrupt
+
+    def warn(self, text: str) -> None:
+        """Keep the warning."""
+        self.warnings.append(text)
