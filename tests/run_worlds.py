@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,3 +163,28 @@ class Heard(ProgressListener):
     def warn(self, text: str) -> None:
         """Keep the warning."""
         self.warnings.append(text)
+
+
+class Page(HTMLParser):
+    """Collects the tags of a page, and the text outside of styles."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags, self.text, self.styling = [], "", False
+        self.feed(html)
+        self.text = " ".join(self.text.split())
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.styling = tag == "style"
+
+    def handle_endtag(self, tag):  # noqa: ARG002
+        self.styling = False
+
+    def handle_data(self, data):
+        if not self.styling:
+            self.text += data + " "
+
+    def all(self, tag):
+        """Return the attributes of each tag of a kind."""
+        return [attributes for name, attributes in self.tags if name == tag]

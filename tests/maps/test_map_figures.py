@@ -4,12 +4,10 @@ from io import BytesIO
 import matplotlib as mpl
 import numpy as np
 import pytest
-import shapely.affinity
-from maps_worlds import VIEWS, irregular_region, make_world
+from maps_worlds import VIEWS, make_world, stretched
 from PIL import Image
 
 from geogp.errors import RequestError
-from geogp.geodata.places.region import Region
 from geogp.maps.figures.figure_layout import Canvas, degree_label
 from geogp.maps.figures.map_figures import map_figure, write_map_figures
 from geogp.maps.scales import BOUND_PALETTE, SPEED_PALETTE
@@ -20,17 +18,6 @@ from geogp.reports.words import DEFAULT_ATTRIBUTION
 def pixels_of(png):
     with Image.open(BytesIO(png)) as image:
         return np.asarray(image.convert("RGB"))
-
-
-def stretched(across, up):
-    region = irregular_region()
-
-    def stretch(shape):
-        return shapely.affinity.scale(shape, across, up, origin=(-66.5, 18.2))
-
-    return Region.from_geometry(
-        "XX", "Stretched", stretch(region.boundary), stretch(region.strata.area), 2020
-    )
 
 
 def border_is_white(picture, width=4):

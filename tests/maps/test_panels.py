@@ -7,13 +7,11 @@ from io import BytesIO
 import matplotlib as mpl
 import numpy as np
 import pytest
-import shapely.affinity
-from maps_worlds import irregular_region, make_slices
+from maps_worlds import irregular_region, make_slices, stretched
 from PIL import Image
 
 from geogp.errors import DataError
 from geogp.evaluation.score_groups import Reliability
-from geogp.geodata.places.region import Region
 from geogp.maps.figures.charts import reliability_panels, width_violins
 from geogp.maps.figures.figure_layout import STRATUM_COLOUR
 from geogp.maps.figures.figure_style import MARKS, SIGNED_PALETTE, WIDTH
@@ -36,15 +34,6 @@ def curves_of(*titles, strata=("urban", "rural")):
         title: dict.fromkeys(strata, Reliability(level, bent, bent - 0.02, bent + 0.02))
         for title in titles
     }
-
-
-def stretched(across, up):
-    def stretch(shape):
-        return shapely.affinity.scale(shape, across, up, origin=(-66.5, 18.2))
-
-    region = irregular_region()
-    shapes = stretch(region.boundary), stretch(region.strata.area)
-    return Region.from_geometry("XX", "Stretched", *shapes, 2020)
 
 
 def cells_of(region, **changes):
