@@ -23,8 +23,7 @@ from geogp.geodata.tiles.quadkeys import (
     tiles_to_codes,
 )
 from geogp.maps.frame import Frame
-from geogp.maps.grid import quantity_of
-from geogp.maps.strata_flag import OWN_FLAG, stratum_at
+from geogp.maps.grid import OWN_FLAG, quantity_of, stratum_at
 
 _CRS = "OGC:CRS84"
 _ROW_GROUP = 65_536
