@@ -1,8 +1,9 @@
 """A small source that runs are made from."""
 
+import copy
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -128,6 +129,19 @@ def run_json(run: "RunResult") -> dict[str, Any]:
     """Return what run.json of a run holds."""
     found: dict[str, Any] = json.loads((run.path / "run.json").read_text())
     return found
+
+
+def changed_at(run: dict[str, Any], place: Sequence[Any], value: object) -> dict[str, Any]:
+    """Return a copy of a run.json with another value at a place; ... takes the value away."""
+    changed = holder = copy.deepcopy(run)
+    *way, last = place
+    for key in way:
+        holder = holder[key]
+    if value is ...:
+        del holder[last]
+    else:
+        holder[last] = value
+    return changed
 
 
 def edited_copy(run: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
