@@ -106,40 +106,32 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
     """
     subject, unit, end, bound = quantity.subject, quantity.unit, quantity.suffix, quantity.bound
     side = "above" if bound == "lower" else "below"
+    fast = partial(View, make_scale=scales.speed_scale, unit=unit, question=HOW_FAST)
     return (
-        View(
+        fast(
             "median",
             f"median_{end}",
             f"Median {subject}",
             f"median {subject}, {unit}",
             scales.SPEED_PALETTE,
-            scales.speed_scale,
-            "Half of {predicted} are expected above this value, half below it.",
-            unit,
-            HOW_FAST,
+            hint="Half of {predicted} are expected above this value, half below it.",
         ),
-        View(
+        fast(
             "mean",
             f"mean_{end}",
             f"Mean {subject}",
             f"mean {subject}, {unit}",
             scales.SPEED_PALETTE,
-            scales.speed_scale,
-            "The average of {predicted}; a few high values make the average larger than the "
+            hint="The average of {predicted}; a few high values make the average larger than the "
             "median.",
-            unit,
-            HOW_FAST,
         ),
-        View(
+        fast(
             "bound",
             f"{bound}_{end}",
             f"{bound.capitalize()} bound of {subject}",
             f"{bound} end of the 95 % interval, {unit}",
             scales.BOUND_PALETTE,
-            scales.speed_scale,
-            f"39 of 40 {{predicted}} are expected {side} this value.",
-            unit,
-            HOW_FAST,
+            hint=f"39 of 40 {{predicted}} are expected {side} this value.",
         ),
         View(
             "width",

@@ -1,6 +1,6 @@
 """The facts about a run and its splits that every report contains."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,11 @@ from geogp.evaluation.assessment import folds_of
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
 from geogp.geodata.places.stratum_column import ALL, phrase
 from geogp.geodata.tiles.targets import TARGETS
-from geogp.records.run_record import RunDrawing, RunMap, RunRecord, RunSettings, given
+from geogp.records.run_record import RunDrawing, RunMap, RunRecord, given
 from geogp.reports.words import DEFAULT_ATTRIBUTION
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReportFacts:
     """The facts about a run, in values that can be written as JSON.
 
@@ -26,47 +26,37 @@ class ReportFacts:
     data.
     """
 
-    geogp: str | None
+    geogp: str | None = None
     region: str
-    service: str | None
+    service: str
     target: str
     model: str
-    preset: str | None
-    seed: int | None
-    device: str | None
-    quarters: list[str]
-    quarters_missing: list[str]
-    quarters_unreached: list[str]
+    preset: str
+    seed: int | None = None
+    device: str | None = None
+    quarters: list[str] = field(default_factory=list)
+    quarters_missing: list[str] = field(default_factory=list)
+    quarters_unreached: list[str] = field(default_factory=list)
     rows_left_out: int
-    settings: dict[str, Any]
-    inputs: list[dict[str, Any]]
+    settings: dict[str, Any] = field(default_factory=dict)
+    inputs: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float]
-    warnings: list[str]
+    warnings: list[str] = field(default_factory=list)
     attribution: str
 
 
 def report_facts(run: RunRecord) -> ReportFacts:
     """Return the facts about a run from its run.json."""
-    return ReportFacts(
-        geogp=given(run.geogp, None),
-        region=run.region_in_words,
-        service=run.service,
-        target=run.target,
-        model=run.model,
-        preset=run.preset,
-        seed=given(run.seed, None),
-        device=given(run.device, None),
-        quarters=given(run.quarters, []),
-        quarters_missing=given(run.quarters_missing, []),
-        quarters_unreached=given(run.quarters_unreached, []),
-        rows_left_out=sum(one.rows for one in given(run.rows_left_out, [])),
-        settings=to_builtins(given(run.settings, RunSettings())),
-        inputs=to_builtins(given(run.inputs, [])),
+    names = {one.name for one in fields(ReportFacts)}
+    facts = {name: value for name, value in to_builtins(run).items() if name in names}
+    facts |= {
+        "region": run.region_in_words,
+        "rows_left_out": sum(one.rows for one in given(run.rows_left_out, [])),
         # The time for writing is left out, because it is unknown when the report is first written.
-        seconds={k: v for k, v in given(run.seconds, {}).items() if k != "write"},
-        warnings=given(run.warnings, []),
-        attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
-    )
+        "seconds": {k: v for k, v in given(run.seconds, {}).items() if k != "write"},
+        "attribution": given(run.attribution, "") or DEFAULT_ATTRIBUTION,
+    }
+    return ReportFacts(**facts)
 
 
 @dataclass(frozen=True)
