@@ -250,7 +250,9 @@ class Run:
 
     def _answer(self, answer: Callable[[Reopened, Asked], Found], asked: Asked) -> Found:
         """Return the answer to a question about the run with its data read again."""
-        how = {name: getattr(asked, name, None) for name in ("tests", "devices", "at")}
+        how: dict[str, Any] = {
+            name: getattr(asked, name, None) for name in ("tests", "devices", "at")
+        }
         with arithmetic():
             return answer(self.reopen(**how), asked)
 

@@ -182,15 +182,15 @@ def read_point_tests(source: PointSource, *, target: str, service: str) -> Point
     quarter = _quarters(table, columns["time"], faults)
     value = np.ones(len(table))
     if not counted:
-        name, unit = columns[target], None
+        column, unit = columns[target], None
         if target in SPEEDS:
-            unit = source.units or unit_in(name)
+            unit = source.units or unit_in(column)
             if unit is None:
                 raise RequestError(
-                    f"the unit of the column {name} in {path} is unknown. Give --units with one of "
-                    f"{', '.join(KBPS)}, or add the unit to the name, as in {name}_mbps."
+                    f"the unit of the column {column} in {path} is unknown. Give --units with one "
+                    f"of {', '.join(KBPS)}, or add the unit to the name, as in {column}_mbps."
                 )
-        value = _values(table, name, faults, target=target, service=service, unit=unit)
+        value = _values(table, column, faults, target=target, service=service, unit=unit)
     table.refuse(faults)
     warnings = []
     kept = ~np.isnan(value)
