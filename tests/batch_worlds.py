@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import geopandas as gpd
@@ -27,7 +27,6 @@ from geogp.geodata.simulation.simulation_files import ROW_GROUP, write_simulatio
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.maps.scales import paletted_png
 from geogp.records.record_reading import run_text
-from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import RUN_FILE
 
 CODES = ("AA", "BB", "CC")
@@ -157,7 +156,7 @@ def leave_out_pictures(patch: pytest.MonkeyPatch) -> None:
     """Make runs whose pictures hold nothing: drawing them takes half the time of a small run."""
     nothing = paletted_png(np.zeros((1, 1), np.uint8), np.zeros((1, 4), np.uint8))
     patch.setattr("geogp.maps.figures.map_figures.map_figure", lambda *_, **__: nothing)
-    patch.setattr("geogp.runs.pipeline.drawing.kernel_figure", lambda *_, **__: nothing)
+    patch.setattr("geogp.maps.figures.figure_layout.Canvas.png", lambda *_: nothing)
     patch.setattr("geogp.reports.report_figures.drawn", lambda *_: "data:image/svg+xml;base64,")
 
 
@@ -174,19 +173,3 @@ def make_nothing(order: WorkOrder) -> WorkOutcome:
     content = run_text(made_up_run()).encode()
     open_place(order.place).write(content, order.run.name, RUN_FILE)
     return WorkOutcome("made", digest_of(content), 1.0, 10**9, "here:1")
-
-
-@dataclass
-class Heard(ProgressListener):
-    """Keeps what it hears."""
-
-    texts: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def stage(self, text):
-        """Keep the text."""
-        self.texts.append(text)
-
-    def progress(self, text, done, total, note):  # noqa: ARG002
-        """Keep what is worked on."""
-        self.notes.append(note)

@@ -1,9 +1,11 @@
 """A small source that runs are made from."""
 
+import copy
 import json
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from geogp.records.run_record import (
     RunRecord,
     RunSettings,
 )
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 if TYPE_CHECKING:  # which imports torch
@@ -128,6 +131,19 @@ def run_json(run: "RunResult") -> dict[str, Any]:
     return found
 
 
+def changed_at(run: dict[str, Any], place: Sequence[Any], value: object) -> dict[str, Any]:
+    """Return a copy of a run.json with another value at a place; ... takes the value away."""
+    changed = holder = copy.deepcopy(run)
+    *way, last = place
+    for key in way:
+        holder = holder[key]
+    if value is ...:
+        del holder[last]
+    else:
+        holder[last] = value
+    return changed
+
+
 def edited_copy(run: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     """Copy a run and change its run.json."""
     shutil.copytree(run, folder)
@@ -135,3 +151,54 @@ def edited_copy(run: Path, folder: Path, change: Callable[[dict[str, Any]], obje
     change(held)
     (folder / "run.json").write_text(json.dumps(held))
     return folder
+
+
+@dataclass
+class Heard(ProgressListener):
+    """Keeps what it hears; `stop` says after which part of which work to interrupt a job."""
+
+    stop: Callable[[str, int], bool] | None = None
+    texts: list[str] = field(default_factory=list)
+    parts: list[tuple[str, int]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def stage(self, text: str) -> None:
+        """Keep the stage."""
+        self.texts.append(text)
+
+    def progress(self, text: str, done: int, total: int, note: str) -> None:  # noqa: ARG002
+        """Keep what is worked on."""
+        self.parts.append((text, done))
+        self.notes.append(note)
+        if self.stop is not None and self.stop(text, done):
+            raise KeyboardInterrupt
+
+    def warn(self, text: str) -> None:
+        """Keep the warning."""
+        self.warnings.append(text)
+
+
+class Page(HTMLParser):
+    """Collects the tags of a page, and the text outside of styles."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags, self.text, self.styling = [], "", False
+        self.feed(html)
+        self.text = " ".join(self.text.split())
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.styling = tag == "style"
+
+    def handle_endtag(self, tag):  # noqa: ARG002
+        self.styling = False
+
+    def handle_data(self, data):
+        if not self.styling:
+            self.text += data + " "
+
+    def all(self, tag):
+        """Return the attributes of each tag of a kind."""
+        return [attributes for name, attributes in self.tags if name == tag]

@@ -5,14 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from geogp.commands.run_requests import (
-    AreasRequest,
-    AtRequest,
-    ChangeRequest,
-    ExceedanceRequest,
-    FiguresRequest,
-    NextRequest,
-)
+from geogp.commands import run_requests
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.runs.progress import ProgressListener
 from geogp.runs.question import sample_words
@@ -26,8 +19,8 @@ _SHOWN_PLACES = 40
 """Number of rows that `geogp at` prints."""
 
 
-@takes(AreasRequest)
-def areas(request: AreasRequest, listener: ProgressListener) -> Answer:
+@takes(run_requests.AreasRequest)
+def areas(request: run_requests.AreasRequest, listener: ProgressListener) -> Answer:
     """Compute the level, or the mean of tests, of counties, strata or other areas."""
     from geogp.commands.answers.areas import make_areas
 
@@ -63,8 +56,8 @@ def areas(request: AreasRequest, listener: ProgressListener) -> Answer:
     return Answer(result.described_with("areas"), (first, table, *result.files))
 
 
-@takes(ChangeRequest)
-def change(request: ChangeRequest, listener: ProgressListener) -> Answer:
+@takes(run_requests.ChangeRequest)
+def change(request: run_requests.ChangeRequest, listener: ProgressListener) -> Answer:
     """Compute the change of the level of areas and tiles between two quarters."""
     from geogp.commands.answers.change import make_change
 
@@ -130,8 +123,8 @@ def _interval(row: dict[str, float], name: str, end: str) -> tuple[str, str]:
     return f"{row[f'{name}_{end}']:.1f}", f"{low:.1f} to {high:.1f}"
 
 
-@takes(AtRequest)
-def at(request: AtRequest, listener: ProgressListener) -> Answer:
+@takes(run_requests.AtRequest)
+def at(request: run_requests.AtRequest, listener: ProgressListener) -> Answer:
     """Predict at an address, or at the places of a file, from a finished run."""
     from geogp.runs.run_names import find_run
 
@@ -207,8 +200,8 @@ def _near(row: dict[str, Any]) -> tuple[str, str]:
     return f"{row['tests_near']:,}", f"{row['nearest_measured_km']:.1f} km"
 
 
-@takes(ExceedanceRequest)
-def exceedance(request: ExceedanceRequest, listener: ProgressListener) -> Answer:
+@takes(run_requests.ExceedanceRequest)
+def exceedance(request: run_requests.ExceedanceRequest, listener: ProgressListener) -> Answer:
     """Compute the share of the area below each threshold, and regions that meet the threshold."""
     from geogp.commands.answers.exceedance import make_exceedance
 
@@ -265,8 +258,8 @@ def _words(region: dict[str, Any], described: dict[str, Any]) -> str:
     )
 
 
-@takes(NextRequest)
-def next_command(request: NextRequest, listener: ProgressListener) -> Answer:
+@takes(run_requests.NextRequest)
+def next_command(request: run_requests.NextRequest, listener: ProgressListener) -> Answer:
     """Choose the tiles whose measurement would reduce the variance of the level most."""
     from geogp.runs.run_names import find_run
 
@@ -312,8 +305,8 @@ def next_command(request: NextRequest, listener: ProgressListener) -> Answer:
     return Answer(result.described_with("chosen"), (table, text, *result.files))
 
 
-@takes(FiguresRequest)
-def figures(request: FiguresRequest, listener: ProgressListener) -> Answer:
+@takes(run_requests.FiguresRequest)
+def figures(request: run_requests.FiguresRequest, listener: ProgressListener) -> Answer:
     """Draw figures for papers: kernel, basis, interval widths, spread and reliability."""
     from geogp.runs.run_names import find_run
 

@@ -19,7 +19,7 @@ from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import TABLE_LEVELS, prediction_of, split_rows
 from geogp.files import write_text
-from geogp.reports.stratum_reports import Coverage, StratumReport, stratum_reports
+from geogp.reports.split_report import Coverage, StratumReport, stratum_reports
 
 
 def unrepaired(rows: pd.DataFrame) -> pd.DataFrame:

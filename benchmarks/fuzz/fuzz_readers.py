@@ -48,7 +48,8 @@ from geogp.models.catalogue.storage import load_model, write_tensors
 from geogp.models.core.architecture import Architecture
 from geogp.models.training.training_loop import fit
 from geogp.records.run_record import RunRecord
-from geogp.reports.run_report import build_report, report_json, report_latex, report_markdown
+from geogp.reports.rendering import report_json
+from geogp.reports.run_report import build_report, report_latex, report_markdown
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.fitting import RANK_FILE, WEIGHTS_FILE, take_rank, weights_of
 from geogp.runs.pipeline.job import Job

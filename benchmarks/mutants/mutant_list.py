@@ -503,7 +503,7 @@ MUTANTS = [
     *_of(
         "maps/rasters",
         "maps/test_rasters",
-        flags_of_a_single_tile=('"MODE" if flag', '"NEAREST" if flag'),
+        flags_of_a_single_tile=('"MODE" if "flag_values"', '"NEAREST" if "flag_values"'),
         nodata_counted=(
             "values[~np.isnan(values) if",
             "values[np.isnan(values) | ~np.isnan(values) if",

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from geogp.files import output_errors, write_text
 from geogp.reports.comparison import compare_pages
-from geogp.reports.comparison.comparison import Comparison, compare, comparison_json
+from geogp.reports.comparison.comparison import Comparison, compare
 from geogp.reports.comparison.comparison_rows import RunContent
+from geogp.reports.rendering import report_json
 from geogp.runs.open_run import open_run
 from geogp.runs.run_folder import check_apart
 from geogp.runs.run_names import run_names
@@ -43,7 +44,7 @@ def compare_runs(
     pages = {
         "compare.html": compare_pages.comparison_html(found),
         "compare.md": compare_pages.comparison_markdown(found),
-        "compare.json": comparison_json(found),
+        "compare.json": report_json(found),
     }
     if latex:
         pages[_LATEX_FILE] = compare_pages.comparison_latex(found)

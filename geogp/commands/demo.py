@@ -7,10 +7,7 @@ from geogp.runs.settings import MapRequest
 
 
 def demo_folder() -> Path:
-    """Return the folder of the demo region, in the repository or the installed package.
-
-    Raises DataError if the folder is missing.
-    """
+    """Return the folder of the demo region; raise DataError if it is missing."""
     package = Path(__file__).parents[1]
     places = [package.parent / "data" / "demo", package / "demo_data"]
     for place in places:

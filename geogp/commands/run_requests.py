@@ -6,13 +6,7 @@ from pathlib import Path
 from geogp.choices import REQUIRED, check_settings, setting
 from geogp.errors import RequestError
 from geogp.geodata.points.point_roles import named_columns
-from geogp.runs.questions.question_types import (
-    AreaQuestion,
-    ChangeQuestion,
-    ChoiceQuestion,
-    PlaceQuestion,
-    ThresholdQuestion,
-)
+from geogp.runs.questions import question_types
 from geogp.runs.settings import DEVICE_CHOICES
 
 _BY_REGION = "A finished run folder, or a region with exactly one run in runs/, such as PR."
@@ -37,27 +31,27 @@ class RunRequest:
 
 
 @dataclass(frozen=True)
-class AreasRequest(RunRequest, AreaQuestion):
+class AreasRequest(RunRequest, question_types.AreaQuestion):
     """A request for the level, or the mean of tests, in areas."""
 
 
 @dataclass(frozen=True)
-class ChangeRequest(RunRequest, ChangeQuestion):
+class ChangeRequest(RunRequest, question_types.ChangeQuestion):
     """A request for the change of the level between two quarters."""
 
 
 @dataclass(frozen=True)
-class NextRequest(RunRequest, ChoiceQuestion):
+class NextRequest(RunRequest, question_types.ChoiceQuestion):
     """A request for the tiles to measure next."""
 
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
 
     def __post_init__(self) -> None:
-        ChoiceQuestion.__post_init__(self)
+        question_types.ChoiceQuestion.__post_init__(self)
 
 
 @dataclass(frozen=True)
-class ExceedanceRequest(RunRequest, ThresholdQuestion):
+class ExceedanceRequest(RunRequest, question_types.ThresholdQuestion):
     """A request to compare the level of a run with thresholds."""
 
     question: str = setting(
@@ -98,7 +92,7 @@ class _PlaceChoice:
 
 
 @dataclass(frozen=True)
-class AtRequest(RunRequest, PlaceQuestion, _PlaceChoice):
+class AtRequest(RunRequest, question_types.PlaceQuestion, _PlaceChoice):
     """A request for the predictions of a run at places."""
 
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
@@ -110,7 +104,7 @@ class AtRequest(RunRequest, PlaceQuestion, _PlaceChoice):
     out: Path | None = setting("Also write the answers to this file: .csv or .json.")
 
     def __post_init__(self) -> None:
-        PlaceQuestion.__post_init__(self)
+        question_types.PlaceQuestion.__post_init__(self)
         named_columns(self.columns)
         if self.out is not None and self.out.suffix.lower() not in {".csv", ".json"}:
             raise RequestError(

@@ -1,5 +1,6 @@
 """The grid of a map: predictions for the tiles of a region as an xarray Dataset with a CRS."""
 
+import re
 from collections.abc import Sized
 from typing import Any
 
@@ -11,13 +12,12 @@ from geogp.choices import one_of
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.quantity import Quantity
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.geodata.places.region import UNKNOWN, Region, Tiles
+from geogp.geodata.places.region import STRATA, UNKNOWN, Region, Strata, Tiles
 from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_M
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.frame import Frame
 from geogp.maps.prediction_grid import LEVEL, georeferenced
-from geogp.maps.strata_flag import strata_flag
 
 Settings = dict[str, str | int | float]
 
@@ -26,6 +26,14 @@ FLAG_FILL = 255
 
 TESTS_FILL = -1
 """Number of tests outside the region."""
+
+URBAN_FLAG, OWN_FLAG = "urban", "stratum"
+"""Names of the variable with the strata: for urban and rural tiles, and for strata of the user.
+
+The variable is 1 in the first stratum and 0 in the second.
+"""
+
+_FIRST, _SECOND = "first_stratum", "second_stratum"
 
 _MERCATOR: Settings = {
     "grid_mapping_name": "mercator",
@@ -47,10 +55,7 @@ _NAMES = {
 
 
 def quantity_of(target: str) -> Quantity:
-    """Return the names and units of a target.
-
-    Raises RequestError if the target is not download, upload, latency, tests or tier.
-    """
+    """Return the names and units of a target; raise RequestError if it is unknown."""
     one_of("target", target, _NAMES)
     column = TARGETS[target]
     return Quantity(
@@ -150,6 +155,37 @@ def build_grid(
     for axis in ("x", "y"):
         grid[axis].encoding["_FillValue"] = None  # CF: coordinates have no missing values
     return grid
+
+
+def strata_flag(strata: Strata) -> tuple[str, dict[str, str]]:
+    """Return the name and the attributes of the variable with the strata."""
+    if strata.names == STRATA:
+        year = "" if strata.vintage is None else f" of {strata.vintage}"
+        attributes = {"long_name": f"in a Census urban area{year}", "flag_meanings": "rural urban"}
+        return URBAN_FLAG, attributes
+    first, second = strata.names
+    meanings = " ".join(re.sub(r"[^\w.+@-]", "_", name) for name in (second, first))
+    attributes = {"long_name": f"stratum: {first} or {second}", "flag_meanings": meanings}
+    return OWN_FLAG, {**attributes, _FIRST: first, _SECOND: second}
+
+
+def strata_in(grid: xr.Dataset) -> tuple[NDArray[np.uint8], tuple[str, str]] | None:
+    """Return the flags of a grid and the names of its strata; None if there are no strata."""
+    if URBAN_FLAG in grid:
+        return grid[URBAN_FLAG].to_numpy(), STRATA
+    if OWN_FLAG in grid:
+        attributes = grid[OWN_FLAG].attrs
+        return grid[OWN_FLAG].to_numpy(), (str(attributes[_FIRST]), str(attributes[_SECOND]))
+    return None
+
+
+def stratum_at(grid: xr.Dataset, pixels: tuple[NDArray[np.int64], ...]) -> NDArray[np.str_]:
+    """Return the name of the stratum at each of n pixels, (n,)."""
+    found = strata_in(grid)
+    if found is None:
+        return np.full(len(pixels[0]), UNKNOWN)
+    flags, names = found[0][pixels], found[1]
+    return np.select([flags == 1, flags == 0], names, UNKNOWN).astype(np.str_)
 
 
 def _check_lengths(n: int, **parts: Sized | None) -> None:

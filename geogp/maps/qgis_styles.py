@@ -9,20 +9,7 @@ import xarray as xr
 from matplotlib.colors import to_hex
 
 from geogp.files import write_text
-from geogp.maps.scales import (
-    BOUND_PALETTE,
-    PROBABILITY_PALETTE,
-    TESTS_PALETTE,
-    WIDTH_PALETTE,
-    Scale,
-    change_scale,
-    class_scale,
-    count_scale,
-    format_tick,
-    linear_scale,
-    share_scale,
-    speed_scale,
-)
+from geogp.maps import scales
 from geogp.maps.views import views_of
 
 STOPS = 33
@@ -46,11 +33,8 @@ def write_styles(grid: xr.Dataset, folder: Path) -> list[Path]:
     return paths
 
 
-def scale_of(grid: xr.Dataset, name: str) -> Scale | None:
-    """Return the colour scale of a variable: the scale of its view, or of its kind of values.
-
-    Returns None if no value is finite.
-    """
+def scale_of(grid: xr.Dataset, name: str) -> scales.Scale | None:
+    """Return the scale of a variable's view or kind of values; None if no value is finite."""
     band, unit = grid[name], str(grid[name].attrs.get("units", ""))
     values = np.asarray(band.to_numpy(), np.float64)
     values = np.where(values == band.encoding.get("_FillValue", np.nan), np.nan, values)
@@ -63,21 +47,21 @@ def scale_of(grid: xr.Dataset, name: str) -> Scale | None:
     label = own if unit in {"", "1"} else f"{own}, {unit}"
     if "flag_meanings" in band.attrs:
         names = tuple(str(band.attrs["flag_meanings"]).split())
-        make = partial(class_scale, palette=BOUND_PALETTE, names=names)
+        make = partial(scales.class_scale, palette=scales.BOUND_PALETTE, names=names)
     elif unit == "%":
-        make = partial(change_scale)
+        make = partial(scales.change_scale)
     elif name == "tests":
-        make = partial(count_scale, palette=TESTS_PALETTE)
+        make = partial(scales.count_scale, palette=scales.TESTS_PALETTE)
     elif name.startswith(SHARES):
-        make = partial(share_scale, palette=PROBABILITY_PALETTE)
+        make = partial(scales.share_scale, palette=scales.PROBABILITY_PALETTE)
     elif name.startswith(("lower_", "upper_", "mean_")) and np.nanmin(values) > 0:
-        make = partial(speed_scale, palette=BOUND_PALETTE)
+        make = partial(scales.speed_scale, palette=scales.BOUND_PALETTE)
     else:
-        make = partial(linear_scale, palette=WIDTH_PALETTE)
+        make = partial(scales.linear_scale, palette=scales.WIDTH_PALETTE)
     return make(values, label=label)
 
 
-def qgis_style(scale: Scale) -> str:
+def qgis_style(scale: scales.Scale) -> str:
     """Return a style of QGIS 3 (QML) that colours the band of a raster with a scale."""
     root = ET.Element("qgis", version="3.22.0", styleCategories="Symbology")
     pipe = ET.SubElement(root, "pipe")
@@ -100,7 +84,7 @@ def qgis_style(scale: Scale) -> str:
             "maximumValue": repr(scale.high),
         }
         for value in scale.values_at(np.linspace(0, 1, STOPS)).tolist():
-            text = {"value": repr(value), "label": format_tick(float(f"{value:.3g}"))}
+            text = {"value": repr(value), "label": scales.format_tick(float(f"{value:.3g}"))}
             ET.SubElement(shader, "item", text, alpha="255", color=_colour(scale, value))
     ET.SubElement(pipe, "brightnesscontrast", brightness="0", contrast="0")
     ET.SubElement(pipe, "huesaturation", saturation="0", grayscaleMode="0")
@@ -110,5 +94,5 @@ def qgis_style(scale: Scale) -> str:
     return start + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _colour(scale: Scale, value: float) -> str:
+def _colour(scale: scales.Scale, value: float) -> str:
     return to_hex(scale.colour_map(float(scale.fraction(value))))

@@ -23,10 +23,7 @@ LARGE_TILES = 100_000
 
 
 def write_netcdf(grid: xr.Dataset, path: Path) -> None:
-    """Write a grid as compressed NetCDF-4; raise OutputError if it cannot be written.
-
-    The file is first made in memory, so a full disk leaves no incomplete file.
-    """
+    """Write a grid as compressed NetCDF-4, made in memory; raise OutputError if that fails."""
     compressed = grid.copy()
     for variable in compressed.data_vars.values():
         # Passing `encoding` to `to_netcdf` would drop fill values and the grid mapping.
@@ -74,7 +71,6 @@ def _write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
     values, nodata = band.to_numpy(), band.encoding.get("_FillValue", np.nan)
     with MemoryFile() as memory:
         with memory.open(
-            driver="COG",
             width=frame.width,
             height=frame.height,
             count=1,
@@ -82,27 +78,33 @@ def _write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
             crs="EPSG:3857",
             transform=frame.transform,
             nodata=nodata,
-            compress="DEFLATE",
-            predictor="YES",
-            blocksize=BLOCK,
-            **_overviews(frame, flag="flag_values" in band.attrs),
+            **cog_options(frame, BLOCK, "MODE" if "flag_values" in band.attrs else "AVERAGE"),
         ) as dataset:
             dataset.write(values, 1)
             dataset.set_band_description(1, str(band.attrs["long_name"]))
             dataset.set_band_unit(1, str(band.attrs.get("units", "")))
             # GDAL does not write a scale of 1, so a tag states the scale.
-            tags = _statistics(values, nodata) | _meanings(band)
-            dataset.update_tags(1, scale="1", offset="0", **tags)
+            tags = {"scale": "1", "offset": "0"} | _statistics(values, nodata)
+            if "flag_values" in band.attrs:
+                tags["flag_values"] = " ".join(map(str, band.attrs["flag_values"]))
+                tags["flag_meanings"] = str(band.attrs["flag_meanings"])
+            dataset.update_tags(1, **tags)
             dataset.update_tags(**{str(key): str(value) for key, value in grid.attrs.items()})
         write_bytes(path, bytes(memory.getbuffer()))
 
 
-def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:
-    """Return the options for overviews; by default, GDAL makes none for a raster of one block."""
-    chosen: dict[str, Any] = {"overview_resampling": "MODE" if flag else "AVERAGE"}
-    if 1 < max(frame.width, frame.height) <= BLOCK:
-        chosen["overview_count"] = 1
-    return chosen
+def cog_options(frame: Frame, block: int, resampling: str) -> dict[str, Any]:
+    """Return GDAL's options for a cloud-optimised GeoTIFF with square blocks of `block` pixels."""
+    options = {
+        "driver": "COG",
+        "compress": "DEFLATE",
+        "predictor": "YES",
+        "blocksize": block,
+        "overview_resampling": resampling,
+    }
+    # By default, GDAL makes no overview for a raster of one block.
+    small = 1 < max(frame.width, frame.height) <= block
+    return options | ({"overview_count": 1} if small else {})
 
 
 def _statistics(values: NDArray[Any], nodata: float) -> dict[str, str]:
@@ -121,11 +123,3 @@ def _statistics(values: NDArray[Any], nodata: float) -> dict[str, str]:
         }
         tags |= {f"STATISTICS_{name}": f"{value:.17g}" for name, value in found.items()}
     return tags
-
-
-def _meanings(band: xr.DataArray) -> dict[str, str]:
-    """Return the values and meanings of a flag as tags."""
-    if "flag_values" not in band.attrs:
-        return {}
-    values = " ".join(str(value) for value in band.attrs["flag_values"])
-    return {"flag_values": values, "flag_meanings": str(band.attrs["flag_meanings"])}

@@ -132,10 +132,7 @@ def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 
 
 def count_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a scale for counts, which starts at 0 and is logarithmic in count + 1.
-
-    Raises DataError if no value is finite.
-    """
+    """Return a scale from 0, logarithmic in count + 1; raise DataError if no value is finite."""
     _, high = _range_of(values, label)
     top = round_ladder((1, 2, 5), 1.0, max(high, 2.0))[-1]
     for ladder in ((1, 2, 5), (1, 3), (1,)):
@@ -213,8 +210,7 @@ def round_ladder(ladder: tuple[float, ...], low: float, high: float) -> list[flo
     values = _ladder_values(ladder, low / 10, high)
     first = values[values <= low * (1 + 1e-9)][-1]
     last = values[values >= high * (1 - 1e-9)][0]
-    found: list[float] = values[(values >= first) & (values <= last)].tolist()
-    return found
+    return list(map(float, values[(values >= first) & (values <= last)]))
 
 
 def format_tick(value: float) -> str:

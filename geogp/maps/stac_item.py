@@ -26,10 +26,7 @@ _FILES = {
 
 
 def write_item(grid: xr.Dataset, folder: Path) -> Path:
-    """Write the STAC item of a grid made by `build_grid` as item.json; return its path.
-
-    Raises OutputError if the file cannot be written.
-    """
+    """Write the STAC item of a grid as item.json, and return its path."""
     path = folder / ITEM_FILE
     write_text(path, json.dumps(stac_item(grid), indent=1, ensure_ascii=False) + "\n")
     return path

@@ -23,8 +23,7 @@ from geogp.geodata.tiles.quadkeys import (
     tiles_to_codes,
 )
 from geogp.maps.frame import Frame
-from geogp.maps.grid import quantity_of
-from geogp.maps.strata_flag import OWN_FLAG, stratum_at
+from geogp.maps.grid import OWN_FLAG, quantity_of, stratum_at
 
 _CRS = "OGC:CRS84"
 _ROW_GROUP = 65_536
@@ -58,10 +57,7 @@ def tile_table(
     }
     if county is not None:
         columns["county"] = county[order]
-    fields = [
-        pa.field(name, pa.string() if values.dtype == object else pa.array(values[:0]).type)
-        for name, values in columns.items()
-    ]
+    about: dict[str, dict[str, str]] = {}
     for name, variable in grid.data_vars.items():
         if name == OWN_FLAG:  # the column ``stratum`` has the names of the strata
             continue
@@ -71,15 +67,18 @@ def tile_table(
         elif "flag_values" in variable.attrs:
             values = values == 1
         columns[str(name)] = values
-        table = {
+        about[str(name)] = {
             key: str(variable.attrs[key]) for key in ("long_name", "units") if key in variable.attrs
         }
-        kind = pa.string() if values.dtype == object else pa.array(values[:0]).type
-        fields.append(pa.field(str(name), kind, metadata=table))
-    squares = shapely.to_wkb(shapely.box(bounds.west, bounds.south, bounds.east, bounds.north))
     arrays = [
-        pa.array(values, one.type) for values, one in zip(columns.values(), fields, strict=True)
+        pa.array(values, pa.string() if values.dtype == object else None)
+        for values in columns.values()
     ]
+    fields = [
+        pa.field(name, values.type, metadata=about.get(name))
+        for name, values in zip(columns, arrays, strict=True)
+    ]
+    squares = shapely.to_wkb(shapely.box(bounds.west, bounds.south, bounds.east, bounds.north))
     arrays.append(pa.array(squares, pa.binary()))
     extent = [bounds.west.min(), bounds.south.min(), bounds.east.max(), bounds.north.max()]
     schema = pa.schema(
@@ -92,10 +91,7 @@ def tile_table(
 def write_tile_table(
     grid: xr.Dataset, tiles: Tiles, path: Path, *, county: NDArray[np.object_] | None = None
 ) -> None:
-    """Write the table of tiles as GeoParquet, compressed by zstd; see `tile_table`.
-
-    Raises the errors of `tile_table`, and OutputError if the file cannot be written.
-    """
+    """Write the table of tiles (see `tile_table`) as GeoParquet, compressed by zstd."""
     table, stream = tile_table(grid, tiles, county=county), io.BytesIO()
     types = {field.name: field.type for field in table.schema}
     parquet.write_table(

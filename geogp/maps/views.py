@@ -11,21 +11,10 @@ from numpy.typing import NDArray
 from geogp.choices import one_of
 from geogp.distributions.quantity import Quantity
 from geogp.geodata.tiles.quadkeys import ZOOM
+from geogp.maps import scales
 from geogp.maps.grid import FLAG_FILL, quantity_of
-from geogp.maps.scales import (
-    BOUND_PALETTE,
-    PROBABILITY_PALETTE,
-    SPEED_PALETTE,
-    WIDTH_PALETTE,
-    Scale,
-    class_scale,
-    count_scale,
-    linear_scale,
-    share_scale,
-    speed_scale,
-)
 
-MakeScale = Callable[..., Scale]
+MakeScale = Callable[..., scales.Scale]
 
 HOW_FAST = "How fast"
 HOW_MANY = "How many tests"
@@ -63,7 +52,7 @@ class View:
     unit: str
     question: str
 
-    def scale(self, grid: xr.Dataset) -> Scale:
+    def scale(self, grid: xr.Dataset) -> scales.Scale:
         """Return the colour scale for a grid's values; raise DataError if no value is finite."""
         return self.make_scale(self.values(grid), label=self.label, palette=self.palette)
 
@@ -117,48 +106,40 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
     """
     subject, unit, end, bound = quantity.subject, quantity.unit, quantity.suffix, quantity.bound
     side = "above" if bound == "lower" else "below"
+    fast = partial(View, make_scale=scales.speed_scale, unit=unit, question=HOW_FAST)
     return (
-        View(
+        fast(
             "median",
             f"median_{end}",
             f"Median {subject}",
             f"median {subject}, {unit}",
-            SPEED_PALETTE,
-            speed_scale,
-            "Half of {predicted} are expected above this value, half below it.",
-            unit,
-            HOW_FAST,
+            scales.SPEED_PALETTE,
+            hint="Half of {predicted} are expected above this value, half below it.",
         ),
-        View(
+        fast(
             "mean",
             f"mean_{end}",
             f"Mean {subject}",
             f"mean {subject}, {unit}",
-            SPEED_PALETTE,
-            speed_scale,
-            "The average of {predicted}; a few high values make the average larger than the "
+            scales.SPEED_PALETTE,
+            hint="The average of {predicted}; a few high values make the average larger than the "
             "median.",
-            unit,
-            HOW_FAST,
         ),
-        View(
+        fast(
             "bound",
             f"{bound}_{end}",
             f"{bound.capitalize()} bound of {subject}",
             f"{bound} end of the 95 % interval, {unit}",
-            BOUND_PALETTE,
-            speed_scale,
-            f"39 of 40 {{predicted}} are expected {side} this value.",
-            unit,
-            HOW_FAST,
+            scales.BOUND_PALETTE,
+            hint=f"39 of 40 {{predicted}} are expected {side} this value.",
         ),
         View(
             "width",
             "width_log10",
             f"Uncertainty of {subject}",
             f"width of the 95 % interval, log10 {unit} (1 = tenfold)",
-            WIDTH_PALETTE,
-            linear_scale,
+            scales.WIDTH_PALETTE,
+            scales.linear_scale,
             "log10 of the ratio of upper to lower bound; 1 means a ratio of 10.",
             f"log10 {unit}",
             HOW_SURE,
@@ -176,8 +157,8 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             "expected_tests",
             "Expected number of tests",
             f"expected {unit}",
-            SPEED_PALETTE,
-            speed_scale,
+            scales.SPEED_PALETTE,
+            scales.speed_scale,
             f"The number of tests to expect on average in a {tile} and quarter.",
             unit,
             HOW_MANY,
@@ -188,8 +169,8 @@ def _count_views(zoom: int) -> tuple[View, ...]:
                 f"{side}_tests",
                 f"{side.capitalize()} bound of the number of tests",
                 f"{side} end of the 95 % interval, {unit}",
-                BOUND_PALETTE,
-                count_scale,
+                scales.BOUND_PALETTE,
+                scales.count_scale,
                 "In at least 39 of 40 cases, the number of tests is expected to be this or "
                 f"{more}.",
                 unit,
@@ -202,8 +183,8 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             "p_none",
             "Probability of no test",
             f"probability of no test in a {tile} and quarter",
-            WIDTH_PALETTE,
-            share_scale,
+            scales.WIDTH_PALETTE,
+            scales.share_scale,
             "1 means that there is certainly no test; 0 means that there is certainly a test.",
             "",
             WHERE_MEASURED,
@@ -220,8 +201,8 @@ def _class_views(quantity: Quantity) -> tuple[View, ...]:
             quantity.suffix,
             f"Most probable {subject}",
             f"most probable {subject}",
-            SPEED_PALETTE,
-            partial(class_scale, names=names),
+            scales.SPEED_PALETTE,
+            partial(scales.class_scale, names=names),
             f"The {subject} with the highest probability among {{predicted}}.",
             "",
             WHICH_CLASS,
@@ -232,8 +213,8 @@ def _class_views(quantity: Quantity) -> tuple[View, ...]:
                 f"p_at_least_{tag}",
                 f"Probability of at least {name}",
                 f"probability of {subject} {name} or higher",
-                PROBABILITY_PALETTE,
-                share_scale,
+                scales.PROBABILITY_PALETTE,
+                scales.share_scale,
                 f"The share of {{predicted}} expected to be {name} or higher.",
                 "",
                 WHO_IS_SERVED,
@@ -245,8 +226,8 @@ def _class_views(quantity: Quantity) -> tuple[View, ...]:
             "p_most_probable",
             f"Probability of the most probable {subject}",
             f"probability of the most probable {subject}",
-            f"{WIDTH_PALETTE}_r",
-            share_scale,
+            f"{scales.WIDTH_PALETTE}_r",
+            scales.share_scale,
             f"1 means that the {subject} is certain; {1 / len(names):.2g} means that all are "
             "equally probable.",
             "",
@@ -257,8 +238,8 @@ def _class_views(quantity: Quantity) -> tuple[View, ...]:
             "entropy",
             f"Entropy of the {subject}",
             f"entropy of the {subject}, nats",
-            WIDTH_PALETTE,
-            linear_scale,
+            scales.WIDTH_PALETTE,
+            scales.linear_scale,
             f"0 means that the {subject} is certain; {np.log(len(names)):.3g} means that all are "
             "equally probable.",
             "nats",

@@ -15,15 +15,7 @@ from geogp.geodata.tiles.thresholds import LEAST, MOST
 from geogp.models.catalogue.model_names import CLASS_MODELS, MODELS
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.options import NOISES, PRECISIONS
-from geogp.records.record_names import (
-    FIELD,
-    INPUTS,
-    NOISE_IN_SPREAD,
-    OTHER_QUESTIONS,
-    POINT,
-    QUESTIONS,
-    STEPS,
-)
+from geogp.records import record_names
 
 if TYPE_CHECKING:  # mypy does not accept names from tables in Literal
     Service = str
@@ -43,12 +35,14 @@ else:
     Target = Literal[tuple(TARGETS)]
     PresetText = Literal[tuple(PRESETS)]
     Split = Literal[tuple(SPLITS)]
-    QuestionText = Literal[(*QUESTIONS, *OTHER_QUESTIONS)]
-    Inputs = Literal[INPUTS]
+    QuestionText = Literal[(*record_names.QUESTIONS, *record_names.OTHER_QUESTIONS)]
+    Inputs = Literal[record_names.INPUTS]
     Noise = Literal[tuple(NOISES)]
     Precision = Literal[PRECISIONS]
     Method = Literal[tuple(METHODS)]
-    VarianceReason = Literal[NOISE_IN_SPREAD, STEPS, POINT, FIELD]
+    VarianceReason = Literal[
+        record_names.NOISE_IN_SPREAD, record_names.STEPS, record_names.POINT, record_names.FIELD
+    ]
     Vintage = Literal[tuple(URBAN_VINTAGES.values())]
     ModelText = Annotated[
         Literal[tuple(MODELS | CLASS_MODELS)], Meta(description="a model that `geogp models` lists")

@@ -1,7 +1,4 @@
-"""The content of run.json as typed structs; run.json may also have other keys.
-
-`record_reading` checks each run.json with these structs, and makes the JSON Schema from them.
-"""
+"""The content of run.json as typed structs, for `record_reading`; there may be other keys."""
 
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -267,10 +264,7 @@ class CovariateRecord(Struct, frozen=True, kw_only=True):
 
 
 class FileRecord(Struct, frozen=True, kw_only=True):
-    """Size and hash of a file or folder of the run.
-
-    `modified_ns` is the time of the last change in nanoseconds since 1970, absent for a folder.
-    """
+    """Size and hash of a file or folder; for a file, also the time of change (ns since 1970)."""
 
     bytes: Count
     sha256: Text

@@ -4,18 +4,15 @@ Every number is computed again from the test predictions; a run whose files cont
 refused.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-from geogp.evaluation.assessment import folds_of
 from geogp.evaluation.class_scores import class_calibration_errors
 from geogp.evaluation.class_tables import (
     BY_QUARTER,
@@ -29,18 +26,30 @@ from geogp.evaluation.class_tables import (
 )
 from geogp.evaluation.metrics import rows_by_group
 from geogp.evaluation.scores import ClassScores
-from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
 from geogp.evaluation.threshold_reliability import (
     ClassEvent,
     ExceedanceReport,
     class_events,
     exceedance_reports,
 )
-from geogp.geodata.places.stratum_column import ALL, phrase, with_strata
+from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.records.run_record import RunRecord, given
-from geogp.reports.rendering import environment, html_page, say, say_all, say_labelled
-from geogp.reports.report_facts import ReportFacts, far_from_data, report_facts
+from geogp.reports.rendering import (
+    environment,
+    html_page,
+    report_json,
+    say,
+    say_all,
+    say_labelled,
+)
+from geogp.reports.report_facts import (
+    ReportFacts,
+    SplitFacts,
+    far_from_data,
+    report_facts,
+    split_facts,
+)
 from geogp.reports.report_figures import thresholds_figure
 from geogp.reports.run_report import LIMITS, split_names
 
@@ -68,31 +77,15 @@ class ClassGroup:
 
 
 @dataclass(frozen=True)
-class ClassSplitReport:
-    """Scores of one split; the first fields are those of `SplitReport`.
+class ClassSplitReport(SplitFacts):
+    """Scores of one split.
 
     `reliability` compares the stated probability of each class with its observed share, in all rows
     and in each stratum.
     """
 
-    name: str
-    title: str
-    question: str
-    block_degrees: float | None
-    rows: dict[str, int]
-    folds: int
     groups: dict[str, ClassGroup]
     reliability: list[ExceedanceReport]
-
-    @property
-    def places(self) -> dict[str, str]:
-        """The location of each stratum in words, such as ``in town``."""
-        return {name: phrase(name) for name in self.groups if name != ALL}
-
-    @property
-    def shown(self) -> list[str]:
-        """Strata with rows, or ``all`` if there are no such strata."""
-        return [name for name in self.places if self.groups[name].n] or [ALL]
 
     @property
     def drawn(self) -> list[str]:
@@ -129,14 +122,13 @@ def class_report_texts(
             f"not have. Leave --latex out; report.json has all scores."
         )
     report = build_class_report(run, predictions)
-    content = asdict(report)
     figures = {
         name: {group: thresholds_figure(split.reliability, group) for group in split.drawn}
         for name, split in report.splits.items()
     }
     context = {"report": report, "limits": LIMITS, "figures": figures}
     return {
-        "report.json": json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+        "report.json": report_json(report),
         "report.md": environment().get_template("class_report.md.j2").render(context),
         "report.html": html_page("class_report", context, style="report.css"),
     }
@@ -171,7 +163,7 @@ def build_class_report(run: RunRecord, predictions: pd.DataFrame) -> ClassRunRep
 def _split(
     name: str, rows: pd.DataFrame, run: RunRecord, columns: dict[str, list[str]]
 ) -> ClassSplitReport:
-    split, classes = SPLITS[name], TARGETS[run.target].classes
+    classes = TARGETS[run.target].classes
     found = {start: table_scores(rows, names) for start, names in columns.items()}
     stored = {
         MODEL: run.metrics,
@@ -182,15 +174,10 @@ def _split(
         held: Any = given(on_file, {}).get(name, {})
         check_class_scores(f"{start.removesuffix('p_') or 'model '}{name}", found[start], held)
     p = rows[columns[MODEL]].to_numpy(np.float64)
+    judge = partial(ClassEvent.probability, p=p)
     return ClassSplitReport(
-        name,
-        split.title,
-        split.asked(run.block_side),
-        run.block_side if name in {BLOCKS.name, BUFFER.name} else None,
-        to_builtins(given(run.n, {})).get(name, {}),
-        len(np.unique(folds_of(rows))),
-        _groups(rows, p, classes, found),
-        exceedance_reports(rows, partial(ClassEvent.probability, p=p), class_events(classes)),
+        **vars(split_facts(name, rows, run, _groups(rows, p, classes, found))),
+        reliability=exceedance_reports(rows, judge, class_events(classes)),
     )
 
 

@@ -1,6 +1,8 @@
 """Pages and sentences from templates, with escaped text from the data."""
 
+import json
 import re
+from dataclasses import asdict
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -37,7 +39,9 @@ _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 def environment() -> Environment:
     """Return the Jinja environment for pages, which escapes HTML and rejects unknown names."""
     found = _environment(escaped=True)
-    found.filters |= {"md": markdown_text, "prose": _prose}
+    # Percent signs get no-break spaces.
+    prose = {"prose": lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%")}
+    found.filters |= {"md": markdown_text} | prose
     found.globals["say"] = say
     return found
 
@@ -72,10 +76,7 @@ def _joined(text: str) -> str:
 
 
 def say(name: str, sentence: str, *about: Any, **more: Any) -> str:
-    """Return the result of the macro `sentence` of the template ``<name>.txt.j2`` as plain text.
-
-    The result is not escaped; pages escape it.
-    """
+    """Return a macro of ``<name>.txt.j2`` as plain text, which pages escape."""
     return _joined(_macro(name, sentence, *about, **more))
 
 
@@ -98,6 +99,11 @@ def _paragraphs(name: str, macro: str, *about: Any, **more: Any) -> list[str]:
 def _macro(name: str, macro: str, *about: Any, **more: Any) -> str:
     module = _environment(escaped=False).get_template(f"{name}.txt.j2").module
     return str(getattr(module, macro)(*about, **more))
+
+
+def report_json(report: Any) -> str:
+    """Return a report, a dataclass, as JSON without rounding."""
+    return json.dumps(asdict(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def latex_table(name: str, context: dict[str, Any]) -> str:
@@ -145,8 +151,3 @@ def markdown_text(value: Any) -> Markup:
     """Return text on one line for Markdown, with marks of HTML and Markdown escaped."""
     text = " ".join(str(value).split())
     return Markup(str(escape(text)).translate(_MARKDOWN_MARKS).replace("&\\#", "&#"))  # noqa: S704
-
-
-def _prose(text: str) -> str:
-    """Return text with no-break spaces before percent signs."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")

@@ -1,16 +1,21 @@
-"""The facts about a run that every report contains."""
+"""The facts about a run and its splits that every report contains."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from msgspec import UNSET, to_builtins
 
+from geogp.evaluation.assessment import folds_of
+from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
+from geogp.geodata.places.stratum_column import ALL, phrase
 from geogp.geodata.tiles.targets import TARGETS
-from geogp.records.run_record import RunDrawing, RunMap, RunRecord, RunSettings, given
+from geogp.records.run_record import RunDrawing, RunMap, RunRecord, given
 from geogp.reports.words import DEFAULT_ATTRIBUTION
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReportFacts:
     """The facts about a run, in values that can be written as JSON.
 
@@ -21,46 +26,80 @@ class ReportFacts:
     data.
     """
 
-    geogp: str | None
+    geogp: str | None = None
     region: str
-    service: str | None
+    service: str
     target: str
     model: str
-    preset: str | None
-    seed: int | None
-    device: str | None
-    quarters: list[str]
-    quarters_missing: list[str]
-    quarters_unreached: list[str]
+    preset: str
+    seed: int | None = None
+    device: str | None = None
+    quarters: list[str] = field(default_factory=list)
+    quarters_missing: list[str] = field(default_factory=list)
+    quarters_unreached: list[str] = field(default_factory=list)
     rows_left_out: int
-    settings: dict[str, Any]
-    inputs: list[dict[str, Any]]
+    settings: dict[str, Any] = field(default_factory=dict)
+    inputs: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float]
-    warnings: list[str]
+    warnings: list[str] = field(default_factory=list)
     attribution: str
 
 
 def report_facts(run: RunRecord) -> ReportFacts:
     """Return the facts about a run from its run.json."""
-    return ReportFacts(
-        geogp=given(run.geogp, None),
-        region=run.region_in_words,
-        service=run.service,
-        target=run.target,
-        model=run.model,
-        preset=run.preset,
-        seed=given(run.seed, None),
-        device=given(run.device, None),
-        quarters=given(run.quarters, []),
-        quarters_missing=given(run.quarters_missing, []),
-        quarters_unreached=given(run.quarters_unreached, []),
-        rows_left_out=sum(one.rows for one in given(run.rows_left_out, [])),
-        settings=to_builtins(given(run.settings, RunSettings())),
-        inputs=to_builtins(given(run.inputs, [])),
+    names = {one.name for one in fields(ReportFacts)}
+    facts = {name: value for name, value in to_builtins(run).items() if name in names}
+    facts |= {
+        "region": run.region_in_words,
+        "rows_left_out": sum(one.rows for one in given(run.rows_left_out, [])),
         # The time for writing is left out, because it is unknown when the report is first written.
-        seconds={k: v for k, v in given(run.seconds, {}).items() if k != "write"},
-        warnings=given(run.warnings, []),
-        attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
+        "seconds": {k: v for k, v in given(run.seconds, {}).items() if k != "write"},
+        "attribution": given(run.attribution, "") or DEFAULT_ATTRIBUTION,
+    }
+    return ReportFacts(**facts)
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """The facts about a split; `name`, `title` and `question` are as in `splits.Split`.
+
+    `block_degrees` is the side of the blocks of a split by blocks, or None if it is not known.
+    `rows` is the number of rows in each part (train, validation, test), empty if run.json does not
+    have the numbers. `folds` is the number of folds, 1 without folds. `groups` has reports on
+    ``all`` rows and on both strata.
+    """
+
+    name: str
+    title: str
+    question: str
+    block_degrees: float | None
+    rows: dict[str, int]
+    folds: int
+    groups: dict[str, Any]
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The location of each stratum in words, such as ``in town``."""
+        return {name: phrase(name) for name in self.groups if name != ALL}
+
+    @property
+    def shown(self) -> list[str]:
+        """Strata with rows, or ``all`` if there are no such strata."""
+        return [name for name in self.places if self.groups[name].n] or [ALL]
+
+
+def split_facts(
+    name: str, rows: pd.DataFrame, run: RunRecord, groups: dict[str, Any]
+) -> SplitFacts:
+    """Return the facts about a split from its test rows, from run.json, and from its groups."""
+    return SplitFacts(
+        name,
+        SPLITS[name].title,
+        SPLITS[name].asked(run.block_side),
+        run.block_side if name in {BLOCKS.name, BUFFER.name} else None,
+        to_builtins(given(run.n, {})).get(name, {}),
+        len(np.unique(folds_of(rows))),
+        groups,
     )
 
 

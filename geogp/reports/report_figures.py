@@ -16,18 +16,16 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from scipy import stats
 
 from geogp.evaluation.metrics import binomial_interval
 from geogp.evaluation.threshold_reliability import ExceedanceReport
+from geogp.maps.figures.charts import draw_violin
 from geogp.maps.figures.figure_style import MARKS, marks_of
 from geogp.reports.rendering import say
-from geogp.reports.split_report import SplitReport
-from geogp.reports.stratum_reports import StratumReport
+from geogp.reports.split_report import SplitReport, StratumReport
 from geogp.reports.words import count
 
 _SMALL = (4.0, 3.4)
-_MAX_POINTS = 2000
 _MAX_ROWS = 8
 _LEVEL = 95.0
 _ROW_INCHES = 0.19
@@ -247,26 +245,8 @@ def _widths(axes: Axes, width: dict[str, Floats], unit: str) -> None:
     """Draw violins of the widths of the 95 % intervals, with medians and quartiles."""
     marks = marks_of(width)
     for place, (name, values) in enumerate(width.items()):
-        _violin(axes, place, values, marks[name].colour)
+        draw_violin(axes, place, values, marks[name], width=0.8)
     axes.set_xticks(range(len(width)), list(width))
     axes.set(xlim=(-0.6, len(width) - 0.4), ylabel=f"width ({unit})")
     axes.set_ylim(bottom=0)
     axes.grid(visible=False, axis="x")
-
-
-def _violin(axes: Axes, place: int, values: Floats, colour: str) -> None:
-    # Evenly spaced quantiles give the same shape as all values, with fewer points and no random
-    # draw.
-    kept = np.quantile(values, np.linspace(0, 1, min(len(values), _MAX_POINTS)))
-    if np.ptp(kept) > 1e-6 * float(kept.mean()):
-        height = np.linspace(kept[0], kept[-1], 120)
-        density = stats.gaussian_kde(kept)(height)
-        half = 0.4 * density / density.max()
-        axes.fill_betweenx(
-            height, place - half, place + half, facecolor=colour, alpha=0.35, edgecolor=colour
-        )
-    else:
-        axes.hlines(kept[0], place - 0.4, place + 0.4, color=colour, linewidth=2)
-    first, median, third = np.quantile(values, [0.25, 0.5, 0.75])
-    axes.vlines(place, first, third, color=colour, linewidth=5)
-    axes.plot([place], [median], "o", color="white", markeredgecolor=colour, markersize=6, zorder=3)

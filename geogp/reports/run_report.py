@@ -4,8 +4,7 @@
 contradict each other. The other functions only format the report.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -35,6 +34,7 @@ from geogp.reports.rendering import (
     environment,
     html_page,
     latex_table,
+    report_json,
     say,
     say_all,
     say_labelled,
@@ -96,7 +96,10 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     """
     check_columns(predictions)
     predictions = with_strata(predictions, run.strata)
-    splits = _split_reports(run, predictions)
+    splits = {
+        name: split_report(name, predictions[predictions["split"] == name], run)
+        for name in split_names(run, predictions)
+    }
     unit, plain_unit = UNITS[run.target]
     by_split = predictions.groupby("split", sort=False)
     main = next(iter(splits.values()))
@@ -138,11 +141,6 @@ def report_texts(
         "report.html": report_html(report, predictions),
     }
     return found | ({"report.tex": report_latex(report)} if latex else {})
-
-
-def report_json(report: Report) -> str:
-    """Return the report as JSON, without rounding."""
-    return json.dumps(asdict(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def report_markdown(report: Report) -> str:
@@ -193,10 +191,7 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
 
 
 def _areas_checks(run: RunRecord, splits: dict[str, SplitReport]) -> dict[str, dict[str, Any]]:
-    """Return `areas_check` of run.json, in the order of the splits.
-
-    Raises DataError if it has a split without predictions.
-    """
+    """Return `areas_check` in the order of the splits; raise DataError for an unknown split."""
     checks: dict[str, dict[str, Any]] = to_builtins(given(run.areas_check, {}))
     odd = sorted(set(checks) - set(splits))
     if odd:
@@ -205,13 +200,6 @@ def _areas_checks(run: RunRecord, splits: dict[str, SplitReport]) -> dict[str, d
             f"{', '.join(odd)}. Run `geogp map` again with --fresh."
         )
     return {name: checks[name] for name in splits if name in checks}
-
-
-def _split_reports(run: RunRecord, predictions: pd.DataFrame) -> dict[str, SplitReport]:
-    return {
-        name: split_report(name, predictions[predictions["split"] == name], run)
-        for name in split_names(run, predictions)
-    }
 
 
 def split_names(run: RunRecord, predictions: pd.DataFrame) -> list[str]:
@@ -230,12 +218,9 @@ def split_names(run: RunRecord, predictions: pd.DataFrame) -> list[str]:
             "has no rows of this split. Was one of the files edited? Run `geogp map` again with "
             "--fresh."
         )
-    return sorted(found, key=_place)
-
-
-def _place(name: str) -> tuple[bool, bool, int]:
-    """Return the sort key of a split: ``blocks`` first, splits with near training rows last."""
-    return name != BLOCKS.name, SPLITS[name].flatters, list(SPLITS).index(name)
+    # ``blocks`` comes first, and splits with near training rows come last.
+    in_order = sorted(SPLITS, key=lambda name: (name != BLOCKS.name, SPLITS[name].flatters))
+    return [name for name in in_order if name in found]
 
 
 def _context(report: Report) -> dict[str, Any]:

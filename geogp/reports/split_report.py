@@ -1,4 +1,4 @@
-"""The report on one split."""
+"""The report on one split, with scores and coverages of all its strata."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +14,17 @@ from geogp.evaluation.assessment import (
     prediction_of,
     split_rows,
 )
-from geogp.evaluation.metrics import rows_by_group
+from geogp.evaluation.metrics import binomial_interval, pit_counts, rows_by_group
 from geogp.evaluation.score_groups import GroupReport, Spread, fold_spread, group_reports
-from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
+from geogp.evaluation.simultaneous_coverage import Check, ClassReport, blocks_of, class_reports
+from geogp.evaluation.strata import Stratum, strata_of
 from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
-from geogp.geodata.places.stratum_column import ALL, phrase
+from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunDrawing, RunRecord, given
 from geogp.reports.area_shares import AreaShare, area_shares
-from geogp.reports.stratum_reports import StratumReport, stratum_reports
+from geogp.reports.report_facts import SplitFacts, split_facts
 
 Floats = NDArray[np.float64]
 
@@ -32,26 +33,76 @@ AREA = "county"
 
 
 @dataclass(frozen=True)
-class SplitReport:
-    """Scores and coverages of one split; `name`, `title` and `question` are as in `splits.Split`.
+class Coverage:
+    """Coverage of one stratum at one level.
 
-    `block_degrees` is the side of the blocks of a split by blocks, or None if it is not known.
-    `rows` is the number of rows in each part (train, validation, test), empty if run.json does not
-    have the numbers. `folds` is the number of folds, 1 without folds. `groups` has reports on
-    ``all`` rows and on both strata. `width_ratio` is the median width of the 95 % intervals in the
-    second stratum divided by the median width in the first, or None. `strata` has reports on strata
-    of all kinds. `spread` is mean and standard deviation over folds, by group and score, empty for
-    one fold. `exceedances` judge the probabilities of meeting the map's thresholds, and `shares`
-    compare stated and observed shares below them by county. `repair` is the entry of run.json about
-    the conformal repair of this split, empty without a repair.
+    `observed` is the share of rows inside the central interval of the level, by their probability
+    integral transforms (PIT). `exact` has the exact binomial 95 % bounds of this share. `band` has
+    bounds that hold for all coverages of the split together, or is None if the stratum is not
+    judged. `off` is true if the coverage is marked (see `simultaneous_coverage.Check`).
     """
 
+    level: float
+    observed: float
+    exact: list[float]
+    band: list[float] | None
+    off: bool
+
+
+@dataclass(frozen=True)
+class StratumReport:
+    """Scores and coverages of one stratum, on the scale of the target.
+
+    `kind` is ``all``, ``stratum``, ``tests``, ``expected``, ``distance``, ``speed``, ``quarter``,
+    ``county``, or ``layer_`` and a name; `name` and `members` are as in `strata.Stratum`. `n` is
+    the number of test rows, and `blocks` the number of blocks of 0.1 degrees with such rows. Scores
+    and errors are means over the rows; `mean_error` is measurement minus predictive mean, so it is
+    above 0 if predictions are too low. `pit` counts the rows by their probability integral
+    transform, in ten equal bins.
+    """
+
+    kind: str
     name: str
-    title: str
-    question: str
-    block_degrees: float | None
-    rows: dict[str, int]
-    folds: int
+    members: list[str]
+    n: int
+    blocks: int
+    coverage: list[Coverage]
+    mean_width_95: float
+    median_width_95: float
+    crps: float
+    log_score: float
+    mean_error: float
+    pit: list[int]
+
+    @property
+    def judged(self) -> bool:
+        """Whether the stratum has enough rows and blocks to judge its coverage."""
+        return self.coverage[0].band is not None
+
+    @property
+    def off(self) -> list[Coverage]:
+        """The coverages that are marked."""
+        return [each for each in self.coverage if each.off]
+
+    @property
+    def bars(self) -> list[float]:
+        """Heights of the bars of the PIT histogram, at most 20; the mean height is 10."""
+        level = self.n / len(self.pit)
+        return [min(10 * count / level, 20.0) for count in self.pit]
+
+
+@dataclass(frozen=True)
+class SplitReport(SplitFacts):
+    """Scores and coverages of one split.
+
+    `width_ratio` is the median width of the 95 % intervals in the second stratum divided by the
+    median width in the first, or None. `strata` has reports on strata of all kinds. `spread` is
+    mean and standard deviation over folds, by group and score, empty for one fold. `exceedances`
+    judge the probabilities of meeting the map's thresholds, and `shares` compare stated and
+    observed shares below them by county. `repair` is the entry of run.json about the conformal
+    repair of this split, empty without a repair.
+    """
+
     groups: dict[str, GroupReport]
     width_ratio: float | None
     strata: list[StratumReport]
@@ -59,16 +110,6 @@ class SplitReport:
     exceedances: list[ExceedanceReport]
     shares: list[AreaShare]
     repair: dict[str, Any]
-
-    @property
-    def places(self) -> dict[str, str]:
-        """The location of each stratum in words, such as ``in town``."""
-        return {name: phrase(name) for name in self.groups if name != ALL}
-
-    @property
-    def shown(self) -> list[str]:
-        """Strata with rows, or ``all`` if there are no such strata."""
-        return [name for name in self.places if self.groups[name].n] or [ALL]
 
     @property
     def kinds(self) -> dict[str, list[StratumReport]]:
@@ -103,20 +144,16 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     groups = group_reports(rows, scored, baseline, counts=counted(rows))
     entries = given(run.folds, {}).get(name, [])
     calibration = given(run.calibration, CalibrationRecord())
-    split = SPLITS[name]
+    first, second = (group.median_width_95 for group in groups.values() if group is not groups[ALL])
+    exceedances, shares = _exceedances(rows, scored, run)
     return SplitReport(
-        name,
-        split.title,
-        split.asked(run.block_side),
-        run.block_side if name in {BLOCKS.name, BUFFER.name} else None,
-        to_builtins(given(run.n, {})).get(name, {}),
-        scored["fold"].nunique(),
-        groups,
-        _width_ratio(groups),
-        stratum_reports(rows, scored, run.target),
-        fold_spread(name, rows, scored, entries, mae_of_mean=run.is_of_version_0_1),
-        *_exceedances(rows, scored, run),
-        to_builtins(given(calibration.splits, {})).get(name, {}),
+        **vars(split_facts(name, rows, run, groups)),
+        width_ratio=None if not first or second is None else second / first,
+        strata=stratum_reports(rows, scored, run.target),
+        spread=fold_spread(name, rows, scored, entries, mae_of_mean=run.is_of_version_0_1),
+        exceedances=exceedances,
+        shares=shares,
+        repair=to_builtins(given(calibration.splits, {})).get(name, {}),
     )
 
 
@@ -141,6 +178,44 @@ def _exceedances(
     return found, area_shares(rows, AREA, probability, thresholds) if AREA in rows else []
 
 
-def _width_ratio(groups: dict[str, GroupReport]) -> float | None:
-    first, second = (group.median_width_95 for name, group in groups.items() if name != ALL)
-    return None if not first or second is None else second / first
+def stratum_reports(rows: pd.DataFrame, scored: pd.DataFrame, target: str) -> list[StratumReport]:
+    """Return the reports on all strata of one split; `scored` has the scores of the same rows.
+
+    Raises DataError if a distance is out of range, or a location is not finite.
+    """
+    strata = strata_of(rows, scored["median"].to_numpy(), target)
+    place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))
+    groups = {kind: {one.name: one.rows for one in of} for kind, of in strata.items()}
+    found = class_reports(scored["pit"].to_numpy(), groups, blocks_of(*place))
+    flat = [stratum for of in strata.values() for stratum in of]
+    return [
+        _report(judged, stratum, scored[stratum.rows])
+        for judged, stratum in zip(found, flat, strict=True)
+    ]
+
+
+def _report(judged: ClassReport, stratum: Stratum, scored: pd.DataFrame) -> StratumReport:
+    mean = {
+        name: float(scored[name].to_numpy().mean()) for name in ("width", "crps", "nll", "error")
+    }
+    return StratumReport(
+        judged.kind,
+        stratum.name,
+        stratum.members,
+        judged.n,
+        judged.blocks,
+        [_coverage(check, judged.n) for check in judged.checks],
+        mean_width_95=mean["width"],
+        median_width_95=float(np.median(scored["width"])),
+        crps=mean["crps"],
+        log_score=mean["nll"],
+        mean_error=mean["error"],
+        pit=pit_counts(scored["pit"].to_numpy()).tolist(),
+    )
+
+
+def _coverage(check: Check, n: int) -> Coverage:
+    exact = list(binomial_interval(round(check.observed * n), n))
+    judged = check.lower is not None and check.upper is not None
+    band = [float(check.lower or 0.0), float(check.upper or 0.0)] if judged else None
+    return Coverage(check.level, check.observed, exact, band, check.off)

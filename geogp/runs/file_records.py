@@ -33,7 +33,7 @@ def damaged_files(folder: Path, run: RunRecord) -> list[str]:
     are returned. Raises DataError for unreadable files, and for names of other folders.
     """
     try:
-        return [name for name in _files(run) if not _agrees(folder / name, run)]
+        return [name for name in files_of(run) if not _agrees(folder / name, run)]
     except OSError as error:
         raise DataError(f"a file of the run {folder} cannot be read: {error}.") from error
 
@@ -49,9 +49,9 @@ def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
         held[path.partition("/")[0]] += size
     records = run.file_records
     if records is UNSET:
-        return [name for name in _files(run) if name not in held]
+        return [name for name in files_of(run) if name not in held]
     recorded = {name: record.bytes for name, record in records.items()}
-    return [name for name in _files(run) if name not in held or held[name] != recorded.get(name)]
+    return [name for name in files_of(run) if name not in held or held[name] != recorded.get(name)]
 
 
 def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:
@@ -63,7 +63,7 @@ def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRec
     if before is UNSET:
         return run
     with output_errors(run_file):
-        found = records_of(run_file.parent, sorted({*names} & {*_files(run)}))
+        found = records_of(run_file.parent, sorted({*names} & {*files_of(run)}))
     if all(name in before and before[name].sha256 == one.sha256 for name, one in found.items()):
         return run
     after = before | found
@@ -71,7 +71,8 @@ def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRec
     return replace(run, file_records=after)
 
 
-def _files(run: RunRecord) -> list[str]:
+def files_of(run: RunRecord) -> list[str]:
+    """Return the names of a run's files; raise DataError if a name leads to another folder."""
     return [] if run.files is UNSET else plain_names(run.files)
 
 
@@ -92,18 +93,15 @@ def _agrees(path: Path, run: RunRecord) -> bool:
 
 
 def _record(path: Path) -> FileRecord:
-    if path.is_dir():
-        return _folder_record(path)
-    found = path.stat()
-    return FileRecord(bytes=found.st_size, sha256=sha256_of(path), modified_ns=found.st_mtime_ns)
-
-
-def _folder_record(folder: Path) -> FileRecord:
-    """Return the total size of the files in a folder, and a hash of all names and contents."""
+    """Return the record of a file, or the total size of a folder and a hash of all its files."""
+    if not path.is_dir():
+        found = path.stat()
+        return FileRecord(
+            bytes=found.st_size, sha256=sha256_of(path), modified_ns=found.st_mtime_ns
+        )
     digest, size = hashlib.sha256(), 0
-    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
-    for name, path in sorted(files.items()):
-        if path.is_file():
-            digest.update(f"{name}\0{sha256_of(path)}\0".encode())
-            size += path.stat().st_size
+    files = {one.relative_to(path).as_posix(): one for one in path.rglob("*") if one.is_file()}
+    for name, file in sorted(files.items()):
+        digest.update(f"{name}\0{sha256_of(file)}\0".encode())
+        size += file.stat().st_size
     return FileRecord(bytes=size, sha256=digest.hexdigest())

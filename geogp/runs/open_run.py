@@ -20,18 +20,11 @@ from geogp.models.core.options import CANDIDATES
 from geogp.records.run_record import RunRecord
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
+from geogp.runs.questions import question_types
 from geogp.runs.questions.area_levels import area_levels
 from geogp.runs.questions.level_changes import level_changes
 from geogp.runs.questions.measurement_choice import next_tiles
 from geogp.runs.questions.place_answers import place_answers
-from geogp.runs.questions.question_types import (
-    BY_COUNTY,
-    AreaQuestion,
-    ChangeQuestion,
-    ChoiceQuestion,
-    PlaceQuestion,
-    ThresholdQuestion,
-)
 from geogp.runs.questions.threshold_shares import threshold_shares
 from geogp.runs.reopen import Reopened, reopen
 from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
@@ -127,7 +120,7 @@ class Run:
 
     def areas(
         self,
-        by: str = BY_COUNTY,
+        by: str = question_types.BY_COUNTY,
         *,
         weights: str | None = None,
         question: str = "level",
@@ -141,7 +134,7 @@ class Run:
 
         With `question` ``tile-mean``, the table has means of new measurements instead.
         """
-        asked = AreaQuestion(
+        asked = question_types.AreaQuestion(
             by=by,
             weights=weights,
             question=question,
@@ -151,14 +144,14 @@ class Run:
             draws=draws,
             seed=seed,
         )
-        return self._answer(area_levels, asked, tests=tests, devices=devices, at=at).frame
+        return self._answer(area_levels, asked).frame
 
     def change(
         self,
         start: str,
         end: str | None = None,
         *,
-        by: str = BY_COUNTY,
+        by: str = question_types.BY_COUNTY,
         at_least: float | None = None,
         draws: int = 400,
         seed: int = 0,
@@ -167,7 +160,7 @@ class Run:
 
         The table has one row per area; see `ChangeQuestion` and `level_changes`.
         """
-        asked = ChangeQuestion(
+        asked = question_types.ChangeQuestion(
             start=start, end=end, by=by, at_least=at_least, draws=draws, seed=seed
         )
         return self._answer(level_changes, asked).frame
@@ -188,7 +181,7 @@ class Run:
 
         See `PlaceQuestion` for the arguments, and `place_answers` for the columns.
         """
-        asked = PlaceQuestion(
+        asked = question_types.PlaceQuestion(
             quarters=quarters,
             question=question,
             tests=tests,
@@ -221,10 +214,10 @@ class Run:
         Each row has one area and one threshold; see `ThresholdQuestion` and `threshold_shares`.
         """
         values = None if threshold is None else tuple(threshold)
-        asked = ThresholdQuestion(
+        asked = question_types.ThresholdQuestion(
             threshold=values, by=by, weights=weights, at=at, draws=draws, seed=seed
         )
-        found = self._answer(threshold_shares, asked, at=at)
+        found = self._answer(threshold_shares, asked)
         tables = [one.shares.assign(threshold=one.threshold.value) for one in found]
         return pd.concat(tables, ignore_index=True)
 
@@ -234,7 +227,7 @@ class Run:
         *,
         among: str | None = None,
         within: str | None = None,
-        by: str = BY_COUNTY,
+        by: str = question_types.BY_COUNTY,
         tests: int | None = None,
         devices: int | None = None,
         at: str | None = None,
@@ -242,7 +235,7 @@ class Run:
         seed: int = 0,
     ) -> gpd.GeoDataFrame:
         """Return the best tiles for new measurements; see `ChoiceQuestion` and `next_tiles`."""
-        asked = ChoiceQuestion(
+        asked = question_types.ChoiceQuestion(
             tiles=tiles,
             among=among,
             within=within,
@@ -253,12 +246,13 @@ class Run:
             candidates=candidates,
             seed=seed,
         )
-        return self._answer(next_tiles, asked, tests=tests, devices=devices, at=at).frame
+        return self._answer(next_tiles, asked).frame
 
-    def _answer(
-        self, answer: Callable[[Reopened, Asked], Found], asked: Asked, **how: Any
-    ) -> Found:
-        """Return the answer to a question; `how` contains the arguments of `reopen`."""
+    def _answer(self, answer: Callable[[Reopened, Asked], Found], asked: Asked) -> Found:
+        """Return the answer to a question about the run with its data read again."""
+        how: dict[str, Any] = {
+            name: getattr(asked, name, None) for name in ("tests", "devices", "at")
+        }
         with arithmetic(precision=self.record.precision):
             return answer(self.reopen(**how), asked)
 

@@ -62,10 +62,7 @@ class PhaseClock:
         return sum(known) if len(known) == len(found) else None
 
     def left_of(self, phase: str) -> float | None:
-        """Return the seconds until the end of a phase.
-
-        Returns None if they are not known, or if the current part takes longer than expected.
-        """
+        """Return the seconds until the end of a phase, or None if they are not known."""
         done = self.spent.get(phase, [])
         whole = sum(done) / len(done) if done else self.expected.get(phase)
         after = self.parts.get(phase, 1) - len(done)

@@ -45,10 +45,7 @@ _TAKEN = (*CENSUS_LAYERS, BY_STRATUM, WHOLE)
 
 @dataclass(frozen=True)
 class Reopened:
-    """A finished run with its data read again, without the user's layers.
-
-    `model` is the model of the map, and `tiles` are the tiles of the map.
-    """
+    """A finished run with its data read again, without the user's layers, and with its tiles."""
 
     path: Path
     record: OpenedRecord

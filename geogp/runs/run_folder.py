@@ -131,8 +131,7 @@ class RunFolder:
     @property
     def call(self) -> str | None:
         """Id of the command ``geogp batch --fresh`` that started the run, if any."""
-        call: str | None = self._latest().get("call")
-        return call
+        return self._latest().get("call")
 
     @property
     def _staged(self) -> Path:
@@ -159,10 +158,7 @@ class RunFolder:
         return held
 
     def begin(self, note: RunNote) -> RunNote:
-        """Return the stored note of the unfinished run; store `note` first if no note is stored.
-
-        Raises DataError if the note is damaged, and OutputError if it cannot be written.
-        """
+        """Return the stored note of the unfinished run; store `note` first if no note is stored."""
         if self._begun.is_file():
             with damaged(self._begun, FRESH):
                 return checked(read_json(self._begun), RunNote, "it")

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from batch_worlds import CODES, NAMES, Heard, make_nothing, working_here
+from batch_worlds import CODES, NAMES, make_nothing, working_here
 from msgspec import UNSET
 from msgspec.structs import asdict, fields
-from run_worlds import made_up_run
+from run_worlds import Heard, made_up_run
 
 from geogp.commands.batch import batch_work
 from geogp.commands.batch import make_batch as running

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from batch_worlds import NAMES, Heard, make_nothing, make_run_without_pictures, working_here
+from batch_worlds import NAMES, make_nothing, make_run_without_pictures, working_here
+from run_worlds import Heard
 
 from geogp.commands.batch import cluster
 from geogp.commands.batch.batch_plan import Execution

@@ -8,37 +8,18 @@ import re
 import shutil
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
 import xarray as xr
 from PIL import Image
-from run_worlds import run_json
+from run_worlds import Page, run_json
 
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
 from geogp.maps.figures.thumbnails import draw_thumbnails, read_picture
 from geogp_cli.main import run
-
-
-class _Page(HTMLParser):
-    """Elements of a page, with their attributes, and its text."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.found, self.text = [], ""
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.text += data
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.found if name == tag]
 
 
 @pytest.fixture
@@ -69,8 +50,8 @@ def test_the_page_shows_every_run_with_its_numbers(folder, finished, tmp_path):
     made = make_gallery([folder], out=tmp_path / "page")
     assert {path.name for path in made.runs} == {"first", "second <i>"}
     html = made.page.read_text("utf-8")
-    page = _Page(html)
-    assert not [tag for tag, _ in page.found if tag in {"i", "u", "link"}]
+    page = Page(html)
+    assert not [tag for tag, _ in page.tags if tag in {"i", "u", "link"}]
     assert len(page.all("img")) == 3  # a scale and two maps: no markup from outside
     assert "<img src=x onerror=y>" in page.text
     assert "me & <u>you</u>" in page.text
@@ -109,7 +90,7 @@ def test_groups_of_one_target_are_told_apart_by_what_they_show(folder, tmp_path,
 @pytest.mark.usefixtures("names")
 def test_links_are_relative_and_lead_to_files(folder, tmp_path):
     made = make_gallery([folder], out=tmp_path / "page")
-    links = [one["href"] for one in _Page(made.page.read_text("utf-8")).all("a")]
+    links = [one["href"] for one in Page(made.page.read_text("utf-8")).all("a")]
     assert len(links) == 3  # the first run lost its map
     for link in links:
         assert link.startswith("./")
@@ -173,7 +154,7 @@ def test_a_damaged_run_whose_name_is_no_text_is_named(folder, tmp_path):
     (odd / "test_predictions.parquet").touch()
     made = make_gallery([folder], out=tmp_path / "page")
     assert odd in {path for path, _ in made.skipped}
-    text = _Page(made.page.read_text("utf-8")).text
+    text = Page(made.page.read_text("utf-8")).text
     assert re.search(r"r\ufffd.*r\ufffd/run\.json is damaged", text, re.DOTALL)
 
 
@@ -213,7 +194,7 @@ def test_thumbnails_hold_the_medians_of_blocks_in_one_scale(finished, tmp_path):
 def test_the_page_reads_without_its_script(finished, tmp_path):
     html = make_gallery([finished.path], out=tmp_path / "page").page.read_text("utf-8")
     plain = re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
-    heads = [tag for tag, _ in _Page(plain).found]
+    heads = [tag for tag, _ in Page(plain).tags]
     assert heads.count("h1") == 1
     assert {"h2", "h3", "table", "caption"} <= set(heads)
     assert "<button" not in plain

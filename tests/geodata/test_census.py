@@ -176,13 +176,18 @@ def test_anything_but_polygons_is_refused(folder, shapes):
         read_region(Folder(folder), "PR")
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "zip"])
-def test_damaged_files_are_refused(folder, suffix):
+@pytest.fixture(params=["parquet", "zip"])
+def path(folder, request):
+    """The file of states, in both formats."""
     path = folder / "states.parquet"
-    if suffix == "zip":
+    if request.param == "zip":
         path.unlink()
         path = folder / "cb_2018_us_state_500k.zip"
         zipped(states(), path)
+    return path
+
+
+def test_damaged_files_are_refused(folder, path):
     good = path.read_bytes()
     for keep in (0, 1, len(good) // 2, len(good) - 30):
         path.write_bytes(good[:keep])
@@ -190,15 +195,9 @@ def test_damaged_files_are_refused(folder, suffix):
             read_region(Folder(folder), "PR")
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "zip"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_whatever_bytes_are_wrong_only_our_errors_come(folder, suffix):
-    path = folder / "states.parquet"
-    if suffix == "zip":
-        path.unlink()
-        path = folder / "cb_2018_us_state_500k.zip"
-        zipped(states(), path)
+def test_whatever_bytes_are_wrong_only_our_errors_come(folder, path):
     good = path.read_bytes()
     random = np.random.default_rng(0)
     refused = 0

@@ -8,9 +8,8 @@ from shapely.geometry import box
 
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region import Region
-from geogp.geodata.points.point_places import coordinates
 from geogp.geodata.points.point_roles import PointSource, columns_of, named_columns, unit_in
-from geogp.geodata.points.point_table import read_point_table
+from geogp.geodata.points.point_table import coordinates, read_point_table
 from geogp.geodata.points.point_tests import read_point_tests
 from geogp.geodata.tiles.quadkeys import format_quadkeys, tiles_at, tiles_to_codes
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index

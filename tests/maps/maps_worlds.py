@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import shapely.affinity
 import xarray as xr
 from shapely.geometry import MultiPolygon, Point, Polygon, box
 
@@ -38,6 +39,17 @@ def irregular_region(name="Isla <b>", *, urban=True):
     boundary = MultiPolygon([Polygon(shore).difference(lake), island])
     towns = Point(-66.7, 18.1).buffer(0.07).union(Point(-66.3, 18.05).buffer(0.05))
     return Region.from_geometry("XX", name, boundary, towns if urban else None, 2000)
+
+
+def stretched(across, up):
+    """The irregular region, wider and taller by two factors."""
+
+    def stretch(shape):
+        return shapely.affinity.scale(shape, across, up, origin=(-66.5, 18.2))
+
+    region = irregular_region()
+    shapes = stretch(region.boundary), stretch(region.strata.area)
+    return Region.from_geometry("XX", "Stretched", *shapes, 2020)
 
 
 def smooth_prediction(tiles, seed=0):

@@ -11,7 +11,8 @@ from scipy import stats
 from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
-from geogp.maps.figures.map_figures import kernel_figure, write_map_figures
+from geogp.maps.figures.map_figures import write_map_figures
+from geogp.maps.figures.panels import slices_panels
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
 from geogp.maps.page.page_data import PageContent, page_data
@@ -72,9 +73,11 @@ def test_every_view_is_drawn_and_written(tmp_path):
     with rasterio.open(files[3]) as band:
         np.testing.assert_array_equal(band.read(1), grid["p_none"].values)
     slices = make_slices(tiles)
-    assert kernel_figure(region, tiles, slices, target="tests") != kernel_figure(
-        region, tiles, slices
+    tests, speeds = (
+        slices_panels(region, tiles, slices, target=target).png()
+        for target in ("tests", "download")
     )
+    assert tests != speeds
 
 
 def test_the_page_speaks_of_tests():

@@ -4,19 +4,12 @@ from io import BytesIO
 import matplotlib as mpl
 import numpy as np
 import pytest
-import shapely.affinity
-from maps_worlds import VIEWS, irregular_region, make_slices, make_world
+from maps_worlds import VIEWS, make_world, stretched
 from PIL import Image
 
-from geogp.errors import DataError, RequestError
-from geogp.geodata.places.region import Region
-from geogp.maps.figures.figure_layout import Canvas, degree_label, view_of
-from geogp.maps.figures.map_figures import (
-    kernel_figure,
-    map_figure,
-    write_map_figures,
-)
-from geogp.maps.frame import Frame, to_mercator
+from geogp.errors import RequestError
+from geogp.maps.figures.figure_layout import Canvas, degree_label
+from geogp.maps.figures.map_figures import map_figure, write_map_figures
 from geogp.maps.scales import BOUND_PALETTE, SPEED_PALETTE
 from geogp.maps.views import find_view
 from geogp.reports.words import DEFAULT_ATTRIBUTION
@@ -25,17 +18,6 @@ from geogp.reports.words import DEFAULT_ATTRIBUTION
 def pixels_of(png):
     with Image.open(BytesIO(png)) as image:
         return np.asarray(image.convert("RGB"))
-
-
-def stretched(across, up):
-    region = irregular_region()
-
-    def stretch(shape):
-        return shapely.affinity.scale(shape, across, up, origin=(-66.5, 18.2))
-
-    return Region.from_geometry(
-        "XX", "Stretched", stretch(region.boundary), stretch(region.strata.area), 2020
-    )
 
 
 def border_is_white(picture, width=4):
@@ -58,16 +40,12 @@ def test_the_attribution_stands_in_the_picture_and_in_its_metadata():
 @pytest.mark.parametrize(("across", "up"), [(1.0, 1.0), (2.4, 0.8), (0.25, 1.8)])
 def test_wide_and_tall_regions_fit_their_figures(across, up):
     world = make_world(stretched(across, up), 12)
-    for png in (
-        map_figure(world.grid, world.region, "median", quarter="2023Q4"),
-        kernel_figure(world.region, world.tiles, make_slices(world.tiles)),
-    ):
-        picture = pixels_of(png)
-        height, width = picture.shape[:2]
-        assert border_is_white(picture)  # nothing is cut off
-        assert 0.3 < width / height < 4
-        assert 600 < width < 2600
-        assert height < 2600
+    picture = pixels_of(map_figure(world.grid, world.region, "median", quarter="2023Q4"))
+    height, width = picture.shape[:2]
+    assert border_is_white(picture)  # nothing is cut off
+    assert 0.3 < width / height < 4
+    assert 600 < width < 2600
+    assert height < 2600
 
 
 @pytest.mark.parametrize(
@@ -86,11 +64,8 @@ def test_texts_are_whole_and_overlap_nothing(across, up, monkeypatch):
     )
     world = make_world(stretched(across, up), 12)
     grid = world.grid.assign_attrs(attribution=DEFAULT_ATTRIBUTION)
-    long = "the tile farthest from any measured tile of all those in the wilderness " * 3
-    slices = [replace(one, description=long.strip()) for one in make_slices(world.tiles)]
     for view in VIEWS:
         map_figure(grid, world.region, view, quarter="2023Q4")
-    kernel_figure(world.region, world.tiles, slices, attribution=DEFAULT_ATTRIBUTION)
     for figure in drawn:
         # A label at the end of an axis may stand out beside it, but not into a text.
         boxes = [text.get_window_extent() for text in [*figure.texts, *figure.legends]]
@@ -102,9 +77,7 @@ def test_texts_are_whole_and_overlap_nothing(across, up, monkeypatch):
             assert figure.bbox.y0 <= one.y0 < one.y1 <= figure.bbox.y1
         for place, one in enumerate(panels):
             assert not any(one.overlaps(other) for other in panels[place + 1 :])
-    shown = [" ".join(text.get_text().split()) for text in drawn[-1].texts]
-    assert shown.count(long.strip()) == 3
-    assert world.region.name in shown
+    assert any(world.region.name in text.get_text() for text in drawn[-1].texts)
 
 
 @pytest.mark.parametrize(
@@ -189,40 +162,13 @@ def test_the_mean_has_a_scale_of_its_own(world):
     assert scale.high > find_view(world.grid, "median").scale(world.grid).high
 
 
-def longest_run(row):
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
-    return max(edges[1::2] - edges[::2], default=0)
-
-
-def test_the_star_stands_on_the_reference_point(world, slices):
-    picture = pixels_of(kernel_figure(world.region, world.tiles, slices[:1]))
-    yellow = (picture == (255, 217, 47)).all(axis=2)
-    assert yellow.sum() > 50
-    down, across = (place.mean() for place in np.nonzero(yellow))
-    dark = (picture < 160).all(axis=2)
-    frame = np.nonzero([longest_run(row) > 400 for row in dark])[0]
-    top, bottom = frame[0], frame[np.argmax(np.diff(frame) > 50) + 1]
-    line = np.nonzero(dark[top])[0]
-    left, right = line.min(), line.max()
-    west, south, east, north = view_of(Frame.of_tiles(world.tiles))
-    easting, northing = to_mercator(slices[0].longitude, slices[0].latitude)
-    found = [(across - left) / (right - left), (bottom - down) / (bottom - top)]
-    expected = [(easting - west) / (east - west), (northing - south) / (north - south)]
-    np.testing.assert_allclose(found, expected, atol=0.015)
-
-
 def test_longitudes_beyond_the_antimeridian_are_labelled_as_people_write_them():
     labels = [degree_label(v, "E", "W") for v in (-66.5, -182.0, 0.0, -180.0)]
     assert labels == ["66.5° W", "178° E", "0°", "180°"]
 
 
-def test_refusals(world, slices):
+def test_refusals(world):
     with pytest.raises(
         RequestError, match="unknown view 'level'; choose one of median, mean, bound, width"
     ):
         map_figure(world.grid, world.region, "level")
-    short = replace(slices[0], values=slices[0].values[1:])
-    with pytest.raises(DataError, match=rf"expected {len(world.tiles)} kernel values"):
-        kernel_figure(world.region, world.tiles, [short])
-    with pytest.raises(DataError, match="at least one kernel slice"):
-        kernel_figure(world.region, world.tiles, [])

@@ -7,19 +7,18 @@ from io import BytesIO
 import matplotlib as mpl
 import numpy as np
 import pytest
-import shapely.affinity
-from maps_worlds import irregular_region, make_slices
+from maps_worlds import irregular_region, make_slices, stretched
 from PIL import Image
 
 from geogp.errors import DataError
 from geogp.evaluation.score_groups import Reliability
-from geogp.geodata.places.region import Region
 from geogp.maps.figures.charts import reliability_panels, width_violins
 from geogp.maps.figures.figure_layout import STRATUM_COLOUR
 from geogp.maps.figures.figure_style import MARKS, SIGNED_PALETTE, WIDTH
 from geogp.maps.figures.panels import cell_panels, component_panels, map_panels, slices_panels
-from geogp.maps.frame import Frame
+from geogp.maps.frame import Frame, to_mercator
 from geogp.maps.scales import SEQUENTIAL_KERNEL_PALETTE, WIDTH_PALETTE, linear_scale
+from geogp.reports.words import DEFAULT_ATTRIBUTION
 
 RNG = np.random.default_rng(0)
 WIDTHS = {
@@ -37,15 +36,6 @@ def curves_of(*titles, strata=("urban", "rural")):
     }
 
 
-def stretched(across, up):
-    def stretch(shape):
-        return shapely.affinity.scale(shape, across, up, origin=(-66.5, 18.2))
-
-    region = irregular_region()
-    shapes = stretch(region.boundary), stretch(region.strata.area)
-    return Region.from_geometry("XX", "Stretched", *shapes, 2020)
-
-
 def cells_of(region, **changes):
     west, south = (
         part.ravel() for part in np.meshgrid(np.arange(-66.9, -66.2, 0.05), [18.1, 18.15])
@@ -60,7 +50,9 @@ def slices_of(region):
     tiles = region.tiles(12)
     long = "the tile farthest from any measured tile of all those in the wilderness " * 2
     slices = [replace(one, description=long.strip()) for one in make_slices(tiles)]
-    return slices_panels(region, tiles, slices, target="download")
+    canvas = slices_panels(region, tiles, slices, target="download", title="Title")
+    canvas.png(DEFAULT_ATTRIBUTION)
+    return canvas
 
 
 PLAIN = (1.0, 1.0)
@@ -191,6 +183,14 @@ def test_negative_kernels_have_a_palette_for_grey_and_a_line_at_zero():
     assert sum(len(axes.collections) for axes in canvas.figure.axes[:3]) == 6  # boundary and zero
 
 
+def test_the_star_stands_on_the_reference_point():
+    region = irregular_region()
+    one = make_slices(region.tiles(12))[0]
+    (star,) = slices_of(region).figure.axes[0].lines
+    assert star.get_marker() == "*"
+    np.testing.assert_allclose(star.get_xydata()[0], to_mercator(one.longitude, one.latitude))
+
+
 def test_outlines_of_towns_are_left_out():
     picture = pixels_of(drawings(PLAIN)["slices"])
     red = np.array(mpl.colors.to_rgb(STRATUM_COLOUR)) * 255
@@ -224,6 +224,8 @@ def test_refusals():
         )
     with pytest.raises(DataError, match="at least one kernel slice"):
         slices_panels(region, tiles, [], target="download")
+    with pytest.raises(DataError, match=rf"expected {len(tiles) - 1} kernel values"):
+        slices_panels(region, tiles[1:], make_slices(tiles), target="download")
     for nothing in ({}, {"field": {}}, {"field": {"urban": np.array([])}}):
         with pytest.raises(DataError, match="widths of at least one model"):
             width_violins(nothing, unit="")

@@ -22,8 +22,9 @@ from geogp.reports.comparison.compare_pages import (
     comparison_markdown,
     difference_figure,
 )
-from geogp.reports.comparison.comparison import compare, comparison_json
+from geogp.reports.comparison.comparison import compare
 from geogp.reports.comparison.comparison_rows import SCORES, RunContent
+from geogp.reports.rendering import report_json
 
 URBAN, ROWS = 400, 600
 EMPTY = made_up_run().metrics["random"]["all"]
@@ -286,7 +287,7 @@ def test_an_infinite_score_has_no_mean(pair):
     assert stratum.differences["worse"]["log_score"] == Estimate(None)
     assert stratum.differences["worse"]["absolute_error"].value > 1e150
     assert "measured values is 0" in found.notes[0]
-    json.loads(comparison_json(found))
+    json.loads(report_json(found))
     assert "\N{EN DASH}" in comparison_html(found)
 
 
@@ -347,7 +348,7 @@ def test_edited_and_incomplete_runs_are_refused(pair):
 
 def test_json_says_all(pair):
     found = compare(pair)
-    assert json.loads(comparison_json(found)) == asdict(found)
+    assert json.loads(report_json(found)) == asdict(found)
 
 
 @pytest.fixture(scope="module")

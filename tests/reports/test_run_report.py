@@ -3,44 +3,22 @@ import copy
 import json
 import re
 from dataclasses import asdict
-from html.parser import HTMLParser
 from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
 import pytest
-from run_worlds import as_record
+from run_worlds import Page, as_record
 from scipy import stats
 
 from geogp.errors import DataError
 from geogp.geodata.places.stratum_column import with_strata
-from geogp.reports.rendering import say
-from geogp.reports.run_report import build_report, report_html, report_json, report_markdown
+from geogp.reports.rendering import report_json, say
+from geogp.reports.run_report import build_report, report_html, report_markdown
 from geogp.reports.words import MISSING
 
 FIGURES = ("mae", "rmse", "nll", "crps", "coverage_50", "coverage_80", "coverage_95", "width_95")
-
-
-class Page(HTMLParser):
-    """Collects the tags of a page, and the text outside of styles."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.text, self.styling = [], "", False
-        self.feed(html)
-        self.text = " ".join(self.text.split())
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        self.styling = tag == "style"
-
-    def handle_endtag(self, tag):  # noqa: ARG002
-        self.styling = False
-
-    def handle_data(self, data):
-        if not self.styling:
-            self.text += data + " "
 
 
 def test_tables_equal_the_figures_of_the_run(both, run_of):

@@ -13,7 +13,7 @@ from geogp.evaluation.assessment import split_rows
 from geogp.evaluation.simultaneous_coverage import class_reports
 from geogp.evaluation.strata import value_groups
 from geogp.reports.run_report import build_report, report_html, report_markdown
-from geogp.reports.stratum_reports import stratum_reports
+from geogp.reports.split_report import stratum_reports
 
 
 @pytest.fixture

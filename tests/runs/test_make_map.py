@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import rasterio
 import xarray as xr
-from run_worlds import made_up_run, run_json
+from run_worlds import Heard, made_up_run, run_json
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.sinh_arcsinh import shape_of
@@ -30,7 +30,6 @@ from geogp.runs.locks import LOCK_FILE
 from geogp.runs.pipeline import fitting
 from geogp.runs.pipeline.make_map import make_map, remake_report
 from geogp.runs.pipeline.validation import groups_below_baseline
-from geogp.runs.progress import ProgressListener
 
 KEYS = {
     *("versions", "files", "folds"),
@@ -61,15 +60,9 @@ COLUMNS = [
 ]
 
 
-class Stopper(ProgressListener):
-    """Interrupts a job after some epochs."""
-
-    def __init__(self, epoch):
-        self.epoch = epoch
-
-    def progress(self, _text, done, _total, _note):
-        if done == self.epoch:
-            raise KeyboardInterrupt
+def stopper(epoch):
+    """Return a listener that interrupts a job after some epochs."""
+    return Heard(lambda _, done: done == epoch)
 
 
 def observations_of(small):
@@ -190,17 +183,12 @@ def test_an_interrupted_run_continues_to_the_same_numbers(small, tmp_path):
     whole = make_map(small.request(tmp_path / "whole", epochs=4))
     out = tmp_path / "parts"
     with pytest.raises(KeyboardInterrupt):
-        make_map(small.request(out, epochs=4), Stopper(2))
+        make_map(small.request(out, epochs=4), stopper(2))
     assert not (out / "run.json").exists()
     assert {path.name for path in out.iterdir()} == {".unfinished", LOCK_FILE}
-    heard = []
-
-    class Listener(ProgressListener):
-        def progress(self, _text, done, _total, _note):
-            heard.append(done)
-
-    continued = make_map(small.request(out, epochs=4), Listener())
-    assert heard == [3, 4]
+    heard = Heard()
+    continued = make_map(small.request(out, epochs=4), heard)
+    assert [done for _, done in heard.parts] == [3, 4]
     assert run_json(continued)["metrics"] == run_json(whole)["metrics"]
     first = (whole.path / "test_predictions.parquet").read_bytes()
     assert (out / "test_predictions.parquet").read_bytes() == first
@@ -229,7 +217,7 @@ def test_a_fresh_run_that_is_interrupted_continues_without_fresh(small, tmp_path
     out = tmp_path / "run"
     first = make_map(small.request(out))
     with pytest.raises(KeyboardInterrupt):
-        make_map(small.request(out, epochs=3, fresh=True), Stopper(2))
+        make_map(small.request(out, epochs=3, fresh=True), stopper(2))
     continued = make_map(small.request(out, epochs=3))
     assert run_json(continued)["settings"]["epochs"] == 3
     assert continued.record.metrics != first.record.metrics
@@ -427,7 +415,7 @@ def test_a_budget_picks_the_rank_once(small, tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "rank_for", choose)
     request = small.request(out, model="nystrom-mixed", epochs=2, split="both", budget=30.0)
     with pytest.raises(KeyboardInterrupt):
-        make_map(request, Stopper(1))
+        make_map(request, stopper(1))
     done = make_map(request)
     train = run_json(done)["n"]["random"]["train"]
     assert asked == [(15.0, 60, train, 2)]
@@ -447,16 +435,11 @@ def test_a_budget_is_shared_by_all_fits(small, tmp_path, monkeypatch, split, fit
         return RankChoice(60, 1.0)
 
     monkeypatch.setattr(fitting, "rank_for", choose)
-    heard = []
-
-    class Listener(ProgressListener):
-        def stage(self, text):
-            heard.append(text)
-
+    heard = Heard()
     request = small.request(tmp_path / "run", model="nngp", epochs=1, split=split, budget=30.0)
-    make_map(request, Listener())
+    make_map(request, heard)
     assert asked == [30.0 / fits]
-    assert sum(text.startswith("fitting") for text in heard) == fits
+    assert sum(text.startswith("fitting") for text in heard.texts) == fits
     with xr.open_dataset(tmp_path / "run" / "grid.nc", engine="h5netcdf") as grid:
         assert grid.attrs["r"] == 60
 
@@ -466,7 +449,7 @@ def test_a_damaged_choice_of_the_rank_is_refused(small, tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "rank_for", lambda *_: RankChoice(70, 12.0))
     request = small.request(out, model="nystrom-mixed", epochs=2, budget=30.0)
     with pytest.raises(KeyboardInterrupt):
-        make_map(request, Stopper(1))
+        make_map(request, stopper(1))
     (out / ".unfinished" / "rank.json").write_text("{}")
     with pytest.raises(DataError, match=r"rank\.json is damaged.*--fresh"):
         make_map(request)

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import rasterio
 import xarray as xr
-from run_worlds import run_json
+from run_worlds import Heard, run_json
 from typer.testing import CliRunner
 
 from geogp.errors import RequestError
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import ProgressListener
 from geogp_cli.main import app
 
 
@@ -35,18 +34,12 @@ def test_the_usual_map_has_the_tiers(finished):
 
 @pytest.mark.trial
 def test_another_threshold_redraws_the_map_without_a_fit(small, tmp_path):
-    heard = []
-
-    class Listener(ProgressListener):
-        def stage(self, text):
-            heard.append(text)
-
-    folder = tmp_path / "run"
+    heard, folder = Heard(), tmp_path / "run"
     first = make_map(small.request(folder, target="upload", model="dbk-silu", epochs=1))
     assert variables(folder) == {"p_at_least_1_mbps", "p_at_least_3_mbps"}
     request = small.request(folder, target="upload", model="dbk-silu", epochs=1, threshold=(2.5, 1))
-    again = make_map(request, Listener())
-    assert "drawing the map of the fitted model again" in heard
+    again = make_map(request, heard)
+    assert "drawing the map of the fitted model again" in heard.texts
     assert variables(folder) == {"p_at_least_1_mbps", "p_at_least_2_5_mbps"}
     assert not (folder / "p_at_least_3_mbps.tif").exists()
     assert again.record.metrics == first.record.metrics

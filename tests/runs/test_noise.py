@@ -1,4 +1,4 @@
-"""Maps under Student-t noise, from files to files."""
+"""Maps under Student-t noise, and of a process with a Burr XII scale, from files to files."""
 
 import json
 import shutil
@@ -10,6 +10,8 @@ import rasterio
 import xarray as xr
 from run_worlds import run_json
 
+from geogp.distributions.burr import BurrMixture
+from geogp.distributions.shapes import BURR_COLUMNS
 from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import prediction_of
@@ -38,45 +40,64 @@ def test_the_run_names_its_noise_and_what_its_map_lacks(robust):
         assert "The map shows the median" in (robust.path / page).read_text()
 
 
-def test_the_map_has_a_median_and_no_mean(robust):
-    with xr.open_dataset(robust.path / "grid.nc", engine="h5netcdf") as grid:
+@pytest.fixture(scope="module")
+def burr(small, tmp_path_factory):
+    out = tmp_path_factory.mktemp("burr") / "run"
+    return make_map(small.request(out, model="burr-process", split="random"))
+
+
+@pytest.fixture(params=["robust", "burr"])
+def heavy(request):
+    """A map of Student-t noise, and a map of a process with a Burr XII scale."""
+    return request.getfixturevalue(request.param)
+
+
+def test_the_map_has_a_median_and_no_mean(heavy):
+    with xr.open_dataset(heavy.path / "grid.nc", engine="h5netcdf") as grid:
         assert np.isfinite(grid["median_mbps"]).any()
         assert np.isnan(grid["mean_mbps"]).all()
-        assert grid.attrs["noise"] == "student-t"
-    with rasterio.open(robust.path / "mean_mbps.tif") as found:
+        assert grid.attrs["noise"] == heavy.record.settings.noise
+    with rasterio.open(heavy.path / "mean_mbps.tif") as found:
         assert np.isnan(found.read(1)).all()
-    assert (robust.path / "median.png").exists()
-    assert not (robust.path / "mean.png").exists()
+    assert (heavy.path / "median.png").exists()
+    assert not (heavy.path / "mean.png").exists()
+    assert any("does not exist" in text for text in run_json(heavy)["warnings"])
 
 
-def test_figures_follow_from_the_table(robust):
-    table = pd.read_parquet(robust.path / "test_predictions.parquet")
-    assert {"skewness", "tailweight", "noise_df"} <= set(table.columns)
-    model, _ = load_model(robust.path / "model.safetensors")
-    df = table.loc[table["split"] == "random", "noise_df"].unique()
-    np.testing.assert_array_equal(df, [float(model.noise.df.detach())])
+def test_the_table_has_the_shape_of_the_model(robust, burr):
+    tables = [pd.read_parquet(run.path / "test_predictions.parquet") for run in (robust, burr)]
+    noise, scale = (load_model(run.path / "model.safetensors")[0] for run in (robust, burr))
+    assert {"skewness", "tailweight", "noise_df"} <= set(tables[0].columns)
+    df = tables[0].loc[tables[0]["split"] == "random", "noise_df"].unique()
+    np.testing.assert_array_equal(df, [float(noise.noise.df.detach())])
+    random = tables[1].loc[tables[1]["split"] == "random", list(BURR_COLUMNS)].drop_duplicates()
+    np.testing.assert_array_equal(random.to_numpy(), [scale.scale_terms.numpy()])
+
+
+def test_figures_follow_from_the_table(heavy):
+    table = pd.read_parquet(heavy.path / "test_predictions.parquet")
     for split, rows in table.groupby("split"):
         prediction = prediction_of(rows)
-        assert isinstance(prediction.shape, NormalPlusStudent)
+        assert isinstance(prediction.shape, NormalPlusStudent | BurrMixture)
         lower, upper = prediction.interval(0.95)
         np.testing.assert_allclose(lower, rows["lower_95"], rtol=1e-12)
         np.testing.assert_allclose(upper, rows["upper_95"], rtol=1e-12)
         found = score(prediction, rows["y"])
         for name in ("nll", "crps", "coverage_50"):
-            told = run_json(robust)["metrics"][split]["all"][name]
+            told = run_json(heavy)["metrics"][split]["all"][name]
             assert getattr(found, name) == pytest.approx(told, abs=1e-12)
 
 
-def test_the_report_is_made_again_and_an_edited_df_is_refused(robust, tmp_path):
+def test_the_report_is_made_again_and_an_edited_shape_is_refused(heavy, tmp_path):
     copy = tmp_path / "copy"
-    shutil.copytree(robust.path, copy)
+    shutil.copytree(heavy.path, copy)
     before = (copy / "report.json").read_text()
     (copy / "report.json").unlink()
     remake_report(copy)
     assert (copy / "report.json").read_text() == before
     path = copy / "test_predictions.parquet"
     table = pd.read_parquet(path)
-    table["noise_df"] += 1
+    table["noise_df" if "noise_df" in table else "burr_rows"] += 1
     table.to_parquet(path, index=False)
     with pytest.raises(DataError, match="found others in"):
         remake_report(copy)

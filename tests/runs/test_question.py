@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import xarray as xr
-from run_worlds import run_json
+from run_worlds import Heard, run_json
 
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
@@ -14,7 +14,6 @@ from geogp.models.catalogue.storage import load_model
 from geogp.models.field.predictive_law import no_law
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import RunResult, make_map
-from geogp.runs.progress import ProgressListener
 
 pytestmark = pytest.mark.trial
 
@@ -169,15 +168,10 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
     first, folder = maps["usual"], tmp_path / "run"
     shutil.copytree(first.path, folder)
     model = (folder / "model.safetensors").read_bytes()
-    heard = []
-
-    class Listener(ProgressListener):
-        def stage(self, text):
-            heard.append(text)
-
-    again = make_map(small.request(folder, question="level"), Listener())
-    assert "drawing the map of the fitted model again" in heard
-    assert not any(text.startswith("fitting") for text in heard)
+    heard = Heard()
+    again = make_map(small.request(folder, question="level"), heard)
+    assert "drawing the map of the fitted model again" in heard.texts
+    assert not any(text.startswith("fitting") for text in heard.texts)
     xr.testing.assert_identical(_grid(again), _grid(maps["level"]))
     assert (folder / "model.safetensors").read_bytes() == model
     assert again.record.seconds["fit"] == first.record.seconds["fit"]
@@ -198,15 +192,8 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
     ],
 )
 def test_what_cannot_be_mapped_is_refused_before_any_fit(small, tmp_path, asked, message):
-    class Hears(ProgressListener):
-        def __init__(self):
-            self.stages = []
-
-        def stage(self, text):
-            self.stages.append(text)
-
-    listener = Hears()
+    heard = Heard()
     with pytest.raises(RequestError, match=message):
-        make_map(small.request(tmp_path / "run", model="dnn", split="random", **asked), listener)
-    assert listener.stages == ["reading boundaries and tiles"]
+        make_map(small.request(tmp_path / "run", model="dnn", split="random", **asked), heard)
+    assert heard.texts == ["reading boundaries and tiles"]
     assert not (tmp_path / "run").exists()

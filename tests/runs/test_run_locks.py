@@ -47,7 +47,7 @@ from geogp.models.catalogue.presets import PRESETS
 import geogp.runs.pipeline.drawing, geogp.runs.pipeline.make_map
 from geogp_cli.main import run
 geogp.runs.pipeline.drawing.write_map_figures = lambda *_, **__: None
-geogp.runs.pipeline.drawing.kernel_figure = lambda *_, **__: b"no picture"
+geogp.maps.figures.figure_layout.Canvas.png = lambda *_: b"no picture"
 geogp.runs.pipeline.make_map.report_html = lambda *_: "no report"
 PRESETS["quick"] = replace(PRESETS["quick"], h=8, r=8)
 folder, sys.argv[1:] = Path(sys.argv[1]), sys.argv[2:]

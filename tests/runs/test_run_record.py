@@ -1,10 +1,9 @@
 """run.json of another form than geogp writes is refused, by place."""
 
-import copy
 import json
 
 import pytest
-from run_worlds import run_json
+from run_worlds import changed_at, run_json
 
 from geogp.errors import DataError
 from geogp.records.record_reading import complete_record, record_of, run_text
@@ -17,19 +16,6 @@ def test_what_geogp_writes_passes(finished):
     text = (finished.path / "run.json").read_text()
     assert run_text(record_of(run_json(finished))) == run_text(finished.record) == text
     complete_record(finished.path, finished.record, OpenedRecord)
-
-
-def _changed(run, place, value):
-    changed = copy.deepcopy(run)
-    holder = changed
-    *way, last = place
-    for key in way:
-        holder = holder[key]
-    if value is ...:
-        del holder[last]
-    else:
-        holder[last] = value
-    return changed
 
 
 @pytest.mark.parametrize(
@@ -89,7 +75,7 @@ def _changed(run, place, value):
     ],
 )
 def test_another_form_is_refused_by_its_place(finished, place, value, told):
-    run = _changed(run_json(finished), place, value)
+    run = changed_at(run_json(finished), place, value)
     if told is None:  # what names stand for is asked where they are used
         record_of(run)
         return
@@ -108,7 +94,7 @@ def test_another_form_is_refused_by_its_place(finished, place, value, told):
     ],
 )
 def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
-    run = _changed(run_json(finished), place, ...)
+    run = changed_at(run_json(finished), place, ...)
     with pytest.raises(DataError, match=told):
         complete_record(finished.path, record_of(run), OpenedRecord)
     for name in ("model.safetensors", "test_predictions.parquet"):

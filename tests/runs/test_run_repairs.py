@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from msgspec import to_builtins
-from run_worlds import made_up_run, run_json
+from run_worlds import Heard, made_up_run, run_json
 
 from geogp.errors import DataError
 from geogp.models.catalogue.presets import PRESETS
@@ -21,31 +21,11 @@ from geogp.runs.file_records import RECORDS, damaged_files, files_of_wrong_size,
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.fitting import threads_for
 from geogp.runs.pipeline.make_map import make_map, remake_report
-from geogp.runs.progress import ProgressListener
 
 QUICK = {"model": "dbk-silu", "epochs": 2, "zoom": 11, "split": "random"}
 REPORT = "writing the report again from run.json and the test predictions"
 REDRAWN = "drawing the map of the fitted model again"
 FITTED = "making the run again from its data"
-
-
-class Heard(ProgressListener):
-    """Keeps what it hears; may interrupt after an epoch."""
-
-    def __init__(self, stop=None):
-        self.texts, self.warnings, self.threads, self.stop = [], [], [], stop
-
-    def stage(self, text):
-        self.texts.append(text)
-
-    def warn(self, text):
-        self.warnings.append(text)
-
-    def progress(self, text, done, _total, _note):
-        if text.startswith("fit"):
-            self.threads.append(torch.get_num_threads())
-            if done == self.stop:
-                raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -265,11 +245,14 @@ def test_a_run_goes_on_with_the_threads_it_began_with(small, tmp_path, two_cores
     request = small.request(tmp_path / "run", **QUICK)
     torch.set_num_threads(2)
     with pytest.raises(KeyboardInterrupt):
-        make_map(request, Heard(stop=1))
+        make_map(request, Heard(lambda text, done: text.startswith("fit") and done == 1))
     torch.set_num_threads(1)
-    heard = Heard()
+    threads = []
+    heard = Heard(
+        lambda text, _: text.startswith("fit") and threads.append(torch.get_num_threads())
+    )
     run = run_json(make_map(request, heard))
-    assert heard.threads == [2]
+    assert threads == [2]
     assert any(text.startswith("continuing with 2 threads") for text in heard.texts)
     assert torch.get_num_threads() == 1
     assert run["threads"] == 2

@@ -1,12 +1,11 @@
 """The JSON Schema of run.json: made from the structs, and right about runs that were written."""
 
-import copy
 import json
 from pathlib import Path
 
 import pytest
 from msgspec import to_builtins
-from run_worlds import run_json
+from run_worlds import changed_at, run_json
 
 from geogp.errors import DataError
 from geogp.records.record_reading import record_of, run_schema, run_text
@@ -70,28 +69,15 @@ def test_a_new_run_is_of_the_schema(validator, finished):
     assert list(validator.iter_errors(run_json(finished))) == []
 
 
-def spoilt(place, value):
-    run = copy.deepcopy(stored("field"))
-    *way, last = place
-    holder = run
-    for key in way:
-        holder = holder[key]
-    if value is ...:
-        del holder[last]
-    else:
-        holder[last] = value
-    return run
-
-
 @pytest.mark.parametrize(("place", "value"), WRONG)
 def test_what_no_run_holds_is_refused(place, value):
     with pytest.raises(DataError, match=place[-1] if value is ... else f"under .*{place[0]}"):
-        record_of(spoilt(place, value))
+        record_of(changed_at(stored("field"), place, value))
 
 
 @pytest.mark.parametrize(("place", "value"), WRONG)
 def test_the_schema_refuses_what_geogp_refuses(validator, place, value):
-    assert not validator.is_valid(spoilt(place, value))
+    assert not validator.is_valid(changed_at(stored("field"), place, value))
 
 
 def without_null(value):

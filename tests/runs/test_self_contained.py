@@ -3,18 +3,9 @@
 import shutil
 
 import pytest
-from run_worlds import run_json
+from run_worlds import Heard, run_json
 
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import ProgressListener
-
-
-class Heard(ProgressListener):
-    def __init__(self):
-        self.stages = []
-
-    def stage(self, text):
-        self.stages.append(text)
 
 
 @pytest.mark.trial
@@ -24,7 +15,7 @@ def test_the_page_is_drawn_anew_without_a_fit(small, finished, tmp_path):
     heard = Heard()
     asked = small.request(out, split="both", self_contained=True)
     drawn = make_map(asked, heard)
-    assert any("fitted model again" in stage for stage in heard.stages)
+    assert any("fitted model again" in stage for stage in heard.texts)
     assert run_json(drawn)["metrics"] == run_json(finished)["metrics"]
     assert "cartocdn" not in (out / "map.html").read_text("utf-8")
     assert run_json(drawn)["drawing"]["self_contained"] is True

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from run_worlds import run_json
+from run_worlds import Heard, run_json
 
 import geogp
 from geogp.distributions.count_prediction import CountPrediction
@@ -19,7 +19,6 @@ from geogp.geodata.store.sources import open_source
 from geogp.models.catalogue.storage import load_model
 from geogp.models.families.cox import CoxGP
 from geogp.runs.pipeline.make_map import RunResult, make_map, remake_report
-from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 
@@ -132,15 +131,10 @@ def test_an_edited_table_is_noticed(*, counted, tmp_path, column, error, message
 @pytest.mark.trial
 def test_the_poisson_model_can_be_asked_for_and_redrawn(small, tmp_path):
     request = small.request(tmp_path / "run", target="tests", model="cox", epochs=1)
-    told: list[str] = []
-
-    class Listener(ProgressListener):
-        def stage(self, text: str) -> None:
-            told.append(text)
-
-    run = make_map(request, Listener())
+    heard = Heard()
+    run = make_map(request, heard)
     assert run_json(run)["model"] == "cox"
-    assert "the model cox predicts numbers of tests" in told
+    assert "the model cox predicts numbers of tests" in heard.texts
     assert _table(run)["dispersion"].max() == 0
     again = make_map(
         small.request(tmp_path / "run", target="tests", model="cox", epochs=1, at="2023Q3")

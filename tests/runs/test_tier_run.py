@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from run_worlds import run_json
+from run_worlds import Heard, run_json
 
 import geogp
 from geogp.commands.batch.batch_plan import BatchRequest
@@ -18,7 +18,6 @@ from geogp.geodata.tiles.speed_tiers import SPEED_TIERS, speed_tiers
 from geogp.records.record_reading import run_schema
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map, remake_report
-from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 TAGS = ["below_5_1", "5_1", "7_1", "35_3"]
@@ -173,13 +172,7 @@ def test_an_edited_table_is_noticed(tiered, tmp_path, change, message):
 
 
 def test_a_stopped_run_of_folds_continues_to_the_same_numbers(small, tmp_path):
-    fits: list[str] = []
-
-    class Stopper(ProgressListener):
-        def progress(self, text, _done, _total, _note):
-            fits.append(text)
-            if len(fits) == 2:
-                raise KeyboardInterrupt
+    heard = Heard(lambda *_: len(heard.parts) == 2)
 
     def request(name, **changes):
         return small.request(
@@ -187,8 +180,8 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(small, tmp_path):
         )
 
     with pytest.raises(KeyboardInterrupt):
-        make_map(request("run"), Stopper())
-    done = make_map(request("run"), Stopper())
+        make_map(request("run"), heard)
+    done = make_map(request("run"), heard)
     whole = make_map(request("whole"))
     assert run_json(done)["metrics"] == run_json(whole)["metrics"]
     # The scores of two folds are those of all their rows, the calibration error too.

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import rasterio
-from run_worlds import Small, run_json
+from run_worlds import Heard, Small, run_json
 from shapely.geometry import box
 
 from geogp.distributions.prediction import Prediction
@@ -218,19 +218,12 @@ def test_the_first_fold_does_not_depend_on_the_others(everything, wide, tmp_path
 
 
 def test_a_stopped_run_of_folds_continues_to_the_same_numbers(everything, wide, tmp_path):
-    fits = []
-
-    class Stopper(ProgressListener):
-        def progress(self, text, _done, _total, _note):
-            fits.append(text)
-            if len(fits) == 2:
-                raise KeyboardInterrupt
-
+    heard = Heard(lambda *_: len(heard.parts) == 2)
     request = request_of(wide, tmp_path / "run", folds=2, conformal="marginal")
     with pytest.raises(KeyboardInterrupt):
-        make_map(request, Stopper())
-    done = make_map(request, Stopper())
-    assert fits == ["fit (random)", "fit (random-1)"]
+        make_map(request, heard)
+    done = make_map(request, heard)
+    assert [text for text, _ in heard.parts] == ["fit (random)", "fit (random-1)"]
     assert run_json(done)["folds"]["random"] == run_json(everything)["folds"]["random"]
 
 

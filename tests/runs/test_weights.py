@@ -6,32 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
-from run_worlds import run_json
+from run_worlds import Heard, run_json
 
 from geogp.errors import DataError
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.training import fit_plan
 from geogp.models.training.tuning import GRID
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import ProgressListener
 
 pytestmark = pytest.mark.trial
 
 
-class Counter(ProgressListener):
-    """Counts the epochs of the search, and may interrupt it."""
-
-    def __init__(self, stop_at: int | None = None) -> None:
-        self.epochs, self.stop_at, self.warnings = 0, stop_at, []
-
-    def progress(self, text: str, _done: int, _total: int, _note: str) -> None:
-        if text.startswith("weights"):
-            self.epochs += 1
-            if self.epochs == self.stop_at:
-                raise KeyboardInterrupt
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
+def epochs_of_search(heard):
+    return sum(text.startswith("weights") for text, _ in heard.parts)
 
 
 @pytest.fixture
@@ -51,12 +38,12 @@ def test_the_field_model_has_none(finished):
 
 def test_chosen_once_for_both_splits_and_continued(small, tmp_path, tiny):
     request = small.request(tmp_path / "run", tune_weights=True, split="both", model="dbk-silu")
-    stopped, again = Counter(stop_at=11), Counter()
+    stopped, again = Heard(lambda *_: epochs_of_search(stopped) == 11), Heard()
     with pytest.raises(KeyboardInterrupt):
         make_map(request, stopped)
     found = run_json(make_map(request, again))["weights"]
     # Two epochs of each of 16 fits, none of them twice.
-    assert stopped.epochs + again.epochs == 2 * len(GRID) ** 2
+    assert epochs_of_search(stopped) + epochs_of_search(again) == 2 * len(GRID) ** 2
     scores = [trial["validation_nll"] for trial in found["trials"]]
     assert len(scores) == 16
     assert scores == sorted(scores)
@@ -90,33 +77,25 @@ def test_the_chosen_weights_are_those_of_the_fit(small, tmp_path, monkeypatch, t
 
 
 def test_a_model_without_weights_says_so(small, tmp_path):
-    hears = Counter()
+    heard = Heard()
     run = run_json(
-        make_map(small.request(tmp_path / "run", tune_weights=True, model="vbll"), hears)
+        make_map(small.request(tmp_path / "run", tune_weights=True, model="vbll"), heard)
     )
-    assert hears.epochs == 0
+    assert epochs_of_search(heard) == 0
     assert run["weights"] == {"chosen_by": "none"}
-    assert any("vbll has no weights to choose" in text for text in hears.warnings)
+    assert any("vbll has no weights to choose" in text for text in heard.warnings)
     assert any("vbll has no weights to choose" in text for text in run["warnings"])
 
 
 def test_a_damaged_search_is_refused(small, tmp_path, tiny):
     request = small.request(tmp_path / "run", tune_weights=True, model="pp-dkl")
     with pytest.raises(KeyboardInterrupt):
-        make_map(request, Stopper())
+        make_map(request, Heard(lambda text, _: text.startswith("fit")))
     (path,) = (tmp_path / "run").rglob("weights.json")
     assert set(json.loads(path.read_text())) == {"beta", "chosen_by", "seconds", "trials"}
     path.write_text("{")
     with pytest.raises(DataError, match=r"is damaged: .* --fresh"):
         make_map(request)
-
-
-class Stopper(ProgressListener):
-    """Interrupts a job in its first fit after the search."""
-
-    def progress(self, text: str, _done: int, _total: int, _note: str) -> None:
-        if text.startswith("fit"):
-            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("name", ["dbk-exact", "dbk-exact-rbf", "sv-rbf", "sv-dkl"])

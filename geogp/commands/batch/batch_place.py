@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 
 import fsspec
 from fsspec.implementations.arrow import ArrowFSWrapper
-from msgspec import UNSET
 from pyarrow.fs import S3FileSystem
 
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
-from geogp.files import ELSEWHERE, plain_names, read_json, write_bytes
+from geogp.files import ELSEWHERE, read_json, write_bytes
+from geogp.geodata.store.addresses import s3_endpoint
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import RunRecord
-from geogp.runs.file_records import files_of_wrong_size
+from geogp.runs.file_records import files_of, files_of_wrong_size
 from geogp.runs.locks import LOCK_FILES
 from geogp.runs.run_folder import LATER_FILES
 from geogp.runs.run_identity import same_map
@@ -123,7 +123,7 @@ class Place:
         patterns: set[str] = set()
         for file in {RUN_FILE, COPYING_FILE} & there:  # without these two, all files are the user's
             held = self.record(name, file)
-            patterns |= set(_files(held))
+            patterns |= set() if held is None else {*files_of(held)}
             if held is None or not same_map(held, run):
                 patterns |= set(LATER_FILES)
         tops = {path: path.partition("/")[0] for path in there - {RUN_FILE, COPYING_FILE}}
@@ -180,7 +180,9 @@ def open_place(address: str) -> Place:
         root = f"{parts.netloc}{parts.path}".rstrip("/")
         if not parts.netloc:
             raise RequestError(f"expected an address like s3://bucket/folder, found {address}.")
-        return Place(address, ArrowFSWrapper(_s3(), skip_instance_cache=True), root, local=False)
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        client = S3FileSystem(endpoint_override=s3_endpoint(), region=region or None)
+        return Place(address, ArrowFSWrapper(client, skip_instance_cache=True), root, local=False)
     try:
         files, root = fsspec.url_to_fs(address, use_listings_cache=False)
     except (ImportError, ValueError) as error:
@@ -190,16 +192,14 @@ def open_place(address: str) -> Place:
 
 def run_in(content: bytes | None) -> RunRecord | None:
     """Return the content of run.json; None if it is damaged or names files in other folders."""
+    if content is None:
+        return None
     try:
-        held = None if content is None else record_of(json.loads(content))
-        _files(held)
+        held = record_of(json.loads(content))
+        files_of(held)
     except (ValueError, RecursionError):  # DataError is a ValueError
         return None
     return held
-
-
-def _files(run: RunRecord | None) -> list[str]:
-    return [] if run is None or run.files is UNSET else plain_names(run.files)
 
 
 def _folder(path: str) -> Place:
@@ -210,9 +210,3 @@ def _folder(path: str) -> Place:
         if place.exists():
             raise RequestError(f"{place} is a file; --out needs a folder.")
     return Place(str(where), fsspec.filesystem("file"), where.as_posix(), local=True)
-
-
-def _s3() -> S3FileSystem:
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return S3FileSystem(endpoint_override=endpoint or None, region=region or None)

@@ -45,10 +45,7 @@ class WorkOrder:
 
 @dataclass(frozen=True)
 class WorkOutcome:
-    """The result of a task: ``made``, or ``kept`` if the run was already complete.
-
-    `mark` is the digest of the run's run.json (see `digest_of`).
-    """
+    """The result of a task: ``made`` or ``kept``, and the digest of run.json (see `digest_of`)."""
 
     how: str
     mark: str

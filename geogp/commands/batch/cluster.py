@@ -65,10 +65,7 @@ def gpus(visible: str | None, count: int) -> list[str]:
 def worker_environments(
     workers: int | None, devices: Sequence[str], cores: int
 ) -> list[dict[str, str]]:
-    """Return the environment variables of each worker: its number of threads, and its GPU.
-
-    Raises RequestError if there are fewer GPUs than workers.
-    """
+    """Return the threads and the GPU of each worker; raise RequestError if GPUs are too few."""
     if devices and (workers or 0) > len(devices):
         raise RequestError(
             f"expected at most one worker for each GPU, found {workers} workers and {len(devices)} "

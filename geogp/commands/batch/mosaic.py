@@ -14,6 +14,7 @@ from rasterio.errors import RasterioError
 from geogp.errors import DataError, OutputError
 from geogp.geodata.tiles import quadkeys
 from geogp.maps.frame import Frame
+from geogp.maps.rasters import cog_options
 
 BLOCK = 512
 """Width and height of the blocks of the raster, in pixels."""
@@ -23,16 +24,6 @@ CACHE_BYTES = 256 * 2**20
 
 _OFF = 1e-6
 """Largest rounding error of a number that should be whole."""
-
-_COG = {
-    "driver": "COG",
-    "compress": "DEFLATE",
-    "predictor": "YES",
-    "blocksize": BLOCK,
-    "sparse_ok": True,
-    "bigtiff": "IF_SAFER",
-    "overview_resampling": "AVERAGE",
-}
 
 _WHOLE = """<VRTDataset rasterXSize="{frame.width}" rasterYSize="{frame.height}">
 <SRS>EPSG:3857</SRS><GeoTransform>{transform}</GeoTransform><Metadata>{metadata}</Metadata>
@@ -67,12 +58,11 @@ def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
         "variables": " ".join(bands),
         "attribution": " ".join(sorted({one.attribution for one in sources[0]} - {""})),
     }
-    # The driver would make no overview here.
-    small = {"overview_count": 1} if 1 < max(frame.width, frame.height) <= BLOCK else {}
+    options = cog_options(frame, BLOCK, "AVERAGE") | {"sparse_ok": True, "bigtiff": "IF_SAFER"}
     virtual.write_text(_virtual(sources, frame, metadata), "utf-8")
     try:
         with rasterio.Env(GDAL_CACHEMAX=CACHE_BYTES):
-            rasterio.shutil.copy(virtual, out, **_COG, **small)
+            rasterio.shutil.copy(virtual, out, **options)
     except RasterioError as error:
         raise OutputError(f"cannot write {out}: {error}.") from error
     finally:

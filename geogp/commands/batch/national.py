@@ -116,10 +116,7 @@ def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int |
 def _runs_here(
     place: Place, names: Sequence[str], bands: Sequence[str], scratch: Path | None
 ) -> Iterator[Path]:
-    """Yield a local folder with the runs: the batch folder, or a copy of the needed files.
-
-    The files in `_SHOWN` are copied as empty files.
-    """
+    """Yield the batch folder, or a local copy of the needed files; those in `_SHOWN` are empty."""
     if place.local:
         yield Path(place.root)
         return

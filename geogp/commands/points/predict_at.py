@@ -14,9 +14,8 @@ from geogp.commands.run_requests import AtRequest
 from geogp.errors import RequestError
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.files import write_text
-from geogp.geodata.points.point_places import Floats, coordinates
 from geogp.geodata.points.point_roles import columns_of, named_columns
-from geogp.geodata.points.point_table import PointTable, read_point_table
+from geogp.geodata.points.point_table import Floats, PointTable, coordinates, read_point_table
 from geogp.geodata.tiles.quadkeys import NORTHMOST
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener

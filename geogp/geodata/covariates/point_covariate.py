@@ -16,11 +16,11 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from geogp.errors import DataError
-from geogp.geodata.covariates.covariate_values import CovariateValues, indices_of
 from geogp.geodata.places.distances import unit_vectors
 from geogp.geodata.places.region import EARTH_RADIUS_KM
 
@@ -36,6 +36,27 @@ NOISES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 MOST_PLACES = 2000  # most places whose values are predicted to choose l and v
 PLACES_AT_ONCE = 4096
+
+
+class CovariateValues(NamedTuple):
+    """Values of a covariate, (n,), and their standard deviations, (n,); NaN if unknown."""
+
+    value: Floats
+    sd: Floats
+
+
+def indices_of(quarter: ArrayLike) -> NDArray[np.int64]:
+    """Return the indices of calendar quarters, (n,); raise DataError for other text."""
+    found = np.asarray(quarter)
+    if found.dtype.kind in "iu":
+        return found.astype(np.int64)
+    try:
+        periods = pd.PeriodIndex(pd.Series(found).astype(str), freq="Q")
+    except ValueError as error:
+        raise DataError(f"expected quarters such as 2023Q4, found {error}.") from None
+    if periods.hasnans:
+        raise DataError("expected a quarter such as 2023Q4 in each row, found missing values.")
+    return np.asarray(periods.year * 4 + periods.quarter - 1, np.int64)
 
 
 class Model(NamedTuple):
@@ -154,8 +175,7 @@ class PointCovariate:
         quarter = np.zeros(len(self.value)) if self.quarter is None else self.quarter
         _, number = np.unique(quarter, return_inverse=True)
         level = np.bincount(number, self.value) / np.bincount(number)
-        found: Floats = self.value - level[number]
-        return found
+        return self.value - level[number]
 
     @cached_property
     def _place(self) -> "_Places":

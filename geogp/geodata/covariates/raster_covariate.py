@@ -14,9 +14,10 @@ from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
 from rasterio.errors import RasterioError
 from rasterio.windows import Window
+from scipy.ndimage import map_coordinates
 
 from geogp.errors import DataError
-from geogp.geodata.covariates.covariate_values import CovariateValues
+from geogp.geodata.covariates.point_covariate import CovariateValues
 from geogp.geodata.places.polygons import without_network
 
 Floats = NDArray[np.float64]
@@ -120,14 +121,11 @@ class RasterCovariate:
             )
         read = raster.read(1, window=Window(*first, width, height), masked=True)
         cells = read.filled(0).astype(np.float64) * raster.scales[0] + raster.offsets[0]
-        known = np.pad(~np.ma.getmaskarray(read) & np.isfinite(cells), 1)
-        cells = np.where(known, np.pad(cells, 1), 0.0)
-        total, weight = np.zeros(len(u)), np.zeros(len(u))
-        for right, down in ((0, 0), (1, 0), (0, 1), (1, 1)):
-            at = top + down - first[1] + 1, left + right - first[0] + 1
-            share = (1 - np.abs(u - left - right)) * (1 - np.abs(v - top - down)) * known[at]
-            total += share * cells[at]
-            weight += share
+        known = ~np.ma.getmaskarray(read) & np.isfinite(cells)
+        total, weight = (
+            map_coordinates(part, [v - first[1], u - first[0]], order=1, mode="grid-constant")
+            for part in (np.where(known, cells, 0.0), known.astype(np.float64))
+        )
         with np.errstate(invalid="ignore"):
             found[inside] = total / weight
         return found

@@ -8,8 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.covariates.covariate_values import indices_of
-from geogp.geodata.covariates.point_covariate import PointCovariate
+from geogp.geodata.covariates.point_covariate import PointCovariate, indices_of
 from geogp.geodata.covariates.raster_covariate import RasterCovariate
 from geogp.geodata.tiles.parquet_files import read_table
 
@@ -68,8 +67,7 @@ def _table(path: Path) -> pd.DataFrame:
     if path.suffix.lower() != ".csv":
         found = read_table(path, MAX_POINTS)
         columns = [name for name in (*_NEEDED, *_OPTIONAL) if name in found.column_names]
-        table: pd.DataFrame = found.select(columns).to_pandas()
-        return table
+        return pd.DataFrame(found.select(columns).to_pandas())
     try:
         return pd.read_csv(path, nrows=MAX_POINTS + 1)
     except (ValueError, OSError) as error:

@@ -32,8 +32,7 @@ def nearest_km(
         raise DataError("expected finite coordinates of the places to measure distances from.")
     chord, _ = cKDTree(points).query(vectors)
     half_angle = np.arcsin(np.clip(np.asarray(chord, np.float64) / 2, 0, 1))
-    found: Floats = (2 * EARTH_RADIUS_KM * half_angle)[number]
-    return found
+    return (2 * EARTH_RADIUS_KM * half_angle)[number]
 
 
 def sums_within_km(

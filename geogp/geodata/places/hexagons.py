@@ -29,10 +29,7 @@ class Hexagons:
 
 
 def resolution_of(text: str) -> int | None:
-    """Return the resolution in ``h3:7``, or None for a text that does not begin with ``h3:``.
-
-    Raises RequestError if the resolution is not a whole number from 0 to 15.
-    """
+    """Return 7 for ``h3:7``, None without ``h3:``; raise RequestError for another resolution."""
     if not text.startswith("h3:"):
         return None
     found = re.fullmatch(r"h3:(\d{1,2})", text)
@@ -42,10 +39,7 @@ def resolution_of(text: str) -> int | None:
 
 
 def hexagons_of(longitude: ArrayLike, latitude: ArrayLike, resolution: int) -> Hexagons:
-    """Return the hexagons that contain points in degrees, (n,).
-
-    Raises RequestError if the package h3 is not installed.
-    """
+    """Return the hexagons around points, (n,); raise RequestError if h3 is not installed."""
     if find_spec("h3") is None:
         raise RequestError(
             f"--by h3:{resolution} needs the package h3, which is not installed. Install "

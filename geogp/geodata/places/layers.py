@@ -108,10 +108,7 @@ class PolygonLayer:
         return names[self.index(longitude, latitude)]
 
     def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
-        """Return a warning if points lie in more than one polygon, otherwise None.
-
-        `what` is a word for the points, such as tiles. A point on an edge is not counted.
-        """
+        """Return a warning if points (`what`) lie inside more than one polygon, otherwise None."""
         points = _points(longitude, latitude)
         point, _ = self._tree.query(points, predicate="within")
         several = int((np.bincount(point) > 1).sum())
@@ -200,8 +197,7 @@ def column_of(table: gpd.GeoDataFrame, column: str, where: Path | str) -> pd.Ser
             f"expected a column {column} in {where}, found the columns {held}. Give one of these "
             f"columns."
         )
-    texts: pd.Series = table[column].astype(str)
-    return texts
+    return pd.Series(table[column].astype(str))
 
 
 def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:

@@ -54,18 +54,10 @@ def read_polygons(path: Path) -> gpd.GeoDataFrame:
     if path.is_dir():
         raise DataError(f"{path} is a folder; expected a file. Write all polygons to one file.")
     try:
-        check_file(path)
-        if path.suffix.lower() in {".parquet", ".geoparquet"}:
-            table = geo_table(read_table(path, MAX_POLYGONS))
-        else:
-            table = read_vector(path, MAX_POLYGONS)
+        table = read_shapes(path, MAX_POLYGONS)
     except DataError:
         raise
     except DAMAGE as error:
-        if "Missing geo metadata" in str(error):
-            raise DataError(
-                f"{path} contains no geometry. Expected GeoParquet with polygons."
-            ) from error
         raise DataError(
             f"{path} cannot be read as boundaries ({_line(error)}). Expected a complete file of "
             "polygons: GeoParquet, GeoPackage, GeoJSON, FlatGeobuf or zipped shapefile; download "
@@ -86,6 +78,18 @@ def read_polygons(path: Path) -> gpd.GeoDataFrame:
         raise DataError(
             f"{path} has a CRS that cannot be converted to longitude and latitude ({_line(error)})."
         ) from error
+
+
+def read_shapes(path: Path, most: int) -> Any:
+    """Return the rows of a Parquet or vector file, at most `most`, with their shapes, if any.
+
+    Raises DataError as `check_file`, `read_table` and `read_vector` do, and errors in `DAMAGE`.
+    """
+    check_file(path)
+    if path.suffix.lower() not in {".parquet", ".geoparquet"}:
+        return read_vector(path, most)
+    found = read_table(path, most)
+    return geo_table(found) if b"geo" in (found.schema.metadata or {}) else found.to_pandas()
 
 
 def geo_table(found: pa.Table) -> gpd.GeoDataFrame:

@@ -120,10 +120,7 @@ def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
 
 
 def absolute_name(text: str) -> str:
-    """Return ``FILE`` or ``FILE:REST`` with an absolute path.
-
-    A symbolic link is not replaced by its target, because a region has the name of its file.
-    """
+    """Return ``FILE`` or ``FILE:REST`` with an absolute path; a symbolic link keeps its name."""
     path, rest = file_and_rest(text)
     place = path.parent.resolve() / path.name
     return str(place) if rest is None else f"{place}:{rest}"

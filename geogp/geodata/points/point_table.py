@@ -1,8 +1,9 @@
 """Reading of files of points, with the line of each point for messages."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -11,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
+from geogp.geodata.tiles.quadkeys import NORTHMOST
 
 Floats = NDArray[np.float64]
 
@@ -114,6 +116,37 @@ def read_point_table(path: Path) -> PointTable:
     return PointTable(path, frame, number, "line" if ending in TEXTS else "row")
 
 
+def coordinates(
+    table: PointTable, columns: Mapping[str, str], faults: list[str]
+) -> tuple[Floats, Floats]:
+    """Return longitude and latitude of n points in degrees; add faults of missing or wrong ones.
+
+    `columns` has the names of the columns ``longitude`` and ``latitude``. Points with the
+    coordinates 0, 0 have no coordinates: devices without a position write them.
+    """
+    before = len(faults)
+    longitude, latitude = (
+        table.numbers(columns[role], faults) for role in ("longitude", "latitude")
+    )
+    if len(faults) > before:
+        return longitude, latitude
+    absent = np.isnan(longitude) | np.isnan(latitude) | ((longitude == 0) & (latitude == 0))
+    if absent.any():
+        faults.append(
+            f"expected coordinates, found none (an empty cell, or 0, 0) in {table.where(absent)}."
+        )
+    beyond = ~absent & ((np.abs(latitude) > NORTHMOST) | (np.abs(longitude) > 180))
+    if beyond.any():
+        swapped = np.abs(longitude[beyond]).max() <= NORTHMOST
+        hint = " Are latitude and longitude swapped?" if swapped else ""
+        faults.append(
+            f"expected latitudes from -{NORTHMOST:.2f} to {NORTHMOST:.2f} and longitudes from -180 "
+            f"to 180 degrees, found {latitude[beyond][0]:g} and {longitude[beyond][0]:g} and the "
+            f"like in {table.where(beyond)}.{hint}"
+        )
+    return longitude, latitude
+
+
 def _read_csv(path: Path) -> tuple[pd.DataFrame, NDArray[np.int64]]:
     """Return the columns of a CSV file as text, and the line in which each row ends."""
     if path.stat().st_size > MAX_CSV_BYTES:
@@ -147,9 +180,7 @@ def _header(path: Path, stream: TextIO) -> tuple[list[str], Any]:
     The sign between values is the comma, semicolon or tab that occurs most in the first line.
     """
     first = stream.readline()
-    rows = csv.reader(
-        _with_first(first, stream), delimiter=max(",;\t", key=first.count), strict=True
-    )
+    rows = csv.reader(chain([first], stream), delimiter=max(",;\t", key=first.count), strict=True)
     names = [name.strip() for name in next(rows, [])]
     if not names or len(set(names)) < len(names) or not all(names):
         raise DataError(
@@ -159,30 +190,16 @@ def _header(path: Path, stream: TextIO) -> tuple[list[str], Any]:
     return names, rows
 
 
-def _with_first(first: str, stream: TextIO) -> Iterator[str]:
-    yield first
-    yield from stream
-
-
 def _read_shapes(path: Path) -> pd.DataFrame:
     """Return the table of a Parquet or vector file, with coordinates from its points."""
-    from geogp.geodata.places.archives import check_file  # noqa: PLC0415 - not for CSV files
-    from geogp.geodata.places.polygons import (  # noqa: PLC0415 - slow
+    from geogp.geodata.places.polygons import (  # noqa: PLC0415 - slow, and not for CSV files
         DAMAGE,
-        geo_table,
+        read_shapes,
         without_network,
     )
-    from geogp.geodata.places.vector_files import read_vector  # noqa: PLC0415 - slow
-    from geogp.geodata.tiles.parquet_files import read_table  # noqa: PLC0415 - not for CSV files
 
     try:
-        check_file(path)
-        if path.suffix.lower() in TABLES:
-            found = read_table(path, MAX_POINTS)
-            geo = b"geo" in (found.schema.metadata or {})
-            frame = geo_table(found) if geo else found.to_pandas()
-        else:
-            frame = read_vector(path, MAX_POINTS)
+        frame = read_shapes(path, MAX_POINTS)
         if getattr(frame, "active_geometry_name", None) is None:
             return pd.DataFrame(frame)
         with without_network():

@@ -19,7 +19,6 @@ from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
 from geogp.geodata.places.region import Region
-from geogp.geodata.points.point_places import coordinates
 from geogp.geodata.points.point_roles import (
     KBPS,
     SPEEDS,
@@ -28,7 +27,7 @@ from geogp.geodata.points.point_roles import (
     named_columns,
     unit_in,
 )
-from geogp.geodata.points.point_table import PointTable, read_point_table
+from geogp.geodata.points.point_table import PointTable, coordinates, read_point_table
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.ookla import Ingested, InputFile, gap_warnings, gather
 from geogp.geodata.tiles.plausibility import LIMITS, beyond_limits
@@ -183,8 +182,15 @@ def read_point_tests(source: PointSource, *, target: str, service: str) -> Point
     quarter = _quarters(table, columns["time"], faults)
     value = np.ones(len(table))
     if not counted:
-        unit = _unit(table, columns[target], source.units) if target in SPEEDS else None
-        value = _values(table, columns[target], faults, target=target, service=service, unit=unit)
+        column, unit = columns[target], None
+        if target in SPEEDS:
+            unit = source.units or unit_in(column)
+            if unit is None:
+                raise RequestError(
+                    f"the unit of the column {column} in {path} is unknown. Give --units with one "
+                    f"of {', '.join(KBPS)}, or add the unit to the name, as in {column}_mbps."
+                )
+        value = _values(table, column, faults, target=target, service=service, unit=unit)
     table.refuse(faults)
     warnings = []
     kept = ~np.isnan(value)
@@ -230,17 +236,6 @@ def _chosen(
             f"the map is of {len(held)} providers together ({shown}). Choose one with --provider."
         )
     return np.ones(len(table), np.bool_)
-
-
-def _unit(table: PointTable, name: str, units: str | None) -> str:
-    """Return the unit of a column of speeds: the user's, or the unit in the column's name."""
-    unit = units or unit_in(name)
-    if unit is None:
-        raise RequestError(
-            f"the unit of the column {name} in {table.path} is unknown. Give --units with one of "
-            f"{', '.join(KBPS)}, or add the unit to the name, as in {name}_mbps."
-        )
-    return unit
 
 
 def _values(
@@ -294,23 +289,18 @@ def _quarters(table: PointTable, name: str, faults: list[str]) -> NDArray[np.int
     # Local times without a time zone may lie up to 14 hours ahead of UTC.
     ahead = (times > pd.Timestamp.now("UTC") + pd.Timedelta(days=1)).to_numpy()
     early = (times < pd.Timestamp(FIRST_YEAR, 1, 1, tz="UTC")).to_numpy()
-    found = f"in the column {name}"
-    if absent.any():
-        faults.append(f"expected a time {found}, found none in {table.where(absent)}.")
-    if unread.any():
-        first = str(column.iloc[int(unread.argmax())])[:40]
-        faults.append(
-            f"expected times such as 2023-11-05 or 2023-11-05T14:30:00Z {found}, found {first!r} "
-            f"and the like in {table.where(unread)}."
-        )
-    if ahead.any():
-        faults.append(
-            f"expected times {found} up to now, found later ones in {table.where(ahead)}."
-        )
-    if early.any():
-        faults.append(
-            f"expected times {found} from {FIRST_YEAR} on, found earlier ones in "
-            f"{table.where(early)}."
-        )
+    first, where = str(column.iloc[int(unread.argmax())])[:40], f"in the column {name}"
+    for wrong, expected, found in (
+        (absent, f"a time {where}", "none"),
+        (
+            unread,
+            f"times such as 2023-11-05 or 2023-11-05T14:30:00Z {where}",
+            f"{first!r} and the like",
+        ),
+        (ahead, f"times {where} up to now", "later ones"),
+        (early, f"times {where} from {FIRST_YEAR} on", "earlier ones"),
+    ):
+        if wrong.any():
+            faults.append(f"expected {expected}, found {found} in {table.where(wrong)}.")
     filled = times.fillna(pd.Timestamp(FIRST_YEAR, 1, 1, tz="UTC"))
     return np.asarray(filled.dt.year * 4 + filled.dt.quarter - 1, np.int64)

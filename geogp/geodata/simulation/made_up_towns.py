@@ -100,10 +100,7 @@ def ground_km2(shape: BaseGeometry) -> float:
 
 
 def _centres(boundary: MultiPolygon, count: int, rng: np.random.Generator) -> Floats:
-    """Return random points in a region, uniform on the ground, in degrees, (count, 2).
-
-    For each point, a polygon of the boundary is drawn first, and then a point in the polygon.
-    """
+    """Return random points in a region, uniform on the ground, in degrees, (count, 2)."""
     parts = list(boundary.geoms)
     areas = np.array([ground_km2(part) for part in parts])
     found = np.empty((count, 2))

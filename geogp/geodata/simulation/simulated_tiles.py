@@ -141,10 +141,7 @@ def simple_region() -> Region:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Simulated rows with their numbers of tests, sorted by quarter and quadkey.
-
-    `when` is the index of a row's quarter in `quarters`, and `where` is the index of its tile.
-    """
+    """Simulated rows in order; `when` and `where` are the indices of their quarters and tiles."""
 
     quarters: Counts
     when: Counts

@@ -20,6 +20,12 @@ def is_address(where: str) -> bool:
     return re.match(r"[^/\\]*[/\\]{2}", where) is not None
 
 
+def s3_endpoint() -> str | None:
+    """Return the server of buckets that the environment gives; None means Amazon's server."""
+    found = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return found or None
+
+
 def absolute_place(where: str) -> str:
     """Return a web address unchanged, or the absolute path of a folder.
 

@@ -34,11 +34,7 @@ class QuarterFiles:
     unreached: Mapping[int, UnreachableError] = field(default_factory=dict)
 
     def check_named(self, named: Collection[int], where: str, service: str) -> None:
-        """Raise an error if a quarter that the user named individually has no file.
-
-        Raises UnreachableError if the source did not answer, and DataError if there is no such
-        file.
-        """
+        """Raise UnreachableError or DataError if a quarter that the user named has no file."""
         for quarter, error in self.unreached.items():
             if quarter in named:
                 raise error

@@ -115,10 +115,7 @@ def _make(
 
 
 def _begin(remote: RemoteFile, copy: "_PartialCopy") -> bool:
-    """Download the footer and return True, or download the whole file and return False.
-
-    The whole file is downloaded only if the server cannot send parts of the file.
-    """
+    """Download the footer and return True; without parts, download all and return False."""
     size = remote.version.size
     if size is not None:
         with suppress(NoRangesError):

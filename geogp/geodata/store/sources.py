@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from geogp.errors import DataError, NetworkError, RefusedError, RequestError, UnreachableError
 from geogp.files import writing
+from geogp.geodata.store.addresses import s3_endpoint
 from geogp.geodata.store.cache import CacheEntry, Note
 from geogp.geodata.store.remote import (
     CURE,
@@ -76,10 +77,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Web:
-    """A web address as a source of files, which are downloaded into the cache.
-
-    Small files are downloaded as a whole. For tile files, `local_file` downloads a region's rows.
-    """
+    """A web address as a source of files, which are downloaded into the cache."""
 
     where: str
     patience: Patience = PATIENCE
@@ -235,7 +233,7 @@ def open_source(where: str) -> Source:
         return Web(_checked(where))
     if where.startswith("s3://"):
         bucket, _, prefix = where.removeprefix("s3://").partition("/")
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        endpoint = s3_endpoint()
         base = (
             f"{endpoint.rstrip('/')}/{bucket}" if endpoint else f"https://{bucket}.s3.amazonaws.com"
         )

@@ -78,11 +78,11 @@ class Ingested:
     source_rows: Observations
     kept: NDArray[np.bool_]
     left_out: tuple[LeftOut, ...]
-    files: tuple[InputFile, ...]
-    missing: tuple[int, ...]
-    unreached: tuple[int, ...]
-    warnings: tuple[str, ...]
-    attribution: str
+    files: tuple[InputFile, ...] = ()
+    missing: tuple[int, ...] = ()
+    unreached: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
+    attribution: str = ATTRIBUTION
 
 
 def all_quarters() -> tuple[int, ...]:
@@ -194,11 +194,7 @@ def gather(
         source_rows,
         kept,
         left_out,
-        files=(),
-        missing=(),
-        unreached=(),
         warnings=tuple(one.warning(service, target) for one in left_out),
-        attribution=ATTRIBUTION,
     )
 
 

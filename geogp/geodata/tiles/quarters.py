@@ -39,10 +39,7 @@ class QuarterRequest:
 
 
 def parse_quarters(text: str) -> QuarterRequest:
-    """Return the quarters in a text such as ``2019Q1..2023Q4`` or ``2019Q1,2020Q3``.
-
-    Raises RequestError if a part is not a quarter or range, or a range ends before it starts.
-    """
+    """Return the quarters in ``2019Q1..2023Q4,2024Q2``; raise RequestError for other text."""
     named: list[int] = []
     ranged: list[int] = []
     for part in text.split(","):

@@ -28,8 +28,7 @@ def speed_tiers(download: ArrayLike, upload: ArrayLike) -> NDArray[np.str_]:
     >>> speed_tiers([40.0, 40.0, 6.0], [5.0, 2.0, 0.5]).tolist()
     ['35/3', '7/1', 'below 5/1']
     """
-    found: NDArray[np.str_] = np.array(list(SPEED_TIERS))[tier_codes(download, upload)]
-    return found
+    return np.array(list(SPEED_TIERS))[tier_codes(download, upload)]
 
 
 def tier_codes(download: ArrayLike, upload: ArrayLike) -> NDArray[np.intp]:
@@ -45,5 +44,4 @@ def tier_codes(download: ArrayLike, upload: ArrayLike) -> NDArray[np.intp]:
         raise DataError("expected speeds in Mbps of 0 or more, found others.")
     # The tiers are in increasing order, so the number of reached tiers says which one is highest.
     reached = [(down >= d) & (up >= u) for d, u in SPEED_TIERS.values()]
-    found: NDArray[np.intp] = np.sum(reached, 0) - 1
-    return found
+    return np.asarray(np.sum(reached, 0) - 1, np.intp)

@@ -41,8 +41,7 @@ class TargetColumn:
             codes = np.full(values.shape[1], np.nan)
             codes[known] = tier_codes(*values[:, known])
             return codes
-        found: NDArray[np.float64] = values[0] if self.counted else np.log10(values[0])
-        return found
+        return np.asarray(values[0] if self.counted else np.log10(values[0]))
 
 
 TARGETS: dict[str, TargetColumn] = {

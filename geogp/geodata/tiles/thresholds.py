@@ -90,8 +90,7 @@ class Threshold:
     def probability(self, prediction: Any) -> NDArray[np.float64]:
         """Return the probability that each of n predicted values meets the threshold."""
         verb = prediction.cdf if self.at_most else prediction.exceedance
-        found: NDArray[np.float64] = np.clip(verb(self.log10), 0, 1)
-        return found
+        return np.asarray(np.clip(verb(self.log10), 0, 1))
 
 
 def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:

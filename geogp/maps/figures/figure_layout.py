@@ -21,7 +21,7 @@ from shapely.geometry import MultiPolygon
 
 from geogp.geodata.places.region import Region
 from geogp.geodata.tiles.quadkeys import tile_size_m
-from geogp.maps.frame import Floats, Frame, to_mercator
+from geogp.maps.frame import Frame, to_mercator
 from geogp.maps.scales import Scale
 
 DPI = 150
@@ -196,12 +196,6 @@ def extend_of(values: NDArray[np.floating], scale: Scale) -> str:
     return {(0, 0): "neither", (1, 0): "min", (0, 1): "max"}.get((below, above), "both")
 
 
-def simple_rings(geometry: MultiPolygon, tolerance: float) -> list[Floats]:
-    """Return the outlines of all islands and holes, simplified to `tolerance`, as (m, 2) arrays."""
-    rings = shapely.get_rings(shapely.get_parts(geometry))
-    return [shapely.get_coordinates(ring) for ring in shapely.simplify(rings, tolerance)]
-
-
 def degree_label(value: float, positive: str, negative: str) -> str:
     """Return a label such as ``66.5° W``; longitudes beyond 180 degrees are wrapped.
 
@@ -218,7 +212,9 @@ def degree_label(value: float, positive: str, negative: str) -> str:
 
 def _degree_ticks(axes: Axes, frame: Frame) -> None:
     west, south, east, north = frame.bounds
-    width, height = _inches(axes)
+    assert axes.figure is not None
+    inches = axes.figure.get_size_inches()  # type: ignore[union-attr]
+    width, height = axes.get_position().size * inches
     across = _round_degrees(west, east, max(2, round(width / 1.3)))
     up = _round_degrees(south, north, max(2, round(height / 0.9)))
     middle_latitude, middle_longitude = (south + north) / 2, (west + east) / 2
@@ -229,13 +225,6 @@ def _degree_ticks(axes: Axes, frame: Frame) -> None:
     axes.tick_params(labelsize=8, length=3)
 
 
-def _inches(axes: Axes) -> tuple[float, float]:
-    assert axes.figure is not None
-    box = axes.get_position()
-    width, height = axes.figure.get_size_inches()  # type: ignore[union-attr]
-    return float(box.width * width), float(box.height * height)
-
-
 def _round_degrees(low: float, high: float, most: int) -> list[float]:
     steps = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(low, high)
     return [round(float(step), 6) for step in steps if low <= step <= high]
@@ -244,7 +233,8 @@ def _round_degrees(low: float, high: float, most: int) -> list[float]:
 def _outline(geometry: MultiPolygon, tolerance: float, **style: Any) -> LineCollection:
     """Return the outlines of a geometry as lines, simplified to `tolerance` metres."""
     projected = shapely.transform(geometry, lambda points: np.column_stack(to_mercator(*points.T)))
-    lines = simple_rings(projected, tolerance)
+    rings = shapely.simplify(shapely.get_rings(shapely.get_parts(projected)), tolerance)
+    lines = list(map(shapely.get_coordinates, rings))
     return LineCollection(lines, zorder=3, joinstyle="round", **style)
 
 

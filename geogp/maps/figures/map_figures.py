@@ -1,38 +1,20 @@
-"""Figures of a map, for reports and print: median, mean, bound, width and kernel slices."""
+"""Figures of a map, for reports and print: median, mean, bound and width."""
 
-import textwrap
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from geogp.files import write_bytes
-from geogp.geodata.places.region import Region, Tiles
-from geogp.maps.figures.figure_layout import (
-    LEFT,
-    STRATUM_COLOUR,
-    WIDE,
-    Canvas,
-    aspect_of,
-    draw_bar,
-    draw_base,
-    draw_image,
-    draw_raster,
-    extend_of,
-    map_sheet,
-)
-from geogp.maps.frame import Frame, to_mercator
-from geogp.maps.kernel_slices import KernelSlice, check_slices
-from geogp.maps.scales import kernel_scale
-from geogp.maps.views import find_view, kernel_label, veiled, views_of
+from geogp.geodata.places.region import Region
+from geogp.maps.figures import figure_layout
+from geogp.maps.frame import Frame
+from geogp.maps.views import find_view, veiled, views_of
 
 VEIL = (0.86, 0.86, 0.86, 0.72)
 """Colour that covers tiles far from any measurement: red, green, blue, opacity."""
-
-_STACKED = 2.4
 
 
 def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | None = None) -> bytes:
@@ -47,26 +29,28 @@ def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | No
     shown = find_view(grid, view)
     scale, values = shown.scale(grid), shown.values(grid)
     frame = Frame.of_grid(grid)
-    wide = aspect_of(frame) >= WIDE
+    wide = figure_layout.aspect_of(frame) >= figure_layout.WIDE
     below, right = (1.35, 0.3) if wide else (1.1, 1.15)
-    canvas, axes, width, height, outer = map_sheet(
+    canvas, axes, width, height, outer = figure_layout.map_sheet(
         region, frame, below=below, right=right, least=3.8
     )
-    draw_raster(axes, frame, values, scale)
+    figure_layout.draw_raster(axes, frame, values, scale)
     far = veiled(grid)
     keys = _outline_keys(region)
     if far.any():
-        draw_image(axes, frame, np.where(far[:, :, None], VEIL, 0.0), zorder=2)
+        figure_layout.draw_image(axes, frame, np.where(far[:, :, None], VEIL, 0.0), zorder=2)
         label = f"farther than {grid.attrs['far_km']:g} km from any measurement"
         keys.append(Patch(fc=VEIL[:3], ec="#888888", lw=0.5, label=label))
-    extend = extend_of(values, scale)
+    extend = figure_layout.extend_of(values, scale)
     if wide:
-        draw_bar(canvas.axes(LEFT, 0.62, 0.55 * outer, 0.16), scale, extend, vertical=False)
-        canvas.legend(keys, LEFT + 0.62 * outer, 0.95)
+        figure_layout.draw_bar(
+            canvas.axes(figure_layout.LEFT, 0.62, 0.55 * outer, 0.16), scale, extend, vertical=False
+        )
+        canvas.legend(keys, figure_layout.LEFT + 0.62 * outer, 0.95)
     else:
-        bar = canvas.axes(LEFT + (outer + width) / 2 + 0.2, below, 0.16, height)
-        draw_bar(bar, scale, extend, vertical=True)
-        canvas.legend(keys, LEFT, 0.7)
+        bar = canvas.axes(figure_layout.LEFT + (outer + width) / 2 + 0.2, below, 0.16, height)
+        figure_layout.draw_bar(bar, scale, extend, vertical=True)
+        canvas.legend(keys, figure_layout.LEFT, 0.7)
     quarter = quarter or str(grid.attrs.get("quarter", ""))
     where = ", ".join(part for part in (region.name, quarter) if part)
     canvas.heading(below + height + 0.17, shown.title, where)
@@ -88,67 +72,10 @@ def write_map_figures(
     return paths
 
 
-def kernel_figure(
-    region: Region,
-    tiles: Tiles,
-    slices: list[KernelSlice],
-    *,
-    target: str = "download",
-    attribution: str = "",
-) -> bytes:
-    """Return a PNG file of kernel slices k(x, x_ref) on one colour scale; a star marks x_ref.
-
-    Panels are side by side, or stacked if the region is much wider than tall. The figure is similar
-    to figure 7 of Zhu, Yuchi and Xie. `target` determines the unit; `attribution` names the source
-    of the data. Raises DataError if there is no slice, or the number of values differs from the
-    number of tiles.
-    """
-    values = check_slices(tiles, slices)
-    frame = Frame.of_tiles(tiles)
-    scale = kernel_scale(values, label=f"{kernel_label(target)}; star: x*")
-    aspect, count = aspect_of(frame), len(slices)
-    stacked = aspect > _STACKED
-    width = 7.6 if stacked else max(2.6, min(3.9, 4.6 * aspect))
-    height = width / aspect
-    down, across = (count, 1) if stacked else (1, count)
-    texts = [textwrap.fill(one.description, int(width * 15)) for one in slices]
-    head = 0.55 + 0.14 * max(text.count("\n") + 1 for text in texts)
-    step_right, step_up = width + 0.75, height + head + 0.35
-    left, below = LEFT, 1.0
-    outer = max(left + across * step_right - 0.45, 6.5)
-    canvas = Canvas.of_size(outer, below + down * step_up + 0.75)
-    for place, (one, text) in enumerate(zip(slices, texts, strict=True)):
-        x = left + (place % across) * step_right
-        y = below + (down - 1 - place // across) * step_up + 0.3
-        axes = canvas.axes(x, y, width, height)
-        draw_base(axes, region, frame)
-        draw_raster(axes, frame, frame.place(tiles, one.values, np.nan), scale)
-        _star(axes, region, one)
-        canvas.text(x, y + height + head - 0.35, one.title, fontsize=10.5, fontweight="bold")
-        canvas.text(x, y + height + head - 0.43, text, fontsize=8, va="top", linespacing=1.15)
-    bar_width = 0.55 * (outer - left - 0.3)
-    draw_bar(canvas.axes(left, 0.62, bar_width, 0.16), scale, "neither", vertical=False)
-    canvas.legend(_outline_keys(region), left + 1.12 * bar_width, 0.85)
-    canvas.heading(canvas.height - 0.63, "Influence of one place on all other places", region.name)
-    return canvas.png(attribution)
-
-
-def _star(axes: Axes, region: Region, one: KernelSlice) -> None:
-    easting, northing = to_mercator(region.unwrap([one.longitude]), [one.latitude])
-    axes.plot(
-        easting,
-        northing,
-        marker="*",
-        markersize=14,
-        markerfacecolor="#ffd92f",
-        markeredgecolor="black",
-        linestyle="none",
-        zorder=5,
-    )
-
-
 def _outline_keys(region: Region) -> list[Line2D | Patch]:
     keys: list[Line2D | Patch] = [Line2D([], [], color="black", lw=0.9, label="boundary")]
     if region.strata is not None:
-        keys.append(Line2D([], [], color=STRATUM_COLOUR, lw=1.0, label=region.strata.words))
+        keys.append(
+            Line2D([], [], color=figure_layout.STRATUM_COLOUR, lw=1.0, label=region.strata.words)
+        )
     return keys

@@ -32,7 +32,7 @@ from geogp.maps.scales import (
 from geogp.maps.views import kernel_label
 
 _LEFT, _RIGHT, _GAP = 0.62, 0.18, 0.16
-_FOOT = 0.95
+_FOOT, _TOP = 1.1, 0.3
 _TALLEST = 3.6
 _WIDE = 2.4
 _CHARACTERS = 15.5  # characters of small text per inch
@@ -45,12 +45,12 @@ Paint = Callable[[Axes, int], object]
 
 
 def slices_panels(
-    region: Region, tiles: Tiles, slices: list[KernelSlice], *, target: str
+    region: Region, tiles: Tiles, slices: list[KernelSlice], *, target: str, title: str = ""
 ) -> Canvas:
     """Draw kernel slices k(x, x*), as in figure 7 of Zhu, Yuchi and Xie; a star marks x*.
 
-    `target` determines the unit. Raises DataError if there is no slice, or the number of values
-    differs from the number of tiles.
+    `target` determines the unit; `title` stands above the figure. Raises DataError if there is no
+    slice, or the number of values differs from the number of tiles.
     """
     values, frame = check_slices(tiles, slices), Frame.of_tiles(tiles)
     scale = kernel_scale(values, label=f"{kernel_label(target)}; star: x*")
@@ -66,7 +66,8 @@ def slices_panels(
         axes.plot(*place, "*", ms=10, mfc="white", mec="black", mew=0.8, zorder=5)
 
     titles = [(one.title, one.description) for one in slices]
-    return map_panels(region, frame, titles, paint, scale=scale, extend=extend_of(values, scale))
+    extend = extend_of(values, scale)
+    return map_panels(region, frame, titles, paint, scale=scale, extend=extend, title=title)
 
 
 def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats) -> Canvas:
@@ -149,26 +150,28 @@ def map_panels(
     *,
     scale: Scale,
     extend: str,
+    title: str = "",
 ) -> Canvas:
     """Return a figure with several maps of one region, with letters, titles and one colour bar.
 
     Each of `panels` is a title and a note in smaller text; `paint` draws the map of a panel.
-    `extend` states at which ends values exceed the scale (see `extend_of`). Raises DataError if
-    there is no panel.
+    `extend` states at which ends values exceed the scale (see `extend_of`). `title` stands above
+    all panels. Raises DataError if there is no panel.
     """
     if not panels:
         raise DataError("expected at least one panel to draw, found none.")
     plain = region.with_strata(None)  # outlines of strata would hide small maps
     aspect, across = aspect_of(frame), _columns(aspect_of(frame), len(panels))
-    width = (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) / across
-    width, height = min(width, _TALLEST * aspect), min(width / aspect, _TALLEST)
-    room = max(width, (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) / across)
+    room = (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) / across
+    width, height = min(room, _TALLEST * aspect), min(room / aspect, _TALLEST)
     notes = [textwrap.fill(note, int(room * _CHARACTERS)) for _, note in panels]
     head = 0.25 + 0.125 * max(note.count("\n") + 1 if note else 0 for note in notes)
     down = -(-len(panels) // across)
     with paper_style():
-        canvas = Canvas.of_size(WIDTH, _FOOT + down * (height + head + 0.08))
-        for place, ((title, _), note) in enumerate(zip(panels, notes, strict=True)):
+        canvas = Canvas.of_size(WIDTH, _FOOT + down * (height + head + 0.08) + _TOP * bool(title))
+        if title:
+            canvas.text(_LEFT, canvas.height - 0.25, title, fontsize=10, fontweight="bold")
+        for place, ((name, _), note) in enumerate(zip(panels, notes, strict=True)):
             column, row = place % across, place // across
             x = _LEFT + column * (room + _GAP)
             y = _FOOT + (down - 1 - row) * (height + head + 0.08)
@@ -179,10 +182,10 @@ def map_panels(
                 labelleft=column == 0, labelbottom=place + across >= len(panels), labelsize=SMALL
             )
             top = y + height + head
-            canvas.text(x, top - 0.17, f"{letter(place)} {title}", fontsize=TEXT, fontweight="bold")
+            canvas.text(x, top - 0.17, f"{letter(place)} {name}", fontsize=TEXT, fontweight="bold")
             canvas.text(x, top - 0.21, note, fontsize=SMALL, va="top", linespacing=1.15)
         bar = 0.52 * (WIDTH - _LEFT - _RIGHT)
-        draw_bar(canvas.axes(_LEFT, 0.45, bar, 0.12), scale, extend, vertical=False)
+        draw_bar(canvas.axes(_LEFT, 0.6, bar, 0.12), scale, extend, vertical=False)
     return canvas
 
 

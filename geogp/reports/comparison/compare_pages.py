@@ -49,10 +49,7 @@ def _context(comparison: Comparison) -> dict[str, Any]:
 
 
 def difference_figure(comparison: Comparison) -> str:
-    """Draw each run's differences in log score and CRPS from the reference, by split and stratum.
-
-    A filled point marks a significant difference.
-    """
+    """Draw each run's differences from the reference; a filled point is significant."""
     splits = list(comparison.splits.values())
     others = [one.name for one in comparison.runs[1:]]
 

@@ -6,7 +6,7 @@ a difference is computed row by row, as run minus reference.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -21,7 +21,7 @@ from geogp.evaluation.paired import DRAWS, FEW_BLOCKS, Estimate, mark, paired_es
 from geogp.evaluation.simultaneous_coverage import blocks_of
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.places.stratum_column import ALL
-from geogp.records.run_record import RunRecord, RunSettings, given
+from geogp.records.run_record import RunSettings, given
 from geogp.reports.comparison.comparison_rows import (
     COVERAGES,
     SCORES,
@@ -173,17 +173,16 @@ def compare(runs: Sequence[RunContent], *, reference: str | None = None) -> Comp
         reference=runs[0].name,
         runs=[_facts(one) for one in runs],
         settings=_different_settings(runs),
-        findings=_findings(splits, runs),
+        findings=[
+            say("compare", "finding", split.title, run, runs[0].name, found)
+            for split in splits.values()
+            for run, found in split.strata[ALL].differences.items()
+        ],
         notes=notes,
         method=say_all("compare", "method", DRAWS, FEW_BLOCKS, counted(runs[0].predictions)),
         attribution=given(first.attribution, "") or DEFAULT_ATTRIBUTION,
         splits=splits,
     )
-
-
-def comparison_json(comparison: Comparison) -> str:
-    """Return the comparison as JSON, without rounding."""
-    return json.dumps(asdict(comparison), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _reference_first(runs: Sequence[RunContent], reference: str | None) -> list[RunContent]:
@@ -224,7 +223,10 @@ def _compare_split(
         title,
         len(common),
         beyond,
-        {name: _unlike(table["stratum"], base["stratum"]) for name, table in joined.items()},
+        {
+            name: int((table["stratum"].to_numpy() != base["stratum"].to_numpy()).sum())
+            for name, table in joined.items()
+        },
         {name: int((~np.isfinite(found["log_score"])).sum()) for name, found in scores.items()},
     )
     blocks = blocks_of(*(base[name].to_numpy(np.float64) for name in ("longitude", "latitude")))
@@ -232,21 +234,17 @@ def _compare_split(
     for stratum, chosen in rows_by_group(base["stratum"], len(base)).items():
         if chosen.any():
             part = {name: found[chosen] for name, found in scores.items()}
-            gains = {
-                one.name: None
-                if beyond[one.name]
-                else _baseline(one.run, split, stratum, int(chosen.sum()))
+            stored = {
+                one.name: given(one.run.baseline, {}).get(split, {}).get(stratum)
                 for one in runs
+                if not beyond[one.name]
             }
+            gains = {k: v.nll for k, v in stored.items() if v is not None and v.n == chosen.sum()}
             strata[stratum] = _stratum(part, blocks[chosen], gains)
-    strata = _marked(strata)
+    _mark(strata)
     sides = {one.run.block_side for one in runs}
     question = SPLITS[split].asked(sides.pop() if len(sides) == 1 else None)
     return SplitComparison(split, title, question, len(common), beyond, strata), notes
-
-
-def _unlike(column: pd.Series, other: pd.Series) -> int:
-    return int((column.to_numpy() != other.to_numpy()).sum())
 
 
 def _different_settings(runs: Sequence[RunContent]) -> dict[str, dict[str, str]]:
@@ -261,16 +259,12 @@ def _different_settings(runs: Sequence[RunContent]) -> dict[str, dict[str, str]]
     return found
 
 
-def _baseline(run: RunRecord, split: str, stratum: str, n: int) -> float | None:
-    stored = given(run.baseline, {}).get(split, {}).get(stratum)
-    return None if stored is None or stored.n != n else stored.nll
-
-
 def _stratum(
     scores: dict[str, pd.DataFrame],
     blocks: NDArray[np.int64],
     baselines: dict[str, float | None],
 ) -> StratumComparison:
+    """Return the comparison in a stratum; `baselines` has the known log scores of baselines."""
     names = [*SCORES, *COVERAGES]
     (_, base), *others = scores.items()
     with np.errstate(invalid="ignore"):  # infinity - infinity is NaN
@@ -282,7 +276,7 @@ def _stratum(
     return StratumComparison(
         n=len(base),
         blocks=len(np.unique(blocks)),
-        figures={name: _figures(found, baselines[name]) for name, found in scores.items()},
+        figures={name: _figures(found, baselines.get(name)) for name, found in scores.items()},
         differences={run: {name: next(estimates) for name in names} for run, _ in others},
     )
 
@@ -294,27 +288,12 @@ def _figures(scores: pd.DataFrame, baseline: float | None) -> RunFigures:
     return RunFigures(**found, gain=None if baseline is None or ours is None else baseline - ours)
 
 
-def _marked(strata: dict[str, StratumComparison]) -> dict[str, StratumComparison]:
-    """Mark the significant differences in all strata, as one family of tests; return the strata."""
-    places = [
-        (stratum, run, score)
-        for stratum, found in strata.items()
-        for run in found.differences
-        for score in SCORES
-    ]
-    family = [strata[stratum].differences[run][score] for stratum, run, score in places]
-    for (stratum, run, score), one in zip(places, mark(family), strict=True):
-        strata[stratum].differences[run][score] = one
-    return strata
-
-
-def _findings(splits: dict[str, SplitComparison], runs: Sequence[RunContent]) -> list[str]:
-    reference = runs[0].name
-    return [
-        say("compare", "finding", split.title, run, reference, found)
-        for split in splits.values()
-        for run, found in split.strata[ALL].differences.items()
-    ]
+def _mark(strata: dict[str, StratumComparison]) -> None:
+    """Mark the significant differences in all strata, as one family of tests."""
+    differences = [one for found in strata.values() for one in found.differences.values()]
+    family = iter(mark([one[score] for one in differences for score in SCORES]))
+    for one in differences:
+        one |= {score: next(family) for score in SCORES}
 
 
 def _facts(one: RunContent) -> RunFacts:

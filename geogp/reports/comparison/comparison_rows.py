@@ -28,10 +28,7 @@ _STORED = {"log_score": "nll", "crps": "crps"}
 
 @dataclass(frozen=True)
 class RunContent:
-    """A finished run with its name in the comparison, run.json and test_predictions.parquet.
-
-    Each run of a comparison has a different name.
-    """
+    """A finished run: its unique name, its run.json and its test predictions."""
 
     name: str
     run: RunRecord

@@ -17,7 +17,8 @@ from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.region import UNKNOWN, Tiles
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quadkeys import ZOOM, tiles_to_codes
-from geogp.maps.figures.map_figures import kernel_figure, write_map_figures
+from geogp.maps.figures.map_figures import write_map_figures
+from geogp.maps.figures.panels import slices_panels
 from geogp.maps.grid import build_grid, quantity_of
 from geogp.maps.kernel_slices import KernelSlice
 from geogp.maps.page.interactive_page import map_page
@@ -89,14 +90,11 @@ class Drawing:
         if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
         write_map_figures(self.grid, job.region, folder, quarter=job.question.label())
-        kernel = kernel_figure(
-            job.region,
-            tiles,
-            content.slices,
-            target=job.request.target,
-            attribution=job.ingested.attribution,
+        title = f"Influence of one place on all other places, {job.region.name}"
+        kernel = slices_panels(
+            job.region, tiles, content.slices, target=job.request.target, title=title
         )
-        write_bytes(folder / "kernel.png", kernel)
+        write_bytes(folder / "kernel.png", kernel.png(job.ingested.attribution))
 
 
 def draw(
