@@ -57,8 +57,7 @@ class Burr:
     def log_density(self, u: Floats) -> Floats:
         """Return the log density of u = log s²: log(c d) + c u - (d + 1) log(1 + e^(c u))."""
         softplus = np.logaddexp(0.0, self.c * u)
-        found: Floats = math.log(self.c * self.d) + self.c * u - (self.d + 1) * softplus
-        return found
+        return math.log(self.c * self.d) + self.c * u - (self.d + 1) * softplus
 
 
 BURR_PRIOR = Burr(2.0, 2.0)
@@ -139,8 +138,7 @@ class BurrScale:
     def log_posterior(self, u: Floats) -> Floats:
         """Return the log density of u = log s² given the rows, up to a constant."""
         inverse = np.exp(np.minimum(-u, _LARGEST_EXPONENT))
-        found: Floats = self.prior.log_density(u) - self.n / 2 * u - self.distance / 2 * inverse
-        return found
+        return self.prior.log_density(u) - self.n / 2 * u - self.distance / 2 * inverse
 
     @property
     def _step(self) -> float:

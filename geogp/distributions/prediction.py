@@ -216,8 +216,7 @@ class Prediction:
         """Draw measurements from the inverse distribution functions, (size, n)."""
         # The draws are multiples of 2^-53. With 2^-54 added, no value is exactly 0 or 1.
         uniform = random.random((size, len(self))) + 2.0**-54
-        found: Floats = np.stack([self.mean + self.sd * self.shape.quantile(p) for p in uniform])
-        return found
+        return np.stack([self.mean + self.sd * self.shape.quantile(p) for p in uniform])
 
     def quantile(self, probability: float) -> Floats:
         """Return the quantiles at one probability, shape (n,).
@@ -305,5 +304,4 @@ class Prediction:
         return found
 
     def _standard(self, y: ArrayLike) -> Floats:
-        found: Floats = (np.asarray(y, np.float64) - self.mean) / self.sd
-        return found
+        return (np.asarray(y, np.float64) - self.mean) / self.sd

@@ -54,22 +54,17 @@ class SinhArcsinh(Shape):
         """Return X at Z = z."""
         mean, sd = self._moments
         z = np.asarray(z, np.float64)
-        found: Floats = (_transform(z, self.skewness, self.tailweight) - mean) / sd
-        return found
+        return (_transform(z, self.skewness, self.tailweight) - mean) / sd
 
     def normal_score(self, x: Floats) -> Floats:
         """Return z(x) = sinh(δ asinh(w) - ε) with w = E W + x sd(W)."""
-        found: Floats = np.sinh(self.tailweight * np.arcsinh(self._raw(x)) - self.skewness)
-        return found
+        return np.sinh(self.tailweight * np.arcsinh(self._raw(x)) - self.skewness)
 
     def log_density(self, x: Floats) -> Floats:
         """Return log φ(z) + log dz/dx, with dz/dw = δ sqrt((1 + z²) / (1 + w²))."""
         w, z = self._raw(x), self.normal_score(x)
         slope = 0.5 * (np.log1p(z**2) - np.log1p(w**2))
-        found: Floats = (
-            GAUSSIAN.log_density(z) + slope + math.log(self.tailweight * self._moments[1])
-        )
-        return found
+        return GAUSSIAN.log_density(z) + slope + math.log(self.tailweight * self._moments[1])
 
     def crps(self, x: Floats) -> Floats:
         """Return the CRPS, E|X - x| - ½ E|X - X'|, with both expectations as integrals over Z.
@@ -78,8 +73,7 @@ class SinhArcsinh(Shape):
         x (2 F(x) - 1) - 2 I(z(x)), because E X = 0, and ½ E|X - X'| is E[q(Z) (2 Φ(Z) - 1)].
         """
         z = self.normal_score(x)
-        found: Floats = x * (2 * GAUSSIAN.cdf(z) - 1) - 2 * self._partial(z) - self._half_spread
-        return found
+        return x * (2 * GAUSSIAN.cdf(z) - 1) - 2 * self._partial(z) - self._half_spread
 
     def exponential_mean(self, t: Floats) -> Floats:
         """Return E[exp(t X)], integrated over Z from -9 to 9.
@@ -124,10 +118,9 @@ class SinhArcsinh(Shape):
         s = (inside - nodes[at]) / _STEP
         rise = totals[at + 1] - totals[at]
         left, right = slopes[at] * _STEP, slopes[at + 1] * _STEP
-        found: Floats = totals[at] + s * (
+        return totals[at] + s * (
             left + s * (3 * rise - 2 * left - right + s * (left + right - 2 * rise))
         )
-        return found
 
     @cached_property
     def _partial_table(self) -> tuple[Floats, Floats, Floats]:
@@ -135,8 +128,7 @@ class SinhArcsinh(Shape):
         half = nodes[:-1] + _STEP / 2
 
         def slope(z: Floats) -> Floats:
-            found: Floats = self.from_normal(z) * np.exp(GAUSSIAN.log_density(z))
-            return found
+            return self.from_normal(z) * np.exp(GAUSSIAN.log_density(z))
 
         slopes = slope(nodes)
         # Simpson's rule on each step.
@@ -157,8 +149,7 @@ def shape_of(skewness: float | Floats, tailweight: float | Floats) -> Shape:
 
 
 def _transform(z: Floats, skewness: float, tailweight: float) -> Floats:
-    found: Floats = np.sinh((np.arcsinh(z) + skewness) / tailweight)
-    return found
+    return np.sinh((np.arcsinh(z) + skewness) / tailweight)
 
 
 def moments(skewness: float, tailweight: float) -> tuple[float, float]:

@@ -167,8 +167,7 @@ class ClassGP(EstimatorParameters):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, (n,)."""
         codes = self.predict_distribution(X).codes
-        found: NDArray[Any] = self.classes_[codes]
-        return found
+        return self.classes_[codes]
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class, (n, k), in the order of `classes_`."""

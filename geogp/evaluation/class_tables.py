@@ -59,8 +59,8 @@ def group_shares(known: ArrayLike, codes: ArrayLike, asked: ArrayLike, classes: 
     counts = np.zeros((len(names), classes))
     np.add.at(counts, (member[:n], numbers), 1.0)
     counts += every / every.sum()
-    shares: Floats = (counts / counts.sum(1, keepdims=True))[member[n:]]
-    return shares
+    found: Floats = (counts / counts.sum(1, keepdims=True))[member[n:]]
+    return found
 
 
 def table_scores(rows: pd.DataFrame, columns: list[str]) -> dict[str, ClassScores]:

@@ -212,8 +212,7 @@ def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     Raises NumericalError if Λ is not finite or does not factorise.
     """
     distance, log_determinant = quadratic_form(sums, noise_var)
-    found: Tensor = -0.5 * (sums.n * math.log(2 * math.pi) + log_determinant + distance)
-    return found
+    return -0.5 * (sums.n * math.log(2 * math.pi) + log_determinant + distance)
 
 
 def quadratic_form(sums: Statistics, noise_var: Tensor) -> tuple[Tensor, Tensor]:

@@ -152,8 +152,7 @@ class ExactGP(nn.Module):
         check_rows(len(y))
         K = self.kernel(x, x)
         K = K + self.noise() * torch.eye(len(y), dtype=torch.float64)
-        found: Tensor = _LogDensity.apply(K, y - self.mean_constant)  # type: ignore[no-untyped-call]
-        return found
+        return _LogDensity.apply(K, y - self.mean_constant)  # type: ignore[no-untyped-call, no-any-return]
 
     def condition(self, train: Data) -> None:
         """Factorise the covariance of the training rows, for `predict`; errors as for a fit."""

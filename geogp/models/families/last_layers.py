@@ -130,8 +130,7 @@ def stacked_triangle(*parts: Tensor) -> Tensor:
     stacked = torch.cat(parts)
     R: Tensor = torch.linalg.qr(stacked, mode="r").R
     sign = torch.where(R.diagonal() < 0, -1.0, 1.0).to(R.dtype)
-    found: Tensor = R * sign[:, None]
-    return found
+    return R * sign[:, None]
 
 
 def _tangent_factor(network: Mlp, readout: Tensor, x: Tensor, whitening: Tensor) -> Tensor:

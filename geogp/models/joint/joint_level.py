@@ -87,8 +87,7 @@ class JointLevel:
 
     def sum_means(self, weights: Weights) -> Floats:
         """Return the means of sums over tiles with weights (n, k), (k,)."""
-        found: Floats = np.asarray(self._checked(weights).T @ self.mean, np.float64)
-        return found
+        return np.asarray(self._checked(weights).T @ self.mean, np.float64)
 
     def sum_variances(self, weights: Weights, *, noise: bool = False) -> Floats:
         """Return the variances of sums over tiles with weights (n, k), (k,).
@@ -192,8 +191,7 @@ class JointLevel:
     def prior_covariance(self, tiles: NDArray[np.int64]) -> Floats:
         """Return the covariance of the level at m tiles before any row is known, (m, m)."""
         x = self.x[tiles]
-        found: Floats = self.model.kernel(x, x) + np.diag(self.own_variance[tiles])
-        return found
+        return self.model.kernel(x, x) + np.diag(self.own_variance[tiles])
 
     def stated_variances(self) -> Floats:
         """Return the variance of the level at each tile in the model's own prediction, (n,)."""
@@ -236,8 +234,7 @@ class JointLevel:
         """Return L' Phi' a, (r, k), for sparse weights (n, k)."""
         a = sparse.csr_array(rows_times(self.factor, weights))
         left = torch.from_numpy(gathered(self._tile_features(), a)).to(self.L.device)
-        found: Floats = (self.L.T @ left).cpu().numpy()
-        return found
+        return (self.L.T @ left).cpu().numpy()
 
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield paths, `AT_ONCE` at a time, in one pass over the features."""
@@ -345,5 +342,4 @@ def gathered(features: Iterator[Tensor], weights: sparse.csr_array) -> Floats:
 
 def spread(features: Iterator[Tensor], weights: Tensor) -> Floats:
     """Return Phi w, (n, k), for weights (r, k)."""
-    found: Floats = torch.cat([(phi @ weights).cpu() for phi in features]).numpy()
-    return found
+    return torch.cat([(phi @ weights).cpu() for phi in features]).numpy()
