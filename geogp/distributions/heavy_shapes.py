@@ -23,7 +23,10 @@ _STIRLING_FROM = 50.0
 
 
 class HeavyTails(Shape):
-    """A symmetric shape whose tails fall like a power, so that E[exp(t X)] diverges."""
+    """A symmetric shape whose tails fall like a power, so that E[exp(t X)] diverges.
+
+    Subclasses define `quantile` and `cdf`; both must be accurate in the lower tail.
+    """
 
     symmetric = True
 
@@ -44,14 +47,6 @@ class HeavyTails(Shape):
         lower, upper = self.cdf(x), self.survival(x)
         tail = special.ndtri(np.maximum(np.minimum(lower, upper), _MIN_PROBABILITY))
         return np.where(lower < upper, tail, -tail)
-
-    @abstractmethod
-    def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles at probabilities strictly between 0 and 1."""
-
-    @abstractmethod
-    def cdf(self, x: Floats) -> Floats:
-        """Return P(X <= x)."""
 
     def survival(self, x: Floats) -> Floats:
         """Return P(X > x) = P(X <= -x)."""
