@@ -257,13 +257,9 @@ def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor
 
     Raises NumericalError if Λ is not finite or does not factorise.
     """
-    identity = torch.eye(len(sums.moment), dtype=torch.float64, device=sums.gram.device)
-    C, _ = jittered_cholesky(identity + sums.gram, 0.0)
-    explained = torch.linalg.solve_triangular(C, sums.moment[:, None], upper=False)
-    determinant = sums.log_variance + 2 * C.diagonal().log().sum()
-    distance = sums.square - explained.square().sum()
-    found: Tensor = -0.5 * (sums.n * math.log(2 * math.pi) + determinant + distance)
-    return found
+    distance, determinant = quadratic_form(sums, torch.ones_like(sums.square))
+    constant = sums.n * math.log(2 * math.pi) + sums.log_variance
+    return -0.5 * (constant + determinant + distance)
 
 
 def _count_terms(terms: BatchTerms, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
