@@ -470,6 +470,14 @@ class TestInterruption:
             attempt(settings=settings, checkpoint=path, progress=_stop_after(state.best_epoch + 2))
         continued(expected=(expected, state), settings=settings)
 
+    @pytest.mark.parametrize("epoch", [1, 4])
+    def test_with_its_average(self, *, epoch, with_settings, make_model, path, attempt, continued):
+        settings, expected = with_settings(average=2.0), make_model()
+        state = attempt(expected, settings)
+        with pytest.raises(KeyboardInterrupt):
+            attempt(settings=settings, checkpoint=path, progress=_stop_after(epoch))
+        continued(expected=(expected, state), settings=settings)
+
     @pytest.mark.parametrize("name", sorted(set(NAMES) - {"dbk-rbf"}))
     def test_of_the_other_models(self, *, name, make_model, path, device, attempt, continued):
         expected = make_model(name).to(device)
@@ -810,21 +818,6 @@ class TestAverage:
             torch.testing.assert_close(value.detach(), kept[state.best_epoch - 1][name])
         score = model.predict(validation.x).log_score(validation.y).mean()
         assert score == pytest.approx(state.best_nll, abs=1e-12)
-
-    @pytest.mark.parametrize("epoch", [1, 4])
-    def test_a_stopped_fit_continues_with_its_average(
-        self, *, epoch, with_settings, make_model, tmp_path, attempt, continued
-    ):
-        settings, path = with_settings(average=2.0), tmp_path / "checkpoint"
-        whole = make_model()
-        expected = attempt(whole, settings)
-        stop = _stop_after(epoch)
-        with pytest.raises(KeyboardInterrupt):
-            attempt(settings=settings, checkpoint=path, progress=stop)
-        continued = make_model(seed=9)
-        found = attempt(continued, settings, checkpoint=path)
-        assert _history(found) == _history(expected)
-        _assert_same(continued, whole)
 
     def test_the_noise_has_its_own_rate(self, with_settings, make_model, attempt):
         still, moved = make_model(), make_model()
