@@ -186,7 +186,7 @@ class ClassGP(EstimatorParameters):
         """
         self.check_fitted()
         x = self._inputs(X, fitted=True)
-        return ClassPrediction.mixture([network.predict_classes(x) for network in self.networks_])
+        return ClassPrediction.mixture([network.predict(x) for network in self.networks_])
 
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the share of rows whose most probable class is y.

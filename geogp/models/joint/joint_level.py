@@ -7,7 +7,7 @@ never from the L L' that an objective learned. A process of single tiles adds it
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -72,6 +72,9 @@ class JointLevel:
         Variance of the level of each tile from the diagonal of the model, (n,). The diagonal is
         independent between tiles and does not belong to a tile process.
     """
+
+    has_tiles: ClassVar[bool] = False
+    """Whether the level has a process of single tiles, K in `low_rank`."""
 
     model: "LowRankGP"
     x: Floats
@@ -202,11 +205,6 @@ class JointLevel:
     def own(self) -> Floats:
         """The part of each tile's variance that is independent of other tiles; see `low_rank`."""
         return self.own_variance * self.factor**2
-
-    @property
-    def has_tiles(self) -> bool:
-        """Whether the level has a process of single tiles, K in `low_rank`."""
-        return False
 
     def _checked(self, weights: Weights) -> Weights:
         if len(weights.shape) != 2 or weights.shape[0] != len(self):

@@ -155,7 +155,7 @@ def announcement(
     }
     described = {
         "name": model.name,
-        "architecture": model.architecture.as_dict(),
+        "architecture": asdict(model.architecture),
         "settings": asdict(settings),
         "device": model.device.type,
     }
