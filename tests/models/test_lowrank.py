@@ -1,6 +1,6 @@
 """Predictions, features and kernels of the one model class."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
