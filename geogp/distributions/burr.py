@@ -121,11 +121,6 @@ class BurrScale:
         return found
 
     @property
-    def effective_size(self) -> float:
-        """Kish's effective number of nodes, 1 / Σ w²."""
-        return float(1 / np.square(self.weights).sum())
-
-    @property
     def mean(self) -> float:
         """E[s²]."""
         return float(np.exp(self.nodes[0]) @ self.weights)
