@@ -20,7 +20,6 @@ from geogp.distributions.shape_columns import shape_from
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import NumericalError, RequestError
 from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.options import Weights
@@ -331,16 +330,11 @@ def test_few_rows_and_a_wrong_scale(n, wrong):
     assert np.mean(beside) < 0.02
 
 
-def test_a_saved_process_keeps_its_scale_and_the_table_its_distribution(tmp_path):
+def test_a_table_keeps_the_distribution():
     data, new = table(80), table(20, seed=1)
     model = process("burr-process")
     fit(model, data, new, FitSettings(epochs=2, batch=1000, optimiser="lbfgs"))
-    save_model(model, tmp_path / "model")
-    again, _ = load_model(tmp_path / "model")
-    assert isinstance(again, BurrProcess)
-    assert again.scale_posterior == model.scale_posterior
     found = model.predict(new.x)
-    np.testing.assert_equal(again.predict(new.x).quantile(0.1), found.quantile(0.1))
     columns = found.columns()
     assert list(columns)[4:] == [
         *("skewness", "tailweight"),

@@ -12,7 +12,6 @@ from geogp.distributions.burr import Burr
 from geogp.distributions.heavy_shapes import StudentT
 from geogp.errors import RequestError
 from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.options import Weights
 from geogp.models.families.scale_mixture import (
@@ -130,18 +129,6 @@ class TestScale:
             fit(model, data, new, FitSettings(epochs=3, batch=5000, optimiser="lbfgs"))
             scores.append(float(model.predict(new.x).log_score(new.y).mean()))
         assert scores[0] == pytest.approx(scores[1], abs=1e-3)
-
-
-def test_a_saved_process_keeps_its_scale(tmp_path):
-    data, new = table(80), table(20, seed=1)
-    model = process("t-process")
-    fit(model, data, new, FitSettings(epochs=1, batch=1000, optimiser="lbfgs"))
-    save_model(model, tmp_path / "model")
-    again, _ = load_model(tmp_path / "model")
-    assert isinstance(again, StudentProcess)
-    assert again.scale_posterior == model.scale_posterior
-    assert again.scale_posterior.a == 2 + 40
-    np.testing.assert_equal(again.predict(new.x).quantile(0.1), model.predict(new.x).quantile(0.1))
 
 
 @pytest.mark.parametrize("name", PROCESSES)
