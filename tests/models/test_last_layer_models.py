@@ -15,7 +15,6 @@ from geogp.errors import RequestError
 from geogp.models.bases import tangents
 from geogp.models.bases.tangents import Mlp, Tangents
 from geogp.models.catalogue.build_model import build
-from geogp.models.core import lowrank
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.families import last_layers as rich
@@ -387,13 +386,6 @@ class TestModels:
         )
         assert seen == [0, 0]
         assert model.predict(x).function_variance.min() > 0
-
-    def test_chunks_of_prediction_and_features(self, make_fitted, monkeypatch, x):
-        model = make_fitted("rich-bll")
-        whole, phi = model.predict(x), model.features(x)
-        monkeypatch.setattr(lowrank, "CHUNK", 7)
-        np.testing.assert_allclose(model.predict(x).variance, whole.variance, rtol=1e-9)
-        np.testing.assert_allclose(model.features(x), phi, rtol=1e-9, atol=1e-12)
 
 
 class TestRule:
