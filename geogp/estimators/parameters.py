@@ -97,20 +97,14 @@ class EstimatorParameters:
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags; only scikit-learn calls this method."""
-        from sklearn.utils import (  # noqa: PLC0415
-            ClassifierTags,
-            InputTags,
-            RegressorTags,
-            Tags,
-            TargetTags,
-        )
+        from sklearn import utils  # noqa: PLC0415
 
-        return Tags(
+        return utils.Tags(
             estimator_type="classifier" if self.is_classifier else "regressor",
-            target_tags=TargetTags(required=True, positive_only=self.counts),
-            classifier_tags=ClassifierTags() if self.is_classifier else None,
-            regressor_tags=None if self.is_classifier else RegressorTags(),
-            input_tags=InputTags(),
+            target_tags=utils.TargetTags(required=True, positive_only=self.counts),
+            classifier_tags=utils.ClassifierTags() if self.is_classifier else None,
+            regressor_tags=None if self.is_classifier else utils.RegressorTags(),
+            input_tags=utils.InputTags(),
         )
 
     def check_numbers(self) -> None:
@@ -147,11 +141,12 @@ class EstimatorParameters:
         params = {name: plain(getattr(self, name)) for name in usual}
         if not isinstance(self.validation, str):
             params["validation"] = usual["validation"]  # the file has no rows for a mask
+        names = [plain(name) for name in getattr(self, "feature_names_in_", [])]
         return {
             "estimator": self.kind().__name__,
             "params": params,
             "n_features_in": self.n_features_in_,
-            "feature_names_in": [plain(n) for n in getattr(self, "feature_names_in_", [])],
+            "feature_names_in": [n if isinstance(n, int | float) else str(n) for n in names],
         }
 
     @classmethod
