@@ -131,7 +131,7 @@ def scale_figures(n: int, wrong: float, seed: int) -> Figures:
         "t-process, vague": score(student.predict(new.x), new.y, wrong),
         "burr-process": score(burr.predict(new.x), new.y, wrong),
         "burr_scale": burr.scale_posterior.mean,
-        "burr_effective_size": burr.scale_posterior.effective_size,
+        "burr_effective_size": 1 / float(np.square(burr.scale_posterior.weights).sum()),
         "nngp, scale learned": score(learned, new.y, wrong),
     }
 

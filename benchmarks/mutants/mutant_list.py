@@ -51,7 +51,7 @@ MUTANTS = [
     *_of(
         "distributions/prediction",
         "models/test_few_rows::test_a_widened_model_is_normal_and_so_many_times_as_wide",
-        widened_by_the_factor_alone=("square = factor**2", "square = factor"),
+        widened_by_the_factor_alone=("factor**2 * getattr", "factor * getattr"),
     ),
     *_of(
         "distributions/prediction",
@@ -73,8 +73,8 @@ MUTANTS = [
             "slope = 0.0 * (np.log1p(z**2) - np.log1p(w**2))",
         ),
         crps_without_the_spread=(
-            "2 * self._partial(z) - self._half_spread",
-            "2 * self._partial(z)",
+            "2 * self._partial(inside) - self._half_spread",
+            "2 * self._partial(inside)",
         ),
     ),
     # Tiles and places

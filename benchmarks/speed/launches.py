@@ -71,7 +71,7 @@ def made(name: str, train: Data) -> LowRankGP:
 def predicted(model: LowRankGP, x: np.ndarray) -> np.ndarray:
     """Return mean and standard deviation, (2, n), or the probabilities of classes, (n, k)."""
     if isinstance(model, ClassProcess):
-        return model.predict_classes(x).probabilities
+        return model.predict(x).probabilities
     found = model.predict(x)
     return np.stack([found.mean, found.sd])
 

@@ -57,8 +57,7 @@ class Burr:
     def log_density(self, u: Floats) -> Floats:
         """Return the log density of u = log s²: log(c d) + c u - (d + 1) log(1 + e^(c u))."""
         softplus = np.logaddexp(0.0, self.c * u)
-        found: Floats = math.log(self.c * self.d) + self.c * u - (self.d + 1) * softplus
-        return found
+        return math.log(self.c * self.d) + self.c * u - (self.d + 1) * softplus
 
 
 BURR_PRIOR = Burr(2.0, 2.0)
@@ -122,11 +121,6 @@ class BurrScale:
         return found
 
     @property
-    def effective_size(self) -> float:
-        """Kish's effective number of nodes, 1 / Σ w²."""
-        return float(1 / np.square(self.weights).sum())
-
-    @property
     def mean(self) -> float:
         """E[s²]."""
         return float(np.exp(self.nodes[0]) @ self.weights)
@@ -139,8 +133,7 @@ class BurrScale:
     def log_posterior(self, u: Floats) -> Floats:
         """Return the log density of u = log s² given the rows, up to a constant."""
         inverse = np.exp(np.minimum(-u, _LARGEST_EXPONENT))
-        found: Floats = self.prior.log_density(u) - self.n / 2 * u - self.distance / 2 * inverse
-        return found
+        return self.prior.log_density(u) - self.n / 2 * u - self.distance / 2 * inverse
 
     @property
     def _step(self) -> float:

@@ -116,8 +116,7 @@ class ClassPrediction:
     @property
     def probabilities(self) -> Floats:
         """Probability of each class at each point, (n, k)."""
-        found: Floats = np.exp(self.log_probabilities)
-        return found
+        return np.exp(self.log_probabilities)
 
     @property
     def log_probabilities(self) -> Floats:
@@ -143,8 +142,7 @@ class ClassPrediction:
         This is the information that the class of a point contains about its logits. It is large
         where models or draws disagree, and 0 if the logits are known (Houlsby et al. 2011).
         """
-        found: Floats = np.maximum(self.entropy - self._averages[1], 0.0)
-        return found
+        return np.maximum(self.entropy - self._averages[1], 0.0)
 
     @property
     def logit_variance(self) -> Floats:
@@ -158,8 +156,7 @@ class ClassPrediction:
         wide = np.where(self.df > 2, 1 / (1 - 2 / np.maximum(self.df, 2.0 + 1e-12)), np.inf)
         within = (self.variance * wide[:, None, None]).mean(0)
         between = (self.mean - self.mean.mean(2, keepdims=True)).var(0)
-        found: Floats = np.take_along_axis(within + between, self.codes[:, None], 1)[:, 0]
-        return found
+        return np.take_along_axis(within + between, self.codes[:, None], 1)[:, 0]
 
     def log_score(self, codes: ArrayLike) -> Floats:
         """Return -log of the probability of the observed class, (n,); lower is better.
@@ -174,8 +171,7 @@ class ClassPrediction:
                 f"expected {n} numbers of classes from 0 to {k - 1}, found shape {found.shape} "
                 f"with values from {found.min(initial=0)} to {found.max(initial=0)}."
             )
-        score: Floats = -self.log_probabilities[np.arange(n), whole]
-        return score
+        return -self.log_probabilities[np.arange(n), whole]
 
     @cached_property
     def _averages(self) -> tuple[Floats, Floats]:

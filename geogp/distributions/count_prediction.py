@@ -87,12 +87,8 @@ class CountPrediction(Prediction):
 
     def columns(self) -> dict[str, Floats]:
         """Return the arrays (n,) that determine the distributions, by column name."""
-        return {
-            "mean": self.mean,
-            "function_variance": self.function_variance,
-            "noise_variance": self.noise_variance,
-            "dispersion": self.dispersion,
-        }
+        names = ("mean", "function_variance", "noise_variance", "dispersion")
+        return {name: getattr(self, name) for name in names}
 
     def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
         """Return the variables of a map of counts, by name: values, long name and CF unit.

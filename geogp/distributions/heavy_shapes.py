@@ -23,7 +23,10 @@ _STIRLING_FROM = 50.0
 
 
 class HeavyTails(Shape):
-    """A symmetric shape whose tails fall like a power, so that E[exp(t X)] diverges."""
+    """A symmetric shape whose tails fall like a power, so that E[exp(t X)] diverges.
+
+    Subclasses define `quantile` and `cdf`; both must be accurate in the lower tail.
+    """
 
     symmetric = True
 
@@ -36,24 +39,14 @@ class HeavyTails(Shape):
         """Return the quantiles at the probabilities Φ(z), computed in the lower tail."""
         z = np.asarray(z, np.float64)
         lower = self.quantile(np.maximum(special.ndtr(-np.abs(z)), _MIN_PROBABILITY))
-        found: Floats = np.where(z > 0, -lower, lower)
-        return found
+        return np.where(z > 0, -lower, lower)
 
     def normal_score(self, x: Floats) -> Floats:
         """Return Φ^(-1)(P(X <= x)), computed from the smaller tail probability."""
         x = np.asarray(x, np.float64)
         lower, upper = self.cdf(x), self.survival(x)
         tail = special.ndtri(np.maximum(np.minimum(lower, upper), _MIN_PROBABILITY))
-        found: Floats = np.where(lower < upper, tail, -tail)
-        return found
-
-    @abstractmethod
-    def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles at probabilities strictly between 0 and 1."""
-
-    @abstractmethod
-    def cdf(self, x: Floats) -> Floats:
-        """Return P(X <= x)."""
+        return np.where(lower < upper, tail, -tail)
 
     def survival(self, x: Floats) -> Floats:
         """Return P(X > x) = P(X <= -x)."""
@@ -101,8 +94,7 @@ class StudentT(HeavyTails):
 
         log Γ((df + 1) / 2) - log Γ(df / 2) - ½ log(df π c²) - (df + 1) / 2 log(1 + t² / df).
         """
-        found: Floats = self._standard_log_density(x / self._scale) - math.log(self._scale)
-        return found
+        return self._standard_log_density(x / self._scale) - math.log(self._scale)
 
     def crps(self, x: Floats) -> Floats:
         """Return the CRPS, from a formula by Jordan, Krüger and Lerch (2019, appendix A).
@@ -116,18 +108,16 @@ class StudentT(HeavyTails):
         density = np.exp(self._standard_log_density(t))
         # B(½, b) = sqrt(π) Γ(b) / Γ(b + ½).
         betas = math.exp(2 * log_gamma_step(df / 2) - log_gamma_step(df - 0.5)) / math.sqrt(math.pi)
-        found: Floats = self._scale * (
+        return self._scale * (
             t * (2 * special.stdtr(df, t) - 1)
             + 2 * density * (df / (df - 1) + t**2 / (df - 1))
             - 2 * math.sqrt(df) / (df - 1) * betas
         )
-        return found
 
     def _standard_log_density(self, t: Floats) -> Floats:
         df = self.df
         constant = log_gamma_step(df / 2) - 0.5 * math.log(df * math.pi)
-        found: Floats = constant - (df + 1) / 2 * np.log1p(np.square(t) / df)
-        return found
+        return constant - (df + 1) / 2 * np.log1p(np.square(t) / df)
 
     @property
     def _scale(self) -> float:
@@ -163,8 +153,7 @@ class Mixture(HeavyTails):
 
         def density(w: Floats, s: Floats, v: Floats) -> Floats:
             parts = np.log(w) - np.log(s) - 0.5 * (_LOG_2PI + np.square(v[:, None] / s))
-            found: Floats = special.logsumexp(parts, axis=1)
-            return found
+            return special.logsumexp(parts, axis=1)
 
         return self._each(density, x)
 
@@ -177,8 +166,7 @@ class Mixture(HeavyTails):
         def near(w: Floats, s: Floats, v: Floats) -> Floats:
             z = v[:, None] / s
             density = np.exp(-0.5 * (_LOG_2PI + z**2))
-            found: Floats = (2 * s * density + v[:, None] * (2 * special.ndtr(z) - 1)) @ w
-            return found
+            return (2 * s * density + v[:, None] * (2 * special.ndtr(z) - 1)) @ w
 
         return self._each(near, x) - self._half_spread(len(x))
 
@@ -257,5 +245,4 @@ def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = Non
         moved = np.abs(x[rows] - at)
         near = newton & (moved <= _NEWTON_TOLERANCE * np.abs(at))
         rows = rows[~near & (high[rows] > low[rows])]
-    found: Floats = np.where(p < 0.5, x, -x)
-    return found
+    return np.where(p < 0.5, x, -x)

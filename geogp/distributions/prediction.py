@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,25 +95,16 @@ class Prediction:
 
     def __getitem__(self, rows: "NDArray[np.bool_] | NDArray[np.intp] | slice") -> "Prediction":
         """Return the prediction at some of the points."""
-        return Prediction(
-            self.mean[rows],
-            self.function_variance[rows],
-            self.noise_variance[rows],
-            self.tile_variance[rows],
-            self.shape[rows],
-        )
+        parts: dict[str, Any] = {name: part[rows] for name, part in vars(self).items()}
+        return replace(self, **parts)
 
     def widened(self, factor: float) -> "Prediction":
         """Return the prediction with its standard deviations multiplied by a factor."""
         if factor == 1:
             return self
-        square = factor**2
-        return replace(
-            self,
-            function_variance=square * self.function_variance,
-            noise_variance=square * self.noise_variance,
-            tile_variance=square * self.tile_variance,
-        )
+        names = ("function_variance", "noise_variance", "tile_variance")
+        parts: dict[str, Any] = {name: factor**2 * getattr(self, name) for name in names}
+        return replace(self, **parts)
 
     def pooled(self, pieces: int) -> "Prediction":  # noqa: ARG002
         """Return predictions for larger tiles, which consist of `pieces` equal tiles each.
@@ -216,8 +207,7 @@ class Prediction:
         """Draw measurements from the inverse distribution functions, (size, n)."""
         # The draws are multiples of 2^-53. With 2^-54 added, no value is exactly 0 or 1.
         uniform = random.random((size, len(self))) + 2.0**-54
-        found: Floats = np.stack([self.mean + self.sd * self.shape.quantile(p) for p in uniform])
-        return found
+        return np.stack([self.mean + self.sd * self.shape.quantile(p) for p in uniform])
 
     def quantile(self, probability: float) -> Floats:
         """Return the quantiles at one probability, shape (n,).
@@ -305,5 +295,4 @@ class Prediction:
         return found
 
     def _standard(self, y: ArrayLike) -> Floats:
-        found: Floats = (np.asarray(y, np.float64) - self.mean) / self.sd
-        return found
+        return (np.asarray(y, np.float64) - self.mean) / self.sd

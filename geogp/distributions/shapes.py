@@ -79,13 +79,11 @@ class Shape(ABC):
 
     def cdf(self, x: Floats) -> Floats:
         """Return P(X <= x)."""
-        found: Floats = special.ndtr(self.normal_score(x))
-        return found
+        return special.ndtr(self.normal_score(x))
 
     def survival(self, x: Floats) -> Floats:
         """Return P(X > x), accurate also for small probabilities."""
-        found: Floats = special.ndtr(-self.normal_score(x))
-        return found
+        return special.ndtr(-self.normal_score(x))
 
     @abstractmethod
     def log_density(self, x: Floats) -> Floats:
@@ -127,8 +125,7 @@ class Gaussian(Shape):
 
     def exponential_mean(self, t: Floats) -> Floats:
         """Return exp(t² / 2)."""
-        found: Floats = np.exp(np.square(t) / 2)
-        return found
+        return np.exp(np.square(t) / 2)
 
 
 GAUSSIAN = Gaussian()

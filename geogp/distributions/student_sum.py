@@ -55,8 +55,7 @@ class NormalPlusStudent(Mixture):
     def scales(self, rows: slice) -> Floats:
         """Return the scales of the q components for some rows, (c, q)."""
         share = self.share[rows, None]
-        found: Floats = np.sqrt(1 - share + share * self._spread)
-        return found
+        return np.sqrt(1 - share + share * self._spread)
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles, by the method of `Mixture.quantile`.

@@ -77,8 +77,7 @@ class WarpedShape(Shape):
 
     def kinds(self, n: int) -> Rows:
         """Return for each row the index of its pair of base shape and cell, (n,)."""
-        found: Rows = self._pairs[1][:n]
-        return found
+        return self._pairs[1][:n]
 
     def from_normal(self, z: Floats) -> Floats:
         """Return Q*(Φ(z))."""
@@ -186,8 +185,7 @@ class WarpedShape(Shape):
         if not beyond.any():
             return values
         m, r = self._stretch(u, rows)
-        found: Floats = np.where(beyond, m + r * (values - m), values)
-        return found
+        return np.where(beyond, m + r * (values - m), values)
 
     def _back(self, x: Floats) -> "_Back":
         """Return the values x (n,) mapped back to the base shape."""

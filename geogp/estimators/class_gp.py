@@ -12,19 +12,20 @@ from numpy.typing import ArrayLike, NDArray
 from geogp.choices import MAX_SEED, one_of, whole_number
 from geogp.distributions.class_prediction import ClassPrediction
 from geogp.errors import DataError, RequestError
-from geogp.estimators.fit_rows import warn_caller
-from geogp.estimators.parameters import EstimatorParameters
+from geogp.estimators.fit_rows import column_of, mask_of, warn_caller
+from geogp.estimators.parameters import EstimatorParameters, plain
 from geogp.estimators.point_columns import number_rows
 from geogp.models.catalogue.build_model import SCALINGS, Scaling
 from geogp.models.catalogue.model_names import CLASS_MODELS
 from geogp.models.catalogue.presets import CLASS_PRESETS
 from geogp.models.catalogue.storage import save_models
+from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.devices import pick_device
 from geogp.models.families.categorical import ClassProcess
 from geogp.models.training.fit_plan import FitPlan
 from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import FitState, fit
+from geogp.models.training.training_loop import FitState
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -94,6 +95,7 @@ class ClassGP(EstimatorParameters):
     """
 
     families: ClassVar[tuple[str, ...]] = ("class",)
+    is_classifier: ClassVar[bool] = True
     model: str = field(default="class-nngp", kw_only=False)
     members: int = 1
     columns: Sequence[str] | None = None
@@ -111,8 +113,6 @@ class ClassGP(EstimatorParameters):
     networks_: list[ClassProcess] = field(init=False)
     history_: list[FitState] = field(init=False)
     validation_: Mask = field(init=False)
-    n_features_in_: int = field(init=False)
-    feature_names_in_: NDArray[np.object_] = field(init=False)
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Fit the model to rows with known classes.
@@ -152,23 +152,19 @@ class ClassGP(EstimatorParameters):
         for member in range(self.members):
             seed = (self.members * int(self.random_state) + member) % MAX_SEED
             plan = self.plan(rows, len(classes), seed)
-            network = cast("ClassProcess", plan.build(rows, warn=warn_caller))
-            history.append(fit(network, rows, chosen, plan.settings))
-            networks.append(network)
+            network, state = plan.fit(rows, chosen, warn=warn_caller)
+            networks.append(cast("ClassProcess", network))
+            history.append(state)
         self.classes_, self.networks_, self.history_ = classes, networks, history
         self.validation_ = held
-        self.n_features_in_ = x.shape[1]
-        vars(self).pop("feature_names_in_", None)  # from an earlier fit
-        if isinstance(X, pd.DataFrame):
-            names = list(X.columns if self.columns is None else self.columns)
-            self.feature_names_in_ = np.asarray(names, object)
+        columns = getattr(X, "columns", ()) if self.columns is None else self.columns
+        self.take_features(X, columns, x.shape[1])
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, (n,)."""
         codes = self.predict_distribution(X).codes
-        found: NDArray[Any] = self.classes_[codes]
-        return found
+        return self.classes_[codes]
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class, (n, k), in the order of `classes_`."""
@@ -188,10 +184,9 @@ class ClassGP(EstimatorParameters):
         DataError
             A value is missing or infinite, or the number of columns is not that of the fit.
         """
-        if not hasattr(self, "networks_"):
-            raise RequestError(f"this {type(self).__name__} is not fitted yet; call fit first.")
+        self.check_fitted()
         x = self._inputs(X, fitted=True)
-        return ClassPrediction.mixture([network.predict_classes(x) for network in self.networks_])
+        return ClassPrediction.mixture([network.predict(x) for network in self.networks_])
 
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the share of rows whose most probable class is y.
@@ -218,21 +213,14 @@ class ClassGP(EstimatorParameters):
         OutputError
             The file cannot be written.
         """
-        if not hasattr(self, "networks_"):
-            raise RequestError(f"this {type(self).__name__} is not fitted yet; call fit first.")
-        params = {name: _plain(getattr(self, name)) for name in ClassGP.defaults()}
-        params["columns"] = None if self.columns is None else [_plain(n) for n in self.columns]
-        params["classes"] = None if self.classes is None else self.classes_.tolist()
-        if not isinstance(self.validation, str):
-            params["validation"] = VALIDATION  # the file has no rows for a mask
-        context = {
-            "estimator": ClassGP.__name__,
-            "params": params,
-            "classes": self.classes_.tolist(),
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": [_plain(n) for n in getattr(self, "feature_names_in_", [])],
-            "fits": [[one.best_epoch, one.best_nll] for one in self.history_],
-        }
+        self.check_fitted()
+        context = self.described()
+        if self.columns is not None:
+            context["params"]["columns"] = [plain(name) for name in self.columns]
+        if self.classes is not None:
+            context["params"]["classes"] = self.classes_.tolist()
+        context["classes"] = self.classes_.tolist()
+        context["fits"] = [[one.best_epoch, one.best_nll] for one in self.history_]
         save_models(self.networks_, path, context)
 
     @classmethod
@@ -256,11 +244,8 @@ class ClassGP(EstimatorParameters):
         one_of("model of classes", self.model, CLASS_MODELS)
         one_of("preset", self.preset, CLASS_PRESETS)
         one_of("scaling", self.scaling, SCALINGS)
-        whole_number("random_state", self.random_state, 0, MAX_SEED)
+        self.check_numbers()
         whole_number("members", self.members, 1, MAX_MEMBERS)
-        for name in ("epochs", "rank", "batch"):
-            if getattr(self, name) is not None:
-                whole_number(name, getattr(self, name), 1, MAX_SEED)
         for name in ("columns", "classes"):
             found = getattr(self, name)
             if isinstance(found, str):
@@ -268,41 +253,14 @@ class ClassGP(EstimatorParameters):
 
     def plan(self, rows: Data, classes: int, seed: int) -> FitPlan:
         """Return the settings of the fit of one member to training rows."""
-        preset = CLASS_PRESETS[self.preset]
-        preset = replace(preset, r=preset.r if self.rank is None else int(self.rank))
-        names = tuple(f"x{column}" for column in range(rows.x.shape[1]))
+        preset = self.adapted(CLASS_PRESETS[self.preset], len(rows.y))
         constant = rows.x.min(0) == rows.x.max(0)
-        dropped = tuple(name for name, same in zip(names, constant, strict=True) if same)
-        return FitPlan(
-            model=self.model,
-            preset=preset,
-            columns=names,
-            units=(),
-            epochs=preset.epochs if self.epochs is None else int(self.epochs),
-            batch=preset.batch_for(len(rows.y)) if self.batch is None else int(self.batch),
-            weights=preset.weights,
-            device=pick_device(self.device),
-            # If all columns are constant, `build` says so.
-            dropped=() if constant.all() else dropped,
-            seed=seed,
-            classes=classes,
-            scaling=self.scaling,
-        )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether the estimator is fitted; scikit-learn calls this method."""
-        return hasattr(self, "networks_")
-
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags; only scikit-learn calls this method."""
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags  # noqa: PLC0415
-
-        return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=True),
-            classifier_tags=ClassifierTags(),
-            input_tags=InputTags(),
-        )
+        # If all columns are constant, `build` says so.
+        dropped = () if constant.all() else tuple(f"x{at}" for at in np.flatnonzero(constant))
+        d = rows.x.shape[1]
+        sizes = Architecture(d, preset.h, preset.r, dropped=dropped, classes=classes)
+        device = pick_device(self.device)
+        return FitPlan(self.model, replace(preset, seed=seed), sizes, device, self.scaling)
 
     def _inputs(self, X: Any, *, fitted: bool) -> Floats:
         """Return the inputs of rows, (n, d); if fitted, those of the columns of the fit."""
@@ -353,31 +311,12 @@ class ClassGP(EstimatorParameters):
         """Return a mask of the validation rows, (n,)."""
         if isinstance(self.validation, str) and self.validation == VALIDATION:
             return _tenth(codes, self.random_state)
-        mask = np.asarray(self.validation)
-        if mask.dtype != np.bool_ or mask.shape != codes.shape:
-            found = repr(self.validation) if mask.ndim == 0 else f"{mask.dtype}, {mask.shape}"
-            raise RequestError(
-                f"expected validation as {VALIDATION}, or a mask of {len(codes)} rows, found "
-                f"{found}."
-            )
-        if not 0 < mask.sum() < len(mask):
-            raise DataError("expected a mask that selects some of the rows, found all or none.")
-        return mask
-
-
-def _plain(value: Any) -> Any:
-    """Return NumPy's integers as integers of Python, which JSON can store."""
-    return int(value) if isinstance(value, np.integer) else value
+        return mask_of(self.validation, len(codes), VALIDATION)
 
 
 def _labels(y: ArrayLike, n: int) -> NDArray[Any]:
     """Return the class of each row, (n,)."""
-    if y is None:
-        raise DataError("fit requires y to be passed, but the target y is None.")
-    found = np.asarray(y)
-    if found.ndim == 2 and found.shape[1] == 1:
-        warn_caller("expected y of shape (n,), found shape (n, 1): geogp uses it as a vector.")
-        found = found[:, 0]
+    found = column_of(y)
     if found.shape != (n,):
         raise DataError(f"expected {n} classes, one for each row of X, found shape {found.shape}.")
     if found.dtype.kind == "O":

@@ -1,16 +1,14 @@
 """The estimators: one class for each family of models."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-from geogp.estimators.point_scale import PointScale
 from geogp.estimators.spatial_gp import SpatialGP
-from geogp.models.training.fit_plan import FitPlan
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -173,10 +171,6 @@ class PlaceClassGP(SpatialGP):
     model: str = field(default="class-dbk", kw_only=False)
     covariates: Sequence[str] | None = None
     classes: int = 2
-
-    def plan(self, scale: PointScale, n: int) -> FitPlan:
-        """Return the settings of a fit to n rows, from the preset and the other parameters."""
-        return replace(super().plan(scale, n), classes=self.classes)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the number of the most probable class at points, (n,)."""

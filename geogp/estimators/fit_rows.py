@@ -60,14 +60,20 @@ def data_of(
     return Data(scale.inputs(points), y, tests, devices, alone)
 
 
-def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
-    """Return the targets, (n,), as float64; raise DataError unless `y` has n finite numbers."""
+def column_of(y: ArrayLike, warn: Tell = warn_caller) -> NDArray[Any]:
+    """Return the targets as an array; a table with one column becomes a vector."""
     if y is None:
         raise DataError("fit requires y to be passed, but the target y is None.")
     found = np.asarray(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y)
     if found.ndim == 2 and found.shape[1] == 1:
         warn("expected y of shape (n,), found shape (n, 1): geogp uses the column as a vector.")
         found = found[:, 0]
+    return found
+
+
+def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
+    """Return the targets, (n,), as float64; raise DataError unless `y` has n finite numbers."""
+    found = column_of(y, warn)
     if found.dtype.kind == "O":
         try:
             found = found.astype(np.float64)
@@ -94,16 +100,21 @@ def validation_rows(validation: Any, points: Points, crs: Any, seed: int) -> Val
         return validation_part(
             points.x, points.y, points.time, how=validation, seed=seed, side=(side, side)
         )
+    return ValidationPart(mask_of(validation, len(points), " or ".join(VALIDATIONS)), None)
+
+
+def mask_of(validation: Any, n: int, names: str) -> Mask:
+    """Return the user's mask of the validation rows; raise the errors of `validation_rows`.
+
+    `names` are the named ways to choose the rows, for the message.
+    """
     mask = np.asarray(validation)
-    if mask.dtype != np.bool_ or mask.shape != (len(points),):
+    if mask.dtype != np.bool_ or mask.shape != (n,):
         found = repr(validation) if mask.ndim == 0 else f"{mask.dtype} of shape {mask.shape}"
-        raise RequestError(
-            f"expected validation as {' or '.join(VALIDATIONS)}, or a mask of {len(points)} rows, "
-            f"found {found}."
-        )
-    if not 0 < mask.sum() < len(mask):
+        raise RequestError(f"expected validation as {names}, or a mask of {n} rows, found {found}.")
+    if not 0 < mask.sum() < n:
         raise DataError("expected a mask that selects some of the rows, found all rows or none.")
-    return ValidationPart(mask, None)
+    return mask
 
 
 def check_width(X: Any, width: int, *, named: bool) -> None:

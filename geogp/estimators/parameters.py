@@ -5,13 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
 from geogp.choices import MAX_SEED, whole_number
 from geogp.errors import RequestError
 from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
 from geogp.models.catalogue.build_model import find_spec
 from geogp.models.catalogue.model_names import find_model
-from geogp.models.catalogue.presets import find_preset
+from geogp.models.catalogue.presets import Preset, find_preset
+from geogp.models.core.architecture import Architecture
 from geogp.models.core.devices import pick_device
 from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.fit_plan import FitPlan
@@ -24,6 +29,23 @@ class EstimatorParameters:
 
     families: ClassVar[tuple[str, ...]] = ()
     """Families of models that the estimator fits."""
+
+    counts: ClassVar[bool] = False
+    """Whether targets must be 0 or more."""
+
+    is_classifier: ClassVar[bool] = False
+    """Whether scikit-learn must treat the estimator as a classifier."""
+
+    model: str
+    validation: Any
+    epochs: int | None
+    rank: int | None
+    batch: int | None
+    random_state: int
+
+    history_: Any
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -71,7 +93,61 @@ class EstimatorParameters:
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether the estimator is fitted; scikit-learn calls this method."""
-        return hasattr(self, "network_")
+        return hasattr(self, "history_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags; only scikit-learn calls this method."""
+        from sklearn import utils  # noqa: PLC0415
+
+        return utils.Tags(
+            estimator_type="classifier" if self.is_classifier else "regressor",
+            target_tags=utils.TargetTags(required=True, positive_only=self.counts),
+            classifier_tags=utils.ClassifierTags() if self.is_classifier else None,
+            regressor_tags=None if self.is_classifier else utils.RegressorTags(),
+            input_tags=utils.InputTags(),
+        )
+
+    def check_numbers(self) -> None:
+        """Raise RequestError if a parameter that is a whole number is out of range."""
+        whole_number("random_state", self.random_state, 0, MAX_SEED)
+        for name in ("epochs", "rank", "batch"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), 1, MAX_SEED)
+
+    def check_fitted(self) -> None:
+        """Raise RequestError if the estimator is not fitted."""
+        if not self.__sklearn_is_fitted__():
+            raise RequestError(f"this {type(self).__name__} is not fitted yet; call fit first.")
+
+    def adapted(self, preset: Preset, n: int) -> Preset:
+        """Return a preset for a fit to n rows, with the values of the parameters if given."""
+        own = {"epochs": self.epochs, "r": self.rank, "batch": self.batch}
+        given: dict[str, Any] = {k: int(v) for k, v in own.items() if v is not None}
+        batch = given.pop("batch", preset.batch_for(n))
+        batch = max(batch, find_spec(self.model).step.rows(batch, n))
+        rate, seed = preset.learning_rate_for(batch), int(self.random_state)
+        return replace(preset, **given, batch=batch, learning_rate=rate, seed=seed)
+
+    def take_features(self, X: Any, names: Sequence[Any], n: int) -> None:
+        """Set the number of input columns; if X is a table, also their names."""
+        self.n_features_in_ = n
+        vars(self).pop("feature_names_in_", None)  # from an earlier fit
+        if isinstance(X, pd.DataFrame):
+            self.feature_names_in_ = np.asarray(names, object)
+
+    def described(self) -> dict[str, Any]:
+        """Return the class, the parameters and the columns, as stored in the file of a model."""
+        usual = self.kind().defaults()
+        params = {name: plain(getattr(self, name)) for name in usual}
+        if not isinstance(self.validation, str):
+            params["validation"] = usual["validation"]  # the file has no rows for a mask
+        names = [plain(name) for name in getattr(self, "feature_names_in_", [])]
+        return {
+            "estimator": self.kind().__name__,
+            "params": params,
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": [n if isinstance(n, int | float) else str(n) for n in names],
+        }
 
     @classmethod
     def kind(cls) -> type["EstimatorParameters"]:
@@ -82,9 +158,6 @@ class EstimatorParameters:
 @dataclass(eq=False, repr=False, kw_only=True)
 class SpatialParameters(EstimatorParameters):
     """Parameters of an estimator: the columns, the model, and the training of the model."""
-
-    counts: ClassVar[bool] = False
-    """Whether targets must be 0 or more."""
 
     model: str = field(default="", init=False, kw_only=False)
     x: str = "longitude"
@@ -99,6 +172,7 @@ class SpatialParameters(EstimatorParameters):
     alpha: float | None = field(default=None, init=False)
     beta: float | None = field(default=None, init=False)
     noise: str = field(default=NOISES[0], init=False)
+    classes: int = field(default=0, init=False)
     validation: Any = "blocks"
     preset: str = "quick"
     epochs: int | None = None
@@ -106,17 +180,6 @@ class SpatialParameters(EstimatorParameters):
     batch: int | None = None
     device: str = "auto"
     random_state: int = 0
-
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags; only scikit-learn calls this method."""
-        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # noqa: PLC0415
-
-        return Tags(
-            estimator_type="regressor",
-            target_tags=TargetTags(required=True, positive_only=self.counts),
-            regressor_tags=RegressorTags(),
-            input_tags=InputTags(),
-        )
 
     def check(self) -> None:
         """Raise RequestError if a parameter is out of range, or the model is of another family."""
@@ -127,10 +190,7 @@ class SpatialParameters(EstimatorParameters):
                 f"found {self.model!r}. geogp.list_models() shows the family of each model."
             )
         about.check_noise(self.noise)
-        whole_number("random_state", self.random_state, 0, MAX_SEED)
-        for name in ("epochs", "rank", "batch"):
-            if getattr(self, name) is not None:
-                whole_number(name, getattr(self, name), 1, MAX_SEED)
+        self.check_numbers()
 
     def columns(self) -> PointColumns:
         """Return the names of the columns that the estimator reads."""
@@ -138,29 +198,29 @@ class SpatialParameters(EstimatorParameters):
 
     def plan(self, scale: PointScale, n: int) -> FitPlan:
         """Return the settings of a fit to n rows, from the preset and the other parameters."""
-        found = find_preset(self.preset, self.model)
+        preset = self.adapted(find_preset(self.preset, self.model), n)
         weights = Weights(
-            found.weights.alpha if self.alpha is None else self.alpha,
-            found.weights.beta if self.beta is None else self.beta,
+            preset.weights.alpha if self.alpha is None else self.alpha,
+            preset.weights.beta if self.beta is None else self.beta,
         )
-        rank = found.r if self.rank is None else self.rank
-        preset = replace(found, weights=weights, r=rank)
-        step = find_spec(self.model).step
-        batch = preset.batch_for(n) if self.batch is None else self.batch
-        return FitPlan(
-            self.model,
-            preset,
-            scale.columns,
-            scale.units,
-            preset.epochs if self.epochs is None else self.epochs,
-            max(batch, step.rows(batch, n)),
-            weights,
-            pick_device(self.device),
-            scale.offsets,
-            self.noise,
-            self.random_state,
-            tuple(one.name for one in scale.covariates),
+        sizes = Architecture(
+            len(scale.columns),
+            preset.h,
+            preset.r,
+            columns=scale.columns,
+            dropped=scale.offsets,
+            units=scale.units,
+            noise=self.noise,
+            covariates=tuple(one.name for one in scale.covariates),
+            classes=self.classes,
         )
+        device = pick_device(self.device)
+        return FitPlan(self.model, replace(preset, weights=weights), sizes, device)
+
+
+def plain(value: Any) -> Any:
+    """Return a value of NumPy as a value of Python, which JSON can store."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _equal(one: Any, other: Any) -> bool:

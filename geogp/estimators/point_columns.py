@@ -82,27 +82,16 @@ class PointColumns:
             x, y = self._of_geometry(table)
         else:
             x, y = (self._numbers(table, name) for name in place)
-        time, kind, exposure = None, None, None
+        found: dict[str, Any] = {"covariates": self.covariates_of(table)}
         if self.time is not None:
             self._need(table, self.time)
-            found = times_of(table[self.time], self.time_unit, f"the column {self.time}")
-            time, kind = found.quarters, found.kind
-        if self.exposure is not None:
-            exposure = self._numbers(table, self.exposure)
-        optional = {"tests": self.tests, "devices": self.devices}
-        return Points(
-            x,
-            y,
-            time,
-            exposure=exposure,
-            time_kind=kind,
-            covariates=self.covariates_of(table),
-            **{
-                key: self._numbers(table, name)
-                for key, name in optional.items()
-                if name is not None and name in table.columns
-            },
-        )
+            times = times_of(table[self.time], self.time_unit, f"the column {self.time}")
+            found |= {"time": times.quarters, "time_kind": times.kind}
+        for key in ("tests", "devices", "exposure"):
+            name = getattr(self, key)
+            if name is not None and (key == "exposure" or name in table.columns):
+                found[key] = self._numbers(table, name)
+        return Points(x, y, **found)
 
     def _of_geometry(self, table: Any) -> tuple[Floats, Floats]:
         if not (table.geom_type == "Point").all():

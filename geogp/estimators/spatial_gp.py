@@ -14,7 +14,6 @@ from geogp.choices import MAX_TESTS, check_sample, whole_number
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_rows import (
-    VALIDATIONS,
     check_width,
     data_of,
     target_of,
@@ -60,11 +59,9 @@ class SpatialGP(SpatialParameters):
     """
 
     network_: LowRankGP
-    feature_names_in_: NDArray[np.object_]
     scale_: PointScale
     history_: FitState
     validation_: Mask
-    n_features_in_: int
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Fit the model to measurements.
@@ -138,10 +135,7 @@ class SpatialGP(SpatialParameters):
             **watch,
         )
         self.network_, self.scale_, self.history_ = network, scale, history
-        self.n_features_in_ = np.shape(X)[1]
-        vars(self).pop("feature_names_in_", None)  # from an earlier fit
-        if isinstance(X, pd.DataFrame):
-            self.feature_names_in_ = np.asarray(X.columns, object)
+        self.take_features(X, getattr(X, "columns", ()), np.shape(X)[1])
         self.validation_ = held
         self._train = None if network.holds_rows else (points.at(~held), target[~held])
         return self
@@ -388,21 +382,12 @@ class SpatialGP(SpatialParameters):
             The file cannot be written.
         """
         network = self._fitted()
-        params = {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in self.get_params().items()
-            if name in self.kind().defaults()
-        }
-        params["crs"] = crs_text(self.crs)
-        if not isinstance(self.validation, str):
-            params["validation"] = VALIDATIONS[0]  # the file has no rows for a mask
+        described = self.described()
+        described["params"]["crs"] = crs_text(self.crs)
         context = {
             **(notes or {}),
-            "estimator": self.kind().__name__,
-            "params": params,
+            **described,
             "inputs": self.scale_.described(),
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": [str(n) for n in getattr(self, "feature_names_in_", [])],
             "best_epoch": self.history_.best_epoch,
             "validation_nll": self.history_.best_nll,
         }
@@ -414,6 +399,5 @@ class SpatialGP(SpatialParameters):
         return points
 
     def _fitted(self) -> LowRankGP:
-        if not hasattr(self, "network_"):
-            raise RequestError(f"this {type(self).__name__} is not fitted yet; call fit first.")
+        self.check_fitted()
         return self.network_

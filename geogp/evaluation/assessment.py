@@ -1,6 +1,7 @@
 """Checks of the predictions in test_predictions.parquet, and scores of each row."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,14 +14,11 @@ from geogp.distributions.shapes import SHAPE_COLUMNS
 from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import DataError
 from geogp.evaluation.metrics import mean_scores, row_scores, rows_by_group
-from geogp.evaluation.scores import Scores
+from geogp.evaluation.scores import TOLERANCE, Scores, agree, check_stored
 from geogp.evaluation.splits.split_names import MAX_FOLDS
 
 TABLE_LEVELS = (50, 80, 90, 95)
 """Levels, in percent, at which the tables show the coverage."""
-
-TOLERANCE = 1e-6
-"""Largest allowed difference between a stored score and the recomputed score."""
 
 COLUMNS = (
     *("split", "quadkey", "quarter", "longitude", "latitude", "y", "tests", "stratum"),
@@ -111,9 +109,16 @@ def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:
     }
 
 
-def check_columns(predictions: pd.DataFrame) -> None:
-    """Raise DataError if the table is empty, a column is missing, or a column is not numeric."""
-    missing = [name for name in COLUMNS if name not in predictions.columns]
+def check_columns(
+    predictions: pd.DataFrame,
+    needed: Collection[str] = COLUMNS,
+    numbers: Collection[str] = NUMBERS,
+) -> None:
+    """Raise DataError if the table is empty, or a column is missing or not numeric.
+
+    `numbers` are the columns that contain numbers, if they exist.
+    """
+    missing = [name for name in needed if name not in predictions.columns]
     if missing:
         raise DataError(
             f"test_predictions.parquet lacks the columns {', '.join(missing)}. Run `geogp map` "
@@ -121,7 +126,7 @@ def check_columns(predictions: pd.DataFrame) -> None:
         )
     if predictions.empty:
         raise DataError("expected test predictions, found an empty table.")
-    names = [name for name in NUMBERS if name in predictions.columns]
+    names = [name for name in numbers if name in predictions.columns]
     odd = [name for name in names if not pd.api.types.is_numeric_dtype(predictions[name])]
     if odd:
         raise DataError(
@@ -158,27 +163,9 @@ def check_scores(
     `parts` contains the rows of `row_scores` by stratum. If `mae_of_mean` is true, the stored
     ``mae`` may also be the mean absolute error of the predictive mean, as in geogp 0.1.
     """
-    wrong: list[str] = []
-    for group, rows in parts.items():
-        for figure, value in vars(mean_scores(rows)).items():
-            other = getattr(on_file.get(group), figure, None)
-            if _agree(value, other):
-                continue
-            if mae_of_mean and figure == "mae" and _agree(rows["error"].abs().mean(), other):
-                continue
-            wrong.append(
-                f"{figure} of {name}/{group} is {other} in run.json, but {value} as computed from "
-                "the predictions"
-            )
-    if wrong:
-        raise DataError(
-            "expected scores in run.json that agree with test_predictions.parquet, found "
-            f"{len(wrong)} that differ: {wrong[0]}. Was one of the files edited? Run `geogp map` "
-            "again with --fresh."
-        )
-
-
-def _agree(value: float | None, other: float | None) -> bool:
-    if value is None or other is None:
-        return value is None and other is None
-    return abs(value - other) <= TOLERANCE
+    found = {group: mean_scores(rows) for group, rows in parts.items()}
+    for group, rows in parts.items() if mae_of_mean else ():
+        mae = rows["error"].abs().mean()
+        if group in on_file and agree(mae, on_file[group].mae):
+            found[group] = replace(found[group], mae=mae)
+    check_stored(name, found, on_file)

@@ -32,53 +32,38 @@ def class_scores(probabilities: ArrayLike, codes: ArrayLike) -> ClassScores:
     return ClassScores(len(y), accuracy, nll, brier, calibration_error(p, y))
 
 
-def class_reliability(
-    probabilities: ArrayLike, codes: ArrayLike, bins: int = CALIBRATION_BINS
-) -> pd.DataFrame:
-    """Return the stated confidence and the accuracy of rows with similar confidence.
-
-    The confidence of a row is the probability of its most probable class. The bins divide (0, 1]
-    equally, and each includes its upper limit. Columns: ``lower`` and ``upper``, the limits of a
-    bin; ``n``, its number of rows; ``stated``, the mean confidence; ``observed``, the accuracy.
-    Empty bins are left out. Raises the errors of `class_scores`.
-    """
-    p, y = checked_classes(probabilities, codes)
-    return _binned(p.max(1), p.argmax(1) == y, bins)
-
-
 def reliability_of_class(
     probabilities: ArrayLike, codes: ArrayLike, code: int, bins: int = 10
 ) -> pd.DataFrame:
-    """Return the stated probability and the observed share of one class, as `class_reliability`."""
+    """Return the stated probability and the observed share of one class, in bins of rows.
+
+    The bins divide (0, 1] equally, and each includes its upper limit. Columns: ``lower`` and
+    ``upper``, the limits of a bin of stated probabilities; ``n``, its number of rows; ``stated``,
+    the mean probability; ``observed``, the share of the class. Empty bins are left out. Raises the
+    errors of `class_scores`.
+    """
     p, y = checked_classes(probabilities, codes)
     return _binned(p[:, code], y == code, bins)
 
 
-def calibration_error(
-    probabilities: ArrayLike, codes: ArrayLike, bins: int = CALIBRATION_BINS
-) -> float:
+def calibration_error(probabilities: ArrayLike, codes: ArrayLike) -> float:
     """Return Σ_bins n_bin / n |accuracy - mean confidence| (Naeini et al. 2015, Guo et al. 2017).
 
-    The bins are those of `class_reliability`.
+    The confidence of a row is the probability of its most probable class. The bins of confidence
+    are made as in `reliability_of_class`.
     """
-    found = class_reliability(probabilities, codes, bins)
-    gap = (found["observed"] - found["stated"]).abs()
-    return float((found["n"] * gap).sum() / found["n"].sum())
+    p, y = checked_classes(probabilities, codes)
+    return _gap(p.max(1), p.argmax(1) == y)
 
 
-def class_calibration_errors(
-    probabilities: ArrayLike, codes: ArrayLike, bins: int = CALIBRATION_BINS
-) -> list[float]:
+def class_calibration_errors(probabilities: ArrayLike, codes: ArrayLike) -> list[float]:
     """Return, for each class, Σ_bins n_bin / n |observed share - mean stated probability|.
 
     This is the classwise calibration error (Kull et al. 2019), before the mean over the classes.
-    The bins are those of `reliability_of_class`.
+    The bins are made as in `reliability_of_class`.
     """
     p, y = checked_classes(probabilities, codes)
-    found = (_binned(p[:, code], y == code, bins) for code in range(p.shape[1]))
-    return [
-        float((one["n"] * (one["observed"] - one["stated"]).abs()).sum()) / len(y) for one in found
-    ]
+    return [_gap(p[:, code], y == code) for code in range(p.shape[1])]
 
 
 def auroc(score: ArrayLike, outlier: ArrayLike) -> float:
@@ -117,6 +102,11 @@ def checked_classes(probabilities: ArrayLike, codes: ArrayLike) -> tuple[Floats,
             f"{y.min()} to {y.max()}."
         )
     return p, y.astype(np.intp)
+
+
+def _gap(stated: Floats, hit: NDArray[np.bool_]) -> float:
+    found = _binned(stated, hit, CALIBRATION_BINS)
+    return float((found["n"] * (found["observed"] - found["stated"]).abs()).sum() / len(hit))
 
 
 def _binned(stated: Floats, hit: NDArray[np.bool_], bins: int) -> pd.DataFrame:

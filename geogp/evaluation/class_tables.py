@@ -1,15 +1,12 @@
 """The probabilities of classes in test_predictions.parquet, their baselines, and their scores."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from geogp.distributions.quantity import class_tags
 from geogp.errors import DataError
+from geogp.evaluation.assessment import check_columns
 from geogp.evaluation.class_scores import class_scores
 from geogp.evaluation.metrics import rows_by_group
 from geogp.evaluation.scores import ClassScores
@@ -21,11 +18,7 @@ The baselines are the shares of the classes among the training rows of the same 
 same quarter and stratum.
 """
 
-TOLERANCE = 1e-6
-"""Largest allowed difference between a stored score and the recomputed score."""
-
 Floats = NDArray[np.float64]
-Table = Mapping[str, Any]
 
 
 def probability_columns(start: str, suffix: str, classes: tuple[str, ...]) -> list[str]:
@@ -59,8 +52,8 @@ def group_shares(known: ArrayLike, codes: ArrayLike, asked: ArrayLike, classes: 
     counts = np.zeros((len(names), classes))
     np.add.at(counts, (member[:n], numbers), 1.0)
     counts += every / every.sum()
-    shares: Floats = (counts / counts.sum(1, keepdims=True))[member[n:]]
-    return shares
+    found: Floats = (counts / counts.sum(1, keepdims=True))[member[n:]]
+    return found
 
 
 def table_scores(rows: pd.DataFrame, columns: list[str]) -> dict[str, ClassScores]:
@@ -91,32 +84,5 @@ def codes_of(rows: pd.DataFrame) -> NDArray[np.intp]:
 
 def check_class_columns(predictions: pd.DataFrame, columns: list[str]) -> None:
     """Raise DataError if the table is empty, or a column is missing or not numeric."""
-    needed = [*("split", "quadkey", "quarter", "longitude", "latitude", "y", "stratum"), *columns]
-    missing = [name for name in needed if name not in predictions]
-    if missing or predictions.empty:
-        raise DataError(
-            f"expected test predictions with the columns {', '.join(needed)}, found "
-            f"{'an empty table' if not missing else f'no {missing[0]}'}. Run `geogp map` again "
-            f"with --fresh."
-        )
-    odd = [one for one in ("y", *columns) if not pd.api.types.is_numeric_dtype(predictions[one])]
-    if odd:
-        raise DataError(
-            f"expected numbers in the column {odd[0]} of test_predictions.parquet, found "
-            f"{predictions[odd[0]].dtype}. Run `geogp map` again with --fresh."
-        )
-
-
-def check_class_scores(where: str, found: Mapping[str, ClassScores], on_file: Table) -> None:
-    """Raise DataError if scores in run.json differ from the scores of the predictions."""
-    for group, scores in found.items():
-        for name, value in asdict(scores).items():
-            other = getattr(on_file.get(group), name, None)
-            same = value is other if None in {value, other} else abs(value - other) <= TOLERANCE
-            if not same:
-                raise DataError(
-                    f"expected scores in run.json that agree with test_predictions.parquet, but "
-                    f"{name} of {where}/{group} is {other} in run.json, and {value} as computed "
-                    f"from the predictions. Was one of the files edited? Run `geogp map` again "
-                    f"with --fresh."
-                )
+    needed = ("split", "quadkey", "quarter", "longitude", "latitude", "y", "stratum", *columns)
+    check_columns(predictions, needed, ("y", *columns))

@@ -107,8 +107,7 @@ def sums_by_block(values: Floats, blocks: NDArray[np.intp], number: int) -> Floa
 def widening(blocks: ArrayLike) -> Floats:
     """Return sqrt(B / (B - 1)) for an effective number of blocks B above 1."""
     number = np.asarray(blocks, np.float64)
-    found: Floats = np.sqrt(number / (number - 1))
-    return found
+    return np.sqrt(number / (number - 1))
 
 
 def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
@@ -119,8 +118,7 @@ def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
     """
     freedom = np.asarray(blocks, np.float64) - 1
     tail = special.ndtr(-np.asarray(normal, np.float64))
-    found: Floats = -special.stdtrit(freedom, tail) * widening(blocks)
-    return found
+    return -special.stdtrit(freedom, tail) * widening(blocks)
 
 
 def simultaneous(

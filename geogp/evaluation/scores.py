@@ -1,9 +1,12 @@
 """The scores of predictions, and the largest numbers that run.json may contain."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Self
 
 from msgspec import Meta
+
+from geogp.errors import DataError
 
 LARGEST = 1e100
 """Largest allowed score; sums of squares of such scores are finite."""
@@ -17,8 +20,29 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST_WHOLE)]
 
 
+TOLERANCE = 1e-6
+"""Largest difference between two scores that count as equal."""
+
+
+class _Figures:
+    """What both kinds of scores have in common."""
+
+    nll: float | None
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """All scores except n, by name."""
+        return {name: value for name, value in vars(self).items() if name != "n"}
+
+    def gain(self, baseline: Self | None) -> float | None:
+        """Return the log score of a baseline minus the log score `nll`; None if one is missing."""
+        if baseline is None or self.nll is None or baseline.nll is None:
+            return None
+        return baseline.nll - self.nll
+
+
 @dataclass(frozen=True)
-class Scores:
+class Scores(_Figures):
     """Mean scores over n rows, on the scale of the modelled target; None if n is 0.
 
     `mae` is the mean absolute error of the predictive median, and `rmse` the root mean squared
@@ -38,20 +62,9 @@ class Scores:
     coverage_95: Share | None
     width_95: Size | None
 
-    @property
-    def figures(self) -> dict[str, float | None]:
-        """All scores except n, by name."""
-        return {name: value for name, value in vars(self).items() if name != "n"}
-
-    def gain(self, baseline: "Scores | None") -> float | None:
-        """Return the log score of a baseline minus the log score `nll`; None if one is missing."""
-        if baseline is None or self.nll is None or baseline.nll is None:
-            return None
-        return baseline.nll - self.nll
-
 
 @dataclass(frozen=True)
-class ClassScores:
+class ClassScores(_Figures):
     """Mean scores over n rows of classes; None if n is 0.
 
     `accuracy`: share of rows whose most probable class is the observed class.
@@ -67,16 +80,38 @@ class ClassScores:
     brier: Size | None
     ece: Share | None
 
-    @property
-    def figures(self) -> dict[str, float | None]:
-        """All scores except n, by name."""
-        return {name: value for name, value in vars(self).items() if name != "n"}
-
-    def gain(self, baseline: "ClassScores") -> float | None:
-        """Return the log score of a baseline minus the log score `nll`; None if one is missing."""
-        return None if self.nll is None or baseline.nll is None else baseline.nll - self.nll
-
 
 def no_scores(n: int = 0) -> Scores:
     """Return scores that are all None: for no rows, or for n rows with unknown scores."""
     return Scores(n, *[None] * (len(fields(Scores)) - 1))
+
+
+def agree(value: float | None, other: float | None, tolerance: float = TOLERANCE) -> bool:
+    """Return whether two scores differ by at most `tolerance`, or both are missing."""
+    if value is None or other is None:
+        return value is other
+    return abs(value - other) <= tolerance
+
+
+def check_stored(
+    where: str,
+    found: Mapping[str, Scores] | Mapping[str, ClassScores],
+    on_file: Mapping[str, Scores | ClassScores],
+) -> None:
+    """Raise DataError if scores in run.json differ from `found`, the scores of the predictions.
+
+    Both are by stratum. `where` names the split in the message.
+    """
+    wrong = [
+        f"{name} of {where}/{group} is {other} in run.json, but {value} as computed from the "
+        "predictions"
+        for group, scores in found.items()
+        for name, value in vars(scores).items()
+        if not agree(value, other := getattr(on_file.get(group), name, None))
+    ]
+    if wrong:
+        raise DataError(
+            "expected scores in run.json that agree with test_predictions.parquet, found "
+            f"{len(wrong)} that differ: {wrong[0]}. Was one of the files edited? Run `geogp map` "
+            "again with --fresh."
+        )

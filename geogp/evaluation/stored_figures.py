@@ -12,14 +12,11 @@ from typing import Any
 
 from geogp.errors import DataError
 from geogp.evaluation.metrics import pooled
-from geogp.evaluation.scores import ClassScores, Scores
+from geogp.evaluation.scores import TOLERANCE, ClassScores, Scores, agree
 from geogp.evaluation.splits.row_parts import CALIBRATION, LEFT_OUT, PARTS, TEST
 from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.tiles.targets import TARGETS
-
-TOLERANCE = 1e-6
-"""Largest allowed difference between two scores; relative if the score is above 1."""
 
 NOT_MEANS = {"ece"}
 """Scores of all rows that do not follow from the scores of parts of the rows."""
@@ -133,16 +130,11 @@ def _scores(figures: Mapping[str, Any], kind: AnyKind) -> Any:
 
 
 def _same(where: str, of: str, expected: Scores | ClassScores, found: Mapping[str, Any]) -> None:
-    """Raise DataError if found scores differ from expected scores."""
+    """Raise DataError if found scores differ from expected scores; tolerances are relative."""
     for key, value in vars(expected).items():
         other = found[key]
-        if key in NOT_MEANS:
-            continue
-        if value is None or other is None:
-            equal = value is other
-        else:
-            equal = abs(value - other) <= TOLERANCE * max(1.0, abs(value))
-        if not equal:
+        tolerance = TOLERANCE * max(1.0, abs(value or 0.0))
+        if key not in NOT_MEANS and not agree(value, other, tolerance):
             raise DataError(f"{key} of {where} is {other}, but {of} together have {value}.")
 
 

@@ -19,13 +19,12 @@ from geogp.evaluation.class_tables import (
     BY_STRATUM_SHARES,
     MODEL,
     check_class_columns,
-    check_class_scores,
     codes_of,
     probability_columns,
     table_scores,
 )
 from geogp.evaluation.metrics import rows_by_group
-from geogp.evaluation.scores import ClassScores
+from geogp.evaluation.scores import ClassScores, check_stored
 from geogp.evaluation.threshold_reliability import (
     ClassEvent,
     ExceedanceReport,
@@ -172,7 +171,7 @@ def _split(
     }
     for start, on_file in stored.items():
         held: Any = given(on_file, {}).get(name, {})
-        check_class_scores(f"{start.removesuffix('p_') or 'model '}{name}", found[start], held)
+        check_stored(f"{start.removesuffix('p_') or 'model '}{name}", found[start], held)
     p = rows[columns[MODEL]].to_numpy(np.float64)
     judge = partial(ClassEvent.probability, p=p)
     return ClassSplitReport(

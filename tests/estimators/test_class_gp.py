@@ -77,7 +77,7 @@ def test_the_validation_rows_are_a_tenth_of_each_class(fitted, table):
 def test_the_members_of_an_ensemble_are_averaged(table):
     x, y = table[["east", "north"]].to_numpy(), table["class"]
     model = ClassGP("class-dnn-student", members=3, **TINY).fit(x, y)
-    single = [one.predict_classes(x).probabilities for one in model.networks_]
+    single = [one.predict(x).probabilities for one in model.networks_]
     assert model.predict_proba(x) == pytest.approx(np.mean(single, 0))
     assert len(model.history_) == 3
     assert len({float(one.readout_scale) for one in model.networks_}) == 3

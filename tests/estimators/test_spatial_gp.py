@@ -317,8 +317,8 @@ def test_all_rows_are_one_step_of_a_model_that_is_fitted_to_all(points):
     scale = DeepBasisGP("dbk-exact", **PLAIN, epochs=1).fit(points, points.value).scale_
     for batch, rows in ((64, 900), (1200, 1200), (None, 900)):
         plan = DeepBasisGP("dbk-exact", **PLAIN, batch=batch).plan(scale, 900)
-        assert plan.batch == rows
-    assert DeepBasisGP("dbk-silu", **PLAIN, batch=64).plan(scale, 900).batch == 64
+        assert plan.preset.batch == rows
+    assert DeepBasisGP("dbk-silu", **PLAIN, batch=64).plan(scale, 900).preset.batch == 64
 
 
 class TestManners:

@@ -80,5 +80,5 @@ def test_reliability_of_events_states_mean_and_share():
 
 
 def test_a_table_without_columns_is_refused():
-    with pytest.raises(DataError, match="found no split"):
+    with pytest.raises(DataError, match="lacks the columns split"):
         check_class_columns(pd.DataFrame({"y": [1.0]}), [])

@@ -61,7 +61,7 @@ class TestCatalogue:
         model = _model(name)
         save_model(model, tmp_path / "one.safetensors", {"a": 1})
         again, context = load_model(tmp_path / "one.safetensors")
-        one, other = (found.predict_classes(X) for found in (model, again))
+        one, other = (found.predict(X) for found in (model, again))
         assert (one.mean == other.mean).all()
         assert (one.variance == other.variance).all()
         assert context == {"a": 1}
@@ -74,7 +74,7 @@ class TestCatalogue:
         save_models(models, path)
         again, _ = load_models(path)
         for one, other in zip(models, again, strict=True):
-            assert (one.predict_classes(X).mean == other.predict_classes(X).mean).all()
+            assert (one.predict(X).mean == other.predict(X).mean).all()
         with pytest.raises(DataError, match="an ensemble of 2 models"):
             load_model(path)
 
@@ -210,7 +210,7 @@ class TestRandomScale:
         plain, random = _model("class-nngp"), _model("class-t-process")
         with torch.no_grad():
             random.log_scale.fill_(np.log(squared))
-        one, other = (found.predict_classes(X) for found in (plain, random))
+        one, other = (found.predict(X) for found in (plain, random))
         middle = plain.constants.detach().numpy()
         expected = middle + np.sqrt(squared) * (one.mean - middle)
         assert other.mean == pytest.approx(expected, abs=1e-5)
@@ -236,9 +236,9 @@ def test_known_probabilities_are_found(name):
     settings = FitSettings(epochs=25, batch=128, learning_rate=2e-3 if name in PROCESSES else 1e-2)
     state = fit(model, train, held, settings)
     at = np.linspace(-0.95, 0.95, 101)
-    found = model.predict_classes(at[:, None])
+    found = model.predict(at[:, None])
     assert np.abs(found.probabilities - _truth(at)).mean() < 0.05
-    scores = model.predict_classes(held.x).log_score(held.y)
+    scores = model.predict(held.x).log_score(held.y)
     # The variance of a last layer is added after the last epoch.
     assert state.best_nll == pytest.approx(scores.mean(), rel=1e-3 if name == "class-bll" else 1e-6)
 
@@ -246,6 +246,6 @@ def test_known_probabilities_are_found(name):
 def test_a_class_without_rows_is_possible_but_rare():
     model = build("class-rbf", SIZES, X)
     fit(model, Data(X, np.minimum(Y, 1)), Data(X, np.minimum(Y, 1)), FitSettings(epochs=5))
-    p = model.predict_classes(X).probabilities
+    p = model.predict(X).probabilities
     assert (p[:, 2] > 0).all()
     assert (p[:, 2] < 0.1).all()

@@ -11,11 +11,10 @@ from torch import nn
 from geogp.errors import DataError, RequestError
 from geogp.models.bases.basis_functions import Basis, Features, squared_norms
 from geogp.models.catalogue.build_model import build
-from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.objectives import BatchTerms, negative_binomial_elbo, poisson_elbo
 from geogp.models.core.options import Weights
-from geogp.models.families.cox import OFFSET, CoxGP
+from geogp.models.families.cox import OFFSET
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
@@ -248,18 +247,6 @@ def test_without_the_column_every_exposure_is_one(name):
         fit(model, Data(more, data.y), Data(more, data.y), settings)
         found.append(model.predict(more).mean)
     np.testing.assert_array_equal(*found)
-
-
-def test_a_saved_model_predicts_the_same(name, tmp_path):
-    _, train, validation, test = _world(n=400)
-    model = build(name, SIZES, train.x)
-    fit(model, train, validation, FitSettings(epochs=2))
-    save_model(model, tmp_path / "m")
-    loaded, _ = load_model(tmp_path / "m")
-    assert isinstance(loaded, CoxGP)
-    found, expected = loaded.predict(test.x), model.predict(test.x)
-    for key, values in expected.columns().items():
-        np.testing.assert_array_equal(found.columns()[key], values)
 
 
 def test_rows_of_one_place_are_not_put_together(name):

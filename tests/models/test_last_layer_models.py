@@ -15,8 +15,6 @@ from geogp.errors import RequestError
 from geogp.models.bases import tangents
 from geogp.models.bases.tangents import Mlp, Tangents
 from geogp.models.catalogue.build_model import build
-from geogp.models.catalogue.storage import load_model, save_model
-from geogp.models.core import lowrank
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.families import last_layers as rich
@@ -319,9 +317,8 @@ def _is_new(value: object, args: tuple) -> bool:
 class TestModels:
     @pytest.fixture
     def make_fitted(self, train, validation) -> Callable[..., LowRankGP]:
-        def make(name: str, *, dtype: str = "float64", device: str = "cpu") -> LowRankGP:
-            sizes = Architecture(d=2, h=12, dtype=dtype)
-            model = build(name, sizes, train.x, seed=2).to(device)
+        def make(name: str) -> LowRankGP:
+            model = build(name, Architecture(d=2, h=12, dtype="float64"), train.x, seed=2)
             fit(model, train, validation, FitSettings(epochs=15, batch=40, learning_rate=1e-2))
             return model
 
@@ -389,24 +386,6 @@ class TestModels:
         )
         assert seen == [0, 0]
         assert model.predict(x).function_variance.min() > 0
-
-    @pytest.mark.parametrize("dtype", ["float32", "float64"])
-    def test_round_trip(self, dtype, device, make_fitted, tmp_path, x):
-        model = make_fitted("rich-bll", dtype=dtype, device=device)
-        save_model(model, tmp_path / "m")
-        loaded, _ = load_model(tmp_path / "m")
-        found, expected = loaded.predict(x), model.cpu().predict(x)
-        np.testing.assert_array_equal(found.mean, expected.mean)
-        np.testing.assert_array_equal(found.variance, expected.variance)
-        np.testing.assert_array_equal(loaded.features(x), model.features(x))
-        assert loaded.enrichment_rows.item() == 190
-
-    def test_chunks_of_prediction_and_features(self, make_fitted, monkeypatch, x):
-        model = make_fitted("rich-bll")
-        whole, phi = model.predict(x), model.features(x)
-        monkeypatch.setattr(lowrank, "CHUNK", 7)
-        np.testing.assert_allclose(model.predict(x).variance, whole.variance, rtol=1e-9)
-        np.testing.assert_allclose(model.features(x), phi, rtol=1e-9, atol=1e-12)
 
 
 class TestRule:

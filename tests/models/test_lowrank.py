@@ -1,6 +1,6 @@
 """Predictions, features and kernels of the one model class."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -219,7 +219,7 @@ def test_sizes_fix_the_tensors(name, dtype):
     assert _factor(model).shape == (rank, rank)
     assert model.features(np.zeros((2, 3))).shape == (2, rank)
     assert model.mean_constant.item() == 0
-    assert Architecture(**sizes.as_dict()) == sizes
+    assert Architecture(**asdict(sizes)) == sizes
 
 
 @pytest.mark.parametrize(

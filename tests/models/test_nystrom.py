@@ -336,19 +336,6 @@ def test_a_smaller_batch_is_one_random_part_of_the_inputs():
     torch.testing.assert_close(few.posterior.m, posterior.posterior.m)
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_a_saved_model_predicts_the_same(name, tmp_path):
-    train, validation = _table(80), _table(20, seed=1)
-    model = _model(name, train, blocks=3)
-    fit(model, train, validation, replace(LBFGS, epochs=1))
-    save_model(model, tmp_path / "model")
-    again, _ = load_model(tmp_path / "model")
-    np.testing.assert_equal(again.predict(validation.x).mean, model.predict(validation.x).mean)
-    np.testing.assert_equal(again.predict(validation.x).sd, model.predict(validation.x).sd)
-    kernel = model.kernel(train.x, train.x[:3])
-    np.testing.assert_equal(again.kernel(train.x, train.x[:3]), kernel)
-
-
 class TestPlacement:
     @pytest.fixture
     def kernel(self):

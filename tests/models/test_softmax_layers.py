@@ -37,18 +37,18 @@ def _features(model, x):
 
 
 def test_all_have_the_logits_of_one_network(fitted):
-    plain = fitted["class-dnn"].predict_classes(AWAY)
+    plain = fitted["class-dnn"].predict(AWAY)
     assert (plain.variance == 0).all()
     assert (plain.codes != plain.codes[0]).any()
     for model in fitted.values():
-        assert model.predict_classes(AWAY).mean == pytest.approx(plain.mean)
+        assert model.predict(AWAY).mean == pytest.approx(plain.mean)
 
 
 def test_the_plain_last_layer_is_a_ridge_regression_of_logits(fitted):
     phi, new = (_features(fitted["class-bll"], x) for x in (X, AWAY))
     S = np.linalg.inv(phi.T @ phi / LOGIT_NOISE + np.eye(9))
     expected = np.einsum("br,rs,bs->b", new, S, new)
-    found = fitted["class-bll"].predict_classes(AWAY).variance[0]
+    found = fitted["class-bll"].predict(AWAY).variance[0]
     assert found == pytest.approx(np.repeat(expected[:, None], 3, 1))
 
 
@@ -69,8 +69,8 @@ def test_the_enriched_last_layer_by_dense_matrices(fitted):
     S = np.linalg.inv(phi.T @ phi / LOGIT_NOISE + np.linalg.inv(total))
     new = _features(model, AWAY)
     expected = np.einsum("br,rs,bs->b", new, S, new)
-    assert model.predict_classes(AWAY).variance[0, :, 1] == pytest.approx(expected)
-    plain = fitted["class-bll"].predict_classes(AWAY).variance[0, :, 1]
+    assert model.predict(AWAY).variance[0, :, 1] == pytest.approx(expected)
+    plain = fitted["class-bll"].predict(AWAY).variance[0, :, 1]
     assert (expected > plain).all()
 
 
@@ -106,7 +106,7 @@ def test_the_laplace_precision_is_the_mean_second_derivative(fitted):
 
 def test_unusual_rows_have_a_larger_variance(fitted):
     for name in ("class-bll", "class-rich-bll", "class-laplace"):
-        usual, strange = (fitted[name].predict_classes(x).logit_variance for x in (X, AWAY))
+        usual, strange = (fitted[name].predict(x).logit_variance for x in (X, AWAY))
         assert np.median(strange) > 2 * np.median(usual), name
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,23 @@ def _stop_after(*epochs: int, error: type[BaseException] = KeyboardInterrupt) ->
     return stop
 
 
+@pytest.fixture
+def attempt(train, validation, quick, make_model) -> Callable[..., FitState]:
+    """Fit a model to the training rows; by default a new one, with the settings `quick`."""
+
+    def run(
+        model: LowRankGP | None = None,
+        settings: FitSettings = quick,
+        *,
+        rows: Data = train,
+        held: Data = validation,
+        **watch: Any,
+    ) -> FitState:
+        return fit(make_model() if model is None else model, rows, held, settings, **watch)
+
+    return run
+
+
 NAMES = sorted(
     name for name, spec in CATALOGUE.items() if not (spec.about.has_tiles or spec.about.counts)
 )
@@ -60,12 +78,12 @@ ADAM = sorted(
 class TestProgress:
     @pytest.mark.trial
     @pytest.mark.parametrize("name", NAMES)
-    def test_the_loss_falls(self, *, name, train, validation, with_settings, make_model, device):
+    def test_the_loss_falls(self, *, name, validation, with_settings, make_model, device, attempt):
         model = make_model(name).to(device)
         # The scales of a dense layer start slowly, and exact inference takes one step per epoch.
         epochs = 25 if name in {"dbk-rbf", "sv-rbf", "sv-dkl", "pp-dkl"} else 60
         settings = with_settings(epochs=epochs, learning_rate=3e-2)
-        state = fit(model, train, validation, settings)
+        state = attempt(model, settings)
         # The squared error of a standardised target starts near 1; the few parameters of a kernel
         # go slowly at this rate.
         squared = "noise.variance" in model.state_dict()
@@ -77,32 +95,26 @@ class TestProgress:
         assert state.seconds > 0
 
     @pytest.mark.parametrize("settle", ["constant", "cosine"])
-    def test_the_best_epoch_is_kept(self, settle, train, validation, make_model):
+    def test_the_best_epoch_is_kept(self, settle, validation, make_model, attempt):
         settings = FitSettings(epochs=30, batch=40, learning_rate=0.1, decay=settle)
         model = make_model(dtype="float64")
-        state = fit(model, train, validation, settings)
+        state = attempt(model, settings)
         assert state.best_epoch not in {1, state.epoch}
         assert state.best_nll == min(state.validation_nll)
         assert state.best_epoch == int(np.argmin(state.validation_nll)) + 1
         score = model.predict(validation.x).log_score(validation.y).mean()
         assert score == state.best_nll
 
-    def test_progress_is_told_after_every_epoch(self, train, validation, quick, make_model):
+    def test_progress_is_told_after_every_epoch(self, attempt):
         told = []
-        fit(
-            make_model(),
-            train,
-            validation,
-            quick,
-            progress=lambda state, total: told.append((state.epoch, len(state.losses), total)),
-        )
+        attempt(progress=lambda state, total: told.append((state.epoch, len(state.losses), total)))
         assert told == [(k, k, 6) for k in range(1, 7)]
 
-    def test_a_seed_fixes_the_fit(self, train, validation, quick, make_model):
+    def test_a_seed_fixes_the_fit(self, quick, make_model, attempt):
         models = [make_model() for _ in range(3)]
         seeds = (0, 0, 1)
         states = [
-            fit(model, train, validation, replace(quick, seed=seed))
+            attempt(model, replace(quick, seed=seed))
             for model, seed in zip(models, seeds, strict=True)
         ]
         _assert_same(models[0], models[1])
@@ -110,7 +122,7 @@ class TestProgress:
         assert not torch.equal(models[0].posterior.m, models[2].posterior.m)
 
     def test_every_row_once_per_epoch_in_a_new_order(
-        self, train, validation, quick, make_model, monkeypatch
+        self, train, quick, make_model, monkeypatch, attempt
     ):
         model, seen = make_model("sv-rbf", dtype="float64"), []
         whole = model.terms
@@ -119,7 +131,7 @@ class TestProgress:
             "terms",
             lambda x: (seen.append(x.numpy()) if torch.is_grad_enabled() else None) or whole(x),
         )
-        fit(model, train, validation, replace(quick, epochs=2))
+        attempt(model, replace(quick, epochs=2))
         assert [len(part) for part in seen] == 2 * [40, 40, 40, 40, 30]
         first, second = np.vstack(seen[:5]), np.vstack(seen[5:])
         for order in (first, second):
@@ -127,9 +139,7 @@ class TestProgress:
             assert not np.array_equal(order, train.x)
         assert not np.array_equal(first, second)
 
-    def test_n_is_that_of_the_training_rows(
-        self, train, validation, quick, make_model, monkeypatch
-    ):
+    def test_n_is_that_of_the_training_rows(self, quick, monkeypatch, attempt):
         given = []
 
         def objective(terms, y, n, weights):
@@ -137,11 +147,11 @@ class TestProgress:
             return terms.mean.square().mean() + y.mean()
 
         _use(monkeypatch, PerBatch(objective))
-        fit(make_model(), train, validation, replace(quick, epochs=1))
+        attempt(settings=replace(quick, epochs=1))
         assert given == 5 * [(190, quick.weights)]
 
     def test_the_loss_is_the_mean_over_rows_and_not_over_batches(
-        self, train, validation, with_settings, make_model, monkeypatch
+        self, train, with_settings, make_model, monkeypatch, attempt
     ):
         def objective(terms, y, _n, _weights):
             return 0 * terms.mean.sum() + y.mean() + 3
@@ -149,19 +159,17 @@ class TestProgress:
         _use(monkeypatch, PerBatch(objective))
         data = Data(train.x, train.y + np.linspace(0, 5, 190))
         model = make_model(dtype="float64")
-        state = fit(model, data, validation, with_settings(epochs=3))
+        state = attempt(model, with_settings(epochs=3), rows=data)
         # The standardised target has mean 0 over the rows.
         assert state.losses == pytest.approx([3, 3, 3], abs=1e-12)
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_chunks_change_nothing(
-        self, *, name, train, validation, with_settings, make_model, monkeypatch
-    ):
+    def test_chunks_change_nothing(self, name, with_settings, make_model, monkeypatch, attempt):
         settings = with_settings(epochs=2)
         whole, parts = make_model(name, dtype="float64"), make_model(name, dtype="float64")
-        expected = fit(whole, train, validation, settings)
+        expected = attempt(whole, settings)
         monkeypatch.setattr(lowrank, "CHUNK", 33)
-        state = fit(parts, train, validation, settings)
+        state = attempt(parts, settings)
         assert state.losses == pytest.approx(expected.losses, rel=1e-9)
         assert state.validation_nll == pytest.approx(expected.validation_nll, rel=1e-9)
         values = parts.state_dict()
@@ -170,11 +178,11 @@ class TestProgress:
 
     @pytest.mark.parametrize("name", ADAM)
     def test_what_the_gradient_does_not_reach_comes_from_its_own_rows(
-        self, *, name, train, validation, quick, make_model
+        self, name, train, validation, make_model, attempt
     ):
         """Exact weights and the largest norm: training rows; the noise of a network: validation."""
         model = make_model(name, dtype="float64")
-        fit(model, train, validation, quick)
+        attempt(model)
         buffers = dict(model.named_buffers())
         with torch.no_grad():
             found = model.basis(model.scaled(train.x))
@@ -210,7 +218,7 @@ class TestProgress:
         assert model.y_sd.item() == pytest.approx(train.y.std(), rel=1e-12)
 
     @pytest.mark.parametrize("name", ADAM)
-    def test_rows_of_a_step(self, *, name, train, validation, quick, make_model, monkeypatch):
+    def test_rows_of_a_step(self, name, quick, make_model, monkeypatch, attempt):
         """Batches of the size asked for, but all rows where the objective does not split."""
         step, given = CATALOGUE[name].step, []
         backward = type(step).backward
@@ -222,7 +230,7 @@ class TestProgress:
                 or backward(self, model, rows, n, weights)
             ),
         )
-        fit(make_model(name), train, validation, replace(quick, epochs=2))
+        attempt(make_model(name), replace(quick, epochs=2))
         sizes = [190] if isinstance(step, WholeData) else [40, 40, 40, 40, 30]
         assert given == 2 * [(size, size, 190) for size in sizes]
 
@@ -257,8 +265,8 @@ class TestSchedule:
         monkeypatch.setattr(training, "make_optimiser", watched)
         return seen
 
-    def test_cosine_falls_to_zero(self, train, validation, quick, make_model, taken):
-        fit(make_model(), train, validation, quick)
+    def test_cosine_falls_to_zero(self, taken, attempt):
+        attempt()
         share = np.arange(30) / 30
         expected = 1e-2 * 0.5 * (1 + np.cos(np.pi * share))
         assert len(taken) == 30
@@ -266,16 +274,16 @@ class TestSchedule:
             np.testing.assert_allclose([lr for lr, _ in step.values()], rate, rtol=1e-12)
         assert expected[-1] < 0.005 * expected[0]
 
-    def test_constant_does_not(self, train, validation, with_settings, make_model, taken):
-        fit(make_model(), train, validation, with_settings(decay="constant"))
+    def test_constant_does_not(self, with_settings, taken, attempt):
+        attempt(settings=with_settings(decay="constant"))
         assert [{lr for lr, _ in step.values()} for step in taken] == 30 * [{1e-2}]
 
     @pytest.mark.parametrize("name", ADAM)
     def test_head_rate_is_that_of_all_but_the_network(
-        self, *, name, train, validation, with_settings, make_model, taken
+        self, name, with_settings, make_model, taken, attempt
     ):
         model = make_model(name)
-        fit(model, train, validation, with_settings(epochs=2, head_rate=7.0))
+        attempt(model, with_settings(epochs=2, head_rate=7.0))
         share = np.arange(len(taken)) / len(taken)
         rates = 1e-2 * 0.5 * (1 + np.cos(np.pi * share))
         for step, rate in zip(taken, rates, strict=True):
@@ -287,12 +295,12 @@ class TestSchedule:
 
     @pytest.mark.parametrize("name", NAMES)
     def test_clip_bounds_the_norm_of_the_gradient(
-        self, *, name, train, validation, with_settings, make_model, taken
+        self, name, with_settings, make_model, taken, attempt
     ):
         def first(clip: float | None) -> tuple[float, torch.Tensor]:
             taken.clear()
             settings = with_settings(epochs=1, clip=clip)
-            fit(make_model(name, dtype="float64"), train, validation, settings)
+            attempt(make_model(name, dtype="float64"), settings)
             flat = [torch.cat([g.reshape(-1) for _, g in step.values()]) for step in taken]
             return max(gradient.norm().item() for gradient in flat), flat[0]
 
@@ -329,15 +337,15 @@ class TestSchedule:
         held = [id(value) for group in optimiser.param_groups for value in group["params"]]
         assert sorted(held) == sorted(id(value) for value in model.parameters())
 
-    def test_patience_ends_a_fit_that_no_longer_improves(self, train, validation, make_model):
+    def test_patience_ends_a_fit_that_no_longer_improves(self, attempt):
         settings = FitSettings(epochs=50, batch=40, learning_rate=1e-30, patience=3)
-        state = fit(make_model(), train, validation, settings)
+        state = attempt(settings=settings)
         assert (state.best_epoch, state.epoch) == (1, 4)
         assert len(state.losses) == 4
 
-    def test_patience_waits_while_the_score_improves(self, train, validation, make_model):
+    def test_patience_waits_while_the_score_improves(self, attempt):
         settings = FitSettings(epochs=12, batch=40, learning_rate=1e-3, patience=1)
-        assert fit(make_model(), train, validation, settings).epoch == 12
+        assert attempt(settings=settings).epoch == 12
 
 
 class TestInterruption:
@@ -346,66 +354,47 @@ class TestInterruption:
         return tmp_path / "run" / "checkpoint"
 
     @pytest.fixture
-    def whole(self, train, validation, quick, make_model) -> tuple[LowRankGP, FitState]:
+    def whole(self, make_model, attempt) -> tuple[LowRankGP, FitState]:
         model = make_model()
-        return model, fit(model, train, validation, quick)
+        return model, attempt(model)
 
-    def _continue(self, whole, how, model, path) -> None:
-        state = fit(model, *how, checkpoint=path)
-        _assert_same(model, whole[0])
-        assert _history(state) == _history(whole[1])
+    @pytest.fixture
+    def continued(self, whole, path, make_model, attempt) -> Callable[..., None]:
+        """Continue a stopped fit, which must end like the whole fit."""
 
-    def test_a_checkpoint_changes_nothing(
-        self, *, whole, train, validation, quick, make_model, path
-    ):
-        self._continue(whole, (train, validation, quick), make_model(), path)
+        def go(model: LowRankGP | None = None, expected: Any = whole, **how: Any) -> None:
+            # The start must come from the checkpoint, so another one is given.
+            model = make_model(seed=9) if model is None else model
+            state = attempt(model, checkpoint=path, **how)
+            _assert_same(model, expected[0])
+            assert _history(state) == _history(expected[1])
+
+        return go
+
+    def test_a_checkpoint_changes_nothing(self, make_model, path, continued):
+        continued(make_model())
         assert path.exists()
 
     @pytest.mark.parametrize("epoch", [1, 3, 5])
-    def test_continued(self, *, epoch, whole, train, validation, quick, make_model, path):
+    def test_continued(self, epoch, path, attempt, continued):
         with pytest.raises(KeyboardInterrupt):
-            fit(
-                make_model(),
-                train,
-                validation,
-                quick,
-                checkpoint=path,
-                progress=_stop_after(epoch),
-            )
-        # The start must come from the checkpoint, so another one is given.
-        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+            attempt(checkpoint=path, progress=_stop_after(epoch))
+        continued()
 
-    def test_continued_twice(self, *, whole, train, validation, quick, make_model, path):
+    def test_continued_twice(self, make_model, path, attempt, continued):
         for seed, epoch in ((0, 2), (8, 4)):
             with pytest.raises(KeyboardInterrupt):
-                fit(
-                    make_model(seed=seed),
-                    train,
-                    validation,
-                    quick,
-                    checkpoint=path,
-                    progress=_stop_after(epoch),
-                )
-        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+                attempt(make_model(seed=seed), checkpoint=path, progress=_stop_after(epoch))
+        continued()
 
-    def test_after_the_end(self, *, whole, train, validation, quick, make_model, path):
-        fit(make_model(), train, validation, quick, checkpoint=path)
+    def test_after_the_end(self, path, attempt, continued):
+        attempt(checkpoint=path)
         told = []
-        model = make_model(seed=9)
-        state = fit(
-            model,
-            train,
-            validation,
-            quick,
-            checkpoint=path,
-            progress=lambda *args: told.append(args),
-        )
+        continued(progress=lambda *args: told.append(args))
         assert not told
-        _assert_same(model, whole[0])
-        assert _history(state) == _history(whole[1])
 
     def test_within_an_epoch_goes_back_to_its_start(
-        self, *, whole, train, validation, quick, make_model, path, monkeypatch
+        self, make_model, path, monkeypatch, attempt, continued
     ):
         model, calls = make_model(), []
         terms = model.terms
@@ -418,13 +407,11 @@ class TestInterruption:
 
         monkeypatch.setattr(model, "terms", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            fit(model, train, validation, quick, checkpoint=path)
+            attempt(model, checkpoint=path)
         assert training.read_tensors(path)[1]["epoch"] == 2
-        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+        continued()
 
-    def test_between_the_end_of_an_epoch_and_its_copy(
-        self, *, whole, train, validation, quick, make_model, path, monkeypatch
-    ):
+    def test_between_the_end_of_an_epoch_and_its_copy(self, path, monkeypatch, attempt, continued):
         """The state counts the epoch already, the copy of the tensors does not hold it yet."""
         told, clock = [], training.monotonic
 
@@ -440,38 +427,27 @@ class TestInterruption:
         states: list[FitState] = []
         monkeypatch.setattr(training, "monotonic", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            fit(make_model(), train, validation, quick, checkpoint=path, progress=tell)
+            attempt(checkpoint=path, progress=tell)
         monkeypatch.undo()
         assert training.read_tensors(path)[1]["epoch"] == 2
-        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+        continued()
 
-    def test_in_the_first_epoch(self, *, whole, train, validation, quick, make_model, path):
+    def test_in_the_first_epoch(self, make_model, path, attempt, continued):
         model = make_model()
         model.terms = _interrupt
         with pytest.raises(KeyboardInterrupt):
-            fit(model, train, validation, quick, checkpoint=path)
-        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+            attempt(model, checkpoint=path)
+        continued()
 
-    def test_killed_between_two_writings(
-        self, *, whole, train, validation, quick, make_model, path, monkeypatch
-    ):
+    def test_killed_between_two_writings(self, path, monkeypatch, attempt, continued):
         """No chance to write at the end: the last timed checkpoint serves."""
         monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
         with pytest.raises(ZeroDivisionError):
-            fit(
-                make_model(),
-                train,
-                validation,
-                quick,
-                checkpoint=path,
-                progress=_stop_after(4, error=ZeroDivisionError),
-            )
+            attempt(checkpoint=path, progress=_stop_after(4, error=ZeroDivisionError))
         assert training.read_tensors(path)[1]["epoch"] == 4
-        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+        continued()
 
-    def test_not_written_more_often_than_stated(
-        self, *, train, validation, quick, make_model, path, monkeypatch
-    ):
+    def test_not_written_more_often_than_stated(self, path, monkeypatch, attempt):
         clock, written = [0.0], []
         monkeypatch.setattr(training, "monotonic", lambda: clock[0])
         monkeypatch.setattr(
@@ -481,47 +457,39 @@ class TestInterruption:
         def tick(*_args: object) -> None:
             clock[0] += 6.0
 
-        fit(make_model(), train, validation, quick, checkpoint=path, progress=tick)
+        attempt(checkpoint=path, progress=tick)
         # Epochs end at 0, 6, 12, ... seconds; the last is written because the fit is over.
         assert written == [3, 5, 6]
 
-    def test_with_patience(self, train, validation, quick, make_model, path):
+    def test_with_patience(self, quick, make_model, path, attempt, continued):
         settings = replace(quick, epochs=50, learning_rate=0.3, decay="constant", patience=4)
         expected = make_model()
-        state = fit(expected, train, validation, settings)
+        state = attempt(expected, settings)
         assert 4 < state.epoch < 50
         with pytest.raises(KeyboardInterrupt):
-            fit(
-                make_model(),
-                train,
-                validation,
-                settings,
-                checkpoint=path,
-                progress=_stop_after(state.best_epoch + 2),
-            )
-        self._continue((expected, state), (train, validation, settings), make_model(seed=9), path)
+            attempt(settings=settings, checkpoint=path, progress=_stop_after(state.best_epoch + 2))
+        continued(expected=(expected, state), settings=settings)
+
+    @pytest.mark.parametrize("epoch", [1, 4])
+    def test_with_its_average(self, *, epoch, with_settings, make_model, path, attempt, continued):
+        settings, expected = with_settings(average=2.0), make_model()
+        state = attempt(expected, settings)
+        with pytest.raises(KeyboardInterrupt):
+            attempt(settings=settings, checkpoint=path, progress=_stop_after(epoch))
+        continued(expected=(expected, state), settings=settings)
 
     @pytest.mark.parametrize("name", sorted(set(NAMES) - {"dbk-rbf"}))
-    def test_of_the_other_models(self, *, name, train, validation, quick, make_model, path, device):
+    def test_of_the_other_models(self, *, name, make_model, path, device, attempt, continued):
         expected = make_model(name).to(device)
-        state = fit(expected, train, validation, quick)
+        state = attempt(expected)
         with pytest.raises(KeyboardInterrupt):
-            fit(
-                make_model(name).to(device),
-                train,
-                validation,
-                quick,
-                checkpoint=path,
-                progress=_stop_after(2),
-            )
+            attempt(make_model(name).to(device), checkpoint=path, progress=_stop_after(2))
         model = make_model(name, seed=9).to(device)
-        self._continue((expected, state), (train, validation, quick), model, path)
+        continued(model, (expected, state))
 
-    def test_without_a_checkpoint_an_interruption_passes_through(
-        self, train, validation, quick, make_model, tmp_path
-    ):
+    def test_without_a_checkpoint_an_interruption_passes_through(self, tmp_path, attempt):
         with pytest.raises(KeyboardInterrupt):
-            fit(make_model(), train, validation, quick, progress=_stop_after(1))
+            attempt(progress=_stop_after(1))
         assert not list(tmp_path.iterdir())
 
 
@@ -531,17 +499,10 @@ def _interrupt(_x: torch.Tensor) -> None:
 
 class TestCheckpointsOfOthers:
     @pytest.fixture
-    def path(self, tmp_path, train, validation, quick, make_model) -> Path:
+    def path(self, tmp_path, attempt) -> Path:
         made = tmp_path / "checkpoint"
         with pytest.raises(KeyboardInterrupt):
-            fit(
-                make_model(),
-                train,
-                validation,
-                quick,
-                checkpoint=made,
-                progress=_stop_after(2),
-            )
+            attempt(checkpoint=made, progress=_stop_after(2))
         return made
 
     @pytest.mark.parametrize(
@@ -557,29 +518,29 @@ class TestCheckpointsOfOthers:
         ],
         ids=lambda changed: next(iter(changed)),
     )
-    def test_other_settings(self, *, changed, path, train, validation, quick, make_model):
+    def test_other_settings(self, changed, path, quick, attempt):
         with pytest.raises(DataError, match="belongs to another fit"):
-            fit(make_model(), train, validation, replace(quick, **changed), checkpoint=path)
+            attempt(settings=replace(quick, **changed), checkpoint=path)
 
     @pytest.mark.parametrize("part", ["x", "y"])
     @pytest.mark.parametrize("rows", ["train", "validation"])
-    def test_other_data(self, *, part, rows, path, train, validation, quick, make_model):
+    def test_other_data(self, *, part, rows, path, train, validation, attempt):
         data = {"train": train, "validation": validation}
         values = getattr(data[rows], part).copy()
         values.flat[7] += 1e-9
         data[rows] = replace(data[rows], **{part: values})
         with pytest.raises(DataError, match="belongs to another fit"):
-            fit(make_model(), data["train"], data["validation"], quick, checkpoint=path)
+            attempt(rows=data["train"], held=data["validation"], checkpoint=path)
 
     @pytest.mark.parametrize("other", [{"name": "sv-dkl"}, {"dtype": "float64"}])
-    def test_another_model(self, *, other, path, train, validation, quick, make_model):
+    def test_another_model(self, other, path, make_model, attempt):
         with pytest.raises(DataError, match="belongs to another fit"):
-            fit(make_model(**other), train, validation, quick, checkpoint=path)
+            attempt(make_model(**other), checkpoint=path)
 
-    def test_a_saved_model_is_no_checkpoint(self, tmp_path, train, validation, quick, make_model):
+    def test_a_saved_model_is_no_checkpoint(self, tmp_path, make_model, attempt):
         save_model(make_model(), tmp_path / "model")
         with pytest.raises(DataError, match="belongs to another fit"):
-            fit(make_model(), train, validation, quick, checkpoint=tmp_path / "model")
+            attempt(checkpoint=tmp_path / "model")
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -597,9 +558,7 @@ class TestCheckpointsOfOthers:
             ("seconds", ...),
         ],
     )
-    def test_a_state_that_no_fit_has(
-        self, *, name, value, path, train, validation, quick, make_model
-    ):
+    def test_a_state_that_no_fit_has(self, name, value, path, attempt):
         """Its hash is right: it was made so."""
         tensors, described = read_tensors(path)
         described[name] = value
@@ -607,13 +566,11 @@ class TestCheckpointsOfOthers:
             del described[name]
         write_tensors(path, tensors, described)
         with pytest.raises(DataError, match="does not match its model"):
-            fit(make_model(), train, validation, quick, checkpoint=path)
+            attempt(checkpoint=path)
 
     @pytest.mark.parametrize("part", ["model.", "best.", "optimiser."])
     @pytest.mark.parametrize("how", ["shape", "absent"])
-    def test_tensors_that_are_not_the_fits(
-        self, *, part, how, path, train, validation, quick, make_model
-    ):
+    def test_tensors_that_are_not_the_fits(self, part, how, path, attempt):
         tensors, described = read_tensors(path)
         name = next(one for one, value in tensors.items() if one.startswith(part) and value.ndim)
         value = tensors.pop(name)
@@ -621,7 +578,7 @@ class TestCheckpointsOfOthers:
             tensors[name] = torch.cat([value, value])
         write_tensors(path, tensors, described)
         with pytest.raises(DataError, match="does not match its model"):
-            fit(make_model(), train, validation, quick, checkpoint=path)
+            attempt(checkpoint=path)
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -631,40 +588,38 @@ class TestCheckpointsOfOthers:
             ("average.1", torch.ones(())),
         ],
     )
-    def test_tensors_that_would_be_spread_over_others(
-        self, *, name, value, tmp_path, train, validation, quick, make_model
-    ):
+    def test_tensors_that_would_be_spread_over_others(self, name, value, tmp_path, quick, attempt):
         path, settings = tmp_path / "averaged", replace(quick, average=2.0)
         stop = {"checkpoint": path, "progress": _stop_after(2)}
         with pytest.raises(KeyboardInterrupt):
-            fit(make_model(), train, validation, settings, **stop)
+            attempt(settings=settings, **stop)
         tensors, described = read_tensors(path)
         assert name in tensors
         write_tensors(path, {**tensors, name: value}, described)
         with pytest.raises(DataError, match="does not match its model"):
-            fit(make_model(), train, validation, settings, checkpoint=path)
+            attempt(settings=settings, checkpoint=path)
 
-    def test_no_state_of_the_optimiser(self, path, train, validation, quick, make_model):
+    def test_no_state_of_the_optimiser(self, path, attempt):
         tensors, described = read_tensors(path)
         kept = {name: value for name, value in tensors.items() if "optimiser." not in name}
         write_tensors(path, kept, described)
         with pytest.raises(DataError, match="no state of the optimiser"):
-            fit(make_model(), train, validation, quick, checkpoint=path)
+            attempt(checkpoint=path)
 
-    def test_cut_short(self, path, train, validation, quick, make_model):
+    def test_cut_short(self, path, attempt):
         path.write_bytes(path.read_bytes()[:-100])
         with pytest.raises(DataError, match="not a complete file of tensors"):
-            fit(make_model(), train, validation, quick, checkpoint=path)
+            attempt(checkpoint=path)
 
 
 class TestRefusals:
     # 1.1 has a standard deviation of 2e-16 over seven rows.
     @pytest.mark.parametrize(("value", "n"), [(3.0, 190), (1.1, 7), (0.0, 5), (2.5, 2)])
-    def test_a_constant_target(self, *, value, n, make_data, validation, quick, make_model):
+    def test_a_constant_target(self, value, n, make_data, attempt):
         data = make_data(n)
         constant = Data(data.x, np.full(n, value))
         with pytest.raises(DataError, match=f"same value in all {n} training rows"):
-            fit(make_model(), constant, validation, quick)
+            attempt(rows=constant)
 
     @pytest.mark.parametrize(
         ("x", "y", "message"),
@@ -681,45 +636,43 @@ class TestRefusals:
         with pytest.raises(DataError, match=message):
             Data(x, y)
 
-    def test_one_row(self, make_data, validation, quick, make_model):
+    def test_one_row(self, make_data, attempt):
         with pytest.raises(DataError, match="at least 2 training rows, found 1"):
-            fit(make_model(), make_data(1), validation, quick)
+            attempt(rows=make_data(1))
 
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize(
         ("dtype", "other"), [("float32", torch.float64), ("float64", torch.float32)]
     )
-    def test_a_parameter_of_another_dtype(
-        self, *, name, dtype, other, train, validation, quick, make_model
-    ):
+    def test_a_parameter_of_another_dtype(self, name, dtype, other, make_model, attempt):
         model = make_model(name, dtype=dtype)
         model.basis.to(other)
         message = rf"all parameters on cpu with torch\.{dtype}, found basis\..* with {other}"
         with pytest.raises(RequestError, match=message):
-            fit(model, train, validation, quick)
+            attempt(model)
 
-    def test_a_parameter_on_another_device(self, train, validation, quick, make_model):
+    def test_a_parameter_on_another_device(self, make_model, attempt):
         model = make_model()
         model.posterior.to("meta")
         with pytest.raises(RequestError, match=r"on cpu .* found posterior\.m on meta"):
-            fit(model, train, validation, quick)
+            attempt(model)
 
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
-    def test_divergence(self, *, name, dtype, train, validation, with_settings, make_model):
+    def test_divergence(self, name, dtype, with_settings, make_model, attempt):
         # Without LayerNorm or a Cholesky factor values must leave the range of the dtype.
         rate = 1e200 if name in {"bll", "rich-bll"} else 1e6
         with pytest.raises(NumericalError):
-            fit(make_model(name, dtype=dtype), train, validation, with_settings(learning_rate=rate))
+            attempt(make_model(name, dtype=dtype), with_settings(learning_rate=rate))
 
-    def test_a_loss_that_is_not_finite(self, train, validation, quick, make_model, monkeypatch):
+    def test_a_loss_that_is_not_finite(self, monkeypatch, attempt):
         def objective(terms, y, _n, _weights):
             return 0 * terms.mean.sum() + math.inf * y.square().mean()
 
         _use(monkeypatch, PerBatch(objective))
         monkeypatch.setattr(torch.optim.AdamW, "step", lambda *_: None)
         with pytest.raises(NumericalError, match=r"diverged in epoch 1: .* Lower the learning"):
-            fit(make_model(), train, validation, quick)
+            attempt()
 
 
 class TestData:
@@ -743,14 +696,12 @@ class TestData:
         np.testing.assert_array_equal(data.x, [[1, 2], [3, 4], [0, 250]])
         np.testing.assert_array_equal(data.y, [5, 6, 7])
 
-    def test_a_fit_does_not_depend_on_how_numbers_are_held(
-        self, train, validation, quick, make_model
-    ):
+    def test_a_fit_does_not_depend_on_how_numbers_are_held(self, train, quick, make_model, attempt):
         single = Data(train.x.astype(np.float32), train.y.astype(np.float32))
         double = Data(single.x.tolist(), torch.tensor(single.y))
         models = [make_model(), make_model()]
         for model, data in zip(models, (single, double), strict=True):
-            fit(model, data, validation, replace(quick, epochs=2))
+            attempt(model, replace(quick, epochs=2), rows=data)
         _assert_same(*models)
 
     @pytest.mark.parametrize("part", ["x", "y"])
@@ -826,12 +777,12 @@ class TestGroups:
             replace(make_data(4), groups=groups)
 
 
-def test_views_and_read_only_arrays_are_taken(train, validation, quick, make_model):
+def test_views_and_read_only_arrays_are_taken(train, validation, make_model, attempt):
     plain, other = make_model(), make_model()
     frozen = train.x.copy()
     frozen.flags.writeable = False
-    fit(plain, train, validation, quick)
-    fit(other, Data(frozen, train.y[::-1].copy()[::-1]), validation, quick)
+    attempt(plain)
+    attempt(other, rows=Data(frozen, train.y[::-1].copy()[::-1]))
     np.testing.assert_array_equal(
         plain.predict(validation.x).mean, other.predict(validation.x).mean
     )
@@ -839,7 +790,7 @@ def test_views_and_read_only_arrays_are_taken(train, validation, quick, make_mod
 
 class TestAverage:
     def test_what_is_kept_is_the_average_of_the_steps(
-        self, train, validation, with_settings, make_model, monkeypatch
+        self, validation, with_settings, make_model, monkeypatch, attempt
     ):
         """A span of 2 epochs of 5 batches, followed by hand."""
         model = make_model(dtype="float64")
@@ -861,33 +812,18 @@ class TestAverage:
             return optimiser
 
         monkeypatch.setattr(training, "make_optimiser", watched)
-        state = fit(model, train, validation, with_settings(epochs=30, average=2.0))
+        state = attempt(model, with_settings(epochs=30, average=2.0))
         assert len(kept) == 30
         for name, value in model.named_parameters():
             torch.testing.assert_close(value.detach(), kept[state.best_epoch - 1][name])
         score = model.predict(validation.x).log_score(validation.y).mean()
         assert score == pytest.approx(state.best_nll, abs=1e-12)
 
-    @pytest.mark.parametrize("epoch", [1, 4])
-    def test_a_stopped_fit_continues_with_its_average(
-        self, *, epoch, train, validation, with_settings, make_model, tmp_path
-    ):
-        settings, path = with_settings(average=2.0), tmp_path / "checkpoint"
-        whole = make_model()
-        expected = fit(whole, train, validation, settings)
-        stop = _stop_after(epoch)
-        with pytest.raises(KeyboardInterrupt):
-            fit(make_model(), train, validation, settings, checkpoint=path, progress=stop)
-        continued = make_model(seed=9)
-        found = fit(continued, train, validation, settings, checkpoint=path)
-        assert _history(found) == _history(expected)
-        _assert_same(continued, whole)
-
-    def test_the_noise_has_its_own_rate(self, train, validation, with_settings, make_model):
+    def test_the_noise_has_its_own_rate(self, with_settings, make_model, attempt):
         still, moved = make_model(), make_model()
         before = still.noise.log_excess.item()
-        fit(still, train, validation, with_settings(head_rate=3.0, noise_rate=0.0))
-        fit(moved, train, validation, with_settings(head_rate=3.0))
+        attempt(still, with_settings(head_rate=3.0, noise_rate=0.0))
+        attempt(moved, with_settings(head_rate=3.0))
         assert still.noise.log_excess.item() == before
         assert moved.noise.log_excess.item() != before
 
@@ -916,15 +852,15 @@ def test_settings_that_cannot_train_are_refused(changed, message):
 
 
 @pytest.mark.parametrize("size", [1e-170, 1e170])
-def test_a_target_beyond_double_precision_is_refused(size, train, validation, quick, make_model):
+def test_a_target_beyond_double_precision_is_refused(size, train, attempt):
     with pytest.raises(DataError, match="standard deviation is"):
-        fit(make_model(), Data(train.x, size * train.y), validation, quick)
+        attempt(rows=Data(train.x, size * train.y))
 
 
-def test_a_checkpoint_of_other_scaling_is_refused(train, validation, quick, tmp_path):
+def test_a_checkpoint_of_other_scaling_is_refused(train, quick, tmp_path, attempt):
     path, sizes = tmp_path / "checkpoint", Architecture(d=2, h=6, r=8, blocks=1)
     scaled = build("dbk-silu", sizes, train.x, scaling="minmax")
-    fit(scaled, train, validation, replace(quick, epochs=1), checkpoint=path)
+    attempt(scaled, replace(quick, epochs=1), checkpoint=path)
     plain = build("dbk-silu", sizes, train.x)
     with pytest.raises(DataError, match="belongs to another fit"):
-        fit(plain, train, validation, replace(quick, epochs=1), checkpoint=path)
+        attempt(plain, replace(quick, epochs=1), checkpoint=path)

@@ -40,7 +40,7 @@ def test_another_precision_is_another_run(single):
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(RequestError, match="unknown precision 'half'; choose one of double, single"):
+    with pytest.raises(RequestError, match="precision 'half'; choose one of double, single"):
         MapRequest(region="PR", precision="half")
 
 

@@ -40,8 +40,7 @@ def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
     For a gain g, the expectation is (2/π) asin(g k12 / sqrt((1 + g k11)(1 + g k22))). A gain of 2
     gives the result of Williams (1997), and a gain of π/2 gives Mixed equation (8).
     """
-    found: Tensor = _Arcsine.apply(k11, k12, k22, gain)  # type: ignore[no-untyped-call]
-    return found
+    return _Arcsine.apply(k11, k12, k22, gain)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
@@ -50,8 +49,7 @@ def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
     With θ = acos(k12 / sqrt(k11 k22)), the result is sqrt(k11 k22) (sin θ + (π - θ) cos θ) / 2π.
     The kernel of order 1 of Cho and Saul (2009) is twice as large. The slope is (π - θ) / 2π.
     """
-    found: Tensor = _Relu.apply(k11, k12, k22)  # type: ignore[no-untyped-call]
-    return found
+    return _Relu.apply(k11, k12, k22)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def expected_slopes(
@@ -70,8 +68,7 @@ def weighted_sum(constant: Tensor, coefficients: list[Tensor], terms: list[Tenso
     The constant and the coefficients are scalars; all terms have the same shape. All are float64.
     """
     weights = torch.stack([constant, *coefficients])
-    found: Tensor = _WeightedSum.apply(weights, *terms)  # type: ignore[no-untyped-call]
-    return found
+    return _WeightedSum.apply(weights, *terms)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _refuse_a_graph() -> None:

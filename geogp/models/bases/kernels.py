@@ -48,9 +48,9 @@ class Kernel(nn.Module, ABC):
     def diagonal(self, a: Tensor) -> Tensor:
         """Return k(x, x) for each row, (m, d) -> (m,), float64, without an (m, m) matrix."""
 
-    @abstractmethod
     def log_prior(self) -> Tensor:
-        """Return the log prior density of the parameters, a float64 scalar; 0 if none."""
+        """Return the log prior density of the parameters, a float64 scalar; 0 without priors."""
+        return torch.zeros((), dtype=torch.float64, device=next(self.parameters()).device)
 
 
 class MixedKernel(Kernel):
@@ -175,10 +175,6 @@ class NetworkKernel(Kernel):
             slopes = expected_slopes(expectation, *layer)
             found: Tensor = expectation(*layer) + slopes * tangent
             return self.log_readout.double().exp() * found
-
-    def log_prior(self) -> Tensor:
-        """Return 0: the variances have no prior."""
-        return torch.zeros((), dtype=torch.float64, device=self.log_bias.device)
 
     def _input_weight(self, a: Tensor) -> Tensor:
         return self.log_weight.double() - math.log(a.shape[1])

@@ -1,17 +1,19 @@
 """The presets of each family of models; a preset sets the sizes and the schedule of a fit."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from geogp.choices import one_of
 from geogp.models.catalogue.model_names import find_model
-from geogp.models.core.options import Optimiser, Placement, Weights
+from geogp.models.core.options import Placement, Weights
+from geogp.models.training.schedule import FitSettings
 
 
-@dataclass(frozen=True)
-class Preset:
-    """Sizes and schedule of a fit; other attributes are those of `Architecture`, `FitSettings`.
+@dataclass(frozen=True, kw_only=True)
+class Preset(FitSettings):
+    """Sizes and schedule of a fit.
 
+    `h`, `r`: see `Architecture`.
     `least_steps`: smallest number of steps in an epoch. If there are few rows, the batch becomes
         smaller to allow this. If `least_steps` is 0, the batch does not change.
     `placement`, `noise_start`: see `build`.
@@ -23,22 +25,17 @@ class Preset:
 
     h: int
     r: int
-    epochs: int
-    batch: int
     least_steps: int
-    learning_rate: float
-    decay: Literal["cosine", "constant"]
     placement: Placement
-    weights: Weights
     split: str
     refit: bool
-    head_rate: float = 1.0
-    noise_rate: float | None = None
-    clip: float | None = None
-    average: float = 0.0
     noise_start: float = 0.5
-    optimiser: Optimiser = "adamw"
     other_predictions: int = 3_000_000
+
+    @property
+    def settings(self) -> FitSettings:
+        """The settings of the training."""
+        return FitSettings(**{one.name: getattr(self, one.name) for one in fields(FitSettings)})
 
     def batch_for(self, n: int) -> int:
         """Return the rows per step for n training rows: a power of 2 from 32 to `batch`."""
@@ -83,86 +80,76 @@ _PAPER = replace(
 PRESETS = {"quick": _QUICK, "standard": _STANDARD, "paper": _PAPER}
 """The presets, by name, for the models from the papers."""
 
-FIELD_PRESETS = {
-    name: replace(
-        preset,
-        epochs=epochs,
-        learning_rate=1e-2,
-        decay="cosine",
-        noise_rate=3.0,
-        clip=1.0,
-        weights=Weights(alpha=0.0, beta=1.0),
-        # The predictions of this model are slow: some thousand in a second.
-        other_predictions=other,
-    )
-    for (name, preset), epochs, other in zip(
-        PRESETS.items(), (4, 12, 40), (20_000, 3_000_000, 3_000_000), strict=True
-    )
-}
+_ELBO_WEIGHTS = Weights(alpha=0.0, beta=1.0)
+
+
+def _varied(base: dict[str, Preset], *own: dict[str, Any], **common: Any) -> dict[str, Preset]:
+    """Return presets with changes that are common to all, and the changes of each preset."""
+    pairs = zip(base.items(), own, strict=True)
+    return {name: replace(preset, **common, **changes) for (name, preset), changes in pairs}
+
+
+FIELD_PRESETS = _varied(
+    PRESETS,
+    # The predictions of this model are slow: some thousand in a second.
+    {"epochs": 4, "other_predictions": 20_000},
+    {"epochs": 12},
+    {"epochs": 40},
+    learning_rate=1e-2,
+    decay="cosine",
+    noise_rate=3.0,
+    clip=1.0,
+    weights=_ELBO_WEIGHTS,
+)
 """Presets of the field model; its epochs learn more and take longer than those of other models."""
 
-KERNEL_PRESETS = {
-    name: replace(
-        preset,
-        r=r,
-        epochs=epochs,
-        batch=batch,
-        least_steps=0,
-        placement="pivoted",
-        optimiser="lbfgs",
-        noise_start=0.5,
-    )
-    for (name, preset), r, epochs, batch in zip(
-        PRESETS.items(), (500, 1000, 500), (3, 4, 50), (20_000, 60_000, 1_000_000), strict=True
-    )
-}
+KERNEL_PRESETS = _varied(
+    PRESETS,
+    {"r": 500, "epochs": 3, "batch": 20_000, "optimiser": "lbfgs"},
+    {"r": 1000, "epochs": 4, "batch": 60_000, "optimiser": "lbfgs"},
+    {"r": 500, "epochs": 50, "batch": 1_000_000},
+    least_steps=0,
+    placement="pivoted",
+    noise_start=0.5,
+)
 """The presets of models whose kernel has few parameters. An epoch is ten iterations of L-BFGS on a
 part of the rows. ``paper`` has the schedule of the mixed-kernel paper: fifty epochs of Adam with a
 learning rate of 1e-3.
 """
 
-KERNEL_PRESETS["paper"] = replace(KERNEL_PRESETS["paper"], optimiser="adamw")
-
-COUNT_PRESETS = {
-    name: replace(
-        preset,
-        epochs=epochs,
-        batch=batch,
-        learning_rate=rate,
-        decay="cosine",
-        clip=1.0,
-        weights=Weights(alpha=0.0, beta=1.0),
-    )
-    for (name, preset), (epochs, batch, rate) in zip(
-        PRESETS.items(), ((12, 2048, 1e-2), (20, 2048, 1e-2), (60, 2048, 3e-3)), strict=True
-    )
-}
+COUNT_PRESETS = _varied(
+    PRESETS,
+    {"epochs": 12, "learning_rate": 1e-2},
+    {"epochs": 20, "learning_rate": 1e-2},
+    {"epochs": 60, "learning_rate": 3e-3},
+    batch=2048,
+    decay="cosine",
+    clip=1.0,
+    weights=_ELBO_WEIGHTS,
+)
 """The presets of models of counts; these have one row for each tile and quarter."""
 
-CLASS_PRESETS = {
-    name: replace(
-        preset,
-        r=r,
-        epochs=epochs,
-        batch=128,
-        least_steps=0,
-        learning_rate=2e-3,
-        decay="cosine",
-        placement="kmeans++",
-        weights=Weights(alpha=0.0, beta=1.0),
-    )
-    for (name, preset), r, epochs in zip(
-        PRESETS.items(), (128, 256, 400), (60, 120, 400), strict=True
-    )
-}
+CLASS_PRESETS = _varied(
+    PRESETS,
+    {"r": 128, "epochs": 60},
+    {"r": 256, "epochs": 120},
+    {"r": 400, "epochs": 400},
+    batch=128,
+    least_steps=0,
+    learning_rate=2e-3,
+    decay="cosine",
+    placement="kmeans++",
+    weights=_ELBO_WEIGHTS,
+)
 """The presets of models of classes. ``paper`` has the 400 inducing points of the Scale paper."""
 
-CLASS_MAP_PRESETS = {
-    name: replace(preset, r=r, epochs=epochs, batch=1024, learning_rate=5e-3, clip=1.0)
-    for (name, preset), r, epochs in zip(
-        CLASS_PRESETS.items(), (128, 256, 400), (12, 20, 60), strict=True
-    )
-}
+CLASS_MAP_PRESETS = _varied(
+    CLASS_PRESETS,
+    *({"epochs": 12}, {"epochs": 20}, {"epochs": 60}),
+    batch=1024,
+    learning_rate=5e-3,
+    clip=1.0,
+)
 """The presets of models of classes on a map, which has many more rows than other tables."""
 
 PRESETS_OF = {

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ def _described(model: LowRankGP, context: dict[str, Any] | None) -> dict[str, An
     return {
         "format": FORMAT,
         "model": model.name,
-        "architecture": model.architecture.as_dict(),
+        "architecture": asdict(model.architecture),
         "context": context or {},
     }
 

@@ -1,8 +1,7 @@
 """The sizes that determine the shapes of a model's tensors."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
 
 import torch
 
@@ -112,7 +111,3 @@ class Architecture:
     def widest(self) -> int:
         """Number of columns of the widest array of a step, for estimates of memory."""
         return max(self.r, 4 * self.h * max(self.blocks, 1))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the sizes as a dictionary that JSON can represent."""
-        return asdict(self)

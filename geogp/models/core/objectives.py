@@ -212,8 +212,7 @@ def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     Raises NumericalError if Λ is not finite or does not factorise.
     """
     distance, log_determinant = quadratic_form(sums, noise_var)
-    found: Tensor = -0.5 * (sums.n * math.log(2 * math.pi) + log_determinant + distance)
-    return found
+    return -0.5 * (sums.n * math.log(2 * math.pi) + log_determinant + distance)
 
 
 def quadratic_form(sums: Statistics, noise_var: Tensor) -> tuple[Tensor, Tensor]:
@@ -224,10 +223,15 @@ def quadratic_form(sums: Statistics, noise_var: Tensor) -> tuple[Tensor, Tensor]
     r = len(sums.moment)
     noise = noise_var.double()
     Lambda = sums.gram + noise * torch.eye(r, dtype=torch.float64, device=sums.gram.device)
+    explained, log_determinant = _solved(Lambda, sums.moment)
+    return (sums.square - explained) / noise, (sums.n - r) * noise.log() + log_determinant
+
+
+def _solved(Lambda: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ||Λ^(-1/2) moment||² and log|Λ|; raise NumericalError as `jittered_cholesky` does."""
     C, _ = jittered_cholesky(Lambda, 0.0)
-    explained = torch.linalg.solve_triangular(C, sums.moment[:, None], upper=False)
-    log_determinant = (sums.n - r) * noise.log() + 2 * C.diagonal().log().sum()
-    return (sums.square - explained.square().sum()) / noise, log_determinant
+    explained = torch.linalg.solve_triangular(C, moment[:, None], upper=False)
+    return explained.square().sum(), 2 * C.diagonal().log().sum()
 
 
 def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
@@ -259,12 +263,9 @@ def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor
     Raises NumericalError if Λ is not finite or does not factorise.
     """
     identity = torch.eye(len(sums.moment), dtype=torch.float64, device=sums.gram.device)
-    C, _ = jittered_cholesky(identity + sums.gram, 0.0)
-    explained = torch.linalg.solve_triangular(C, sums.moment[:, None], upper=False)
-    determinant = sums.log_variance + 2 * C.diagonal().log().sum()
-    distance = sums.square - explained.square().sum()
-    found: Tensor = -0.5 * (sums.n * math.log(2 * math.pi) + determinant + distance)
-    return found
+    explained, log_determinant = _solved(identity + sums.gram, sums.moment)
+    determinant = sums.log_variance + log_determinant
+    return -0.5 * (sums.n * math.log(2 * math.pi) + determinant + sums.square - explained)
 
 
 def _count_terms(terms: BatchTerms, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:

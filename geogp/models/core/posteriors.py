@@ -113,8 +113,7 @@ class VariationalPosterior(Posterior):
         `L` is the factor, if it is known.
         """
         L = self.cholesky() if L is None else L
-        found: Tensor = _Divergence.apply(self.m, L, self.log_diagonal)  # type: ignore[no-untyped-call]
-        return found
+        return _Divergence.apply(self.m, L, self.log_diagonal)  # type: ignore[no-untyped-call, no-any-return]
 
     def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
         """Return the moments for features (b, r) and the KL, both from one L."""

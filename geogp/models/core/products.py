@@ -78,8 +78,7 @@ def congruence(S: Tensor, L: Tensor, out: Tensor | None = None) -> Tensor:
 
 def squared_norms(rows: Tensor) -> Tensor:
     """Return ||row||², (b,), for each row of a matrix (b, r)."""
-    found: Tensor = _SquaredNorms.apply(rows)  # type: ignore[no-untyped-call]
-    return found
+    return _SquaredNorms.apply(rows)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class _SquaredNorms(torch.autograd.Function):

@@ -129,11 +129,6 @@ class ClassProcess(LowRankGP):
         return on_device(torch.randn(shape).numpy(), self.device)
 
     @property
-    def spread_is_noise(self) -> bool:
-        """False, because a class has no noise around its probability."""
-        return False
-
-    @property
     def df(self) -> float:
         """Degrees of freedom of the logits; infinite for normal logits."""
         return float("inf")
@@ -149,10 +144,6 @@ class ClassProcess(LowRankGP):
         *,
         level: bool = False,
     ) -> ClassPrediction:
-        """Predict classes at inputs of shape (n, d); a class has no noise that depends on tests."""
-        return self.predict_classes(x)
-
-    def predict_classes(self, x: Floats) -> ClassPrediction:
         """Predict classes at inputs of shape (n, d); raises the errors of `scaled`."""
         return self.predict_scaled(self.scaled(x))
 

@@ -11,7 +11,7 @@ from geogp.distributions.count_prediction import CountPrediction, predict_counts
 from geogp.errors import DataError, RequestError
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
-from geogp.models.core.lowrank import Floats, LowRankGP, Rows
+from geogp.models.core.lowrank import Floats, LowRankGP
 from geogp.models.core.noise import NOISE_FLOOR, Noise
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.options import OFFSET
@@ -104,9 +104,6 @@ class CoxGP(LowRankGP):
             offset=self.y_mean + x[:, -1],
             dispersion=self.noise(found.phi),
         )
-
-    def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
-        """Do nothing, because the gradient trains every part."""
 
     def predict_scaled(
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False

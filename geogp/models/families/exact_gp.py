@@ -7,6 +7,7 @@ takes about n³ multiplications and 6 n² numbers of memory. More than 20,000 ro
 
 import math
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -152,8 +153,7 @@ class ExactGP(nn.Module):
         check_rows(len(y))
         K = self.kernel(x, x)
         K = K + self.noise() * torch.eye(len(y), dtype=torch.float64)
-        found: Tensor = _LogDensity.apply(K, y - self.mean_constant)  # type: ignore[no-untyped-call]
-        return found
+        return _LogDensity.apply(K, y - self.mean_constant)  # type: ignore[no-untyped-call, no-any-return]
 
     def condition(self, train: Data) -> None:
         """Factorise the covariance of the training rows, for `predict`; errors as for a fit."""
@@ -250,7 +250,7 @@ def fit_exact(
         groups.append({"params": network, "lr": settings.network_rate})
     optimiser = torch.optim.Adam(groups)
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
-    found, best = [], (math.inf, 0, _copy(model))
+    found, best = [], (math.inf, 0, deepcopy(model.state_dict()))
     for step in range(1, settings.steps + 1):
         optimiser.zero_grad(set_to_none=True)
         loss = -model.log_marginal_likelihood(x, y) / few
@@ -262,7 +262,7 @@ def fit_exact(
             model.condition(part)
             score = float(model.predict(validation.x).log_score(validation.y).mean())
             if score < best[0]:
-                best = score, step, _copy(model)
+                best = score, step, deepcopy(model.state_dict())
     if validation is not None:
         model.load_state_dict(best[2])
     model.condition(train)
@@ -279,7 +279,3 @@ def check_rows(n: int) -> None:
         )
     what = f"an exact Gaussian process of {n:,} rows"
     refuse_above(MATRICES * n * n * WORD, what, "Use fewer rows, or a low-rank model.")
-
-
-def _copy(model: ExactGP) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}

@@ -130,8 +130,7 @@ def stacked_triangle(*parts: Tensor) -> Tensor:
     stacked = torch.cat(parts)
     R: Tensor = torch.linalg.qr(stacked, mode="r").R
     sign = torch.where(R.diagonal() < 0, -1.0, 1.0).to(R.dtype)
-    found: Tensor = R * sign[:, None]
-    return found
+    return R * sign[:, None]
 
 
 def _tangent_factor(network: Mlp, readout: Tensor, x: Tensor, whitening: Tensor) -> Tensor:
@@ -197,26 +196,28 @@ class LastLayerGP(LowRankGP):
         return own | {f"basis.backbone.{k}": rate for k, rate in self.network.rates().items()}
 
     def keep_rows(self, rows: Rows, seed: int) -> Rows:
-        """Store the training inputs for `finish`, and reset the posterior."""
+        """Store the training inputs for `finish`, and set the covariance to 0."""
         self._held = rows.x, seed
-        self.posterior.L.zero_()
+        self.take_factor(torch.zeros_like(self.enrichment))
         self.enrichment.copy_(torch.eye(self.basis.rank, dtype=torch.float64))
         self.enrichment_rows.zero_()
         return rows
 
     def finish(self, validation: Rows) -> None:
-        """Compute the closed form from the training rows, once the best epoch is known."""
+        """Compute the covariance from the training rows, once the best epoch is known."""
         assert self._held is not None, "expected a call of `keep_rows` first"
         x, seed = self._held
         with torch.no_grad():
-            self.enrich(x, seed)
-            T = row_factor(self.network, x)
-            noise = float(self.noise())
-            self.posterior.L.copy_(posterior_factor(T, self.enrichment, noise))
+            self.take_factor(self.factor(x, seed))
         self._held = None
 
-    def enrich(self, x: Tensor, seed: int) -> None:
-        """Compute F from scaled training inputs; in this class F stays I."""
+    def take_factor(self, L: Tensor) -> None:
+        """Set the covariance of the weights to L L', (r, r)."""
+        self.posterior.L.copy_(L)
+
+    def factor(self, x: Tensor, seed: int) -> Tensor:
+        """Return a factor (r, r) of the covariance of the weights, from training inputs (n, d)."""
+        return posterior_factor(row_factor(self.network, x), self.enrichment, float(self.noise()))
 
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
         """Yield F' phi^r(x) in the target's unit, float64, in chunks (c, r) on the device."""
@@ -241,8 +242,8 @@ class EnrichedGP(LastLayerGP):
     `enrichment_rows` is the number of rows to which A is fitted; see `rows_for`.
     """
 
-    def enrich(self, x: Tensor, seed: int) -> None:
-        """Compute F from scaled training inputs."""
+    def factor(self, x: Tensor, seed: int) -> Tensor:
+        """Compute F from the training inputs, and return the factor of `LastLayerGP.factor`."""
         k = rows_for(self.network, len(x))
         found = enrich(self.network, self.posterior.m, x, k, seed=seed)
         if found.rows < len(x):
@@ -253,3 +254,4 @@ class EnrichedGP(LastLayerGP):
             )
         self.enrichment.copy_(found.L)
         self.enrichment_rows.fill_(found.rows)
+        return super().factor(x, seed)

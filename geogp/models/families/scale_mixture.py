@@ -70,8 +70,7 @@ class InverseGamma:
         """
         half = self.a + n / 2
         constant = math.lgamma(half) - math.lgamma(self.a) - n / 2 * math.log(2 * math.pi * self.b)
-        found: Tensor = constant - log_determinant / 2 - half * torch.log1p(distance / (2 * self.b))
-        return found
+        return constant - log_determinant / 2 - half * torch.log1p(distance / (2 * self.b))
 
 
 SCALE_PRIOR = InverseGamma(2.0, 2.0)
@@ -94,8 +93,7 @@ def burr_log_evidence(burr: Burr, distance: Tensor, log_determinant: Tensor, n: 
     )
     terms = prior - n / 2 * held - distance / 2 * torch.exp(-held)
     integral = math.log(step) + torch.logsumexp(terms, 0)
-    found: Tensor = integral - (log_determinant + n * math.log(2 * math.pi)) / 2
-    return found
+    return integral - (log_determinant + n * math.log(2 * math.pi)) / 2
 
 
 def student_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:

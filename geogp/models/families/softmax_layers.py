@@ -14,7 +14,6 @@ from torch import Tensor
 
 from geogp.models.bases.tangents import BASE_WIDTH
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, posterior_of
 from geogp.models.families.categorical import ClassPosterior, ClassProcess
@@ -22,7 +21,6 @@ from geogp.models.families.last_layers import (
     LastLayerGP,
     enrich,
     posterior_factor,
-    row_factor,
     rows_for,
     stacked_triangle,
 )
@@ -53,29 +51,10 @@ class SoftmaxLayer(ClassProcess, LastLayerGP):
         own = {f"posterior.parts.{k}.m": readout for k in range(len(self.posterior.parts))}
         return LastLayerGP.rates(self) | own
 
-    def keep_rows(self, rows: Rows, seed: int) -> Rows:
-        """Store the training inputs for `finish`, and set the covariance to 0."""
-        self._held = rows.x, seed
-        self.take_factor(torch.zeros_like(self.enrichment))
-        return rows
-
     def take_factor(self, L: Tensor) -> None:
         """Set the covariance of the weights of every class to L L', (r, r)."""
         for part in self.posterior.each():
             part.weights()[1].copy_(L)
-
-    def finish(self, validation: Rows) -> None:
-        """Compute the covariance from the training rows, once the best epoch is known."""
-        assert self._held is not None, "expected a call of `keep_rows` first"
-        x, seed = self._held
-        with torch.no_grad():
-            self.take_factor(self.factor(x, seed))
-        self._held = None
-
-    def factor(self, x: Tensor, seed: int) -> Tensor:
-        """Return a factor (r, r) of the covariance of the weights, from training inputs (n, d)."""
-        T = row_factor(self.network, x)
-        return posterior_factor(T, self.enrichment, float(self.noise()))
 
 
 class EnrichedSoftmax(SoftmaxLayer):

@@ -51,8 +51,7 @@ def far_level(model: "FieldNetwork", x: Tensor) -> Floats:
 
 def far_share(distance: Floats) -> Floats:
     """Return the variance of δ for a target of variance 1, (n,); `distance` (n,) is in km."""
-    found: Floats = -SHARE * np.expm1(-2 * (distance - NEAR_KM).clip(min=0) / RANGE_KM)
-    return found
+    return -SHARE * np.expm1(-2 * (distance - NEAR_KM).clip(min=0) / RANGE_KM)
 
 
 def far_factor(places: Floats, distance: Floats) -> Floats:

@@ -7,7 +7,7 @@ never from the L L' that an objective learned. A process of single tiles adds it
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -73,6 +73,9 @@ class JointLevel:
         independent between tiles and does not belong to a tile process.
     """
 
+    has_tiles: ClassVar[bool] = False
+    """Whether the level has a process of single tiles, K in `low_rank`."""
+
     model: "LowRankGP"
     x: Floats
     m: Tensor
@@ -87,8 +90,7 @@ class JointLevel:
 
     def sum_means(self, weights: Weights) -> Floats:
         """Return the means of sums over tiles with weights (n, k), (k,)."""
-        found: Floats = np.asarray(self._checked(weights).T @ self.mean, np.float64)
-        return found
+        return np.asarray(self._checked(weights).T @ self.mean, np.float64)
 
     def sum_variances(self, weights: Weights, *, noise: bool = False) -> Floats:
         """Return the variances of sums over tiles with weights (n, k), (k,).
@@ -192,8 +194,7 @@ class JointLevel:
     def prior_covariance(self, tiles: NDArray[np.int64]) -> Floats:
         """Return the covariance of the level at m tiles before any row is known, (m, m)."""
         x = self.x[tiles]
-        found: Floats = self.model.kernel(x, x) + np.diag(self.own_variance[tiles])
-        return found
+        return self.model.kernel(x, x) + np.diag(self.own_variance[tiles])
 
     def stated_variances(self) -> Floats:
         """Return the variance of the level at each tile in the model's own prediction, (n,)."""
@@ -204,11 +205,6 @@ class JointLevel:
     def own(self) -> Floats:
         """The part of each tile's variance that is independent of other tiles; see `low_rank`."""
         return self.own_variance * self.factor**2
-
-    @property
-    def has_tiles(self) -> bool:
-        """Whether the level has a process of single tiles, K in `low_rank`."""
-        return False
 
     def _checked(self, weights: Weights) -> Weights:
         if len(weights.shape) != 2 or weights.shape[0] != len(self):
@@ -236,8 +232,7 @@ class JointLevel:
         """Return L' Phi' a, (r, k), for sparse weights (n, k)."""
         a = sparse.csr_array(rows_times(self.factor, weights))
         left = torch.as_tensor(gathered(self._tile_features(), a)).to(self.L.device)
-        found: Floats = (self.L.T @ left).cpu().numpy()
-        return found
+        return (self.L.T @ left).cpu().numpy()
 
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield paths, `AT_ONCE` at a time, in one pass over the features."""
@@ -345,5 +340,4 @@ def gathered(features: Iterator[Tensor], weights: sparse.csr_array) -> Floats:
 
 def spread(features: Iterator[Tensor], weights: Tensor) -> Floats:
     """Return Phi w, (n, k), for weights (r, k)."""
-    found: Floats = torch.cat([(phi @ weights).cpu() for phi in features]).numpy()
-    return found
+    return torch.cat([(phi @ weights).cpu() for phi in features]).numpy()

@@ -49,16 +49,13 @@ class TileLevel(JointLevel):
     `near`: the predictions of single tiles in the map, if means and variances equal these.
     """
 
+    has_tiles = True
+
     model: "FieldNetwork"
     tiles: TileSequence
     shared: Floats
     unseen: Floats
     near: Conditionals | None = None
-
-    @property
-    def has_tiles(self) -> bool:
-        """Whether the level has a process of single tiles."""
-        return True
 
     def low_rank(self) -> Floats:
         """Return P, (n, r) or more: the last columns are the drift, and the error far from rows."""

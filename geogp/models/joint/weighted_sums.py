@@ -29,8 +29,7 @@ class WeightedSums:
     @property
     def sd(self) -> Floats:
         """Standard deviations, (k,)."""
-        found: Floats = np.sqrt(np.diagonal(self.covariance))
-        return found
+        return np.sqrt(np.diagonal(self.covariance))
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the lower and upper bounds of the central interval of each single sum, (k,) each.

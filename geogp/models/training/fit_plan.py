@@ -15,9 +15,7 @@ from geogp.models.catalogue.presets import Preset
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.memory import check_memory
-from geogp.models.core.options import Weights
 from geogp.models.training.few_rows import are_few, check_places, count_places, widen
-from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
 from geogp.models.training.training_loop import FitState, Progress, fit
 
@@ -28,42 +26,15 @@ Tell = Callable[[str], None]
 class FitPlan:
     """All choices of a fit except its rows.
 
-    `columns`, `units`, `dropped`, `noise`, `covariates` and `classes` are those of `Architecture`.
-    `epochs`, `batch` and `weights` replace the values of the preset. `scaling` is that of `build`.
+    The preset has the values of this fit; rank and width are those of `sizes`. `scaling` is that of
+    `build`.
     """
 
     model: str
     preset: Preset
-    columns: tuple[str, ...]
-    units: tuple[float, ...]
-    epochs: int
-    batch: int
-    weights: Weights
+    sizes: Architecture
     device: torch.device
-    dropped: tuple[str, ...] = ()
-    noise: str = "gaussian"
-    seed: int = 0
-    covariates: tuple[str, ...] = ()
-    classes: int = 0
     scaling: Scaling = "none"
-
-    @property
-    def settings(self) -> FitSettings:
-        """Settings of the training."""
-        preset = self.preset
-        return FitSettings(
-            epochs=self.epochs,
-            batch=self.batch,
-            optimiser=preset.optimiser,
-            learning_rate=preset.learning_rate_for(self.batch),
-            decay=preset.decay,
-            head_rate=preset.head_rate,
-            noise_rate=preset.noise_rate,
-            clip=preset.clip,
-            average=preset.average,
-            weights=self.weights,
-            seed=self.seed,
-        )
 
     def build(self, rows: Data, warn: Tell | None = None) -> LowRankGP:
         """Return the untrained model on `device`; `warn` is called with warnings about the rows.
@@ -71,28 +42,17 @@ class FitPlan:
         Raises the errors of `build_model.build`, and RequestError if there is not enough memory.
         """
         preset = self.preset
-        sizes = Architecture(
-            d=len(self.columns),
-            h=preset.h,
-            r=preset.r,
-            columns=self.columns,
-            dropped=self.dropped,
-            units=self.units,
-            noise=self.noise,
-            covariates=self.covariates,
-            classes=self.classes,
-        )
-        check_memory(sizes, len(rows.y), min(self.batch, len(rows.y)), self.device)
+        check_memory(self.sizes, len(rows.y), min(preset.batch, len(rows.y)), self.device)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             model = build(
                 self.model,
-                sizes,
+                self.sizes,
                 torch.as_tensor(rows.x),
                 placement=preset.placement,
                 scaling=self.scaling,
                 noise_start=preset.noise_start,
-                seed=self.seed,
+                seed=preset.seed,
             )
         if warn is not None:
             for warning in caught:
@@ -124,15 +84,14 @@ class FitPlan:
         if few:
             check_places(known)
         model = self.build(train, warn)
-        state = fit(
-            model, train, validation, self.settings, checkpoint=checkpoint, progress=progress
-        )
+        settings = self.preset.settings
+        state = fit(model, train, validation, settings, checkpoint=checkpoint, progress=progress)
         if few:
             named = f" ({name})" if name else ""
             if stage is not None:
                 stage(f"estimating the width of intervals by cross-validation{named}")
             start = monotonic()
-            factor = widen(model, self.build, known, self.settings)
+            factor = widen(model, self.build, known, settings)
             state.seconds += monotonic() - start
             if warn is not None:
                 warn(

@@ -156,7 +156,7 @@ def announcement(
     }
     described = {
         "name": model.name,
-        "architecture": model.architecture.as_dict(),
+        "architecture": asdict(model.architecture),
         "settings": asdict(settings),
         "device": model.device.type,
         "precision": current_precision(),

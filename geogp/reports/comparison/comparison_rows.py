@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from geogp.errors import DataError, RequestError
-from geogp.evaluation.assessment import TOLERANCE, check_columns, counted, prediction_of
+from geogp.evaluation.assessment import check_columns, counted, prediction_of
 from geogp.evaluation.metrics import row_scores
+from geogp.evaluation.scores import TOLERANCE
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.tiles.targets import TARGETS

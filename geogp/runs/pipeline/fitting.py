@@ -107,9 +107,9 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
         plan = job.estimator(job.preset.weights).plan(job.scale, len(rows.y))
 
         def make(r: int) -> LowRankGP:
-            return replace(plan, preset=replace(plan.preset, r=r)).build(rows)
+            return replace(plan, sizes=replace(plan.sizes, r=r)).build(rows)
 
-        choice = rank_for(budget / fits, make, rows, plan.settings)
+        choice = rank_for(budget / fits, make, rows, plan.preset.settings)
         chosen = FittedRank(r=choice.r, chosen_by="budget", expected_seconds=choice.seconds)
         job.listener.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
         write_text(path, run_text(chosen))
@@ -168,7 +168,7 @@ def _search(job: Job, train: Data, validation: Data) -> TunedWeights:
         lambda: plan.build(train),
         train,
         validation,
-        plan.settings,
+        plan.preset.settings,
         folder=job.folder.unfinished / "weights",
         progress=progress,
         tell=done.append,
