@@ -1,5 +1,7 @@
 """Single precision: every model of the catalogue, and gradients that another thread computes."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -99,3 +101,12 @@ def test_gradients_are_computed_where_no_mode_is_active(name, monkeypatch):
         model = launches.made(name, train)
         launches.fitted(model, train, validation)
         assert np.isfinite(launches.predicted(model, validation.x)).all()
+
+
+def test_no_model_makes_tensors_that_ignore_the_precision():
+    found = [
+        path
+        for path in Path(geogp.__file__).parent.glob("models/**/*.py")
+        if "torch.from_numpy(" in path.read_text("utf-8")
+    ]
+    assert found == []
