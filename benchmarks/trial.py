@@ -2,14 +2,14 @@
 
 import argparse
 import datetime as dt
-import functools
 import json
 import math
 import multiprocessing
 import os
 import platform
+import shlex
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 import geogp
-from geogp.errors import GeogpError
 from geogp.files import write_text
 
 Figures = dict[str, Any]
@@ -31,7 +30,13 @@ OUT, RESULTS = HERE / "out", HERE / "results"
 
 
 def parser(
-    doc: str | None, *, out: str = "", table: str = "", region: bool = False, **others: Any
+    doc: str | None,
+    *,
+    out: str = "",
+    table: str = "",
+    region: bool = False,
+    required: str = "",
+    **others: Any,
 ) -> argparse.ArgumentParser:
     """Return a parser of a script's command line.
 
@@ -43,8 +48,11 @@ def parser(
         Names of folders in `OUT` and `RESULTS`, the defaults of ``--out`` and ``--table``.
     region
         Whether the script reads a region, and has arguments for a region.
+    required
+        Name of an option with a path that must be given.
     **others
-        Defaults of further options, or types of options whose default is None.
+        Defaults of further options, types of options whose default is None, or several values, all
+        or some of which can be given. If these are texts, no others can be given.
     """
     found = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     if region:
@@ -58,30 +66,31 @@ def parser(
         found.add_argument(
             "--table", type=Path, default=RESULTS / table, help="folder of the results"
         )
+    if required:
+        found.add_argument(f"--{required}", type=Path, required=True)
     for name, value in others.items():
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
             found.add_argument(flag, action="store_true")
         elif isinstance(value, type):
             found.add_argument(flag, type=value)
+        elif isinstance(value, Collection) and not isinstance(value, str):
+            kind, known = type(next(iter(value))), list(value)
+            allowed = known if kind is str else None
+            found.add_argument(flag, nargs="+", type=kind, default=known, choices=allowed)
         else:
             found.add_argument(flag, type=type(value), default=value, help=f"{value} if not given")
     return found
 
 
-def command(main: Callable[..., None]) -> Callable[..., int]:
-    """Let a script's `main` return an exit code, and print an error of geogp in one line."""
+def options_of(doc: str | None, **asked: Any) -> argparse.Namespace:
+    """Return the options of the command line; see `parser`."""
+    return parser(doc, **asked).parse_args()
 
-    @functools.wraps(main)
-    def run(*arguments: Sequence[str]) -> int:
-        try:
-            main(*arguments)
-        except GeogpError as error:
-            say(f"error: {error}")
-            return error.exit_code
-        return 0
 
-    return run
+def command_given() -> str:
+    """Return the command that runs the script."""
+    return f"{sys.argv[0]} {shlex.join(sys.argv[1:])}"
 
 
 def say(*words: object) -> None:
@@ -112,6 +121,11 @@ def kept(path: Path, make: Callable[[], Figures]) -> Figures:
     return found
 
 
+def all_kept(folder: Path, pattern: str) -> list[Figures]:
+    """Return the figures of all JSON files of a folder with such names, in their order."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob(pattern))]
+
+
 def write_results(folder: Path, text: str, found: object, name: str = "") -> None:
     """Write a page and its figures: NAME.md and NAME.json, or table.md and results.json."""
     write_text(folder / f"{name or 'table'}.md", text)
@@ -126,6 +140,20 @@ def table(
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in (header, rule, *lines))
 
 
+def lines_table(
+    rows: Iterable[Figures],
+    columns: Sequence[tuple[str, str | Callable[[Figures], object]]],
+    left: Collection[int] = (0,),
+) -> str:
+    """Return a Markdown table with a line for each row.
+
+    A column has a header, and a format such as ``{rmse:.3f}`` or a function of the row.
+    """
+    cells = [cell.format_map if isinstance(cell, str) else cell for _, cell in columns]
+    lines = [[cell(row) for cell in cells] for row in rows]
+    return table([header for header, _ in columns], lines, left)
+
+
 def mean_and_error(values: ArrayLike) -> tuple[float, float]:
     """Return mean and standard error; the error of a single value is NaN."""
     found = np.asarray(values, np.float64)
@@ -138,6 +166,11 @@ def plus_minus(mean: float, error: float, digits: int = 3) -> str:
     return f"{mean:.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
 
 
+def with_error(values: ArrayLike, digits: int = 3) -> str:
+    """Return mean ± standard error, or only the mean of a single value."""
+    return plus_minus(*mean_and_error(values), digits)
+
+
 def spread(values: Sequence[float], digits: int = 3) -> str:
     """Return mean ± standard deviation, or only the mean of a single value."""
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
@@ -147,6 +180,13 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
 def percent(share: float | None, unit: str = " %") -> str:
     """Return a share in percent with one decimal, or an empty text for None."""
     return "" if share is None else f"{100 * share:.1f}{unit}"
+
+
+def peak_bytes() -> int:
+    """Return the largest resident memory so far of this process."""
+    # ru_maxrss would include the peak of the parent process.
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
 
 def machine(device: str = "cpu") -> Figures:

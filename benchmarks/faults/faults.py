@@ -3,12 +3,11 @@
 Everything runs on this machine, with a server on the loopback address and a simulated bucket in a
 temporary folder. Run from the folder of the project:
 
-    python -m benchmarks.faults.faults --repeats 20 --kills 100
+    python -m benchmarks faults.faults --repeats 20 --kills 100
 """
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from itertools import product
@@ -182,7 +181,7 @@ def full_disk(world: World, server: FaultyServer, repeats: int, random: Any) -> 
                 subprocess.run(["umount", place], check=True)
 
 
-def markdown(world: World, seconds: float) -> str:
+def page(world: World, seconds: float) -> str:
     """Return the table."""
     lines = [
         (fault, found.total(), "; ".join(f"{count} {told}" for told, count in found.most_common()))
@@ -244,9 +243,5 @@ def main() -> int:
         "faults": {fault: dict(found) for fault, found in world.outcomes.items()},
         "wrong": wrongs(world),
     }
-    write_results(options.table, markdown(world, seconds), results)
+    write_results(options.table, page(world, seconds), results)
     return 1 if wrongs(world) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,7 +4,7 @@ Each content must be read as data or raise a GeogpError, within limits of time a
 that a hash or a checksum covers must never be read as other data. Run from the folder of the
 project:
 
-    python -m benchmarks.fuzz.fuzz --seconds 600 --corpus tests/benchmarks/fuzz/fuzz_corpus
+    python -m benchmarks fuzz.fuzz --seconds 600 --corpus tests/benchmarks/fuzz/fuzz_corpus
 
 Files are read in a separate process. A crash or a hang of a C library ends this process; that is
 counted, and the process is replaced.
@@ -14,7 +14,6 @@ import hashlib
 import platform
 import secrets
 import signal
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -33,7 +32,7 @@ from benchmarks.fuzz.fuzz_pages import covered
 from benchmarks.fuzz.fuzz_readers import ALWAYS, NEVER, PAGES, READERS
 from benchmarks.fuzz.fuzz_worker import DATA, FAULT, MEMORY, TOO_MUCH, Answer, serve
 from benchmarks.fuzz.fuzz_world import World, make_world
-from benchmarks.trial import forking, parser, table, write_results
+from benchmarks.trial import forking, options_of, table, write_results
 from geogp.files import write_bytes
 
 SLOW_S = 20.0
@@ -305,7 +304,7 @@ def page(content: dict[str, Any]) -> str:
     """Return the results as Markdown."""
     versions = ", ".join(f"{name} {found}" for name, found in content["versions"].items())
     command = (
-        f"python -m benchmarks.fuzz.fuzz --seconds {content['seconds']} --seed {content['seed']}"
+        f"python -m benchmarks fuzz.fuzz --seconds {content['seconds']} --seed {content['seed']}"
     )
     lines = [
         (
@@ -332,13 +331,16 @@ Findings:
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Fuzz for a while; the exit status tells whether there were findings."""
-    given = parser(__doc__, seconds=600.0, seed=secrets.randbelow(2**31))
-    given.add_argument("--corpus", type=Path, help="folder for contents of findings")
-    given.add_argument("--readers", nargs="*", default=(), choices=READERS, metavar="READER")
-    given.add_argument("--out", type=Path, help="a folder for table.md and results.json")
-    asked = given.parse_args(arguments)
+    asked = options_of(
+        __doc__,
+        seconds=600.0,
+        seed=secrets.randbelow(2**31),
+        corpus=Path,
+        readers=READERS,
+        out=Path,
+    )
     print(f"seed {asked.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="geogp-fuzz-world-") as folder:
         fuzzer = Fuzzer(make_world(Path(folder)), asked.seed, asked.readers)
@@ -357,7 +359,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{row['reader']}: {row['outcome']}, {row['times']} times, {row['where']}")
         print(row["told"])
     return 1 if content["findings"] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

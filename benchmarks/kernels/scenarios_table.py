@@ -168,7 +168,7 @@ def page(figures: Studies) -> str:
 
 Replicates for each kind of anchors: {counted}. The paper: C1 20 (table 5), others 1.
 
-    python -m benchmarks.kernels.scenarios
+    python -m benchmarks kernels.scenarios
 
 Truth: all variances 1, alpha = w = ½; noise variance 0.04 of the mean of k(x, x); inputs
 uniform in [-½, ½]^I, or our own stratified design (C7, C8; `scenario_draws.py`). Rows

@@ -1,6 +1,6 @@
 """Classes of small images: sparse processes, last layers and ensembles on scikit-learn's digits.
 
-    python -m benchmarks.networks.digits --seeds 5
+    python -m benchmarks networks.digits --seeds 5
 
 The images have 8 x 8 pixels. Each seed removes three of the ten classes from the training rows, as
 in Lee et al., "Scale mixtures of neural network Gaussian processes" (Scale), and divides the rows
@@ -11,7 +11,6 @@ seed has its own file under --out, and the same command continues where it stopp
 import argparse
 import functools
 import math
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from scipy import ndimage
 from sklearn.datasets import load_digits
 
 from benchmarks.networks.digits_table import page
-from benchmarks.trial import Figures, Floats, command, kept, parser, say, write_results
+from benchmarks.trial import Figures, Floats, kept, options_of, say, write_results
 from geogp import ClassGP
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.class_scores import auroc, class_scores
@@ -272,15 +271,8 @@ def study(options: argparse.Namespace) -> list[Figures]:
     return found
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the figures whose files do not exist yet, and the table."""
-    asked = parser(__doc__, out="digits", table="digits", seeds=5)
-    asked.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    options = asked.parse_args(arguments)
+    options = options_of(__doc__, out="digits", table="digits", seeds=5, methods=METHODS)
     figures = study(options)
     write_results(options.table, page(figures), figures)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

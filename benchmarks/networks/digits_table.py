@@ -155,7 +155,7 @@ def page(figures: Sequence[Figures]) -> str:
     rows = np.mean([one["rows"] for one in figures], 0).round().astype(int)
     return f"""# Classes of small images
 
-    python -m benchmarks.networks.digits --seeds {len(seeds)}
+    python -m benchmarks networks.digits --seeds {len(seeds)}
 
 {len(seeds)} seeds of scikit-learn's digits (1,797 images of 8 x 8 pixels). The papers use MNIST
 and its variants, CIFAR10, SVHN (Scale) and CIFAR-10 (Rich); these images are not at

@@ -1,6 +1,6 @@
 """Bayesian last layers beside other methods, as in table 2 of the Rich paper.
 
-    python -m benchmarks.networks.last_layer_peers --data uci --seeds 5
+    python -m benchmarks networks.last_layer_peers --data uci --seeds 5
 
 "The Rich paper" is Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK
 Features". The splits and the figures of the last layers are those of `last_layers.py`, whose
@@ -11,14 +11,12 @@ continues where it stopped.
 
 import functools
 import json
-import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from time import process_time
 
 import numpy as np
-import torch
 
 from benchmarks.networks import network_baselines as baselines
 from benchmarks.networks.last_layers import PAPER, PLANS, WIDTH, Plan, split
@@ -27,7 +25,6 @@ from benchmarks.trial import (
     RESULTS,
     Figures,
     Floats,
-    command,
     kept,
     machine,
     mean_and_error,
@@ -171,7 +168,7 @@ def page(found: dict[str, list[Figures]]) -> str:
 
 Splits: {splits}; the paper has 20.
 
-    python -m benchmarks.networks.last_layer_peers --data uci --seeds {most}
+    python -m benchmarks networks.last_layer_peers --data uci --seeds {most}
 
 The splits are the first of [the last layers](../last-layers/table.md), whose figures are repeated
 for these splits. Networks have two layers of 50 ReLU units, with batches, rates and numbers of
@@ -197,21 +194,20 @@ paired by split. *CPU s*: one thread on a busy machine.
 {table((*header, "RMSE", "holds 95 %", "CPU s"), lines, left=(0, 1))}"""
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the fits whose files do not exist yet, and write the table."""
-    asked = parser(__doc__, out="last-layer-peers", table="last-layer-peers", seeds=20)
-    asked.add_argument("--data", type=Path, required=True, help="folder of parquet files")
-    asked.add_argument("--tables", nargs="+", choices=list(PLANS), default=list(PLANS))
-    asked.add_argument(
-        "--last-layers",
-        type=Path,
-        default=RESULTS / "last-layers" / "results.json",
-        help="figures of last_layers.py",
+    asked = parser(
+        __doc__,
+        out="last-layer-peers",
+        table="last-layer-peers",
+        required="data",
+        seeds=20,
+        tables=PLANS,
     )
-    options = asked.parse_args(arguments)
+    figures = RESULTS / "last-layers" / "results.json"
+    asked.add_argument("--last-layers", type=Path, default=figures, help="of last_layers.py")
+    options = asked.parse_args()
     known = json.loads(options.last_layers.read_text())
-    torch.set_flush_denormal(True)
     found: dict[str, list[Figures]] = {name: [] for name in options.tables}
     for seed, name in product(range(options.seeds), options.tables):
         plan = Plan(**known["plans"][name])
@@ -222,10 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 "more --seeds."
             )
         source = Table(options.data / f"{name}.parquet")
-        rows, scores = (
-            split(source.x, source.y, seed),
-            {key: held[seed][key] for key in LAST_LAYERS},
-        )
+        rows = split(source.x, source.y, seed)
+        scores = {key: held[seed][key] for key in LAST_LAYERS}
         row: Figures = {"seed": seed}
         for peer in PEERS:
             make = functools.partial(measure, rows, peer, plan, seed)
@@ -235,7 +229,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say(name, seed, scores)
         done = {key: value for key, value in found.items() if value}
         write_results(options.table, page(done), {"machine": machine(), "seeds": done})
-
-
-if __name__ == "__main__":
-    sys.exit(main())

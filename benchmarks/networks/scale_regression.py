@@ -1,6 +1,6 @@
 """Regression with a random scale, as in tables 1 and 6 of the Scale paper, beside baselines.
 
-    python -m benchmarks.networks.scale_regression --data uci --seeds 3
+    python -m benchmarks networks.scale_regression --data uci --seeds 3
 
 "The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". The seed
 determines the split, 8:1:1. The validation rows choose the depth of the kernel and the parameters
@@ -10,10 +10,8 @@ stopped.
 
 import functools
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby, product
-from pathlib import Path
 from time import monotonic
 from typing import cast
 
@@ -25,16 +23,15 @@ from benchmarks.networks.moment_propagation import MOST_STEPS, pbp
 from benchmarks.number_tables import Table, column_scales
 from benchmarks.trial import (
     Figures,
-    command,
     kept,
     machine,
-    parser,
+    options_of,
     percent,
     plus_minus,
     spread,
     table,
+    write_results,
 )
-from benchmarks.trial import write_results as write
 from geogp.distributions.burr import Burr
 from geogp.distributions.prediction import Prediction
 from geogp.errors import NumericalError
@@ -240,7 +237,7 @@ def page(figures: Sequence[Figures], iterations: int) -> str:
 
 Seeds: {", ".join(counts)}. The paper does not state its number.
 
-    python -m benchmarks.networks.scale_regression --data uci --seeds {most}
+    python -m benchmarks networks.scale_regression --data uci --seeds {most}
 
 The seed determines the split, 8:1:1. NLL and RMSE of the test rows are in the unit of the table's
 target, mean ± standard deviation over the seeds; the paper's figures have the same unit. The target
@@ -270,25 +267,24 @@ def by_table(figures: Sequence[Figures]) -> Iterator[tuple[str, list[Figures]]]:
         yield name, list(group)
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the fits whose files do not exist yet, and the table."""
-    asked = parser(
-        __doc__, out="scale-regression", table="scale-regression", seeds=3, r=400, iterations=50
+    options = options_of(
+        __doc__,
+        out="scale-regression",
+        table="scale-regression",
+        required="data",
+        seeds=3,
+        r=400,
+        iterations=50,
+        tables=TABLES,
+        models=MODELS,
     )
-    asked.add_argument("--data", type=Path, required=True, help="folder of tables")
-    asked.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
-    asked.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    options = asked.parse_args(arguments)
-    torch.set_flush_denormal(True)
     found = []
     for name, model in product(options.tables, options.models):
         data = Table(options.data / f"{name}.parquet")
         for seed in range(options.seeds):
             make = functools.partial(measure, data, model, seed, options.r, options.iterations)
             found.append(kept(options.out / f"{name}-{model}-{seed}.json", make))
-    write(options.table, page(found, options.iterations), {"machine": machine(), "fits": found})
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    whole = {"machine": machine(), "fits": found}
+    write_results(options.table, page(found, options.iterations), whole)

@@ -1,7 +1,7 @@
 """The Wheel bandit: the benefit of a posterior when actions depend on it.
 
-    python -m benchmarks.networks.wheel --horizon 16000 --growth 0    # the paper's
-    python -m benchmarks.networks.wheel --horizon 2000 --json
+    python -m benchmarks networks.wheel --horizon 16000 --growth 0    # the paper's
+    python -m benchmarks networks.wheel --horizon 2000 --json
 
 The bandit is from Riquelme, Tucker and Snoek (2018), used as in Calvo-Ordoñez et al., "Richer
 Bayesian Last Layers with Subsampled NTK Features" (Rich), section 4.3 and appendix C.2. Contexts
@@ -14,20 +14,16 @@ written after each run, and the same command continues where it stopped.
 
 import json
 import math
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from time import process_time
 
 import numpy as np
-import torch
 
 from benchmarks.networks.wheel_policies import ACTIONS, POLICIES, REWARD_SCALE, inputs
 from benchmarks.trial import (
     Figures,
     Floats,
-    command,
     kept,
     mean_and_error,
     parser,
@@ -210,7 +206,7 @@ def page(results: list[Figures], seeds: int, runs: int) -> str:
 
 {len(results)} of {runs} runs (seeds: {seeds}, deltas: {deltas}); the paper has 10 seeds, 5 deltas.
 
-    python -m benchmarks.networks.wheel --horizon {horizon} --growth {growth} --seeds {seeds}
+    python -m benchmarks networks.wheel --horizon {horizon} --growth {growth} --seeds {seeds}
 
 A run has {horizon:,} steps (16,000 in the paper). A phase has {STEPS} steps, or {growth:g} times
 the steps before it if that is more; then there are {first["gradient_steps"]} gradient steps and one
@@ -244,8 +240,7 @@ if there are several.
 {table(header, lines, left=(1, 4))}"""
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Play the runs whose files do not exist yet, and write the table after each run."""
     asked = parser(
         __doc__,
@@ -255,12 +250,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         seeds=1,
         gradient_steps=100,
         growth=0.025,
+        models=POLICIES,
+        json=False,
     )
     asked.add_argument("--deltas", type=float, nargs="+", choices=DELTAS, default=DELTAS)
-    asked.add_argument("--models", nargs="+", choices=list(POLICIES), default=list(POLICIES))
-    asked.add_argument("--json", action="store_true", help="print the results as JSON")
-    options = asked.parse_args(arguments)
-    torch.set_flush_denormal(True)
+    options = asked.parse_args()
     results: list[Figures] = []
     runs = list(product(range(options.seeds), options.deltas, options.models))
     for seed, delta, model in runs:
@@ -271,7 +265,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_results(options.table, page(results, options.seeds, len(runs)), results)
     if options.json:
         print(json.dumps(results))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

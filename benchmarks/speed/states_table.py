@@ -60,7 +60,7 @@ those of zoom 16, or of the finest zoom with up to a million of them in a region
 region. All these figures are extrapolated from the maps above."""
 
 
-def markdown(found: Found) -> str:
+def page(found: Found) -> str:
     """Return the whole page."""
     asked, machine = found["asked"], found["machine"]
     scale = "" if asked["scale"] == 1 else f", {asked['scale']:g} of the real rows"

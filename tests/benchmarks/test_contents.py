@@ -17,7 +17,7 @@ def test_every_script_has_one_row():
     scripts = {
         str(path.relative_to(SCRIPTS).with_suffix(""))
         for path in SCRIPTS.rglob("*.py")
-        if 'if __name__ == "__main__":' in path.read_text("utf-8")
+        if "\ndef main()" in path.read_text("utf-8")
     }
     assert sorted(listed) == sorted(scripts - HELPERS)
 

@@ -25,7 +25,7 @@ def module():
 def started(out, boundaries, *words):
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "benchmarks.speed.states", "--boundaries", str(boundaries)),
+            *(sys.executable, "-m", "benchmarks", "speed.states", "--boundaries", str(boundaries)),
             *("--out", str(out / "kept"), "--table", str(out), *words),
         ],
         capture_output=True,
