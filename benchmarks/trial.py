@@ -9,7 +9,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -138,20 +138,6 @@ def table(
     """Return a Markdown table; columns in `left` are left-aligned, all others right-aligned."""
     rule = ["---" if k in left else "---:" for k in range(len(header))]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in (header, rule, *lines))
-
-
-def lines_table(
-    rows: Iterable[Figures],
-    columns: Sequence[tuple[str, str | Callable[[Figures], object]]],
-    left: Collection[int] = (0,),
-) -> str:
-    """Return a Markdown table with a line for each row.
-
-    A column has a header, and a format such as ``{rmse:.3f}`` or a function of the row.
-    """
-    cells = [cell.format_map if isinstance(cell, str) else cell for _, cell in columns]
-    lines = [[cell(row) for cell in cells] for row in rows]
-    return table([header for header, _ in columns], lines, left)
 
 
 def mean_and_error(values: ArrayLike) -> tuple[float, float]:

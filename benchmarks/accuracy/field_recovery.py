@@ -14,7 +14,14 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.region_trial import fitted, prepare, split
-from benchmarks.trial import OUT, Figures, mean_and_error, parser, plus_minus, table, write_results
+from benchmarks.trial import (
+    OUT,
+    Figures,
+    parser,
+    table,
+    with_error,
+    write_results,
+)
 from geogp.geodata.simulation.oracles import predictive_oracle
 from geogp.geodata.simulation.truth import TruthLaw
 from geogp.geodata.tiles.quadkeys import format_quadkeys
@@ -101,7 +108,7 @@ def page(found: list[Figures], made_by: str) -> str:
     for k in TESTS:
         text = f"measurement variance, estimated over true, at about {k} tests"
         rows[text] = [one["noise_ratios"][str(k)] for one in found]
-    lines = [(text, plus_minus(*mean_and_error(values))) for text, values in rows.items()]
+    lines = [(text, with_error(values)) for text, values in rows.items()]
     return f"""# A known truth
 
     {made_by}

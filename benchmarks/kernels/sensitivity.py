@@ -28,7 +28,7 @@ from benchmarks.trial import (
     Figures,
     mean_and_error,
     percent,
-    plus_minus,
+    with_error,
     write_results,
 )
 from benchmarks.trial import table as markdown
@@ -163,7 +163,7 @@ def _difference(values: ArrayLike) -> str:
 
 
 def _mean(values: Sequence[float]) -> str:
-    return plus_minus(*mean_and_error(values))
+    return with_error(values)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 import geogp
-from benchmarks.trial import Figures, mean_and_error, plus_minus, table
+from benchmarks.trial import Figures, table, with_error
 
 COLUMNS = {
     "accuracy": ("accuracy", 3),
@@ -134,7 +134,7 @@ def claims_table(figures: Sequence[Figures]) -> str:
             continue
         first, second = (np.array([part[seed] for seed in seeds]) for part in pair)
         means = f"{first.mean():.4g} and {second.mean():.4g}"
-        difference = plus_minus(*mean_and_error(first - second), 4)
+        difference = with_error(first - second, 4)
         lines.append(
             (f"`{claim.first}` - `{claim.second}`", claim.what, claim.paper, means, difference)
         )
@@ -146,7 +146,7 @@ def _shown(rows: Sequence[Figures], figure: str, digits: int) -> str:
     values = [one[figure] for one in rows]
     if any(value is None for value in values):
         return "-"
-    return f"{np.mean(values):.0f}" if not digits else plus_minus(*mean_and_error(values), digits)
+    return f"{np.mean(values):.0f}" if not digits else with_error(values, digits)
 
 
 def page(figures: Sequence[Figures]) -> str:

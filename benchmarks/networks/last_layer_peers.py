@@ -27,12 +27,12 @@ from benchmarks.trial import (
     Floats,
     kept,
     machine,
-    mean_and_error,
     parser,
     percent,
     plus_minus,
     say,
     table,
+    with_error,
     write_results,
 )
 from geogp.errors import DataError
@@ -137,9 +137,9 @@ def compared(
     gaps = [row["nll"]["rich"] - row["nll"][name] for row in rows]
     theirs = paper.get(name)
     return (
-        plus_minus(*mean_and_error(scores)),
+        with_error(scores),
         plus_minus(*theirs, 2) if theirs else "",
-        "" if name == "rich" else plus_minus(*mean_and_error(gaps)),
+        "" if name == "rich" else with_error(gaps),
         f"{paper['rich'][0] - theirs[0]:.2f}" if theirs and name != "rich" else "",
     )
 

@@ -30,6 +30,7 @@ from benchmarks.trial import (
     plus_minus,
     say,
     table,
+    with_error,
     write_results,
 )
 from geogp.errors import DataError
@@ -287,7 +288,7 @@ scale them) instead of that of the standardised target, on the same networks:
 
 
 def _nll(rows: list[Figures], model: str) -> str:
-    return plus_minus(*mean_and_error([seed["nll"][model] for seed in rows]))
+    return with_error([seed["nll"][model] for seed in rows])
 
 
 def _scores(found: dict[str, list[Figures]]) -> str:

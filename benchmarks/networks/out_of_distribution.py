@@ -30,11 +30,11 @@ from benchmarks.trial import (
     Floats,
     kept,
     machine,
-    mean_and_error,
     options_of,
     plus_minus,
     say,
     table,
+    with_error,
     write_results,
 )
 from geogp.errors import RequestError
@@ -154,9 +154,7 @@ def _part(case: Figures) -> str:
     seeds, lines = case["seeds"], []
     for name in (*LAST_LAYERS, *PEERS, DISTANCE):
         cells = [
-            plus_minus(*mean_and_error([one[key][name] for one in seeds]), digits)
-            if name in seeds[0][key]
-            else ""
+            with_error([one[key][name] for one in seeds], digits) if name in seeds[0][key] else ""
             for key, digits in (("auroc", 3), ("nll", 3), ("nll_outside", 2))
         ]
         theirs = plus_minus(*PAPER[name], 2) if name in PAPER else ""
@@ -176,7 +174,7 @@ def _part(case: Figures) -> str:
 
 {case["rule"][0].upper()}{case["rule"][1:]}. {counts}; {plan["epochs"]} epochs,
 batch {plan["batch"]}. The AUROC of `rich-bll` minus that of `bll`, paired by seed, is
-{plus_minus(*mean_and_error(gaps))}; in the paper, it is {PAPER["rich"][0] - PAPER["bll"][0]:.2f}.
+{with_error(gaps)}; in the paper, it is {PAPER["rich"][0] - PAPER["bll"][0]:.2f}.
 
 {table(header, lines)}"""
 

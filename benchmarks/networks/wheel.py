@@ -25,11 +25,10 @@ from benchmarks.trial import (
     Figures,
     Floats,
     kept,
-    mean_and_error,
     parser,
-    plus_minus,
     say,
     table,
+    with_error,
     write_results,
 )
 from geogp.models.training.training_data import Data
@@ -189,8 +188,7 @@ def page(results: list[Figures], seeds: int, runs: int) -> str:
         if not rows:
             continue
         cumulative, simple = (
-            plus_minus(*mean_and_error([r[key] for r in rows]), 2)
-            for key in ("cumulative", "simple")
+            with_error([r[key] for r in rows], 2) for key in ("cumulative", "simple")
         )
         quarters = ", ".join(f"{q:.1f}" for q in np.mean([r["by_quarter"] for r in rows], axis=0))
         paper = dict(zip(DELTAS, PAPER.get(model, ()), strict=False)).get(delta)
