@@ -40,23 +40,13 @@ OFFSETS = 10
 
 @dataclass(frozen=True)
 class Scenario:
-    """A command that is killed, and the command that must then complete the folder.
-
-    Attributes
-    ----------
-    start
-        The undisturbed run that is there before; empty for none.
-    killed, again
-        Options of the map, or the name of another command, which needs only the run folder.
-    wanted
-        The undisturbed run that must be there at the end.
-    """
+    """A command that is killed, and the command that must then complete the folder."""
 
     name: str
-    start: str
-    killed: tuple[str, ...]
+    start: str  # the undisturbed run that is there before; empty for none
+    killed: tuple[str, ...]  # options of the map, or the name of another command
     again: tuple[str, ...]
-    wanted: str
+    wanted: str  # the undisturbed run that must be there at the end
 
     @property
     def fresh(self) -> tuple[str, ...]:

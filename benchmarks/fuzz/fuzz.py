@@ -51,22 +51,12 @@ LARGEST_KEPT = 40_000
 
 @dataclass(frozen=True)
 class Case:
-    """A damaged content.
-
-    Attributes
-    ----------
-    reader, content
-        Name of the reader, and the content that it reads.
-    kind
-        The kind of damage, ``bytes`` or ``form``.
-    seed
-        Number of the valid file among those of the reader.
-    """
+    """A damaged content."""
 
     reader: str
     content: bytes
-    kind: str
-    seed: int
+    kind: str  # of damage, `BYTES` or `FORM`
+    seed: int  # number of the valid file among those of the reader
 
 
 @dataclass(frozen=True)
@@ -81,21 +71,11 @@ class Finding:
 
 @dataclass
 class Tally:
-    """Outcomes of all contents.
-
-    Attributes
-    ----------
-    counts
-        Outcomes by reader and kind.
-    findings
-        One for each reader, outcome and place in the code; `times` is the number of each.
-    slowest
-        Longest seconds by reader.
-    """
+    """Outcomes by reader and kind, findings by reader, outcome and place, longest seconds."""
 
     counts: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
-    times: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    times: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # of each finding
     slowest: dict[str, float] = field(default_factory=dict)
 
     @property
