@@ -100,7 +100,7 @@ def rotated(x: Floats, angle: float) -> Floats:
     return turned.clip(-1, 1).reshape(len(x), -1)
 
 
-def class_gp(model: str, score: str, members: int, rows: Images, seed: int) -> Answer:
+def class_gp(model: str, score: str, rows: Images, seed: int, members: int = 1) -> Answer:
     """Fit a model of the public estimator; `score` is an attribute of `ClassPrediction`."""
     found = fitted(model, members, rows, seed)
     return Answer(found.predict_proba, lambda x: getattr(found.predict_distribution(x), score))
@@ -195,25 +195,20 @@ def largest_probabilities(laws: Sequence[Prediction]) -> Floats:
     return found / found.sum(1, keepdims=True)
 
 
+_SPARSE, _LAST, _MEMBERS = "mutual_information", "logit_variance", {"members": MEMBERS}
+
 METHODS: dict[str, Callable[[Images, int], Answer]] = {
-    "nngp": functools.partial(one_hot, "nngp"),
-    "t-process": functools.partial(one_hot, "t-process"),
-    "burr-process": functools.partial(one_hot, "burr-process"),
-    "class-nngp": functools.partial(class_gp, "class-nngp", "mutual_information", 1),
-    "class-t-process": functools.partial(class_gp, "class-t-process", "mutual_information", 1),
-    "class-rbf": functools.partial(class_gp, "class-rbf", "mutual_information", 1),
-    "class-dbk": functools.partial(class_gp, "class-dbk", "mutual_information", 1),
-    "class-dnn": functools.partial(class_gp, "class-dnn", "entropy", 1),
-    "class-laplace": functools.partial(class_gp, "class-laplace", "logit_variance", 1),
-    "class-bll": functools.partial(class_gp, "class-bll", "logit_variance", 1),
-    "class-rich-bll": functools.partial(class_gp, "class-rich-bll", "logit_variance", 1),
+    **{name: functools.partial(one_hot, name) for name in ("nngp", "t-process", "burr-process")},
+    **{
+        name + (f", {MEMBERS}" if more else ""): functools.partial(class_gp, name, score, **more)
+        for name, score, more in (
+            *((f"class-{kind}", _SPARSE, {}) for kind in ("nngp", "t-process", "rbf", "dbk")),
+            ("class-dnn", "entropy", {}),
+            *((f"class-{kind}", _LAST, {}) for kind in ("laplace", "bll", "rich-bll")),
+            *((f"class-dnn-{prior}", _SPARSE, _MEMBERS) for prior in ("normal", "student")),
+        )
+    },
     "class-rich-bll, 40 %": subsampled,
-    "class-dnn-normal, 8": functools.partial(
-        class_gp, "class-dnn-normal", "mutual_information", MEMBERS
-    ),
-    "class-dnn-student, 8": functools.partial(
-        class_gp, "class-dnn-student", "mutual_information", MEMBERS
-    ),
 }
 
 
