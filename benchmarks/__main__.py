@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from pathlib import Path
 
 import torch
 
@@ -9,12 +10,19 @@ from benchmarks.trial import say
 from geogp.errors import GeogpError
 
 
+def scripts() -> list[str]:
+    """Return the names of all scripts."""
+    paths = Path(__file__).parent.glob("*/*.py")
+    held = [path for path in paths if "\ndef main() -> " in path.read_text("utf-8")]
+    return sorted(f"{path.parent.name}.{path.stem}" for path in held)
+
+
 def main(arguments: list[str]) -> int:
     """Run the `main` of a script, and print an error of geogp in one line; return an exit code."""
-    if not arguments:
-        say("error: expected the name of a script, such as accuracy.few_rows; see README.md.")
+    name, *options = arguments or [""]
+    if name not in scripts():
+        say(f"error: expected the name of a script, found {name!r}: {', '.join(scripts())}.")
         return 2
-    name, *options = arguments
     sys.argv = [f"python -m benchmarks {name}", *options]  # what the script reads
     torch.set_flush_denormal(True)
     try:

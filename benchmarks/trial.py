@@ -168,13 +168,6 @@ def percent(share: float | None, unit: str = " %") -> str:
     return "" if share is None else f"{100 * share:.1f}{unit}"
 
 
-def peak_bytes() -> int:
-    """Return the largest resident memory so far of this process."""
-    # ru_maxrss would include the peak of the parent process.
-    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
-
-
 def machine(device: str = "cpu") -> Figures:
     """Return the date, the machine and the versions."""
     cpus = Path("/proc/cpuinfo")

@@ -16,11 +16,11 @@ import multiprocessing
 from itertools import product
 
 import geogp
+from benchmarks.peak_memory import peak_bytes
 from benchmarks.trial import (
     Figures,
     command_given,
     options_of,
-    peak_bytes,
     percent,
     say,
     table,

@@ -113,7 +113,7 @@ def national_rows(codes: Any, random: Any) -> pa.Table:
 READ = """
 import json, sys, time
 from pathlib import Path
-from benchmarks.trial import peak_bytes
+from benchmarks.peak_memory import peak_bytes
 from geogp.geodata.places.census import read_region
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import parse_quarters

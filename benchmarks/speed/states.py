@@ -49,7 +49,7 @@ def work(options: argparse.Namespace, **asked: Any) -> Found:
     words |= {"boundaries": str(options.boundaries), **asked}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "speed.states_work", json.dumps(words)],
+        [sys.executable, "-m", "benchmarks.speed.states_work", json.dumps(words)],
         capture_output=True,
         text=True,
         check=False,

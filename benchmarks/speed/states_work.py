@@ -1,6 +1,6 @@
 """Run one stage of the benchmark of states in a separate process, and print its costs as JSON.
 
-    python -m benchmarks speed.states_work '{"kind": "ingest", "state": "RI", ...}'
+    python -m benchmarks.speed.states_work '{"kind": "ingest", "state": "RI", ...}'
 
 The last line of standard output has the figures, or ``refused`` with the text of the error. Modules
 that load torch are imported late, so they do not add to the memory of stages without torch.
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peak_memory import peak_bytes
 from benchmarks.speed.states_people import rows_that_fit
-from benchmarks.trial import peak_bytes
 from geogp.errors import GeogpError
 from geogp.geodata.places.census import read_region, state_codes
 from geogp.geodata.places.region import Strata
@@ -173,3 +173,7 @@ def main() -> None:
     except GeogpError as error:
         found = {"refused": str(error)}
     print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
