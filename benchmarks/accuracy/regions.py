@@ -21,6 +21,7 @@ from benchmarks.trial import (
     Figures,
     command_given,
     options_of,
+    peak_bytes,
     percent,
     say,
     table,

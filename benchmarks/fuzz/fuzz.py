@@ -315,11 +315,11 @@ def main() -> int:
     """Fuzz for a while; the exit status tells whether there were findings."""
     asked = options_of(
         __doc__,
+        table="fuzz",
         seconds=600.0,
         seed=secrets.randbelow(2**31),
         corpus=Path,
         readers=READERS,
-        out=Path,
     )
     print(f"seed {asked.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="geogp-fuzz-world-") as folder:
@@ -329,8 +329,7 @@ def main() -> int:
         finally:
             fuzzer.close()
     content = described(tally, asked.seconds, asked.seed)
-    if asked.out:
-        write_results(asked.out, page(content), content)
+    write_results(asked.table, page(content), content)
     if asked.corpus:
         keep(tally, asked.corpus)
     for row in content["readers"]:

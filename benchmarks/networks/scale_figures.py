@@ -9,7 +9,6 @@ of sin(x). Figure 3 has residual networks, all of whose layers are trained. Ever
 has its own file under --out, and the same command continues where it stopped.
 """
 
-import argparse
 import functools
 import math
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,16 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from benchmarks.trial import Figures, Floats, kept, machine, parser, percent, table, write_results
+from benchmarks.trial import (
+    Figures,
+    Floats,
+    kept,
+    machine,
+    options_of,
+    percent,
+    table,
+    write_results,
+)
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -317,12 +325,6 @@ def tails(ax: Axes, same: Sequence[Figures], stage: str) -> None:
     ax.set_title(f"{heading(stage)}, width {PRIOR_WIDTH}: share beyond", fontsize=9)
     ax.set_xlabel("|f(0) - mean| / scale")
     ax.legend(frameon=False, fontsize=8)
-
-
-def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options of the command line."""
-    asked = parser(__doc__, out="scale-figures", table="scale-figures", networks=1000, wide=1000)
-    return asked.parse_args(arguments)
 
 
 def main() -> None:

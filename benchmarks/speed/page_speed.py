@@ -1,9 +1,9 @@
 """Speed of a map's page in Chromium: first paint, answer to a click, a new threshold.
 
-    python -m benchmarks speed.page_speed runs/demo/map.html ... --out benchmarks/results/page
+    python -m benchmarks speed.page_speed runs/demo/map.html ...
 
 Each page is opened several times; the figures are medians in milliseconds, as JSON on standard
-output. No base map is loaded. With --out, results.json and table.md are written to that folder.
+output. No base map is loaded.
 `tests/browser` compares the live kernel with that of the run's model.
 """
 
@@ -140,7 +140,7 @@ The error of the kernel is a share of its largest value.
 
 def main() -> None:
     """Read the arguments and print the figures."""
-    asked = parser(__doc__, repeats=3, out=Path)
+    asked = parser(__doc__, table="page", repeats=3)
     asked.add_argument("pages", nargs="+", type=Path)
     options = asked.parse_args()
     system = f"{platform.system()} {platform.machine()}"
@@ -150,5 +150,4 @@ def main() -> None:
         found["pages"] = [times_of(browser, path, options.repeats) for path in options.pages]
         found["chromium"] = browser.version
     print(json.dumps(found, indent=1))
-    if options.out:
-        write_results(options.out, page(found), found)
+    write_results(options.table, page(found), found)

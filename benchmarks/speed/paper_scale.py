@@ -168,6 +168,7 @@ def main() -> None:
     """Simulate the rows if boundaries are given; otherwise measure both recipes."""
     given = options_of(
         __doc__,
+        table="paper-scale",
         required="npz",
         state="GA",
         rows=ROWS,
@@ -180,7 +181,6 @@ def main() -> None:
         device="cpu",
         boundaries=Path,
         share=1.0,
-        out=Path,
     )
     if given.boundaries is not None:
         simulate_rows(given)
@@ -203,5 +203,4 @@ def main() -> None:
         "compared": compared(recipes["ours"], recipes["plain"]),
     }
     print(page(found))
-    if given.out is not None:
-        write_results(given.out, page(found), found)
+    write_results(given.table, page(found), found)

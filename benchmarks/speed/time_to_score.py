@@ -182,7 +182,9 @@ checks. The test log score is {whole["log_score"]:.4f}.
 
 def main() -> None:
     """Make the fits whose files do not exist yet, run the map and write the table."""
-    given = options_of(__doc__, out="time-to-score", region=True, preset="quick", seeds=1)
+    given = options_of(
+        __doc__, out="time-to-score", table="time-to-score", region=True, preset="quick", seeds=1
+    )
     tune_process()
     import_all()
     peers = [mean_over_seeds(given, name, None) for name in (*BOOSTED, *SPARSE)]
@@ -200,5 +202,5 @@ def main() -> None:
         "compared": compared(ours, peers),
         "map": None if enough is None else whole_map(given, enough["epochs"]),
     }
-    write_results(given.out, page(found), found)
+    write_results(given.table, page(found), found)
     print(page(found))

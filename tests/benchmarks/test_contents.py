@@ -2,7 +2,8 @@
 
 import re
 
-from benchmark_scripts import SCRIPTS, load
+import pytest
+from benchmark_scripts import SCRIPTS, load, run
 
 TEXT = (SCRIPTS / "README.md").read_text("utf-8")
 
@@ -26,6 +27,16 @@ def test_every_folder_of_results_is_linked_and_every_link_resolves():
 def test_a_folder_has_at_most_15_modules():
     for folder in (SCRIPTS, *SCRIPTS.iterdir()):
         assert len(list(folder.glob("*.py"))) <= 15, folder
+
+
+def test_every_script_has_a_command_line(capsys):
+    for name in sorted({*load("__main__").scripts()} - {"speed.states_work"}):
+        if name.startswith("speed.page"):
+            pytest.importorskip("playwright")
+        with pytest.raises(SystemExit) as ended:
+            run(name, "--help")
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: python -m benchmarks {name} [-h]")
 
 
 def test_an_unknown_name_is_refused(capsys):
