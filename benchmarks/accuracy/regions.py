@@ -21,7 +21,6 @@ from benchmarks.trial import (
     Figures,
     command_given,
     options_of,
-    peak_bytes,
     percent,
     say,
     table,
