@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.trial import say
+from benchmarks.script import say
 from geogp.errors import GeogpError
 
 

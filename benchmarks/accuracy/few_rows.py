@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 
 import geogp
-from benchmarks.trial import Figures, parser, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, parser, write_results
 from geogp.errors import GeogpError
 from geogp.evaluation.metrics import score
 from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate

@@ -21,7 +21,7 @@ import geogp
 from benchmarks.accuracy.field_case import Answer, Case, QuantileLaw
 from benchmarks.accuracy.field_peers import PEERS, SCHEDULES
 from benchmarks.region_trial import fitted, groups_of, parts_of, prepare, split
-from benchmarks.trial import Figures, parser
+from benchmarks.script import Figures, parser
 from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.metrics import rows_by_group, score_by_stratum
 from geogp.evaluation.splits.split_rows import cell_indices

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.markdown import table, with_error
 from benchmarks.region_trial import fitted, prepare, split
-from benchmarks.trial import OUT, Figures, parser, table, with_error, write_results
+from benchmarks.script import OUT, Figures, parser, write_results
 from geogp.geodata.simulation.oracles import predictive_oracle
 from geogp.geodata.simulation.truth import TruthLaw
 from geogp.geodata.tiles.quadkeys import format_quadkeys

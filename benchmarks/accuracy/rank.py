@@ -11,8 +11,9 @@ from time import monotonic
 
 import numpy as np
 
+from benchmarks.markdown import percent, table
 from benchmarks.region_trial import fitted, prepare, split
-from benchmarks.trial import Figures, options_of, percent, say, table, write_results
+from benchmarks.script import Figures, options_of, say, write_results
 from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.metrics import score
 from geogp.runs.pipeline.job import Job

@@ -20,8 +20,9 @@ import pandas as pd
 import torch
 
 import geogp
+from benchmarks.markdown import percent, table
 from benchmarks.region_trial import fitted, prepare, split
-from benchmarks.trial import Figures, command_given, kept, parser, percent, table, write_results
+from benchmarks.script import Figures, command_given, kept, parser, write_results
 from geogp.evaluation.metrics import score
 from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.models.core.options import NOISES

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchmarks.markdown import percent, table
 from benchmarks.region_trial import prepare
-from benchmarks.trial import Figures, kept, parser, percent, table, write_results
+from benchmarks.script import Figures, kept, parser, write_results
 from geogp.commands.demo import demo_request
 from geogp.errors import GeogpError, RequestError
 from geogp.estimators.estimator_classes import FieldGP

@@ -23,7 +23,8 @@ import pandas as pd
 import torch
 
 import geogp
-from benchmarks.trial import Figures, Floats, kept, machine, parser, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, Floats, kept, machine, parser, write_results
 from geogp.errors import RequestError
 
 ALPHA = 0.05

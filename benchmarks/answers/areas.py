@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from scipy import stats
 
-from benchmarks.trial import Figures, Floats, options_of, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, Floats, options_of, write_results
 from geogp.errors import NumericalError
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture

@@ -31,19 +31,8 @@ from shapely.geometry import box
 import geogp
 from benchmarks.answers.areas import estimates, uncalibrated
 from benchmarks.answers.areas import make_world as make_own_world
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    all_kept,
-    kept,
-    mean_and_error,
-    options_of,
-    percent,
-    plus_minus,
-    say,
-    table,
-    write_results,
-)
+from benchmarks.markdown import mean_and_error, percent, plus_minus, table
+from benchmarks.script import Figures, Floats, all_kept, kept, options_of, say, write_results
 from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simulate
 from geogp.geodata.simulation.truth import Grid, TruthLaw, field, laws_of, places_of, tile_process

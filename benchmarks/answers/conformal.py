@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 import geogp
-from benchmarks.trial import Figures, parser, percent, table
+from benchmarks.markdown import percent, table
+from benchmarks.script import Figures, parser
 from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import TABLE_LEVELS, prediction_of, split_rows

@@ -18,7 +18,8 @@ import pandas as pd
 from scipy import special
 
 import geogp
-from benchmarks.trial import Figures, Floats, parser, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, Floats, parser, write_results
 from geogp.commands.demo import demo_folder
 from geogp.errors import DataError
 from geogp.evaluation.assessment import prediction_of

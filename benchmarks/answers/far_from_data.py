@@ -24,7 +24,8 @@ import pandas as pd
 from scipy import optimize, sparse
 
 import geogp
-from benchmarks.trial import Figures, all_kept, kept, options_of, percent, say, table, write_results
+from benchmarks.markdown import percent, table
+from benchmarks.script import Figures, all_kept, kept, options_of, say, write_results
 from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.geodata.places.distances import nearest_km

@@ -21,7 +21,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.trial import Figures, Floats, mean_and_error, parser, table, write_results
+from benchmarks.markdown import mean_and_error, table
+from benchmarks.script import Figures, Floats, parser, write_results
 from geogp.errors import DataError
 from geogp.geodata.simulation.truth import (
     Grid,

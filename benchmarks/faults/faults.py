@@ -31,7 +31,8 @@ from benchmarks.faults.faults_world import (
     tiles,
 )
 from benchmarks.faults.faulty_server import Fault, FaultyServer, Manner, serving
-from benchmarks.trial import parser, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import parser, write_results
 from geogp.errors import GeogpError, NetworkError, OutputError
 from geogp.geodata.store.cache import note_of
 from geogp.geodata.store.cache_contents import DAMAGED, cache_items

@@ -32,7 +32,8 @@ from benchmarks.faults.faults_folders import (
     done_well,
     forget,
 )
-from benchmarks.trial import parser, say, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import parser, say, write_results
 
 OFFSETS = 10
 """Moments at which the second of two commands starts."""

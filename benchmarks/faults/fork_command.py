@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 import geogp.commands.fetch  # what `geogp fetch` loads when it is called
 import geogp_cli
-from benchmarks.trial import forking
+from benchmarks.script import forking
 from geogp_cli.main import run
 
 MAX_BYTES = 12 << 30

@@ -32,7 +32,8 @@ from benchmarks.fuzz.fuzz_pages import covered
 from benchmarks.fuzz.fuzz_readers import ALWAYS, NEVER, PAGES, READERS
 from benchmarks.fuzz.fuzz_worker import DATA, FAULT, MEMORY, TOO_MUCH, Answer, serve
 from benchmarks.fuzz.fuzz_world import World, make_world
-from benchmarks.trial import forking, options_of, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import forking, options_of, write_results
 from geogp.files import write_bytes
 
 SLOW_S = 20.0

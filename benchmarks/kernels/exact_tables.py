@@ -20,18 +20,9 @@ from time import process_time
 import numpy as np
 
 from benchmarks.kernels.one_dimension_fits import true_mean
+from benchmarks.markdown import spread, table
 from benchmarks.number_tables import Table
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    kept,
-    machine,
-    parser,
-    say,
-    spread,
-    table,
-    write_results,
-)
+from benchmarks.script import Figures, Floats, kept, machine, parser, say, write_results
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.metrics import score
 from geogp.models.catalogue.build_model import build

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from benchmarks.kernels.one_dimension_fits import FRESH_ROWS, VALIDATION_ROWS, Benchmark, Case
-from benchmarks.trial import Figures, options_of, say, spread, table, write_results
+from benchmarks.markdown import spread, table
+from benchmarks.script import Figures, options_of, say, write_results
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
 SEEDED, SEEDS = (1, 2), 10

@@ -36,7 +36,7 @@ from benchmarks.kernels.scenario_draws import (
     uniform_design,
 )
 from benchmarks.kernels.scenarios_table import Studies, page
-from benchmarks.trial import Figures, Floats, kept, parser, write_results
+from benchmarks.script import Figures, Floats, kept, parser, write_results
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation import metrics
 from geogp.models.bases.kernels import MixedKernel

@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.trial import Figures, percent, plus_minus, spread, table
+from benchmarks.markdown import percent, plus_minus, spread, table
+from benchmarks.script import Figures
 
 Studies = dict[str, list[Figures]]
 

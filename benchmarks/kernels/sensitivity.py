@@ -21,17 +21,10 @@ import torch
 from numpy.typing import ArrayLike
 
 from benchmarks.kernels import uci
+from benchmarks.markdown import mean_and_error, percent, with_error
+from benchmarks.markdown import table as markdown
 from benchmarks.number_tables import Table
-from benchmarks.trial import (
-    OUT,
-    RESULTS,
-    Figures,
-    mean_and_error,
-    percent,
-    with_error,
-    write_results,
-)
-from benchmarks.trial import table as markdown
+from benchmarks.script import OUT, RESULTS, Figures, write_results
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

@@ -16,16 +16,8 @@ from itertools import groupby
 import numpy as np
 import torch
 
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    kept,
-    options_of,
-    percent,
-    spread,
-    table,
-    write_results,
-)
+from benchmarks.markdown import percent, spread, table
+from benchmarks.script import Figures, Floats, kept, options_of, write_results
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation import metrics
 from geogp.models.catalogue.build_model import build

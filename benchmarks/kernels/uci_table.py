@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.kernels.uci import FAR, SETTINGS_FILE, WORST
-from benchmarks.trial import Figures, mean_and_error, parser, percent, spread, table, write_results
+from benchmarks.markdown import mean_and_error, percent, spread, table
+from benchmarks.script import Figures, parser, write_results
 from geogp.errors import RequestError
 
 Found = dict[tuple[str, str], Figures]

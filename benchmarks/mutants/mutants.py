@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 
+from benchmarks.markdown import table
 from benchmarks.mutants.mutant_list import MUTANTS, Mutant
-from benchmarks.trial import RESULTS, machine, parser, table
+from benchmarks.script import RESULTS, machine, parser
 from geogp.files import write_text
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from scipy import ndimage
 from sklearn.datasets import load_digits
 
 from benchmarks.networks.digits_table import page
-from benchmarks.trial import Figures, Floats, kept, options_of, say, write_results
+from benchmarks.script import Figures, Floats, kept, options_of, say, write_results
 from geogp import ClassGP
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.class_scores import auroc, class_scores

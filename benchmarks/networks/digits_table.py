@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 import geogp
-from benchmarks.trial import Figures, table, with_error
+from benchmarks.markdown import table, with_error
+from benchmarks.script import Figures
 
 COLUMNS = {
     "accuracy": ("accuracy", 3),

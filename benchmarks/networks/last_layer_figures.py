@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from scipy.special import expit
 
+from benchmarks.markdown import percent, table
 from benchmarks.networks.digits import take_share
 from benchmarks.networks.last_layers import Plan, factors, fitted, function_variance
-from benchmarks.trial import Figures, Floats, machine, options_of, percent, table, write_results
+from benchmarks.script import Figures, Floats, machine, options_of, write_results
 from geogp import ClassGP
 from geogp.models.bases.tangents import Tangents
 from geogp.models.families.last_layers import LastLayerGP, enrich, posterior_factor

@@ -18,23 +18,11 @@ from time import process_time
 
 import numpy as np
 
+from benchmarks.markdown import percent, plus_minus, table, with_error
 from benchmarks.networks import network_baselines as baselines
 from benchmarks.networks.last_layers import PAPER, PLANS, WIDTH, Plan, split
 from benchmarks.number_tables import Table, column_scales
-from benchmarks.trial import (
-    RESULTS,
-    Figures,
-    Floats,
-    kept,
-    machine,
-    parser,
-    percent,
-    plus_minus,
-    say,
-    table,
-    with_error,
-    write_results,
-)
+from benchmarks.script import RESULTS, Figures, Floats, kept, machine, parser, say, write_results
 from geogp.errors import DataError
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture

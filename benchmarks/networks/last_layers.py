@@ -20,19 +20,9 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import torch
 
+from benchmarks.markdown import mean_and_error, plus_minus, table, with_error
 from benchmarks.number_tables import Table
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    kept,
-    mean_and_error,
-    options_of,
-    plus_minus,
-    say,
-    table,
-    with_error,
-    write_results,
-)
+from benchmarks.script import Figures, Floats, kept, options_of, say, write_results
 from geogp.errors import DataError
 from geogp.files import sha256_of, write_text
 from geogp.models.catalogue.build_model import build

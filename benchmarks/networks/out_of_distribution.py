@@ -21,22 +21,12 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial import KDTree
 
+from benchmarks.markdown import plus_minus, table, with_error
 from benchmarks.networks.last_layer_peers import NAMES, PEERS, predicted
 from benchmarks.networks.last_layers import Plan, factors, fitted, function_variance, split
 from benchmarks.networks.network_baselines import NormalMixture
 from benchmarks.number_tables import Table, column_scales
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    kept,
-    machine,
-    options_of,
-    plus_minus,
-    say,
-    table,
-    with_error,
-    write_results,
-)
+from benchmarks.script import Figures, Floats, kept, machine, options_of, say, write_results
 from geogp.errors import RequestError
 from geogp.evaluation.class_scores import auroc
 from geogp.models.training.training_data import Data

@@ -22,16 +22,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    kept,
-    machine,
-    options_of,
-    percent,
-    table,
-    write_results,
-)
+from benchmarks.markdown import percent, table
+from benchmarks.script import Figures, Floats, kept, machine, options_of, write_results
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

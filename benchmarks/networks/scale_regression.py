@@ -18,20 +18,11 @@ from typing import cast
 import numpy as np
 import torch
 
+from benchmarks.markdown import percent, plus_minus, spread, table
 from benchmarks.networks import network_baselines as baselines
 from benchmarks.networks.moment_propagation import MOST_STEPS, pbp
 from benchmarks.number_tables import Table, column_scales
-from benchmarks.trial import (
-    Figures,
-    kept,
-    machine,
-    options_of,
-    percent,
-    plus_minus,
-    spread,
-    table,
-    write_results,
-)
+from benchmarks.script import Figures, kept, machine, options_of, write_results
 from geogp.distributions.burr import Burr
 from geogp.distributions.prediction import Prediction
 from geogp.errors import NumericalError

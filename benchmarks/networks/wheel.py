@@ -20,8 +20,9 @@ from time import process_time
 
 import numpy as np
 
+from benchmarks.markdown import table, with_error
 from benchmarks.networks.wheel_policies import ACTIONS, POLICIES, REWARD_SCALE, inputs
-from benchmarks.trial import Figures, Floats, kept, parser, say, table, with_error, write_results
+from benchmarks.script import Figures, Floats, kept, parser, say, write_results
 from geogp.models.training.training_data import Data
 
 SAFE, OTHER, JACKPOT, REWARD_SD = 1.2, 1.0, 50.0, 0.01

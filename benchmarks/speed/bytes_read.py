@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 import shapely
 
 from benchmarks.faults.faulty_server import serving
-from benchmarks.trial import Figures, options_of, say, search_path, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, options_of, say, search_path, write_results
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_index

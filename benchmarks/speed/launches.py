@@ -18,8 +18,9 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from benchmarks.markdown import table
+from benchmarks.script import RESULTS, options_of
 from benchmarks.speed.second_device import DEVICE, Counts, second_device
-from benchmarks.trial import RESULTS, options_of, table
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.catalogue_rows import CATALOGUE, CLASS_CATALOGUE

@@ -20,8 +20,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import geogp
-from benchmarks.trial import Figures, parser, table, write_results
-from benchmarks.trial import machine as this_machine
+from benchmarks.markdown import table
+from benchmarks.script import Figures, parser, write_results
+from benchmarks.script import machine as this_machine
 
 CLICK = """async (place) => {
   const start = performance.now();

@@ -21,7 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.trial import Figures, machine, options_of, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, machine, options_of, write_results
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.architecture import Architecture

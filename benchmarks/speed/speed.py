@@ -31,6 +31,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.markdown import table
+from benchmarks.script import Figures, parser
+from benchmarks.script import machine as this_machine
 from benchmarks.speed.speed_peers import (
     PRIVATE,
     SETTINGS,
@@ -40,8 +43,6 @@ from benchmarks.speed.speed_peers import (
     gpytorch_step,
     plain_step,
 )
-from benchmarks.trial import Figures, parser, table
-from benchmarks.trial import machine as this_machine
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import build, spec_of
 from geogp.models.core.architecture import Architecture

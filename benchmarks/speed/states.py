@@ -25,10 +25,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.script import Figures as Found
+from benchmarks.script import all_kept, kept, machine, parser, say, search_path, write_results
 from benchmarks.speed.states_people import PEOPLE, rows_of
 from benchmarks.speed.states_table import page
-from benchmarks.trial import Figures as Found
-from benchmarks.trial import all_kept, kept, machine, parser, say, search_path, write_results
 from geogp.errors import RequestError
 
 MAPS = (

@@ -30,8 +30,9 @@ from time import monotonic
 import torch
 
 from benchmarks.accuracy.field import measure
+from benchmarks.markdown import table
 from benchmarks.region_trial import prepare
-from benchmarks.trial import Figures, kept, machine, options_of, table, write_results
+from benchmarks.script import Figures, kept, machine, options_of, write_results
 from geogp.models.catalogue.presets import PRESETS
 from geogp.runs.machine import tune_process
 

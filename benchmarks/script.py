@@ -1,22 +1,21 @@
-"""Common parts of the benchmarks: command lines, stored figures, tables; needs no geopandas."""
+"""Common parts of the scripts: command lines, stored figures, the machine; needs no geopandas."""
 
 import argparse
 import datetime as dt
 import json
-import math
 import multiprocessing
 import os
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 import geogp
 from geogp.files import write_text
@@ -130,42 +129,6 @@ def write_results(folder: Path, text: str, found: object, name: str = "") -> Non
     """Write a page and its figures: NAME.md and NAME.json, or table.md and results.json."""
     write_text(folder / f"{name or 'table'}.md", text)
     write_text(folder / f"{name or 'results'}.json", json.dumps(found, indent=1) + "\n")
-
-
-def table(
-    header: Sequence[str], lines: Sequence[Sequence[object]], left: Collection[int] = (0,)
-) -> str:
-    """Return a Markdown table; columns in `left` are left-aligned, all others right-aligned."""
-    rule = ["---" if k in left else "---:" for k in range(len(header))]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in (header, rule, *lines))
-
-
-def mean_and_error(values: ArrayLike) -> tuple[float, float]:
-    """Return mean and standard error; the error of a single value is NaN."""
-    found = np.asarray(values, np.float64)
-    error = found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else math.nan
-    return float(found.mean()), float(error)
-
-
-def plus_minus(mean: float, error: float, digits: int = 3) -> str:
-    """Return mean ± error, or the mean alone if the error is NaN."""
-    return f"{mean:.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
-
-
-def with_error(values: ArrayLike, digits: int = 3) -> str:
-    """Return mean ± standard error, or only the mean of a single value."""
-    return plus_minus(*mean_and_error(values), digits)
-
-
-def spread(values: Sequence[float], digits: int = 3) -> str:
-    """Return mean ± standard deviation, or only the mean of a single value."""
-    sd = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
-    return plus_minus(float(np.mean(values)), sd, digits)
-
-
-def percent(share: float | None, unit: str = " %") -> str:
-    """Return a share in percent with one decimal, or an empty text for None."""
-    return "" if share is None else f"{100 * share:.1f}{unit}"
 
 
 def machine(device: str = "cpu") -> Figures:
