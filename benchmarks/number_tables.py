@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.trial import Figures, Floats
+from benchmarks.script import Figures, Floats
 from geogp.errors import RequestError
 from geogp.models.training.training_data import Data
 

@@ -24,14 +24,7 @@ Rows = NDArray[np.bool_]
 def prepare(options: argparse.Namespace, out: Path, **settings: Any) -> Job:
     """Read the rows of the region that the options name, as ``geogp map`` does.
 
-    Parameters
-    ----------
-    options
-        Options with the arguments of `parser` for a region.
-    out
-        A folder for temporary files of a fit.
-    **settings
-        Fields of `MapRequest`.
+    `out` is a folder for temporary files of a fit; settings are fields of `MapRequest`.
     """
     asked = {name: getattr(options, name) for name in ("region", "source", "boundaries")}
     request = MapRequest(**asked, quarters=options.quarters, out=out, **settings)

@@ -9,6 +9,7 @@ import warnings
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "benchmarks"
@@ -23,12 +24,19 @@ def load(name: str) -> ModuleType:
         return importlib.import_module(f"benchmarks.{name}")
 
 
+def run(name: str, *options: object) -> int:
+    """Run a script in this process, and return its exit code."""
+    load(name)
+    with patch.object(sys, "argv", sys.argv):
+        return load("__main__").main([name, *map(str, options)])
+
+
 def told(name: str, *options: object) -> str:
     """Run a script that succeeds in this process, and return what it prints."""
-    script, said = load(name), io.StringIO()
+    said = io.StringIO()
     with redirect_stdout(said), warnings.catch_warnings():
         warnings.simplefilter("default")  # as in a process of its own
-        assert script.main([str(option) for option in options]) == 0
+        assert run(name, *options) == 0
     return said.getvalue()
 
 
@@ -38,7 +46,7 @@ def started(name: str, *options: object, path: str = "") -> str:
     Its PYTHONPATH begins with `path`.
     """
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", *map(str, options)],
+        [sys.executable, "-m", "benchmarks", name, *map(str, options)],
         capture_output=True,
         text=True,
         check=False,

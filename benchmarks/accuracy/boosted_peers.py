@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.accuracy.field_case import Answer, Case
 from benchmarks.accuracy.local_kriging import fit_covariance
-from benchmarks.trial import Floats
+from benchmarks.script import Floats
 from geogp.distributions.prediction import Prediction
 from geogp.models.field.near_summaries import (
     Indices,

@@ -1,6 +1,6 @@
 """Few rows: coverage of new measurements by the 95 % intervals in simulated regions.
 
-    python -m benchmarks.accuracy.few_rows
+    python -m benchmarks accuracy.few_rows
 
 Each simulated region is mapped from few of its rows with the preset `quick`, once from rows
 anywhere in the region and once from rows in two clusters. The map's model then predicts 1,000
@@ -9,7 +9,6 @@ Writes a Markdown and a JSON file.
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -20,7 +19,8 @@ import numpy as np
 import pandas as pd
 
 import geogp
-from benchmarks.trial import Figures, command, parser, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, parser, write_results
 from geogp.errors import GeogpError
 from geogp.evaluation.metrics import score
 from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
@@ -111,7 +111,7 @@ def page(found: Sequence[Figures]) -> str:
         )
     return f"""# Few rows
 
-    python -m benchmarks.accuracy.few_rows
+    python -m benchmarks accuracy.few_rows
 
 Simulated regions ({QUARTERS}, download), preset `quick`, each mapped from few rows and
 scored on {FRESH:,} new measurements drawn like the rows; pooled over the regions.
@@ -121,12 +121,9 @@ of one normal distribution with mean and variance of the rows.
 {table(HEADER, lines, left=(0, 2))}"""
 
 
-@command
 def main() -> None:
     """Map the regions and write their figures."""
-    asked = parser(__doc__, table="few-rows", regions=20)
-    asked.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    asked.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=LAYOUTS)
+    asked = parser(__doc__, table="few-rows", regions=20, sizes=SIZES, layouts=LAYOUTS)
     asked.add_argument("--models", nargs="+", default=("field",))
     options = asked.parse_args()
     found = []
@@ -135,7 +132,3 @@ def main() -> None:
         found.append(scored(rows, layout, seed, model))
         print(json.dumps(found[-1]), flush=True)
     write_results(options.table, page(found), found)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

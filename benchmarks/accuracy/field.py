@@ -1,6 +1,6 @@
 r"""The field model compared with its peers on the same rows, for several seeds and both splits.
 
-    python -m benchmarks.accuracy.field PR --source ookla-open-data --boundaries census \
+    python -m benchmarks accuracy.field PR --source ookla-open-data --boundaries census \
         --quarters 2019Q1..2023Q4 --models field lightgbm --seeds 5
 
 Each fit has its own file under --out, and the same command continues where it stopped;
@@ -10,8 +10,6 @@ Each fit has its own file under --out, and the same command continues where it s
 import argparse
 import hashlib
 import json
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import product
 from time import monotonic
@@ -23,7 +21,7 @@ import geogp
 from benchmarks.accuracy.field_case import Answer, Case, QuantileLaw
 from benchmarks.accuracy.field_peers import PEERS, SCHEDULES
 from benchmarks.region_trial import fitted, groups_of, parts_of, prepare, split
-from benchmarks.trial import Figures, command, parser
+from benchmarks.script import Figures, parser
 from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.metrics import rows_by_group, score_by_stratum
 from geogp.evaluation.splits.split_rows import cell_indices
@@ -140,22 +138,21 @@ def keep(options: argparse.Namespace, model: str, seed: int, how: str) -> None:
     print(model, how, seed, found["scores"]["all"], flush=True)
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the fits whose files do not exist yet."""
-    asked = parser(__doc__, out="field", region=True)
-    asked.add_argument("--target", default="download")
+    asked = parser(
+        __doc__,
+        out="field",
+        region=True,
+        target="download",
+        splits=SPLITS,
+        seeds=5,
+        first_seed=0,
+        preset="quick",
+        device="auto",
+    )
     asked.add_argument("--models", nargs="+", default=["field"], choices=[*CATALOGUE, *PEERS])
-    asked.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS)
-    asked.add_argument("--seeds", type=int, default=5)
-    asked.add_argument("--first-seed", type=int, default=0)
-    asked.add_argument("--preset", default="quick")
-    asked.add_argument("--device", default="auto")
-    options = asked.parse_args(arguments)
+    options = asked.parse_args()
     seeds = range(options.first_seed, options.seeds)
     for model, seed, how in product(options.models, seeds, options.splits):
         keep(options, model, seed, how)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

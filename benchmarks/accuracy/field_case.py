@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from benchmarks.trial import Floats
+from benchmarks.script import Floats
 from geogp.distributions.prediction import Prediction
 from geogp.models.training.training_data import Data
 

@@ -20,7 +20,7 @@ from benchmarks.accuracy.boosted_peers import boosted_with_neighbours
 from benchmarks.accuracy.field_case import LEVELS, Answer, Case, QuantileLaw
 from benchmarks.accuracy.gpboost_peer import boosted_process
 from benchmarks.peers import fit_peer, predict_peer
-from benchmarks.trial import Floats
+from benchmarks.script import Floats
 from geogp.distributions.prediction import Prediction
 from geogp.models.core.options import Weights
 from geogp.models.field.predictive_law import Errors, fit_law

@@ -1,6 +1,6 @@
 """How well the field model recovers a known truth: parts, variances and the oracle's score.
 
-    python -m benchmarks.accuracy.field_recovery --source data/demo --seeds 5
+    python -m benchmarks accuracy.field_recovery --source data/demo --seeds 5
 
 The source is the output of `geogp simulate`, tiles with the true field, tile effect and measurement
 variance of each row. Writes a Markdown and a JSON file.
@@ -8,24 +8,14 @@ variance of each row. Writes a Markdown and a JSON file.
 
 import argparse
 import json
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from benchmarks.markdown import table, with_error
 from benchmarks.region_trial import fitted, prepare, split
-from benchmarks.trial import (
-    OUT,
-    Figures,
-    command,
-    mean_and_error,
-    parser,
-    plus_minus,
-    table,
-    write_results,
-)
+from benchmarks.script import OUT, Figures, parser, write_results
 from geogp.geodata.simulation.oracles import predictive_oracle
 from geogp.geodata.simulation.truth import TruthLaw
 from geogp.geodata.tiles.quadkeys import format_quadkeys
@@ -112,7 +102,7 @@ def page(found: list[Figures], made_by: str) -> str:
     for k in TESTS:
         text = f"measurement variance, estimated over true, at about {k} tests"
         rows[text] = [one["noise_ratios"][str(k)] for one in found]
-    lines = [(text, plus_minus(*mean_and_error(values))) for text, values in rows.items()]
+    lines = [(text, with_error(values)) for text, values in rows.items()]
     return f"""# A known truth
 
     {made_by}
@@ -124,23 +114,18 @@ from the training rows; on average no model has a lower log score.
 {table((f"{len(found)} seeds", ""), lines)}"""
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Fit all seeds and write the table."""
     asked = parser(__doc__, table="field", source="data/demo", seeds=5, preset="quick")
     asked.set_defaults(region="DEMO", quarters=None)
-    options = asked.parse_args(arguments)
+    options = asked.parse_args()
     options.boundaries = str(Path(options.source) / "boundaries")
     found = []
     for seed in range(options.seeds):
         found.append(recover(options, seed))
         print(found[-1], flush=True)
     made_by = (
-        f"python -m benchmarks.accuracy.field_recovery --source {options.source} "
+        f"python -m benchmarks accuracy.field_recovery --source {options.source} "
         f"--seeds {options.seeds} --preset {options.preset}"
     )
     write_results(options.table, page(found, made_by), found, "recovery")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

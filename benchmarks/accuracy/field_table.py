@@ -1,6 +1,6 @@
 """The committed tables of `field.py`, with means over seeds and coverage by class.
 
-    python -m benchmarks.accuracy.field_table benchmarks/out/field --table benchmarks/results/field
+    python -m benchmarks accuracy.field_table benchmarks/out/field --table benchmarks/results/field
 
 Reads the files that `field.py` wrote, two for each (region, target, model, split, seed), and writes
 a Markdown and a JSON file. Coverages are pooled over the seeds; the bands hold jointly for all
@@ -8,9 +8,7 @@ checks of a model and split (see `simultaneous_coverage.py`).
 """
 
 import json
-import sys
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,15 +17,8 @@ import numpy as np
 from benchmarks.accuracy.field import SPLITS
 from benchmarks.accuracy.field_peers import KRIGED_ROWS, PEERS
 from benchmarks.accuracy.gpboost_peer import COVARIANCE_ROWS
-from benchmarks.trial import (
-    Figures,
-    command,
-    mean_and_error,
-    parser,
-    plus_minus,
-    table,
-    write_results,
-)
+from benchmarks.markdown import mean_and_error, plus_minus, table
+from benchmarks.script import Figures, parser, write_results
 from geogp.errors import DataError
 from geogp.evaluation.simultaneous_coverage import TOLERANCE, Check, ClassReport, class_reports
 from geogp.evaluation.strata import (
@@ -301,16 +292,11 @@ single fits.
 """
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Write the tables."""
     asked = parser(__doc__, table="field")
     asked.add_argument("root", type=Path)
-    options = asked.parse_args(arguments)
+    options = asked.parse_args()
     found = regions(options.root)
     plain: Figures = {region: [asdict(line) for line in lines] for region, lines in found.items()}
     write_results(options.table, page(found), plain)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy.boosted_peers import counts_of, errors_of, weights_of, with_law
 from benchmarks.accuracy.field_case import Answer, Case
-from benchmarks.trial import Floats
+from benchmarks.script import Floats
 from geogp.models.field.predictive_law import fit_law
 from geogp.models.training.training_data import Data
 

@@ -9,7 +9,7 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from benchmarks.trial import Floats
+from benchmarks.script import Floats
 from geogp.models.field.near_summaries import Indices, Measurements
 
 NEAREST = 48

@@ -1,20 +1,19 @@
 """Time and scores by the rank of a model with anchors, on a region.
 
-    python -m benchmarks.accuracy.rank PR --source ookla-open-data --boundaries census
+    python -m benchmarks accuracy.rank PR --source ookla-open-data --boundaries census
 
 The split is random. The preset's L-BFGS learns the kernel, and all training rows give the
 posterior.
 """
 
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from time import monotonic
 
 import numpy as np
 
+from benchmarks.markdown import percent, table
 from benchmarks.region_trial import fitted, prepare, split
-from benchmarks.trial import Figures, command, parser, percent, say, table, write_results
+from benchmarks.script import Figures, options_of, say, write_results
 from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.metrics import score
 from geogp.runs.pipeline.job import Job
@@ -64,14 +63,17 @@ def page(region: str, model: str, found: list[Figures]) -> str:
     ) + table(header, lines, left=())
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Fit with every rank and write the table."""
-    asked = parser(
-        __doc__, out="rank", table="rank", region=True, model="nystrom-mixed", epochs=int
+    options = options_of(
+        __doc__,
+        out="rank",
+        table="rank",
+        region=True,
+        model="nystrom-mixed",
+        epochs=int,
+        ranks=RANKS,
     )
-    asked.add_argument("--ranks", nargs="+", type=int, default=RANKS)
-    options = asked.parse_args(arguments)
     model = options.model
     job = prepare(options, options.out, model=model, preset="quick", epochs=options.epochs)
     found = []
@@ -80,7 +82,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say(found[-1])
     text = page(job.region.name, model, found)
     write_results(options.table, text, found, f"{options.region}-{model}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

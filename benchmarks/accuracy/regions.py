@@ -1,6 +1,6 @@
 r"""All models on one region with an equal budget, as one table.
 
-    python -m benchmarks.accuracy.regions PR --source ookla-open-data --boundaries census \
+    python -m benchmarks accuracy.regions PR --source ookla-open-data --boundaries census \
         --epochs 20
 
 Every model is mapped by `geogp.make_map` with the same splits, for both targets. Models of networks
@@ -13,13 +13,12 @@ it stopped.
 import argparse
 import json
 import multiprocessing
-import shlex
-import sys
 from itertools import product
-from pathlib import Path
 
 import geogp
-from benchmarks.trial import Figures, command, parser, percent, say, table, write_results
+from benchmarks.markdown import percent, table
+from benchmarks.peak_memory import peak_bytes
+from benchmarks.script import Figures, command_given, options_of, say, write_results
 from geogp.files import write_text
 from geogp.models.catalogue.model_names import MODELS as KNOWN
 from geogp.runs.pipeline.make_map import make_map
@@ -69,9 +68,7 @@ def _make(request: MapRequest) -> int:
     say(f"mapping {request.target} by {request.model}")
     if make_map(request).already_there:
         return 0
-    # ru_maxrss would include the peak of the parent process.
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
+    return peak_bytes()
 
 
 def lines_of(run: Figures) -> list[Figures]:
@@ -139,10 +136,9 @@ def _table(lines: list[Figures]) -> str:
     return table(HEADER, cells)
 
 
-@command
 def main() -> None:
     """Map with every model and write the table."""
-    asked = parser(
+    options = options_of(
         __doc__,
         out="regions",
         table="regions",
@@ -151,19 +147,11 @@ def main() -> None:
         epochs=20,
         seed=0,
         device="auto",
+        zoom=16,
+        models=MODELS,
+        targets=("download", "upload"),
     )
-    asked.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
-    asked.add_argument("--targets", nargs="+", default=["download", "upload"])
-    asked.add_argument(
-        "--zoom", type=int, default=16, help="zoom of the maps, which does not change any figure"
-    )
-    options = asked.parse_args()
     asked_runs = product(options.targets, options.models)
     runs = [made(request_of(options, model, target)) for target, model in asked_runs]
     lines = [line for run in runs for line in lines_of(run)]
-    made_by = shlex.join(["python", "-m", "benchmarks.accuracy.regions", *sys.argv[1:]])
-    write_results(options.table, page(lines, made_by, runs), lines, options.region)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    write_results(options.table, page(lines, command_given(), runs), lines, options.region)

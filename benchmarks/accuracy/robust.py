@@ -1,6 +1,6 @@
 r"""Student-t noise compared with Gaussian noise, with some wrong training rows and with none.
 
-    python -m benchmarks.accuracy.robust PR --source ookla-open-data --boundaries census \
+    python -m benchmarks accuracy.robust PR --source ookla-open-data --boundaries census \
         --quarters 2019Q1..2023Q4 --models sv-dkl vbll --seeds 2
 
 In the second half of the fits, 5 % of the training and validation speeds are multiplied or divided
@@ -11,8 +11,6 @@ continues where it stopped; the tables are made from these files.
 import argparse
 import functools
 import hashlib
-import shlex
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from itertools import product
@@ -22,8 +20,9 @@ import pandas as pd
 import torch
 
 import geogp
+from benchmarks.markdown import percent, table
 from benchmarks.region_trial import fitted, prepare, split
-from benchmarks.trial import Figures, command, kept, parser, percent, table, write_results
+from benchmarks.script import Figures, command_given, kept, parser, write_results
 from geogp.evaluation.metrics import score
 from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.models.core.options import NOISES
@@ -137,7 +136,6 @@ def page(fits: list[Figures], made_by: str) -> str:
     return "".join(parts)
 
 
-@command
 def main() -> None:
     """Make the fits whose files do not exist yet, and write the tables."""
     asked = parser(
@@ -147,10 +145,10 @@ def main() -> None:
         region=True,
         seeds=2,
         epochs=int,
+        rank=int,
         device="auto",
     )
     asked.add_argument("--models", nargs="+", default=["sv-dkl", "vbll"], choices=ABLE)
-    asked.add_argument("--rank", type=int, help="rank r instead of the preset's")
     options = asked.parse_args()
     # Fits with other data or settings have other files.
     read = hashlib.sha256(f"{options.source} {options.boundaries}".encode()).hexdigest()[:8]
@@ -165,9 +163,4 @@ def main() -> None:
             (0.0, SHARE), options.models, NOISES, range(options.seeds)
         )
     ]
-    made_by = shlex.join(["python", "-m", "benchmarks.accuracy.robust", *sys.argv[1:]])
-    write_results(options.table, page(fits, made_by), fits, options.region)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    write_results(options.table, page(fits, command_given()), fits, options.region)

@@ -1,6 +1,6 @@
 """Small regions: windows of real and of simulated tiles, with log score, baseline and coverage.
 
-    python -m benchmarks.accuracy.small_regions --source ookla-open-data --boundaries census
+    python -m benchmarks accuracy.small_regions --source ookla-open-data --boundaries census
 
 A window holds the 500 to 8,000 rows nearest to a random row, in some successive quarters. Each is
 fitted with the preset `quick` under both splits. Each fit has its own file under --out, and the
@@ -8,7 +8,6 @@ same command continues where it stopped. Writes a Markdown and a JSON file.
 """
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -17,8 +16,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchmarks.markdown import percent, table
 from benchmarks.region_trial import prepare
-from benchmarks.trial import Figures, command, kept, parser, percent, table, write_results
+from benchmarks.script import Figures, kept, parser, write_results
 from geogp.commands.demo import demo_request
 from geogp.errors import GeogpError, RequestError
 from geogp.estimators.estimator_classes import FieldGP
@@ -150,7 +150,7 @@ def page(found: Sequence[Figures]) -> str:
     seeds = len({f["seed"] for f in found})
     return f"""# Small regions
 
-    python -m benchmarks.accuracy.small_regions --source ookla-open-data --boundaries census
+    python -m benchmarks accuracy.small_regions --source ookla-open-data --boundaries census
 
 `field`, preset `quick`, download: {WINDOWS} windows of real tiles ({", ".join(REGIONS)}) and
 {SIMULATED} of the simulated region, {seeds} {"seeds" if seeds > 1 else "seed"}. A gain
@@ -161,13 +161,12 @@ blocks is refused if a window has too few cells.
 {table(header, lines, left=(0, 1))}"""
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Fit the windows that have no file yet, and write the table."""
     asked = parser(__doc__, out="small-regions", table="small-regions", seeds=3)
-    asked.add_argument("--source", required=True, help="Ookla's files")
-    asked.add_argument("--boundaries", required=True)
-    options = asked.parse_args(arguments)
+    for name in ("--source", "--boundaries"):
+        asked.add_argument(name, required=True)
+    options = asked.parse_args()
     found = []
     for window in windows(options):
         for how, seed in product(SPLITS, range(options.seeds)):
@@ -177,7 +176,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
             except GeogpError as error:
                 raise type(error)(f"window {window.number}, {how}, seed {seed}: {error}") from error
     write_results(options.table, page(found), found)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

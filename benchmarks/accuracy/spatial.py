@@ -1,6 +1,6 @@
 r"""`FieldGP` and GPBoost on public benchmarks of spatial prediction.
 
-    python -m benchmarks.accuracy.spatial --data spatial --sets heaton-satellite \
+    python -m benchmarks accuracy.spatial --data spatial --sets heaton-satellite \
         --models field gpboost
 
 The sets are the satellite temperatures of Heaton et al. (2019, JABES 24) and the simulated
@@ -10,8 +10,7 @@ the papers' scripts. Each fit has its own file under --out. Writes a Markdown an
 """
 
 import argparse
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -24,7 +23,8 @@ import pandas as pd
 import torch
 
 import geogp
-from benchmarks.trial import Figures, Floats, command, kept, machine, parser, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, Floats, kept, machine, parser, write_results
 from geogp.errors import RequestError
 
 ALPHA = 0.05
@@ -259,7 +259,7 @@ def page(found: list[Figures]) -> str:
     """Return the tables of all sets."""
     text = f"""# Public benchmarks of spatial prediction
 
-    python -m benchmarks.accuracy.spatial --data spatial --sets heaton-satellite \\
+    python -m benchmarks accuracy.spatial --data spatial --sets heaton-satellite \\
         --models field gpboost
 
 `FieldGP(preset="{found[0]["preset"]}", validation="{found[0]["validation"]}")`, and GPBoost with
@@ -290,17 +290,23 @@ time on machines of their authors.
     return text
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Fit the models to the sets, and write the table."""
-    asked = parser(__doc__, out="spatial", table="spatial", seed=0, neighbours=20, preset="quick")
-    asked.add_argument("--sample", type=int, default=0, help="rows of GPBoost's fit; 0: all")
-    asked.add_argument("--data", type=Path, required=True, help="folder of the Parquet files")
+    asked = parser(
+        __doc__,
+        out="spatial",
+        table="spatial",
+        required="data",
+        seed=0,
+        neighbours=20,
+        preset="quick",
+        sample=0,
+        models=MODELS,
+        pictures=Path,
+    )
     asked.add_argument("--sets", nargs="+", required=True)
-    asked.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     asked.add_argument("--validation", choices=("blocks", "random"), default="blocks")
-    asked.add_argument("--pictures", type=Path, help="folder for a picture of each new fit")
-    options = asked.parse_args(arguments)
+    options = asked.parse_args()
     found = []
     for name, model in product(options.sets, options.models):
         path = options.data / f"{name}.parquet"
@@ -312,7 +318,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         out = options.out / f"{name}-{model}-{how}-{options.seed}.json"
         found.append(kept(out, lambda path=path, model=model: measure(path, model, options)))
     write_results(options.table, page(found), found)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Coverage of intervals for area means, over many draws from the field model's own distribution.
 
-    python -m benchmarks.answers.areas
+    python -m benchmarks answers.areas
 
 The world is a square of tiles with a fixed basis and fixed model parameters. Each replicate draws
 new weights, a new tile process jointly at rows and tiles (dense) and new noise, and computes the
@@ -10,16 +10,15 @@ levels cover the true means, with the joint variance and with tiles treated as i
 Writes JSON and a Markdown table.
 """
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
 
 import numpy as np
 import torch
 from scipy import stats
 
-from benchmarks.trial import RESULTS, Figures, Floats, command, parser, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, Floats, options_of, write_results
 from geogp.errors import NumericalError
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
@@ -281,18 +280,12 @@ def run(
     }
 
 
-@command
 def main() -> None:
     """Simulate, and write JSON and table."""
     sizes = {"side": 20, "rows": 1500, "quarters": 8}
-    asked = parser(__doc__, **sizes, replicates=10_000, refits=0, epochs=20, seed=0)
-    asked.add_argument("--out", type=Path, default=RESULTS / "areas")
-    options = vars(asked.parse_args())
-    out = options.pop("out")
+    asked = {"replicates": 10_000, "refits": 0, "epochs": 20, "seed": 0}
+    options = vars(options_of(__doc__, table="areas", **sizes, **asked))
+    folder = options.pop("table")
     result = run(**options)
-    write_results(out, page(result), result, "simulation")
+    write_results(folder, page(result), result, "simulation")
     print(page(result))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Coverage and wrong directions of `geogp change`, over simulated regions with known changes.
 
-    python -m benchmarks.answers.change --replicates 8
+    python -m benchmarks answers.change --replicates 8
 
 Each replicate simulates a square of tiles with the library, plants changes, fits the estimator of
 ``field`` with the preset ``quick`` to the measurements, and compares the changes of areas between
@@ -18,12 +18,10 @@ Writes JSON and a Markdown table of all replicates in the folder ``--out``. A re
 there already is not made again.
 """
 
-import json
-import sys
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,19 +31,8 @@ from shapely.geometry import box
 import geogp
 from benchmarks.answers.areas import estimates, uncalibrated
 from benchmarks.answers.areas import make_world as make_own_world
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    command,
-    kept,
-    mean_and_error,
-    parser,
-    percent,
-    plus_minus,
-    say,
-    table,
-    write_results,
-)
+from benchmarks.markdown import mean_and_error, percent, plus_minus, table
+from benchmarks.script import Figures, Floats, all_kept, kept, options_of, say, write_results
 from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simulate
 from geogp.geodata.simulation.truth import Grid, TruthLaw, field, laws_of, places_of, tile_process
@@ -365,25 +352,16 @@ in log10 (0.1 is a factor of 1.26).
 {table(("world", *sizes), power)}"""
 
 
-@command
 def main() -> None:
     """Make the replicates of all worlds, and write JSON and table."""
-    options: Any = parser(__doc__, out="change", table="change", replicates=8, first=0, own=4000)
-    options = options.parse_args()
+    options = options_of(__doc__, out="change", table="change", replicates=8, first=0, own=4000)
     for seed in range(options.first, options.first + options.replicates):
         for name in WORLDS:
             kept(options.out / f"{name}-{seed}.json", partial(trial, name, seed))
             say(name, seed)
     # Several processes may share a folder.
-    trials = {
-        name: [json.loads(path.read_text()) for path in sorted(options.out.glob(f"{name}-*.json"))]
-        for name in WORLDS
-    }
+    trials = {name: all_kept(options.out, f"{name}-*.json") for name in WORLDS}
     own = {OWN: known_parameters(options.own)}
     found = own | {name: summary(made) for name, made in trials.items()}
     write_results(options.table, page(found), found)
     print(page(found))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,20 +1,20 @@
 r"""Strata before and after a conformal repair, from finished runs.
 
     geogp map PR --preset quick --split both --conformal strata --out RUN ...
-    python -m benchmarks.answers.conformal RUN [RUN ...] --table benchmarks/results/conformal
+    python -m benchmarks answers.conformal RUN [RUN ...] --table benchmarks/results/conformal
 
 The test predictions of a run with ``--conformal`` contain both: without the columns of the repair
 they are the model's own. Writes a Markdown file for each run, with every cell of the repair and
 its chance band, and every stratum of the report, before and after the repair.
 """
 
-import sys
 from pathlib import Path
 
 import pandas as pd
 
 import geogp
-from benchmarks.trial import Figures, command, parser, percent, table
+from benchmarks.markdown import percent, table
+from benchmarks.script import Figures, parser
 from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import TABLE_LEVELS, prediction_of, split_rows
@@ -100,7 +100,6 @@ def _marked(coverage: Coverage) -> str:
     return percent(coverage.observed, "*" if coverage.off else "")
 
 
-@command
 def main() -> None:
     """Write the tables.
 
@@ -109,9 +108,8 @@ def main() -> None:
     RequestError
         If a run was made without ``--conformal``.
     """
-    asked = parser(__doc__)
+    asked = parser(__doc__, table="conformal")
     asked.add_argument("runs", nargs="+", type=Path)
-    asked.add_argument("--table", required=True, type=Path, help="folder of the results")
     options = asked.parse_args()
     for folder in options.runs:
         opened = geogp.open_run(folder)
@@ -120,7 +118,3 @@ def main() -> None:
             raise RequestError(f"{folder} was made without --conformal; nothing to compare.")
         name = f"{run['region']}-{run['target']}-{run['model']}"
         write_text(options.table / f"{name}.md", page(run, opened.predictions))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 """Threshold probabilities of a run on the simulated region, compared with those of an oracle.
 
     geogp demo --out runs/demo
-    python -m benchmarks.answers.exceedance runs/demo
+    python -m benchmarks answers.exceedance runs/demo
 
 The oracle knows the simulation's distribution and the training rows, but not the effects of tiles;
 no model can be better. For each split and threshold, the table has the mean absolute difference and
@@ -10,7 +10,6 @@ model, the oracle, an oracle that also knows the effects of tiles, and each quar
 JSON and a table.
 """
 
-import sys
 from operator import methodcaller
 from pathlib import Path
 
@@ -19,7 +18,8 @@ import pandas as pd
 from scipy import special
 
 import geogp
-from benchmarks.trial import RESULTS, Figures, Floats, command, parser, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, Floats, parser, write_results
 from geogp.commands.demo import demo_folder
 from geogp.errors import DataError
 from geogp.evaluation.assessment import prediction_of
@@ -113,21 +113,15 @@ def page(found: list[Figures], told: str) -> str:
     ) + table(HEADER, lines)
 
 
-@command
 def main() -> None:
     """Compare one run, and write the figures."""
-    asked = parser(__doc__)
+    asked = parser(__doc__, table="exceedance")
     asked.add_argument("run", type=Path)
-    asked.add_argument("--out", type=Path, default=RESULTS / "exceedance")
     options = asked.parse_args()
     opened = geogp.open_run(options.run)
     run = opened.record
     oracles = pd.read_parquet(demo_folder() / "oracles.parquet")
     found = compare(opened.predictions, oracles, thresholds_of(run.target, (5, 7, 35, 100)))
     text = page(found, f"Simulated region, {run.model}, preset {run.preset}, seed {run.seed}")
-    write_results(options.out, text, found, "demo")
+    write_results(options.table, text, found, "demo")
     print(text)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Coverage of the level far from data: whole parts of a region are held out.
 
-    python -m benchmarks.answers.far_from_data PR --source ookla-open-data --boundaries census \
+    python -m benchmarks answers.far_from_data PR --source ookla-open-data --boundaries census \
         --quarters 2022Q3..2023Q4 --targets download,upload,latency --beyond VI
 
 Each fold holds out one part of the region, a third or a half by longitude, and fits the estimator
@@ -14,8 +14,6 @@ Writes JSON of each fold in the folder ``--out``, and a table of all folds. A fo
 already is not made again.
 """
 
-import json
-import sys
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -26,7 +24,8 @@ import pandas as pd
 from scipy import optimize, sparse
 
 import geogp
-from benchmarks.trial import Figures, command, kept, parser, percent, say, table, write_results
+from benchmarks.markdown import percent, table
+from benchmarks.script import Figures, all_kept, kept, options_of, say, write_results
 from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.geodata.places.distances import nearest_km
@@ -187,13 +186,11 @@ The fitted share by target:
 {table(("target", "fitted to the other targets", "fitted to this target"), others)}"""
 
 
-@command
 def main() -> None:
     """Make all folds, and write JSON and table."""
-    options: Any = parser(
+    options = options_of(
         __doc__, out="far", table="far", region=True, epochs=2, beyond="", targets="download"
     )
-    options = options.parse_args()
     targets = options.targets.split(",")
     for target in targets:
         rows = rows_of(options, options.region, target)
@@ -206,20 +203,10 @@ def main() -> None:
             more = rows_of(options, options.beyond, target)
             both = pd.concat([rows, more], ignore_index=True)
             test = np.arange(len(both)) >= len(rows)
-            kept(
-                options.out / f"{target}-{options.beyond}.json", partial(fold, both, test, options)
-            )
-    found = {
-        target: [
-            json.loads(path.read_text()) for path in sorted(options.out.glob(f"{target}-*.json"))
-        ]
-        for target in targets
-    }
+            path = options.out / f"{target}-{options.beyond}.json"
+            kept(path, partial(fold, both, test, options))
+    found = {target: all_kept(options.out, f"{target}-*.json") for target in targets}
     trials = [one for each in found.values() for one in each]
     told = {name: coverages(trials, name) for name in ("level", "whole", "change")}
     write_results(options.table, page(found), told | {"share": fitted_share(trials)})
     print(page(found))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 """Whether measuring the tiles of `geogp next` reduces the error of the level, in known worlds.
 
     geogp demo --out runs/demo
-    python -m benchmarks.answers.next_tiles runs/demo
+    python -m benchmarks answers.next_tiles runs/demo
 
 The covariance of the level depends on place and time of measurements and on the fitted parameters,
 not on measured values. So one choice of tiles is tried in many worlds. Each world has the tiles,
@@ -12,7 +12,6 @@ level of all tiles is compared with the truth. Basis and parameters are those fi
 Writes JSON and a Markdown table.
 """
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -22,16 +21,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.trial import (
-    RESULTS,
-    Figures,
-    Floats,
-    command,
-    mean_and_error,
-    parser,
-    table,
-    write_results,
-)
+from benchmarks.markdown import mean_and_error, table
+from benchmarks.script import Figures, Floats, parser, write_results
 from geogp.errors import DataError
 from geogp.geodata.simulation.truth import (
     Grid,
@@ -306,19 +297,12 @@ def run(
     }
 
 
-@command
 def main() -> None:
     """Run the benchmark, and write JSON and table."""
-    asked = parser(__doc__, count=50, worlds=40, random_sets=20, seed=0)
+    asked = parser(__doc__, table="next", count=50, worlds=40, random_sets=20, seed=0, tests=int)
     asked.add_argument("path", type=Path, help="a run of `geogp demo`")
-    asked.add_argument("--tests", type=int, help="number of tests of each new measurement")
-    asked.add_argument("--out", type=Path, default=RESULTS / "next")
     options = vars(asked.parse_args())
-    out = options.pop("out")
+    folder = options.pop("table")
     result = run(**options)
-    write_results(out, page(result), result, "demo")
+    write_results(folder, page(result), result, "demo")
     print(page(result))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

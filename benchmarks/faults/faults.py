@@ -3,12 +3,11 @@
 Everything runs on this machine, with a server on the loopback address and a simulated bucket in a
 temporary folder. Run from the folder of the project:
 
-    python -m benchmarks.faults.faults --repeats 20 --kills 100
+    python -m benchmarks faults.faults --repeats 20 --kills 100
 """
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from itertools import product
@@ -32,7 +31,8 @@ from benchmarks.faults.faults_world import (
     tiles,
 )
 from benchmarks.faults.faulty_server import Fault, FaultyServer, Manner, serving
-from benchmarks.trial import parser, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import parser, write_results
 from geogp.errors import GeogpError, NetworkError, OutputError
 from geogp.geodata.store.cache import note_of
 from geogp.geodata.store.cache_contents import DAMAGED, cache_items
@@ -182,7 +182,7 @@ def full_disk(world: World, server: FaultyServer, repeats: int, random: Any) -> 
                 subprocess.run(["umount", place], check=True)
 
 
-def markdown(world: World, seconds: float) -> str:
+def page(world: World, seconds: float) -> str:
     """Return the table."""
     lines = [
         (fault, found.total(), "; ".join(f"{count} {told}" for told, count in found.most_common()))
@@ -244,9 +244,5 @@ def main() -> int:
         "faults": {fault: dict(found) for fault, found in world.outcomes.items()},
         "wrong": wrongs(world),
     }
-    write_results(options.table, markdown(world, seconds), results)
+    write_results(options.table, page(world, seconds), results)
     return 1 if wrongs(world) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -46,20 +46,10 @@ _MASKS = (
 
 @dataclass
 class Tally:
-    """The cases that were tried, how often, and their faults.
+    """The cases that were tried: for each kind their number, and faults with names of cases."""
 
-    Attributes
-    ----------
-    most
-        Largest number of cases of one kind to try, chosen evenly from all cases.
-    only
-        Try only cases whose name contains this text.
-    rows
-        For each kind of case the number tried, and each fault with the name of its case.
-    """
-
-    most: int = 10**6
-    only: str = ""
+    most: int = 10**6  # cases of one kind to try, chosen evenly from all cases
+    only: str = ""  # part of the names of the cases to try
     rows: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
 
     def chosen(self, cases: Iterable[Any], name: Callable[[Any], str]) -> list[Any]:
@@ -109,13 +99,8 @@ class Told:
 class World:
     """A small source, processes that run the command, and undisturbed runs.
 
-    Attributes
-    ----------
-    whole
-        Places of undisturbed runs: ``plain``, ``other`` with another seed, and ``redrawn``, the
-        plain run with another map.
-    wanted
-        Contents of these places; see `contents`.
+    The undisturbed runs are ``plain``, ``other`` with another seed, and ``redrawn``, the plain run
+    with another map. `whole` has their places, `wanted` the contents.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -3,7 +3,7 @@
 Everything runs on this machine, on an invented region. The final contents of a disturbed folder
 are compared with an undisturbed run, to the last bit. Run from the folder of the project:
 
-    python -m benchmarks.faults.faults_runs --parts ABCD --most 30
+    python -m benchmarks faults.faults_runs --parts ABCD --most 30
 
 A fault is printed with the name of its case; the same command with `--only NAME` repeats the case.
 """
@@ -11,7 +11,6 @@ A fault is printed with the name of its case; the same command with `--only NAME
 import os
 import re
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -33,7 +32,8 @@ from benchmarks.faults.faults_folders import (
     done_well,
     forget,
 )
-from benchmarks.trial import RESULTS, parser, say, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import parser, say, write_results
 
 OFFSETS = 10
 """Moments at which the second of two commands starts."""
@@ -41,23 +41,13 @@ OFFSETS = 10
 
 @dataclass(frozen=True)
 class Scenario:
-    """A command that is killed, and the command that must then complete the folder.
-
-    Attributes
-    ----------
-    start
-        The undisturbed run that is there before; empty for none.
-    killed, again
-        Options of the map, or the name of another command, which needs only the run folder.
-    wanted
-        The undisturbed run that must be there at the end.
-    """
+    """A command that is killed, and the command that must then complete the folder."""
 
     name: str
-    start: str
-    killed: tuple[str, ...]
+    start: str  # the undisturbed run that is there before; empty for none
+    killed: tuple[str, ...]  # options of the map, or the name of another command
     again: tuple[str, ...]
-    wanted: str
+    wanted: str  # the undisturbed run that must be there at the end
 
     @property
     def fresh(self) -> tuple[str, ...]:
@@ -230,7 +220,7 @@ PARTS: dict[str, Callable[[World, Tally], None]] = {
 }
 
 
-def markdown(found: dict[str, Tally], seconds: float) -> str:
+def page(found: dict[str, Tally], seconds: float) -> str:
     """Return the table."""
     rows = [
         (part, what, times, faults)
@@ -252,14 +242,10 @@ pages. {seconds:.0f} seconds.
 {told}"""
 
 
-def main(given: list[str] | None = None) -> int:
+def main() -> int:
     """Run the trials; the exit status is 1 if faults were found."""
-    asked = parser(__doc__)
-    asked.add_argument("--parts", default="".join(PARTS), help="some of " + "".join(PARTS))
-    asked.add_argument("--most", type=int, default=40, help="largest number of cases of one kind")
-    asked.add_argument("--only", default="", help="only cases whose name contains this text")
-    asked.add_argument("--out", type=Path, default=RESULTS / "faults-runs")
-    options = asked.parse_args(given)
+    asked = parser(__doc__, table="faults-runs", parts="".join(PARTS), most=40, only="")
+    options = asked.parse_args()
     unknown = set(options.parts) - set(PARTS)
     if unknown:
         asked.error(f"expected some of {''.join(PARTS)}, found {''.join(sorted(unknown))}")
@@ -276,7 +262,7 @@ def main(given: list[str] | None = None) -> int:
                 seconds = time.monotonic() - began
                 say(f"{part}: {told} cases, {tally.faults} faults, {seconds:.0f} s")
         finally:  # also after an interruption, with the cases so far
-            _write(options.out, found, time.monotonic() - began)
+            _write(options.table, found, time.monotonic() - began)
     return 1 if any(tally.faults for tally in found.values()) else 0
 
 
@@ -287,8 +273,4 @@ def _write(out: Path, found: dict[str, Tally], seconds: float) -> None:
     }
     faults = sum(tally.faults for tally in found.values())
     results = {"seconds": round(seconds, 1), "faults": faults, "parts": parts}
-    write_results(out, markdown(found, seconds), results)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    write_results(out, page(found, seconds), results)

@@ -56,30 +56,16 @@ class World:
 
 @dataclass(frozen=True)
 class Reading:
-    """A download under trial.
-
-    Attributes
-    ----------
-    name, label
-        Name of the downloaded data, and the beginning of the names of the trials.
-    read, same
-        Function that reads the data, and function that compares two readings.
-    old, new
-        The right readings before and after the files are replaced.
-    lacks
-        Returns what a reading or an error reports about a missing file; empty if nothing.
-    requests
-        Approximate numbers of GET and HEAD requests.
-    """
+    """A download under trial."""
 
     name: str
-    label: str
+    label: str  # the beginning of the names of its trials
     read: Callable[[Folder | Web], Any]
     same: Callable[[Any, Any], bool]
-    old: Any
+    old: Any  # the right readings before and after the files are replaced
     new: Any
-    lacks: Callable[[Any], str]
-    requests: tuple[int, int]
+    lacks: Callable[[Any], str]  # what a reading or an error reports about a missing file
+    requests: tuple[int, int]  # approximate numbers of GET and HEAD requests
 
 
 def tiles(world: World, quarters: str = QUARTERS) -> Reading:

@@ -25,29 +25,19 @@ REASONS = {"429": "Too Many Requests", "403": "Forbidden", "404": "Not Found", "
 class Fault:
     """A fault of some requests for tiles or zip files.
 
-    Attributes
-    ----------
-    kind
-        ``drop`` (the connection ends before the answer), ``cut`` (it ends within the answer),
-        ``short`` (half the bytes, with the length of this half), ``long`` (a length above the
-        number of bytes sent), ``slow`` (byte by byte), ``misplaced`` (another part than requested),
-        ``size`` (the header has another size of the whole file), ``replace`` (the file is replaced
-        before the answer), ``other`` (only this answer is from the replacement of the file, as from
-        a mirror that is ahead), or a status.
-    first, times
-        The first affected request, counted from 0, and the number of affected requests.
-    method
-        ``GET`` or ``HEAD``; only requests of this method are counted.
-    about
-        If given, the fault affects all requests for files whose names end with this text, tiles or
-        not, without counting.
+    The kind is a status, ``drop`` (the connection ends before the answer), ``cut`` (it ends within
+    the answer), ``short`` (half the bytes, with the length of this half), ``long`` (a length above
+    the number of bytes sent), ``slow`` (byte by byte), ``misplaced`` (another part than requested),
+    ``size`` (the header has another size of the whole file), ``replace`` (the file is replaced
+    before the answer) or ``other`` (only this answer is from the replacement of the file, as from a
+    mirror that is ahead).
     """
 
     kind: str
-    first: int = 0
+    first: int = 0  # the first affected request, counted from 0
     times: int = 1
-    method: str = "GET"
-    about: str = ""
+    method: str = "GET"  # of the requests that are counted
+    about: str = ""  # affect all requests for files whose names end so, tiles or not
 
 
 @dataclass

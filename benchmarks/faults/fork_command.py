@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 import geogp.commands.fetch  # what `geogp fetch` loads when it is called
 import geogp_cli
-from benchmarks.trial import forking
+from benchmarks.script import forking
 from geogp_cli.main import run
 
 MAX_BYTES = 12 << 30
@@ -56,14 +56,8 @@ class Changes:
     twice when they are forced to disk: the first time, the second half of the file is not yet
     written. Files that a C library writes by itself are not seen; `seen` lists the observed files.
 
-    Parameters
-    ----------
-    folder
-        The folder; changes at any depth below it count.
-    at
-        Number of the change to act before, from 1; 0 for none.
-    act
-        ``kill`` or ``stop``.
+    Changes at any depth below the folder count. `at` is the number of the change to act before,
+    from 1, or 0 for none; `act` is ``kill`` or ``stop``.
     """
 
     def __init__(self, folder: Path, at: int = 0, act: str = "kill") -> None:
@@ -157,17 +151,10 @@ def start(
 ) -> ForkServerProcess:
     """Start the command in a copy of a process that has loaded this file and some modules.
 
-    Parameters
-    ----------
-    arguments, environment
-        Arguments of the command, and environment variables that it has in addition.
-    logs
-        Folder for the files ``output`` and ``errors``.
-    modules
-        Modules to load before; the first call decides.
-    **asked
-        ``changes``, the parameters of `Changes`; ``record``, the file for the observed changes;
-        ``pictures``, which is false for empty figures that take no time.
+    `logs` is the folder for the files ``output`` and ``errors``; `environment` has variables in
+    addition. The first call decides which modules are loaded. Further options are ``changes``, the
+    parameters of `Changes`; ``record``, the file for the observed changes; and ``pictures``, false
+    for empty figures that take no time.
     """
     context = forking("benchmarks.faults.fork_command", *modules)
     given = (arguments, logs, environment)

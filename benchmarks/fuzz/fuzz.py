@@ -4,7 +4,7 @@ Each content must be read as data or raise a GeogpError, within limits of time a
 that a hash or a checksum covers must never be read as other data. Run from the folder of the
 project:
 
-    python -m benchmarks.fuzz.fuzz --seconds 600 --corpus tests/benchmarks/fuzz/fuzz_corpus
+    python -m benchmarks fuzz.fuzz --seconds 600 --corpus tests/benchmarks/fuzz/fuzz_corpus
 
 Files are read in a separate process. A crash or a hang of a C library ends this process; that is
 counted, and the process is replaced.
@@ -14,7 +14,6 @@ import hashlib
 import platform
 import secrets
 import signal
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -33,7 +32,8 @@ from benchmarks.fuzz.fuzz_pages import covered
 from benchmarks.fuzz.fuzz_readers import ALWAYS, NEVER, PAGES, READERS
 from benchmarks.fuzz.fuzz_worker import DATA, FAULT, MEMORY, TOO_MUCH, Answer, serve
 from benchmarks.fuzz.fuzz_world import World, make_world
-from benchmarks.trial import forking, parser, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import forking, options_of, write_results
 from geogp.files import write_bytes
 
 SLOW_S = 20.0
@@ -52,22 +52,12 @@ LARGEST_KEPT = 40_000
 
 @dataclass(frozen=True)
 class Case:
-    """A damaged content.
-
-    Attributes
-    ----------
-    reader, content
-        Name of the reader, and the content that it reads.
-    kind
-        The kind of damage, ``bytes`` or ``form``.
-    seed
-        Number of the valid file among those of the reader.
-    """
+    """A damaged content."""
 
     reader: str
     content: bytes
-    kind: str
-    seed: int
+    kind: str  # of damage, `BYTES` or `FORM`
+    seed: int  # number of the valid file among those of the reader
 
 
 @dataclass(frozen=True)
@@ -82,21 +72,11 @@ class Finding:
 
 @dataclass
 class Tally:
-    """Outcomes of all contents.
-
-    Attributes
-    ----------
-    counts
-        Outcomes by reader and kind.
-    findings
-        One for each reader, outcome and place in the code; `times` is the number of each.
-    slowest
-        Longest seconds by reader.
-    """
+    """Outcomes by reader and kind, findings by reader, outcome and place, longest seconds."""
 
     counts: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
-    times: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    times: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # of each finding
     slowest: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -305,7 +285,7 @@ def page(content: dict[str, Any]) -> str:
     """Return the results as Markdown."""
     versions = ", ".join(f"{name} {found}" for name, found in content["versions"].items())
     command = (
-        f"python -m benchmarks.fuzz.fuzz --seconds {content['seconds']} --seed {content['seed']}"
+        f"python -m benchmarks fuzz.fuzz --seconds {content['seconds']} --seed {content['seed']}"
     )
     lines = [
         (
@@ -332,13 +312,16 @@ Findings:
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Fuzz for a while; the exit status tells whether there were findings."""
-    given = parser(__doc__, seconds=600.0, seed=secrets.randbelow(2**31))
-    given.add_argument("--corpus", type=Path, help="folder for contents of findings")
-    given.add_argument("--readers", nargs="*", default=(), choices=READERS, metavar="READER")
-    given.add_argument("--out", type=Path, help="a folder for table.md and results.json")
-    asked = given.parse_args(arguments)
+    asked = options_of(
+        __doc__,
+        table="fuzz",
+        seconds=600.0,
+        seed=secrets.randbelow(2**31),
+        corpus=Path,
+        readers=READERS,
+    )
     print(f"seed {asked.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="geogp-fuzz-world-") as folder:
         fuzzer = Fuzzer(make_world(Path(folder)), asked.seed, asked.readers)
@@ -347,8 +330,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             fuzzer.close()
     content = described(tally, asked.seconds, asked.seed)
-    if asked.out:
-        write_results(asked.out, page(content), content)
+    write_results(asked.table, page(content), content)
     if asked.corpus:
         keep(tally, asked.corpus)
     for row in content["readers"]:
@@ -357,7 +339,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{row['reader']}: {row['outcome']}, {row['times']} times, {row['where']}")
         print(row["told"])
     return 1 if content["findings"] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -39,17 +39,7 @@ PIECES = (
 
 
 def spoil_bytes(random: Random, content: bytes, others: Sequence[bytes] = ()) -> bytes:
-    """Return a content with one to four changes anywhere.
-
-    Parameters
-    ----------
-    random
-        Source of randomness.
-    content
-        A valid file.
-    others
-        Other files, of which a piece is sometimes inserted.
-    """
+    """Return a valid content with one to four changes anywhere, sometimes pieces of other files."""
     spoilt = bytearray(content)
     for _ in range(int(random.integers(1, 5))):
         _spoil_once(random, spoilt, others)

@@ -68,25 +68,16 @@ QUICK = Patience(attempts=2, first_wait_s=0.001, longest_wait_s=0.002, timeout_s
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader.
+    """A reader, and how contents are damaged for it.
 
-    Attributes
-    ----------
-    read
-        Reads a content.
-    change
-        Damages a content while its format stays valid; None if only bytes can be damaged.
-    exact
-        Damaged bytes that must never be read as other values: ``always`` all bytes (a hash covers
-        them), ``pages`` (checksums cover the bodies of pages), ``never`` (no checksum).
-    share
-        Frequency of this reader relative to the others.
+    `exact` names the bytes that must never be read as other values if they are damaged: all bytes
+    (a hash covers them), the bodies of pages (checksums cover them), or none.
     """
 
     read: Read
-    change: Change | None = None
+    change: Change | None = None  # damages a content whose format stays valid
     exact: str = NEVER
-    share: float = 1.0
+    share: float = 1.0  # frequency relative to other readers
 
 
 def digest(*values: object) -> str:

@@ -28,23 +28,11 @@ DATA, FAULT, TOO_MUCH = "data", "fault", "memory"
 
 @dataclass(frozen=True)
 class Answer:
-    """Outcome of reading a content.
+    """Outcome of reading a content."""
 
-    Attributes
-    ----------
-    outcome
-        ``data``, the name of a GeogpError, ``fault`` (another exception) or ``memory``.
-    told
-        A digest of the data, or the end of the traceback.
-    where
-        For a fault, the kind of error and the lines of geogp in its traceback.
-    seconds
-        Time of the reading.
-    """
-
-    outcome: str
-    told: str
-    where: str
+    outcome: str  # `DATA`, the name of a GeogpError, `FAULT` (another exception) or `TOO_MUCH`
+    told: str  # a digest of the data, or the end of the traceback
+    where: str  # of a fault: the kind of error, and the lines of geogp in its traceback
     seconds: float
 
 

@@ -1,6 +1,6 @@
 """Exact and collapsed Gaussian processes: figure 3 and table 1 of DBK-1, on small machines.
 
-    python -m benchmarks.kernels.exact_tables --data pol.parquet energy.parquet --seeds 3
+    python -m benchmarks kernels.exact_tables --data pol.parquet energy.parquet --seeds 3
 
 Figure 3: x ~ U[-1, 1], a mean with three steps and a small fast wave, noise of variance 0.01; 1,000
 test points; n from 100. Table 1: tables of numbers, divided 7:1:2, figures on the scale of the
@@ -11,7 +11,6 @@ continues where it stopped.
 """
 
 import functools
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -19,22 +18,11 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
-import torch
 
 from benchmarks.kernels.one_dimension_fits import true_mean
+from benchmarks.markdown import spread, table
 from benchmarks.number_tables import Table
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    command,
-    kept,
-    machine,
-    parser,
-    say,
-    spread,
-    table,
-    write_results,
-)
+from benchmarks.script import Figures, Floats, kept, machine, parser, say, write_results
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.metrics import score
 from geogp.models.catalogue.build_model import build
@@ -192,7 +180,7 @@ def page(found: Sequence[Figures], options: Figures) -> str:
 
 At most {seeds} seeds and {steps} gradient steps here; the paper has 10 or 5 seeds and 10,000 steps.
 
-    python -m benchmarks.kernels.exact_tables --seeds {seeds} --steps {steps} --data TABLES
+    python -m benchmarks kernels.exact_tables --seeds {seeds} --steps {steps} --data TABLES
 
 Protocol of DBK-1, section 4. Mean ± standard deviation over the seeds; the seed determines the
 data or their split, and the model. All fits are full batches of Adam with cosine decay; the
@@ -220,16 +208,21 @@ The table `song` of the paper is not available here; the paper has `pol` and `pr
 {table(header, tables, left=(0, 2))}"""
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the fits whose files do not exist yet, and write the tables."""
-    asked = parser(__doc__, out="exact", table="exact", seeds=2, steps=200, likelihood_rows=1000)
-    asked.add_argument("--single-above", type=int, default=5000, help="rows with one seed only")
+    asked = parser(
+        __doc__,
+        out="exact",
+        table="exact",
+        seeds=2,
+        steps=200,
+        likelihood_rows=1000,
+        single_above=5000,
+        sizes=SIZES,
+        models=MODELS,
+    )
     asked.add_argument("--data", type=Path, nargs="*", default=[], help="tables with x0.., y")
-    asked.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="n of figure 3")
-    asked.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
-    options = asked.parse_args(arguments)
-    torch.set_flush_denormal(True)
+    options = asked.parse_args()
     sources = [(n, FIGURE, functools.partial(draw, n)) for n in options.sizes]
     for path in options.data:
         held = Table(path)
@@ -249,7 +242,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 say(found[-1])
     how = {"steps": options.steps, "likelihood_rows": options.likelihood_rows, "machine": machine()}
     write_results(options.table, page(found, how), found)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """The one-dimensional example of Zhu, Yuchi and Xie (DBK, section 4.1), compared with its oracle.
 
-    python -m benchmarks.kernels.one_dimension
+    python -m benchmarks kernels.one_dimension
 
 x ~ U[-1, 1], the mean has three steps, and the noise has standard deviation |0.4 sin 10x|. Training
 rows are the first n of 100,000, and 1,000 validation rows choose the epoch. Figures are from
@@ -11,14 +11,12 @@ stopped.
 """
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-import torch
-
 from benchmarks.kernels.one_dimension_fits import FRESH_ROWS, VALIDATION_ROWS, Benchmark, Case
-from benchmarks.trial import Figures, command, parser, say, spread, table, write_results
+from benchmarks.markdown import spread, table
+from benchmarks.script import Figures, options_of, say, write_results
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
 SEEDED, SEEDS = (1, 2), 10
@@ -116,7 +114,7 @@ def page(found: Sequence[Figures]) -> str:
     )
     return f"""# The one-dimensional example
 
-    python -m benchmarks.kernels.one_dimension
+    python -m benchmarks kernels.one_dimension
 
 Data: x ~ U[-1, 1], three steps in the mean, noise of standard deviation |0.4 sin 10x|
 (DBK section 4.1). Scored on {FRESH_ROWS:,} new
@@ -146,18 +144,12 @@ shows the best of 10 seeds by test score.
 {by_seeds(seeds)}"""
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the fits whose files do not exist yet, and write the table."""
-    options = parser(__doc__, out="one-dimension", table="one-dimension").parse_args(arguments)
-    torch.set_flush_denormal(True)
+    options = options_of(__doc__, out="one-dimension", table="one-dimension")
     bench = Benchmark(options.out)
     say(f"oracle's log score on {FRESH_ROWS:,} fresh points: {bench.oracle:.4f}")
     found = [bench.result(case) for case in cases()]
     names = [*COMPARED, *(one["case"]["model"] for one in found)]
     found.sort(key=lambda one: names.index(one["case"]["model"]))
     write_results(options.table, page(found), found)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from scipy.special import expit
 
-from benchmarks.trial import Figures, Floats, kept, say
+from benchmarks.script import Figures, Floats, kept, say
 from geogp.models.catalogue.build_model import build, find_spec
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.trial import Floats
+from benchmarks.script import Floats
 from geogp.models.bases.kernels import MixedKernel
 from geogp.models.field.vecchia import NO_ROW, whiten
 

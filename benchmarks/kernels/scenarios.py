@@ -1,7 +1,7 @@
 """The simulation study of Mixed, section 5, with eight scenarios.
 
-    python -m benchmarks.kernels.scenarios
-    python -m benchmarks.kernels.scenarios --scenarios C1 C2 --seeds 5
+    python -m benchmarks kernels.scenarios
+    python -m benchmarks kernels.scenarios --scenarios C1 C2 --seeds 5
 
 "Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
 Gaussian Processes". As in the paper, all replicates have the same inputs (seed 0) and new functions
@@ -15,8 +15,7 @@ import argparse
 import functools
 import itertools
 import math
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -37,7 +36,7 @@ from benchmarks.kernels.scenario_draws import (
     uniform_design,
 )
 from benchmarks.kernels.scenarios_table import Studies, page
-from benchmarks.trial import Figures, Floats, command, kept, parser, write_results
+from benchmarks.script import Figures, Floats, kept, parser, write_results
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation import metrics
 from geogp.models.bases.kernels import MixedKernel
@@ -328,28 +327,20 @@ def run(study: Study, name: str, options: argparse.Namespace) -> list[Figures]:
     return [kept(study.out / f"{path}.json", make) for path, make in made.items()]
 
 
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options of the command line."""
-    asked = parser(__doc__, out="scenarios", table="scenarios", r=500)
-    asked.add_argument("--scenarios", nargs="+", default=list(SCENARIOS), choices=SCENARIOS)
+def main() -> None:
+    """Make the fits whose files do not exist yet, and the table."""
+    asked = parser(
+        __doc__,
+        out="scenarios",
+        table="scenarios",
+        scenarios=SCENARIOS,
+        r=500,
+        batch=2000,
+        epochs=2,
+    )
     asked.add_argument("--seeds", type=int, default=20, choices=range(1, MAX_DRAWS + 1))
     asked.add_argument("--other-seeds", type=int, default=5, choices=range(1, MAX_DRAWS + 1))
-    asked.add_argument(
-        "--batch", type=int, default=2000, help="number of rows to learn the kernel from"
-    )
-    asked.add_argument("--epochs", type=int, default=2, help="epochs of ten iterations of L-BFGS")
-    return asked.parse_args(arguments)
-
-
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Make the fits whose files do not exist yet, and the table."""
-    options = parse(arguments)
-    torch.set_flush_denormal(True)
+    options = asked.parse_args()
     study = Study(options.out)
     figures: Studies = {name: run(study, name, options) for name in STUDIES}
     write_results(options.table, page(figures), figures)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,21 +6,14 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.trial import Figures, percent, plus_minus, spread, table
+from benchmarks.markdown import percent, plus_minus, spread, table
+from benchmarks.script import Figures
 
 Studies = dict[str, list[Figures]]
 
 # Mixed table 2: mean of k(x, x).
-PAPER_DIAGONAL = {
-    "C1": 2.132745,
-    "C2": 3.769967,
-    "C3": 2.131981,
-    "C4": 3.769044,
-    "C5": 2.131707,
-    "C6": 3.768044,
-    "C7": 2.132325,
-    "C8": 3.772796,
-}
+_DIAGONALS = (2.132745, 3.769967, 2.131981, 3.769044, 2.131707, 3.768044, 2.132325, 3.772796)
+PAPER_DIAGONAL = {f"C{number}": value for number, value in enumerate(_DIAGONALS, 1)}
 
 # Mixed tables 3 and 4: estimated noise variance, RMSE and MESE. In table 4 the anchors k-means are
 # those that section 4.4 calls k-means++.
@@ -168,7 +161,7 @@ def page(figures: Studies) -> str:
 
 Replicates for each kind of anchors: {counted}. The paper: C1 20 (table 5), others 1.
 
-    python -m benchmarks.kernels.scenarios
+    python -m benchmarks kernels.scenarios
 
 Truth: all variances 1, alpha = w = ½; noise variance 0.04 of the mean of k(x, x); inputs
 uniform in [-½, ½]^I, or our own stratified design (C7, C8; `scenario_draws.py`). Rows

@@ -1,6 +1,6 @@
 """Effect of the weights alpha and beta on the test scores (as in DBK figure 6).
 
-    python -m benchmarks.kernels.sensitivity --data pol.parquet --seeds 10
+    python -m benchmarks kernels.sensitivity --data pol.parquet --seeds 10
 
 Fits `dbk-silu` by the protocol of `uci.py` with every pair of --alphas and --betas. Draws box plots
 of the scores against each weight, over the seeds and the values of the other weight; the dashed
@@ -21,18 +21,10 @@ import torch
 from numpy.typing import ArrayLike
 
 from benchmarks.kernels import uci
+from benchmarks.markdown import mean_and_error, percent, with_error
+from benchmarks.markdown import table as markdown
 from benchmarks.number_tables import Table
-from benchmarks.trial import (
-    OUT,
-    RESULTS,
-    Figures,
-    command,
-    mean_and_error,
-    percent,
-    plus_minus,
-    write_results,
-)
-from benchmarks.trial import table as markdown
+from benchmarks.script import OUT, RESULTS, Figures, write_results
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -130,7 +122,7 @@ def page(table: Table, options: argparse.Namespace, pairs: Pairs, line: list[Fig
 
 {options.seeds} seeds and {options.epochs} epochs; the paper has 10 seeds and 400 epochs.
 
-    python -m benchmarks.kernels.sensitivity --data {table.name}.parquet \\
+    python -m benchmarks kernels.sensitivity --data {table.name}.parquet \\
         {how} --batch {options.batch}
 
 `dbk-silu` on all {len(table.y):,} rows, split 8:1:1, h {options.h}, r {options.r}; geogp
@@ -164,20 +156,17 @@ def _difference(values: ArrayLike) -> str:
 
 
 def _mean(values: Sequence[float]) -> str:
-    return plus_minus(*mean_and_error(values))
+    return with_error(values)
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Fit, draw and store the figures."""
     asked = uci.make_parser()
     asked.add_argument("--table", type=Path, default=RESULTS / "uci")
     for name in ("--alphas", "--betas"):
         asked.add_argument(name, type=float, nargs="+", default=GRID, help="values to try")
     asked.set_defaults(out=OUT / "sensitivity")
-    given = sys.argv[1:] if arguments is None else arguments
-    options = asked.parse_args(["--model", "dbk-silu", *given])
-    torch.set_flush_denormal(True)
+    options = asked.parse_args(["--model", "dbk-silu", *sys.argv[1:]])
     table = Table(options.data)
     pairs = {
         (alpha, beta): fitted(table, options, "dbk-silu", f"{alpha:g},{beta:g}")
@@ -190,7 +179,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     per_pair = [{"alpha": a, "beta": b, "per_seed": seeds} for (a, b), seeds in pairs.items()]
     found = {"epochs": options.epochs, "vbll": line, "dbk-silu": per_pair}
     write_results(options.table, page(table, options, pairs, line), found, name)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

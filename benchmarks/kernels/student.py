@@ -1,6 +1,6 @@
 """Benefit of a random scale: `t-process` and `burr-process` compared with `nngp`.
 
-    python -m benchmarks.kernels.student
+    python -m benchmarks kernels.student
 
 The kernel and the share of noise are known. Data are drawn from the process itself with a standard
 deviation that is 10, 1 or 0.1 times the assumed one. Every figure has its own file under --out, and
@@ -10,25 +10,14 @@ the same command continues where it stopped.
 import argparse
 import functools
 import math
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 
 import numpy as np
 import torch
 
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    command,
-    kept,
-    parser,
-    percent,
-    spread,
-    table,
-    write_results,
-)
+from benchmarks.markdown import percent, spread, table
+from benchmarks.script import Figures, Floats, kept, options_of, write_results
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation import metrics
 from geogp.models.catalogue.build_model import build
@@ -220,7 +209,7 @@ def page(figures: dict[str, list[Figures]]) -> str:
     paper = "Lee et al., Scale mixtures of neural network Gaussian processes"
     return f"""# Student-t processes ({paper})
 
-    python -m benchmarks.kernels.student
+    python -m benchmarks kernels.student
 
 ## A wrong scale
 
@@ -238,17 +227,10 @@ Log scores of 500 new points if both models learn kernel and noise at n = 100,00
 {learned_table(figures["learned"])}"""
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the figures whose files do not exist yet, and the table."""
-    asked = parser(__doc__, out="student", table="student", seeds=20)
-    asked.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    asked.add_argument("--large-seeds", type=int, default=3, help="number of seeds with many rows")
-    options = asked.parse_args(arguments)
-    torch.set_flush_denormal(True)
+    options = options_of(
+        __doc__, out="student", table="student", seeds=20, large_seeds=3, sizes=SIZES
+    )
     figures = study(options)
     write_results(options.table, page(figures), figures)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

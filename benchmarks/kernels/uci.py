@@ -1,6 +1,6 @@
 """The regression protocol of Zhu, Yuchi and Xie (DBK, section 4.2) on any table of numbers.
 
-    python -m benchmarks.kernels.uci --data pol.parquet --model dbk-rbf --seeds 3 --json
+    python -m benchmarks kernels.uci --data pol.parquet --model dbk-rbf --seeds 3 --json
 
 The seed determines the split of rows, 8:1:1, and the initial model. Inputs are scaled to [-1, 1]
 and targets standardised by the training rows; figures are on the standardised scale. Each fit has
@@ -15,8 +15,7 @@ import argparse
 import functools
 import hashlib
 import json
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
@@ -29,7 +28,7 @@ import geogp
 from benchmarks.kernels.heavier_tails import student_tails, with_student_tails
 from benchmarks.number_tables import Table
 from benchmarks.peers import PEERS, fit_peer, predict_peer
-from benchmarks.trial import Figures, command, kept, parser, say
+from benchmarks.script import Figures, kept, parser, say
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.evaluation.metrics import score
@@ -271,11 +270,9 @@ def make_parser() -> argparse.ArgumentParser:
     return asked
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run the benchmark and print its figures."""
-    options = make_parser().parse_args(arguments)
-    torch.set_flush_denormal(True)
+    options = make_parser().parse_args()
     if options.seeds < 1:
         raise RequestError(f"expected 1 seed or more, found {options.seeds}.")
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -285,7 +282,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(found))
     else:
         print(" ".join(f"{k} {found[k]:.4f}" for k in (*SCORES, "seconds")))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

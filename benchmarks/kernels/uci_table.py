@@ -1,6 +1,6 @@
 """The committed table of `uci.py`, with our means and the papers' values.
 
-    python -m benchmarks.kernels.uci_table benchmarks/out/uci --table benchmarks/results/uci
+    python -m benchmarks kernels.uci_table benchmarks/out/uci --table benchmarks/results/uci
 
 Reads the files that `uci.py` wrote, one for each (table, model, seed), and writes a Markdown and a
 JSON file.
@@ -8,23 +8,14 @@ JSON file.
 
 import json
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.kernels.uci import FAR, SETTINGS_FILE, WORST
-from benchmarks.trial import (
-    Figures,
-    command,
-    mean_and_error,
-    parser,
-    percent,
-    spread,
-    table,
-    write_results,
-)
+from benchmarks.markdown import mean_and_error, percent, spread, table
+from benchmarks.script import Figures, parser, write_results
 from geogp.errors import RequestError
 
 Found = dict[tuple[str, str], Figures]
@@ -128,9 +119,9 @@ def page(found: Found) -> str:
 
 {seeds} seeds for each model; the paper has {PAPER_SEEDS}.
 
-    python -m benchmarks.kernels.uci --data TABLE.parquet --model MODEL \\
+    python -m benchmarks kernels.uci --data TABLE.parquet --model MODEL \\
         --seeds N{_recipe(own)} --out FOLDER
-    python -m benchmarks.kernels.uci_table FOLDER
+    python -m benchmarks kernels.uci_table FOLDER
 
 `uci.py`, protocol of Zhu, Yuchi and Xie, section 4.2; figures on the scale of the
 standardised target, mean over the seeds ± standard deviation. {_protocol(found)} "NLL, t" is the
@@ -274,16 +265,11 @@ def _differences(found: Found) -> list[tuple[str, ...]]:
     return lines
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Write the table."""
     asked = parser(__doc__, table="uci")
     asked.add_argument("folder", type=Path, help="folder that uci.py wrote")
-    options = asked.parse_args(arguments)
+    options = asked.parse_args()
     found = read(options.folder)
     flat = [{"table": name, "model": model, **of} for (name, model), of in found.items()]
     write_results(options.table, page(found), flat)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

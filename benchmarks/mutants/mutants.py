@@ -4,8 +4,8 @@ Each mutant replaces one piece of code by wrong code, such as a wrong sign, fact
 pixel, or a row of another part. The tests that should detect the fault run on a copy of the source
 tree. A mutant survives if these tests pass.
 
-    python -m benchmarks.mutants.mutants                  # all, writes results/mutants.md
-    python -m benchmarks.mutants.mutants --layer bases    # some, writes nothing
+    python -m benchmarks mutants.mutants                  # all, writes results/mutants.md
+    python -m benchmarks mutants.mutants --layer bases    # some, writes nothing
 """
 
 import os
@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 
+from benchmarks.markdown import table
 from benchmarks.mutants.mutant_list import MUTANTS, Mutant
-from benchmarks.trial import RESULTS, machine, parser, table
+from benchmarks.script import RESULTS, machine, parser
 from geogp.files import write_text
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +116,7 @@ def page(trials: list[Trial], minutes: float, workers: int) -> str:
         lines.append((layer, len(found), len(found) - len(survived), ", ".join(survived)))
     return f"""# Mutants
 
-    python -m benchmarks.mutants.mutants --workers {workers}
+    python -m benchmarks mutants.mutants --workers {workers}
 
 {len(trials)} faults were put into geogp, one at a time, and {killed} of them were seen
 by the tests that `benchmarks/mutants/mutant_list.py` names with each.
@@ -126,8 +127,7 @@ by the tests that `benchmarks/mutants/mutant_list.py` names with each.
 
 def main() -> None:
     """Try the mutants and print the survivors."""
-    asked = parser(__doc__, workers=2)
-    asked.add_argument("--layer", help="only the mutants of this layer")
+    asked = parser(__doc__, workers=2, layer=str)
     options = asked.parse_args()
     mutants = [one for one in MUTANTS if options.layer in {None, one.layer}]
     if not mutants:
@@ -158,7 +158,3 @@ def main() -> None:
         write_text(RESULTS / "mutants.md", page(trials, minutes, options.workers))
     if survived:
         raise SystemExit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Classes of small images: sparse processes, last layers and ensembles on scikit-learn's digits.
 
-    python -m benchmarks.networks.digits --seeds 5
+    python -m benchmarks networks.digits --seeds 5
 
 The images have 8 x 8 pixels. Each seed removes three of the ten classes from the training rows, as
 in Lee et al., "Scale mixtures of neural network Gaussian processes" (Scale), and divides the rows
@@ -11,7 +11,6 @@ seed has its own file under --out, and the same command continues where it stopp
 import argparse
 import functools
 import math
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from scipy import ndimage
 from sklearn.datasets import load_digits
 
 from benchmarks.networks.digits_table import page
-from benchmarks.trial import Figures, Floats, command, kept, parser, say, write_results
+from benchmarks.script import Figures, Floats, kept, options_of, say, write_results
 from geogp import ClassGP
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.class_scores import auroc, class_scores
@@ -101,7 +100,7 @@ def rotated(x: Floats, angle: float) -> Floats:
     return turned.clip(-1, 1).reshape(len(x), -1)
 
 
-def class_gp(model: str, score: str, members: int, rows: Images, seed: int) -> Answer:
+def class_gp(model: str, score: str, rows: Images, seed: int, members: int = 1) -> Answer:
     """Fit a model of the public estimator; `score` is an attribute of `ClassPrediction`."""
     found = fitted(model, members, rows, seed)
     return Answer(found.predict_proba, lambda x: getattr(found.predict_distribution(x), score))
@@ -196,25 +195,20 @@ def largest_probabilities(laws: Sequence[Prediction]) -> Floats:
     return found / found.sum(1, keepdims=True)
 
 
+_SPARSE, _LAST, _MEMBERS = "mutual_information", "logit_variance", {"members": MEMBERS}
+
 METHODS: dict[str, Callable[[Images, int], Answer]] = {
-    "nngp": functools.partial(one_hot, "nngp"),
-    "t-process": functools.partial(one_hot, "t-process"),
-    "burr-process": functools.partial(one_hot, "burr-process"),
-    "class-nngp": functools.partial(class_gp, "class-nngp", "mutual_information", 1),
-    "class-t-process": functools.partial(class_gp, "class-t-process", "mutual_information", 1),
-    "class-rbf": functools.partial(class_gp, "class-rbf", "mutual_information", 1),
-    "class-dbk": functools.partial(class_gp, "class-dbk", "mutual_information", 1),
-    "class-dnn": functools.partial(class_gp, "class-dnn", "entropy", 1),
-    "class-laplace": functools.partial(class_gp, "class-laplace", "logit_variance", 1),
-    "class-bll": functools.partial(class_gp, "class-bll", "logit_variance", 1),
-    "class-rich-bll": functools.partial(class_gp, "class-rich-bll", "logit_variance", 1),
+    **{name: functools.partial(one_hot, name) for name in ("nngp", "t-process", "burr-process")},
+    **{
+        name + (f", {MEMBERS}" if more else ""): functools.partial(class_gp, name, score, **more)
+        for name, score, more in (
+            *((f"class-{kind}", _SPARSE, {}) for kind in ("nngp", "t-process", "rbf", "dbk")),
+            ("class-dnn", "entropy", {}),
+            *((f"class-{kind}", _LAST, {}) for kind in ("laplace", "bll", "rich-bll")),
+            *((f"class-dnn-{prior}", _SPARSE, _MEMBERS) for prior in ("normal", "student")),
+        )
+    },
     "class-rich-bll, 40 %": subsampled,
-    "class-dnn-normal, 8": functools.partial(
-        class_gp, "class-dnn-normal", "mutual_information", MEMBERS
-    ),
-    "class-dnn-student, 8": functools.partial(
-        class_gp, "class-dnn-student", "mutual_information", MEMBERS
-    ),
 }
 
 
@@ -272,15 +266,8 @@ def study(options: argparse.Namespace) -> list[Figures]:
     return found
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the figures whose files do not exist yet, and the table."""
-    asked = parser(__doc__, out="digits", table="digits", seeds=5)
-    asked.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    options = asked.parse_args(arguments)
+    options = options_of(__doc__, out="digits", table="digits", seeds=5, methods=METHODS)
     figures = study(options)
     write_results(options.table, page(figures), figures)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 import geogp
-from benchmarks.trial import Figures, mean_and_error, plus_minus, table
+from benchmarks.markdown import table, with_error
+from benchmarks.script import Figures
 
 COLUMNS = {
     "accuracy": ("accuracy", 3),
@@ -134,7 +135,7 @@ def claims_table(figures: Sequence[Figures]) -> str:
             continue
         first, second = (np.array([part[seed] for seed in seeds]) for part in pair)
         means = f"{first.mean():.4g} and {second.mean():.4g}"
-        difference = plus_minus(*mean_and_error(first - second), 4)
+        difference = with_error(first - second, 4)
         lines.append(
             (f"`{claim.first}` - `{claim.second}`", claim.what, claim.paper, means, difference)
         )
@@ -146,7 +147,7 @@ def _shown(rows: Sequence[Figures], figure: str, digits: int) -> str:
     values = [one[figure] for one in rows]
     if any(value is None for value in values):
         return "-"
-    return f"{np.mean(values):.0f}" if not digits else plus_minus(*mean_and_error(values), digits)
+    return f"{np.mean(values):.0f}" if not digits else with_error(values, digits)
 
 
 def page(figures: Sequence[Figures]) -> str:
@@ -155,7 +156,7 @@ def page(figures: Sequence[Figures]) -> str:
     rows = np.mean([one["rows"] for one in figures], 0).round().astype(int)
     return f"""# Classes of small images
 
-    python -m benchmarks.networks.digits --seeds {len(seeds)}
+    python -m benchmarks networks.digits --seeds {len(seeds)}
 
 {len(seeds)} seeds of scikit-learn's digits (1,797 images of 8 x 8 pixels). The papers use MNIST
 and its variants, CIFAR10, SVHN (Scale) and CIFAR-10 (Rich); these images are not at

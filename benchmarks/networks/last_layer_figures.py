@@ -1,6 +1,6 @@
 """Toy data in one dimension, as in figures 1 and 2 of the Rich paper.
 
-    python -m benchmarks.networks.last_layer_figures
+    python -m benchmarks networks.last_layer_figures
 
 "The Rich paper" is Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK
 Features", which does not state its data. Regression: a cubic with a gap between the rows; the
@@ -9,7 +9,6 @@ with a gap; the network's probability, and its range for a logit two standard de
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,18 +17,10 @@ import numpy as np
 import torch
 from scipy.special import expit
 
+from benchmarks.markdown import percent, table
 from benchmarks.networks.digits import take_share
 from benchmarks.networks.last_layers import Plan, factors, fitted, function_variance
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    command,
-    machine,
-    parser,
-    percent,
-    table,
-    write_results,
-)
+from benchmarks.script import Figures, Floats, machine, options_of, write_results
 from geogp import ClassGP
 from geogp.models.bases.tangents import Tangents
 from geogp.models.families.last_layers import LastLayerGP, enrich, posterior_factor
@@ -171,7 +162,7 @@ def page(found: Figures) -> str:
 
 One network with seed {found["seed"]} for each figure; the paper does not state its data.
 
-    python -m benchmarks.networks.last_layer_figures --seed {found["seed"]}
+    python -m benchmarks networks.last_layer_figures --seed {found["seed"]}
 
 ![Regression above, classes below](figures.webp)
 
@@ -226,12 +217,9 @@ def band(ax: Axes, at: Floats, middle: Floats, ends: Sequence[Floats]) -> None:
     ax.title.set_fontsize(9)
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Fit both networks, and write figure and table."""
-    asked = parser(__doc__, table="last-layer-figures", seed=0, rows=200, epochs=300)
-    options = asked.parse_args(arguments)
-    torch.set_flush_denormal(True)
+    options = options_of(__doc__, table="last-layer-figures", seed=0, rows=200, epochs=300)
     rows, noise, lines = regression(options.rows, options.epochs, options.seed)
     classed = classes(2 * options.rows, options.seed)
     found = {
@@ -245,7 +233,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figure = draw_all(rows, noise, lines, classed)
     figure.savefig(options.table / "figures.webp", dpi=90, pil_kwargs={"quality": 80, "method": 6})
     plt.close(figure)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Bayesian last layers beside other methods, as in table 2 of the Rich paper.
 
-    python -m benchmarks.networks.last_layer_peers --data uci --seeds 5
+    python -m benchmarks networks.last_layer_peers --data uci --seeds 5
 
 "The Rich paper" is Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK
 Features". The splits and the figures of the last layers are those of `last_layers.py`, whose
@@ -11,33 +11,18 @@ continues where it stopped.
 
 import functools
 import json
-import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from time import process_time
 
 import numpy as np
-import torch
 
+from benchmarks.markdown import percent, plus_minus, table, with_error
 from benchmarks.networks import network_baselines as baselines
 from benchmarks.networks.last_layers import PAPER, PLANS, WIDTH, Plan, split
 from benchmarks.number_tables import Table, column_scales
-from benchmarks.trial import (
-    RESULTS,
-    Figures,
-    Floats,
-    command,
-    kept,
-    machine,
-    mean_and_error,
-    parser,
-    percent,
-    plus_minus,
-    say,
-    table,
-    write_results,
-)
+from benchmarks.script import RESULTS, Figures, Floats, kept, machine, parser, say, write_results
 from geogp.errors import DataError
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
@@ -57,28 +42,11 @@ LIKELIHOOD_ROWS = 1000
 """Largest number of rows whose likelihood the exact process maximises."""
 
 # Rich, table 2: NLL and standard error over 20 seeds.
+PAPER_METHODS = ("vbll", "gp", "dropout", "ensemble", "swag")
 PAPER_PEERS = {
-    "housing": {
-        "vbll": (2.75, 0.06),
-        "gp": (2.84, 0.09),
-        "dropout": (2.62, 0.05),
-        "ensemble": (2.48, 0.09),
-        "swag": (2.65, 0.01),
-    },
-    "energy": {
-        "vbll": (0.74, 0.04),
-        "gp": (0.66, 0.04),
-        "dropout": (1.80, 0.03),
-        "ensemble": (0.94, 0.02),
-        "swag": (1.20, 0.06),
-    },
-    "power": {
-        "vbll": (2.78, 0.01),
-        "gp": (2.89, 0.01),
-        "dropout": (2.81, 0.01),
-        "ensemble": (2.75, 0.02),
-        "swag": (2.79, 0.01),
-    },
+    "housing": ((2.75, 0.06), (2.84, 0.09), (2.62, 0.05), (2.48, 0.09), (2.65, 0.01)),
+    "energy": ((0.74, 0.04), (0.66, 0.04), (1.80, 0.03), (0.94, 0.02), (1.20, 0.06)),
+    "power": ((2.78, 0.01), (2.89, 0.01), (2.81, 0.01), (2.75, 0.02), (2.79, 0.01)),
 }
 
 
@@ -140,9 +108,9 @@ def compared(
     gaps = [row["nll"]["rich"] - row["nll"][name] for row in rows]
     theirs = paper.get(name)
     return (
-        plus_minus(*mean_and_error(scores)),
+        with_error(scores),
         plus_minus(*theirs, 2) if theirs else "",
-        "" if name == "rich" else plus_minus(*mean_and_error(gaps)),
+        "" if name == "rich" else with_error(gaps),
         f"{paper['rich'][0] - theirs[0]:.2f}" if theirs and name != "rich" else "",
     )
 
@@ -151,7 +119,8 @@ def page(found: dict[str, list[Figures]]) -> str:
     """Return the table; each seed has the NLL of all methods, and other figures of the peers."""
     lines = []
     for table_name, rows in found.items():
-        paper = PAPER.get(table_name, {}) | PAPER_PEERS.get(table_name, {})
+        peers = zip(PAPER_METHODS, PAPER_PEERS.get(table_name, ()), strict=False)
+        paper = PAPER.get(table_name, {}) | dict(peers)
         for name in (*LAST_LAYERS, *PEERS):
             title = LAST_LAYERS.get(name) or NAMES.get(name, name)
             others = ("", "", "")
@@ -171,7 +140,7 @@ def page(found: dict[str, list[Figures]]) -> str:
 
 Splits: {splits}; the paper has 20.
 
-    python -m benchmarks.networks.last_layer_peers --data uci --seeds {most}
+    python -m benchmarks networks.last_layer_peers --data uci --seeds {most}
 
 The splits are the first of [the last layers](../last-layers/table.md), whose figures are repeated
 for these splits. Networks have two layers of 50 ReLU units, with batches, rates and numbers of
@@ -197,21 +166,20 @@ paired by split. *CPU s*: one thread on a busy machine.
 {table((*header, "RMSE", "holds 95 %", "CPU s"), lines, left=(0, 1))}"""
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the fits whose files do not exist yet, and write the table."""
-    asked = parser(__doc__, out="last-layer-peers", table="last-layer-peers", seeds=20)
-    asked.add_argument("--data", type=Path, required=True, help="folder of parquet files")
-    asked.add_argument("--tables", nargs="+", choices=list(PLANS), default=list(PLANS))
-    asked.add_argument(
-        "--last-layers",
-        type=Path,
-        default=RESULTS / "last-layers" / "results.json",
-        help="figures of last_layers.py",
+    asked = parser(
+        __doc__,
+        out="last-layer-peers",
+        table="last-layer-peers",
+        required="data",
+        seeds=20,
+        tables=PLANS,
     )
-    options = asked.parse_args(arguments)
+    figures = RESULTS / "last-layers" / "results.json"
+    asked.add_argument("--last-layers", type=Path, default=figures, help="of last_layers.py")
+    options = asked.parse_args()
     known = json.loads(options.last_layers.read_text())
-    torch.set_flush_denormal(True)
     found: dict[str, list[Figures]] = {name: [] for name in options.tables}
     for seed, name in product(range(options.seeds), options.tables):
         plan = Plan(**known["plans"][name])
@@ -222,10 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 "more --seeds."
             )
         source = Table(options.data / f"{name}.parquet")
-        rows, scores = (
-            split(source.x, source.y, seed),
-            {key: held[seed][key] for key in LAST_LAYERS},
-        )
+        rows = split(source.x, source.y, seed)
+        scores = {key: held[seed][key] for key in LAST_LAYERS}
         row: Figures = {"seed": seed}
         for peer in PEERS:
             make = functools.partial(measure, rows, peer, plan, seed)
@@ -235,7 +201,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say(name, seed, scores)
         done = {key: value for key, value in found.items() if value}
         write_results(options.table, page(done), {"machine": machine(), "seeds": done})
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Bayesian last layers on small tables: the effect of the tangent kernel on the log score.
 
-    python -m benchmarks.networks.last_layers --data uci
+    python -m benchmarks networks.last_layers --data uci
 
 The protocol follows Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK
 Features" (Rich), appendix C.1: rows split 72:18:10, standardised inputs, an MLP of 2 x 50 ReLU in
@@ -15,27 +15,14 @@ import argparse
 import functools
 import json
 import math
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
 
+from benchmarks.markdown import mean_and_error, plus_minus, table, with_error
 from benchmarks.number_tables import Table
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    command,
-    kept,
-    mean_and_error,
-    parser,
-    plus_minus,
-    say,
-    table,
-    write_results,
-)
+from benchmarks.script import Figures, Floats, kept, options_of, say, write_results
 from geogp.errors import DataError
 from geogp.files import sha256_of, write_text
 from geogp.models.catalogue.build_model import build
@@ -263,7 +250,7 @@ def page(found: dict[str, list[Figures]], plans: dict[str, Plan]) -> str:
 
 {splits} splits here; the paper has 20.
 
-    python -m benchmarks.networks.last_layers --data uci --seeds {splits}{options}
+    python -m benchmarks networks.last_layers --data uci --seeds {splits}{options}
 
 Protocol of Rich, appendix C.1 (72:18:10, standardised inputs, MLP 2 x 50 in µP, Adam at
 1e-3, clip 1, noise variance from the validation rows), {retraining} the paper's final
@@ -291,7 +278,7 @@ scale them) instead of that of the standardised target, on the same networks:
 
 
 def _nll(rows: list[Figures], model: str) -> str:
-    return plus_minus(*mean_and_error([seed["nll"][model] for seed in rows]))
+    return with_error([seed["nll"][model] for seed in rows])
 
 
 def _scores(found: dict[str, list[Figures]]) -> str:
@@ -375,21 +362,19 @@ def seeds_of(options: argparse.Namespace, name: str) -> list[Figures]:
     return found
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the fits whose files do not exist yet, and write the tables."""
-    asked = parser(__doc__, out="last-layers", table="last-layers", seeds=20)
-    asked.add_argument("--data", type=Path, required=True, help="folder of parquet files")
-    asked.add_argument("--tables", nargs="+", choices=list(PLANS), default=list(PLANS))
-    asked.add_argument("--epochs", type=int, help="largest number of epochs of every table")
-    asked.add_argument("--retrain", action="store_true", help="train again, with validation rows")
-    options = asked.parse_args(arguments)
+    options = options_of(
+        __doc__,
+        out="last-layers",
+        table="last-layers",
+        required="data",
+        seeds=20,
+        tables=PLANS,
+        epochs=int,
+        retrain=False,
+    )
     plans = {name: chosen(options, name) for name in options.tables}
-    torch.set_flush_denormal(True)
     found = {name: seeds_of(options, name) for name in options.tables}
     whole = {"plans": {name: asdict(plan) for name, plan in plans.items()}, "seeds": found}
     write_results(options.table, page(found, plans), whole)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.networks.network_baselines import UNITS, Columns, NormalMixture, Recipe
-from benchmarks.trial import Floats
+from benchmarks.script import Floats
 
 SHAPE = RATE = 6.0
 """Parameters of the gamma priors, of the noise precision and of the precision of the weights."""

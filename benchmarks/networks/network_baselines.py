@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.trial import Floats
+from benchmarks.script import Floats
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Columns = tuple[Floats, Floats]

@@ -1,7 +1,7 @@
 r"""Rows from elsewhere by their predictive variance, as in table 4 of the Rich paper.
 
-    python -m benchmarks.networks.out_of_distribution --inside red.parquet --outside white.parquet
-    python -m benchmarks.networks.out_of_distribution --inside uci/housing.parquet --column x5 \
+    python -m benchmarks networks.out_of_distribution --inside red.parquet --outside white.parquet
+    python -m benchmarks networks.out_of_distribution --inside uci/housing.parquet --column x5 \
         --share 0.75
 
 "The Rich paper" is Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK
@@ -15,31 +15,18 @@ same command continues where it stopped.
 import argparse
 import functools
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from scipy.spatial import KDTree
 
+from benchmarks.markdown import plus_minus, table, with_error
 from benchmarks.networks.last_layer_peers import NAMES, PEERS, predicted
 from benchmarks.networks.last_layers import Plan, factors, fitted, function_variance, split
 from benchmarks.networks.network_baselines import NormalMixture
 from benchmarks.number_tables import Table, column_scales
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    command,
-    kept,
-    machine,
-    mean_and_error,
-    parser,
-    plus_minus,
-    say,
-    table,
-    write_results,
-)
+from benchmarks.script import Figures, Floats, kept, machine, options_of, say, write_results
 from geogp.errors import RequestError
 from geogp.evaluation.class_scores import auroc
 from geogp.models.training.training_data import Data
@@ -157,9 +144,7 @@ def _part(case: Figures) -> str:
     seeds, lines = case["seeds"], []
     for name in (*LAST_LAYERS, *PEERS, DISTANCE):
         cells = [
-            plus_minus(*mean_and_error([one[key][name] for one in seeds]), digits)
-            if name in seeds[0][key]
-            else ""
+            with_error([one[key][name] for one in seeds], digits) if name in seeds[0][key] else ""
             for key, digits in (("auroc", 3), ("nll", 3), ("nll_outside", 2))
         ]
         theirs = plus_minus(*PAPER[name], 2) if name in PAPER else ""
@@ -179,47 +164,40 @@ def _part(case: Figures) -> str:
 
 {case["rule"][0].upper()}{case["rule"][1:]}. {counts}; {plan["epochs"]} epochs,
 batch {plan["batch"]}. The AUROC of `rich-bll` minus that of `bll`, paired by seed, is
-{plus_minus(*mean_and_error(gaps))}; in the paper, it is {PAPER["rich"][0] - PAPER["bll"][0]:.2f}.
+{with_error(gaps)}; in the paper, it is {PAPER["rich"][0] - PAPER["bll"][0]:.2f}.
 
 {table(header, lines)}"""
 
 
-def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+def options_asked() -> argparse.Namespace:
     """Return the options of the command line."""
-    asked = parser(
+    return options_of(
         __doc__,
         out="out-of-distribution",
         table="out-of-distribution",
+        required="inside",
+        outside=Path,
+        column=str,
+        share=0.75,
         seeds=10,
         epochs=300,
         batch=32,
-        share=0.75,
-        column=str,
     )
-    asked.add_argument("--inside", type=Path, required=True, help="table of the training rows")
-    asked.add_argument("--outside", type=Path, help="table of the rows from elsewhere")
-    return asked.parse_args(arguments)
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the fits whose files do not exist yet, and write this rule's case and all tables."""
-    options = options_of(arguments)
+    options = options_asked()
     inside, outside, rule = sources(options)
     plan = Plan(options.batch, options.epochs)
-    torch.set_flush_denormal(True)
-    name = options.inside.stem
+    name = f"{options.inside.stem}, {options.column or options.outside.stem}"
+    rest = f"--outside {options.outside.name}" if options.outside else ""
     if options.column:
-        name, rest = (
-            f"{name}, {options.column}",
-            f"--column {options.column} --share {options.share:g}",
-        )
-    else:
-        name, rest = f"{name}, {options.outside.stem}", f"--outside {options.outside.name}"
+        rest = f"--column {options.column} --share {options.share:g}"
     folder = options.out / name.replace(", ", "-")
     case: Figures = {"name": name, "rule": rule, "plan": vars(plan), "seeds": []}
     case["command"] = (
-        f"python -m benchmarks.networks.out_of_distribution --inside {options.inside.name} {rest} "
+        f"python -m benchmarks networks.out_of_distribution --inside {options.inside.name} {rest} "
         f"--seeds {options.seeds} --epochs {plan.epochs} --batch {plan.batch}"
     )
     for seed in range(options.seeds):
@@ -230,7 +208,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     others = json.loads(known.read_text())["cases"] if known.exists() else []
     cases = [one for one in others if one["name"] != name] + [case]
     write_results(options.table, page(cases), {"machine": machine(), "cases": cases})
-
-
-if __name__ == "__main__":
-    sys.exit(main())

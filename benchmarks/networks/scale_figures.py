@@ -1,6 +1,6 @@
 """Networks of finite width beside their limits, as in figures 1 to 3 of the Scale paper.
 
-    python -m benchmarks.networks.scale_figures
+    python -m benchmarks networks.scale_figures
 
 "The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". Networks
 with erf units and a random readout variance s² ~ InvGamma(a, b) are evaluated at 0: at the start
@@ -9,10 +9,8 @@ of sin(x). Figure 3 has residual networks, all of whose layers are trained. Ever
 has its own file under --out, and the same command continues where it stopped.
 """
 
-import argparse
 import functools
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,17 +22,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    command,
-    kept,
-    machine,
-    parser,
-    percent,
-    table,
-    write_results,
-)
+from benchmarks.markdown import percent, table
+from benchmarks.script import Figures, Floats, kept, machine, options_of, write_results
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -249,7 +238,7 @@ def page(figures: Sequence[Figures]) -> str:
 
 {shown} networks for each line and panel; the paper: 1,000.
 
-    python -m benchmarks.networks.scale_figures
+    python -m benchmarks networks.scale_figures
 
 Values at 0 of networks with two hidden layers of erf units, weights N(0, 8 / width), biases N(0,
 0.05²) and a readout s w, s² ~ InvGamma(a, b). They are trained on sin(x) at -2.4, 0.4 and 1.2
@@ -330,24 +319,14 @@ def tails(ax: Axes, same: Sequence[Figures], stage: str) -> None:
     ax.legend(frameon=False, fontsize=8)
 
 
-def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options of the command line."""
-    asked = parser(__doc__, out="scale-figures", table="scale-figures", networks=1000, wide=1000)
-    return asked.parse_args(arguments)
-
-
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Draw the networks whose files do not exist yet, then make figures and table."""
-    options = options_of(arguments)
-    torch.set_flush_denormal(True)
+    options = options_of(
+        __doc__, out="scale-figures", table="scale-figures", networks=1000, wide=1000
+    )
     found = [
         kept(options.out / f"{group.name}.json", functools.partial(values, group))
         for group in groups(options.networks, options.wide)
     ]
     write_results(options.table, page(found), {"machine": machine(), "groups": found})
     draw(found, options.table / "figures.webp")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

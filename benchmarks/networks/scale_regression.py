@@ -1,6 +1,6 @@
 """Regression with a random scale, as in tables 1 and 6 of the Scale paper, beside baselines.
 
-    python -m benchmarks.networks.scale_regression --data uci --seeds 3
+    python -m benchmarks networks.scale_regression --data uci --seeds 3
 
 "The Scale paper" is Lee et al., "Scale mixtures of neural network Gaussian processes". The seed
 determines the split, 8:1:1. The validation rows choose the depth of the kernel and the parameters
@@ -10,31 +10,19 @@ stopped.
 
 import functools
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby, product
-from pathlib import Path
 from time import monotonic
 from typing import cast
 
 import numpy as np
 import torch
 
+from benchmarks.markdown import percent, plus_minus, spread, table
 from benchmarks.networks import network_baselines as baselines
 from benchmarks.networks.moment_propagation import MOST_STEPS, pbp
 from benchmarks.number_tables import Table, column_scales
-from benchmarks.trial import (
-    Figures,
-    command,
-    kept,
-    machine,
-    parser,
-    percent,
-    plus_minus,
-    spread,
-    table,
-)
-from benchmarks.trial import write_results as write
+from benchmarks.script import Figures, kept, machine, options_of, write_results
 from geogp.distributions.burr import Burr
 from geogp.distributions.prediction import Prediction
 from geogp.errors import NumericalError
@@ -59,31 +47,11 @@ GRID = (0.5, 1.0, 2.0, 3.0, 4.0)
 # The Scale paper, tables 1 and 6; the yacht table at hand has another target, the logarithm. The
 # paper's figures for pbp are those of PBP-MV.
 PAPER = {
-    "housing": {
-        "nngp": (2.65, 0.13),
-        "t-process": (2.72, 0.05),
-        "burr-process": (2.77, 0.02),
-        "ensemble": (2.41, 0.25),
-        "dropout": (2.40, 0.04),
-        "pbp": (2.54, 0.08),
-    },
-    "energy": {
-        "nngp": (1.01, 0.04),
-        "t-process": (0.67, 0.04),
-        "burr-process": (0.70, 0.04),
-        "ensemble": (1.38, 0.22),
-        "dropout": (1.21, 0.01),
-        "pbp": (1.01, 0.01),
-    },
-    "power": {
-        "nngp": (2.77, 0.02),
-        "t-process": (2.66, 0.01),
-        "burr-process": (2.78, 0.01),
-        "ensemble": (2.79, 0.04),
-        "dropout": (2.80, 0.01),
-        "pbp": (2.78, 0.01),
-    },
+    "housing": ((2.65, 0.13), (2.72, 0.05), (2.77, 0.02), (2.41, 0.25), (2.40, 0.04), (2.54, 0.08)),
+    "energy": ((1.01, 0.04), (0.67, 0.04), (0.70, 0.04), (1.38, 0.22), (1.21, 0.01), (1.01, 0.01)),
+    "power": ((2.77, 0.02), (2.66, 0.01), (2.78, 0.01), (2.79, 0.04), (2.80, 0.01), (2.78, 0.01)),
 }
+"""NLL and its error by table, for each of `MODELS`."""
 
 EPOCHS = {"ensemble": 40, "dropout": 200, "pbp": 40}
 """Epochs of the networks; the papers have 40, 400 and 40."""
@@ -210,7 +178,7 @@ def summary(figures: Sequence[Figures]) -> str:
     lines = []
     for (name, model), group in groupby(figures, key=lambda f: (f["table"], f["model"])):
         found = list(group)
-        paper = PAPER.get(name, {}).get(model)
+        paper = dict(zip(MODELS, PAPER.get(name, ()), strict=False)).get(model)
         lines.append(
             (
                 *(
@@ -240,7 +208,7 @@ def page(figures: Sequence[Figures], iterations: int) -> str:
 
 Seeds: {", ".join(counts)}. The paper does not state its number.
 
-    python -m benchmarks.networks.scale_regression --data uci --seeds {most}
+    python -m benchmarks networks.scale_regression --data uci --seeds {most}
 
 The seed determines the split, 8:1:1. NLL and RMSE of the test rows are in the unit of the table's
 target, mean ± standard deviation over the seeds; the paper's figures have the same unit. The target
@@ -270,25 +238,24 @@ def by_table(figures: Sequence[Figures]) -> Iterator[tuple[str, list[Figures]]]:
         yield name, list(group)
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the fits whose files do not exist yet, and the table."""
-    asked = parser(
-        __doc__, out="scale-regression", table="scale-regression", seeds=3, r=400, iterations=50
+    options = options_of(
+        __doc__,
+        out="scale-regression",
+        table="scale-regression",
+        required="data",
+        seeds=3,
+        r=400,
+        iterations=50,
+        tables=TABLES,
+        models=MODELS,
     )
-    asked.add_argument("--data", type=Path, required=True, help="folder of tables")
-    asked.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
-    asked.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    options = asked.parse_args(arguments)
-    torch.set_flush_denormal(True)
     found = []
     for name, model in product(options.tables, options.models):
         data = Table(options.data / f"{name}.parquet")
         for seed in range(options.seeds):
             make = functools.partial(measure, data, model, seed, options.r, options.iterations)
             found.append(kept(options.out / f"{name}-{model}-{seed}.json", make))
-    write(options.table, page(found, options.iterations), {"machine": machine(), "fits": found})
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    whole = {"machine": machine(), "fits": found}
+    write_results(options.table, page(found, options.iterations), whole)

@@ -1,7 +1,7 @@
 """The Wheel bandit: the benefit of a posterior when actions depend on it.
 
-    python -m benchmarks.networks.wheel --horizon 16000 --growth 0    # the paper's
-    python -m benchmarks.networks.wheel --horizon 2000 --json
+    python -m benchmarks networks.wheel --horizon 16000 --growth 0    # the paper's
+    python -m benchmarks networks.wheel --horizon 2000 --json
 
 The bandit is from Riquelme, Tucker and Snoek (2018), used as in Calvo-Ordoñez et al., "Richer
 Bayesian Last Layers with Subsampled NTK Features" (Rich), section 4.3 and appendix C.2. Contexts
@@ -14,28 +14,15 @@ written after each run, and the same command continues where it stopped.
 
 import json
 import math
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from time import process_time
 
 import numpy as np
-import torch
 
+from benchmarks.markdown import table, with_error
 from benchmarks.networks.wheel_policies import ACTIONS, POLICIES, REWARD_SCALE, inputs
-from benchmarks.trial import (
-    Figures,
-    Floats,
-    command,
-    kept,
-    mean_and_error,
-    parser,
-    plus_minus,
-    say,
-    table,
-    write_results,
-)
+from benchmarks.script import Figures, Floats, kept, parser, say, write_results
 from geogp.models.training.training_data import Data
 
 SAFE, OTHER, JACKPOT, REWARD_SD = 1.2, 1.0, 50.0, 0.01
@@ -193,8 +180,7 @@ def page(results: list[Figures], seeds: int, runs: int) -> str:
         if not rows:
             continue
         cumulative, simple = (
-            plus_minus(*mean_and_error([r[key] for r in rows]), 2)
-            for key in ("cumulative", "simple")
+            with_error([r[key] for r in rows], 2) for key in ("cumulative", "simple")
         )
         quarters = ", ".join(f"{q:.1f}" for q in np.mean([r["by_quarter"] for r in rows], axis=0))
         paper = dict(zip(DELTAS, PAPER.get(model, ()), strict=False)).get(delta)
@@ -210,7 +196,7 @@ def page(results: list[Figures], seeds: int, runs: int) -> str:
 
 {len(results)} of {runs} runs (seeds: {seeds}, deltas: {deltas}); the paper has 10 seeds, 5 deltas.
 
-    python -m benchmarks.networks.wheel --horizon {horizon} --growth {growth} --seeds {seeds}
+    python -m benchmarks networks.wheel --horizon {horizon} --growth {growth} --seeds {seeds}
 
 A run has {horizon:,} steps (16,000 in the paper). A phase has {STEPS} steps, or {growth:g} times
 the steps before it if that is more; then there are {first["gradient_steps"]} gradient steps and one
@@ -244,8 +230,7 @@ if there are several.
 {table(header, lines, left=(1, 4))}"""
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Play the runs whose files do not exist yet, and write the table after each run."""
     asked = parser(
         __doc__,
@@ -255,12 +240,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         seeds=1,
         gradient_steps=100,
         growth=0.025,
+        models=POLICIES,
+        json=False,
     )
     asked.add_argument("--deltas", type=float, nargs="+", choices=DELTAS, default=DELTAS)
-    asked.add_argument("--models", nargs="+", choices=list(POLICIES), default=list(POLICIES))
-    asked.add_argument("--json", action="store_true", help="print the results as JSON")
-    options = asked.parse_args(arguments)
-    torch.set_flush_denormal(True)
+    options = asked.parse_args()
     results: list[Figures] = []
     runs = list(product(range(options.seeds), options.deltas, options.models))
     for seed, delta, model in runs:
@@ -271,7 +255,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_results(options.table, page(results, options.seeds, len(runs)), results)
     if options.json:
         print(json.dumps(results))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

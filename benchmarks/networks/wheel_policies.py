@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from benchmarks.trial import Floats
+from benchmarks.script import Floats
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP

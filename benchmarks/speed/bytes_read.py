@@ -4,7 +4,7 @@ The quarter is simulated. Tiles are spread evenly over the land of the United St
 has the schema of current files, including the text of the geometry. A server on this machine
 serves the file.
 
-    python -m benchmarks.speed.bytes_read --boundaries census --state NM
+    python -m benchmarks speed.bytes_read --boundaries census --state NM
 """
 
 import argparse
@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 import shapely
 
 from benchmarks.faults.faulty_server import serving
-from benchmarks.trial import Figures, command, parser, say, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, options_of, say, search_path, write_results
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_index
@@ -111,22 +112,20 @@ def national_rows(codes: Any, random: Any) -> pa.Table:
 
 
 READ = """
-import json, re, sys, time
+import json, sys, time
 from pathlib import Path
+from benchmarks.peak_memory import peak_bytes
 from geogp.geodata.places.census import read_region
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.store.sources import Folder, open_source
-def peak_mb():
-    told = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\\s+(\\d+) kB", told)[1]) / 1024
 where, boundaries, state, quarter = sys.argv[1:]
 region = read_region(Folder(Path(boundaries)), state).region
-before = peak_mb()
+before = peak_bytes() / 2**20
 start = time.monotonic()
 found = read_observations(open_source(where), region, quarters=parse_quarters(quarter))
 seconds = time.monotonic() - start
-peak = peak_mb()
+peak = peak_bytes() / 2**20
 file = found.files[0]
 print(json.dumps({"seconds": seconds, "peak_mb": peak, "before_mb": before,
     "rows_used": file.rows_used, "rows": file.rows, "bytes_read": file.bytes_read,
@@ -141,7 +140,7 @@ def measured(where: str, options: argparse.Namespace, cache: Path) -> Figures:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "GEOGP_CACHE": str(cache)},
+        env={**os.environ, "GEOGP_CACHE": str(cache), "PYTHONPATH": search_path()},
     )
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -179,7 +178,7 @@ def one_file(options: argparse.Namespace, codes: Any, group: int, label: str) ->
     return lines
 
 
-def markdown(lines: list[Figures], state: str) -> str:
+def page(lines: list[Figures], state: str) -> str:
     """Return the table."""
     rows = []
     for line in lines:
@@ -204,12 +203,16 @@ when it starts to read (Python, libraries, boundaries).
 {table(HEADINGS, rows, left=range(len(HEADINGS)))}"""
 
 
-@command
 def main() -> None:
     """Run it."""
-    asked = parser(__doc__, table="bytes-read", state="NM", rows=4_000_000, large=6_000_000)
-    asked.add_argument("--boundaries", type=Path, required=True)
-    options = asked.parse_args()
+    options = options_of(
+        __doc__,
+        table="bytes-read",
+        required="boundaries",
+        state="NM",
+        rows=4_000_000,
+        large=6_000_000,
+    )
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
     codes = national_codes(options.boundaries, options.large, seed=0)
     mixed = np.random.default_rng(2).permutation(codes)
@@ -222,8 +225,4 @@ def main() -> None:
         (mixed, 1 << 20, "shuffled"),
     ):
         lines += one_file(options, some, group, label)
-        write_results(options.table, markdown(lines, options.state), lines)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        write_results(options.table, page(lines, options.state), lines)

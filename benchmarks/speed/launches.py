@@ -1,19 +1,16 @@
 """Count kernel launches and host synchronisations of every model, without a GPU.
 
-    python -m benchmarks.speed.launches
+    python -m benchmarks speed.launches
 
 A step of training launches kernels; a host synchronisation makes the CPU wait until all of them are
 done. Both are properties of the code, so they are counted on a second device that only looks like a
 GPU (`second_device.py`). The number of launches does not depend on the number of rows in a step.
 """
 
-import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any
 from unittest.mock import patch
@@ -21,8 +18,10 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from benchmarks.markdown import table
+from benchmarks.script import RESULTS, options_of
 from benchmarks.speed.second_device import DEVICE, Counts, second_device
-from benchmarks.trial import RESULTS, table
+from geogp.files import write_text
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.catalogue_rows import CATALOGUE, CLASS_CATALOGUE
 from geogp.models.core.architecture import Architecture
@@ -120,28 +119,21 @@ def row_of(name: str) -> list[object]:
     ]
 
 
-def main(argv: list[str] | None = None) -> int:
+def main() -> None:
     """Count all models, and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--table", type=Path, default=TABLE)
-    options = parser.parse_args(argv)
-    titles = ["model", "launches", "waits", "launches, predict", "waits, predict", "lines (waits)"]
-    rows = [row_of(name) for name in options.models]
-    text = (
-        "# Kernel launches and host synchronisations\n\n"
-        "    python -m benchmarks.speed.launches\n\n"
-        "Counted without a GPU, by tensors that behave like those of one. *launches*: kernels of\n"
-        "a training step (median). *waits*: host synchronisations of a step (median). Two\n"
-        "columns are for one prediction of 60 rows. The last column has the lines of geogp where\n"
-        "training waits most. 190 rows, batches of 40, rank 8, three epochs;\n"
-        f"torch {torch.__version__}.\n\n" + table(titles, rows) + "\n"
-    )
-    options.table.parent.mkdir(parents=True, exist_ok=True)
-    options.table.write_text(text, "utf-8")
+    options = options_of(__doc__, table="launches", models=MODELS)
+    titles = ("model", "launches", "waits", "launches, predict", "waits, predict", "lines (waits)")
+    text = f"""# Kernel launches and host synchronisations
+
+    python -m benchmarks speed.launches
+
+Counted without a GPU, by tensors that behave like those of one. *launches*: kernels of
+a training step (median). *waits*: host synchronisations of a step (median). Two
+columns are for one prediction of 60 rows. The last column has the lines of geogp where
+training waits most. 190 rows, batches of 40, rank 8, three epochs;
+torch {torch.__version__}.
+
+{table(titles, [row_of(name) for name in options.models])}
+"""
+    write_text(options.table / "table.md", text)
     print(text)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,21 +1,20 @@
 """Take pictures of the pages of runs, at the sizes of a desktop and a phone screen, as WebP.
 
-    python -m benchmarks.speed.page_pictures runs/PR-... --out docs/pictures
+    python -m benchmarks speed.page_pictures runs/PR-... --out docs/pictures
 
 There are two pictures at each size: the level with the page's text about the place with most tests,
 and the probability of a threshold beside the uncertainty. No base map is loaded.
 """
 
 import io
-import sys
 from pathlib import Path
 
 import xarray as xr
 from PIL import Image
 from playwright.sync_api import Browser
 
+from benchmarks.script import parser
 from benchmarks.speed.page_speed import chromium, open_page
-from benchmarks.trial import command, parser
 
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 
@@ -50,7 +49,6 @@ def pictures(browser: Browser, run: Path, out: Path) -> None:
         page.close()
 
 
-@command
 def main() -> None:
     """Read the arguments and write the pictures."""
     asked = parser(__doc__)
@@ -61,7 +59,3 @@ def main() -> None:
     with chromium() as browser:
         for run in options.runs:
             pictures(browser, run, options.out)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,9 +1,9 @@
 """Speed of a map's page in Chromium: first paint, answer to a click, a new threshold.
 
-    python -m benchmarks.speed.page_speed runs/demo/map.html ... --out benchmarks/results/page
+    python -m benchmarks speed.page_speed runs/demo/map.html ...
 
 Each page is opened several times; the figures are medians in milliseconds, as JSON on standard
-output. No base map is loaded. With --out, results.json and table.md are written to that folder.
+output. No base map is loaded.
 `tests/browser` compares the live kernel with that of the run's model.
 """
 
@@ -13,7 +13,6 @@ import platform
 import re
 import shutil
 import statistics
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +20,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import geogp
-from benchmarks.trial import Figures, command, parser, table, write_results
-from benchmarks.trial import machine as this_machine
+from benchmarks.markdown import table
+from benchmarks.script import Figures, parser, write_results
+from benchmarks.script import machine as this_machine
 
 CLICK = """async (place) => {
   const start = performance.now();
@@ -139,12 +139,10 @@ The error of the kernel is a share of its largest value.
 """
 
 
-@command
 def main() -> None:
     """Read the arguments and print the figures."""
-    asked = parser(__doc__, repeats=3)
+    asked = parser(__doc__, table="page", repeats=3)
     asked.add_argument("pages", nargs="+", type=Path)
-    asked.add_argument("--out", type=Path, help="a folder for results.json and table.md")
     options = asked.parse_args()
     system = f"{platform.system()} {platform.machine()}"
     load = {"system": system, "cores": os.cpu_count(), "load": os.getloadavg()[0]}
@@ -153,9 +151,4 @@ def main() -> None:
         found["pages"] = [times_of(browser, path, options.repeats) for path in options.pages]
         found["chromium"] = browser.version
     print(json.dumps(found, indent=1))
-    if options.out:
-        write_results(options.out, page(found), found)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    write_results(options.table, page(found), found)

@@ -1,8 +1,8 @@
 """Time to the same log score with the papers' training schedule and ours, at Georgia's size.
 
-    python -m benchmarks.speed.paper_scale --boundaries census --npz georgia.npz  # simulates rows
-    python -m benchmarks.speed.paper_scale --npz georgia.npz --share 0.1 --h 128 --r 256
-    python -m benchmarks.speed.paper_scale --npz georgia.npz --device cuda  # h 256, r 1024, all
+    python -m benchmarks speed.paper_scale --boundaries census --npz georgia.npz  # simulates rows
+    python -m benchmarks speed.paper_scale --npz georgia.npz --share 0.1 --h 128 --r 256
+    python -m benchmarks speed.paper_scale --npz georgia.npz --device cuda  # h 256, r 1024, all
 
 The rows are 517,139 simulated rows inside Georgia, with place as the only input. A tenth of the
 rows is for testing and a tenth chooses the epoch. `plain` is the schedule of Zhu, Yuchi and Xie,
@@ -16,14 +16,13 @@ command needs geopandas.
 
 import argparse
 import statistics
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from benchmarks.trial import Figures, command, machine, parser, table, write_results
+from benchmarks.markdown import table
+from benchmarks.script import Figures, machine, options_of, write_results
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.architecture import Architecture
@@ -166,11 +165,12 @@ no higher than those of the plain recipe: {reached}.
 """
 
 
-@command
 def main() -> None:
     """Simulate the rows if boundaries are given; otherwise measure both recipes."""
-    asked = parser(
+    given = options_of(
         __doc__,
+        table="paper-scale",
+        required="npz",
         state="GA",
         rows=ROWS,
         h=256,
@@ -180,17 +180,13 @@ def main() -> None:
         plain_epochs=100,
         seeds=1,
         device="cpu",
+        boundaries=Path,
+        share=1.0,
     )
-    asked.add_argument("--npz", type=Path, required=True, help="the rows")
-    asked.add_argument("--boundaries", type=Path, help="simulate the rows in these boundaries")
-    asked.add_argument("--share", type=float, default=1.0, help="share of the rows to use")
-    asked.add_argument("--out", type=Path, help="a folder for table.md and results.json")
-    given = asked.parse_args()
     if given.boundaries is not None:
         simulate_rows(given)
         return
     tune_process()
-    torch.set_flush_denormal(True)
     parts = parts_of(given.npz, given.share)
     epochs = {"ours": given.epochs, "plain": given.plain_epochs}
     fits: dict[str, list[Figures]] = {name: [] for name in RECIPES}
@@ -208,9 +204,4 @@ def main() -> None:
         "compared": compared(recipes["ours"], recipes["plain"]),
     }
     print(page(found))
-    if given.out is not None:
-        write_results(given.out, page(found), found)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    write_results(given.table, page(found), found)

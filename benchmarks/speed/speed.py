@@ -1,6 +1,6 @@
 r"""Speed of a training step and of a prediction, as shares of the machine's matrix peak.
 
-    python -m benchmarks.speed.speed --json benchmarks/results/speed/cpu.json \
+    python -m benchmarks speed.speed --json benchmarks/results/speed/cpu.json \
         [--device cuda] [--quick]
 
 Subjects are timed alternately: each round has one product of 2048 by 2048 float32 matrices, whose
@@ -31,6 +31,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.markdown import table
+from benchmarks.script import Figures, parser
+from benchmarks.script import machine as this_machine
 from benchmarks.speed.speed_peers import (
     PRIVATE,
     SETTINGS,
@@ -40,8 +43,6 @@ from benchmarks.speed.speed_peers import (
     gpytorch_step,
     plain_step,
 )
-from benchmarks.trial import Figures, command, parser, table
-from benchmarks.trial import machine as this_machine
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import build, spec_of
 from geogp.models.core.architecture import Architecture
@@ -415,18 +416,11 @@ def page(found: Figures) -> str:
     )
 
 
-@command
 def main() -> None:
     """Measure, print a table and write the figures."""
-    asked = parser(__doc__, device="cpu")
-    asked.add_argument(
-        "--json", type=Path, help="file for the figures; a page is written beside it"
-    )
-    asked.add_argument("--npz", type=Path, help="file of rows: arrays x (n, d) and y (n,)")
-    asked.add_argument("--quick", action="store_true", help="tiny sizes, to test that it runs")
+    asked = parser(__doc__, device="cpu", quick=False, npz=Path, json=Path)
     given = asked.parse_args()
     tune_process()
-    torch.set_flush_denormal(True)
     rows = None
     if given.npz is not None:
         with np.load(given.npz) as file:
@@ -439,7 +433,3 @@ def main() -> None:
     if given.json is not None:
         write_text(given.json, json.dumps(found, indent=1) + "\n")
         write_text(given.json.with_suffix(".md"), page(found))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,10 +1,10 @@
 """The states of the US, simulated at their real sizes, read and mapped, and the cost of a batch.
 
     export GEOGP_REAL_DATA=...                            # its folder census holds the boundaries
-    python -m benchmarks.speed.states --workers 2               # all states, no maps
-    python -m benchmarks.speed.states --workers 1 --states RI,DE,VT
-    python -m benchmarks.speed.states --states "" --maps default
-    python -m benchmarks.speed.states --states "" --maps GA:dbk-rbf:quick:4:14
+    python -m benchmarks speed.states --workers 2               # all states, no maps
+    python -m benchmarks speed.states --workers 1 --states RI,DE,VT
+    python -m benchmarks speed.states --states "" --maps default
+    python -m benchmarks speed.states --states "" --maps GA:dbk-rbf:quick:4:14
 
 Each stage of each state is a separate process with one thread; `--workers` states run at once. A
 map is given as STATE:MODEL:PRESET:EPOCHS:ZOOM. Urban areas are invented if the boundaries have
@@ -25,10 +25,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.script import Figures as Found
+from benchmarks.script import all_kept, kept, machine, parser, say, search_path, write_results
 from benchmarks.speed.states_people import PEOPLE, rows_of
-from benchmarks.speed.states_table import markdown
-from benchmarks.trial import Figures as Found
-from benchmarks.trial import command, kept, machine, parser, say, search_path, write_results
+from benchmarks.speed.states_table import page
 from geogp.errors import RequestError
 
 MAPS = (
@@ -112,7 +112,7 @@ def results_of(options: argparse.Namespace, folder: Path, regions: Found) -> Fou
     states: Found = {}
     for path in sorted(folder.glob("states/*/*.json")):
         states.setdefault(path.parent.name, {})[path.stem] = json.loads(path.read_text())
-    maps = [json.loads(path.read_text()) for path in sorted(folder.glob("maps/*.json"))]
+    maps = all_kept(folder, "maps/*.json")
     return {
         "asked": {name: getattr(options, name) for name in SETTINGS},
         "regions": regions,
@@ -122,7 +122,6 @@ def results_of(options: argparse.Namespace, folder: Path, regions: Found) -> Fou
     }
 
 
-@command
 def main() -> None:
     """Measure the requested states and maps.
 
@@ -132,16 +131,19 @@ def main() -> None:
         If a state is unknown, or its boundaries cannot be read.
     """
     asked = parser(
-        __doc__, out="states", table="states", quarters="2022Q1..2023Q4", seed=0, scale=1.0
+        __doc__,
+        out="states",
+        table="states",
+        quarters="2022Q1..2023Q4",
+        seed=0,
+        scale=1.0,
+        states=",".join(PEOPLE),
+        maps="",
+        oracles="RI",
     )
     real = os.environ.get("GEOGP_REAL_DATA")
     boundaries = Path(real) / "census" if real else None
     asked.add_argument("--boundaries", type=Path, default=boundaries, required=not real)
-    asked.add_argument(
-        "--states", default=",".join(PEOPLE), help="codes separated by commas; '' for none"
-    )
-    asked.add_argument("--maps", default="", help="cases separated by commas, or default")
-    asked.add_argument("--oracles", default="RI", help="states whose oracles are timed too")
     asked.add_argument("--workers", type=int, default=1, choices=(1, 2))
     options = asked.parse_args()
     codes = list(filter(None, options.states.split(",")))
@@ -159,9 +161,5 @@ def main() -> None:
     make_all(options, folder / "states" / str(options.workers), one_state, codes)
     make_all(options, folder / "maps", one_map, cases)
     found = results_of(options, folder, regions)
-    write_results(options.table, markdown(found), found)
+    write_results(options.table, page(found), found)
     print((options.table / "table.md").read_text("utf-8"))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
+from benchmarks.script import Floats
 from benchmarks.speed.states_people import KNOWN_QUARTERS, rows_of
-from benchmarks.trial import Floats
 from geogp.models.catalogue.presets import find_preset
 
 WORLD_ROWS = 10_000_000

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from benchmarks.markdown import table
+from benchmarks.script import Figures as Found
 from benchmarks.speed.states_costs import (
     FORMULA,
     WORLD_LAND_KM2,
@@ -13,8 +15,6 @@ from benchmarks.speed.states_costs import (
     residuals,
 )
 from benchmarks.speed.states_people import FULLEST, KNOWN_QUARTERS, KNOWN_ROWS, ROWS_A_PERSON
-from benchmarks.trial import Figures as Found
-from benchmarks.trial import table
 
 STAGES = ("draw", "write", "oracles", "ingest")
 
@@ -60,7 +60,7 @@ those of zoom 16, or of the finest zoom with up to a million of them in a region
 region. All these figures are extrapolated from the maps above."""
 
 
-def markdown(found: Found) -> str:
+def page(found: Found) -> str:
     """Return the whole page."""
     asked, machine = found["asked"], found["machine"]
     scale = "" if asked["scale"] == 1 else f", {asked['scale']:g} of the real rows"

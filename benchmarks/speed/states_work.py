@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peak_memory import peak_bytes
 from benchmarks.speed.states_people import rows_that_fit
 from geogp.errors import GeogpError
 from geogp.geodata.places.census import read_region, state_codes
@@ -48,13 +49,6 @@ class Clock:
     def told(self) -> dict[str, Any]:
         """Return the figures, and the peak of the process's memory."""
         return {"seconds": self.seconds, "cpu": self.cpu, "peak_bytes": peak_bytes()}
-
-
-def peak_bytes() -> int:
-    """Return the largest resident memory so far of this process."""
-    # ru_maxrss would include the peak of the parent process.
-    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
 
 def regions(asked: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +165,7 @@ def mapped(asked: dict[str, Any]) -> dict[str, Any]:
 KINDS = {"regions": regions, "simulate": simulated, "ingest": ingested, "map": mapped}
 
 
-def main() -> int:
+def main() -> None:
     """Run the requested stage."""
     asked = json.loads(sys.argv[1])
     try:
@@ -179,8 +173,7 @@ def main() -> int:
     except GeogpError as error:
         found = {"refused": str(error)}
     print(json.dumps(found))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

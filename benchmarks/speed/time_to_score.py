@@ -1,6 +1,6 @@
 """Time to reach a log score on a region: our models, gradient boosting and GPyTorch.
 
-    python -m benchmarks.speed.time_to_score PR --source ookla-open-data --boundaries census \
+    python -m benchmarks speed.time_to_score PR --source ookla-open-data --boundaries census \
         --quarters 2019Q1..2023Q4
 
 All models have the same training, validation and test rows (random split) and all threads. A peer's
@@ -24,15 +24,15 @@ import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 
 import torch
 
 from benchmarks.accuracy.field import measure
+from benchmarks.markdown import table
 from benchmarks.region_trial import prepare
-from benchmarks.trial import Figures, command, kept, machine, parser, table, write_results
+from benchmarks.script import Figures, kept, machine, options_of, write_results
 from geogp.models.catalogue.presets import PRESETS
 from geogp.runs.machine import tune_process
 
@@ -181,13 +181,12 @@ checks. The test log score is {whole["log_score"]:.4f}.
 """
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the fits whose files do not exist yet, run the map and write the table."""
-    asked = parser(__doc__, out="time-to-score", region=True, preset="quick", seeds=1)
-    given = asked.parse_args(arguments)
+    given = options_of(
+        __doc__, out="time-to-score", table="time-to-score", region=True, preset="quick", seeds=1
+    )
     tune_process()
-    torch.set_flush_denormal(True)
     import_all()
     peers = [mean_over_seeds(given, name, None) for name in (*BOOSTED, *SPARSE)]
     ours = {
@@ -204,9 +203,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "compared": compared(ours, peers),
         "map": None if enough is None else whole_map(given, enough["epochs"]),
     }
-    write_results(given.out, page(found), found)
+    write_results(given.table, page(found), found)
     print(page(found))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

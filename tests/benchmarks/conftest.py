@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmark_scripts import load
 
 
 def pytest_collection_modifyitems(items):
@@ -11,6 +12,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.trial)
+
+
+@pytest.fixture(scope="module")
+def bench(request):
+    """The script that a test file names `BENCH`."""
+    return load(request.module.BENCH)
 
 
 @pytest.fixture(autouse=True)

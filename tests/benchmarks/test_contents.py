@@ -1,25 +1,20 @@
-"""The table of the benchmarks' README: every script has a row, and every result a link."""
+"""The scripts, and the table of their README: each has a row, and each result a link."""
 
 import re
 
-from benchmark_scripts import SCRIPTS
+import pytest
+from benchmark_scripts import SCRIPTS, load, run
 
 TEXT = (SCRIPTS / "README.md").read_text("utf-8")
-HELPERS = {"speed/states_work"}
-"""Started by other scripts."""
 
 
 def test_every_script_has_one_row():
     listed, folder = [], ""
     for one, script in re.findall(r"^\| (\w*) ?\| `(\w+)", TEXT, re.MULTILINE):
         folder = one or folder
-        listed.append(f"{folder}/{script}")
-    scripts = {
-        str(path.relative_to(SCRIPTS).with_suffix(""))
-        for path in SCRIPTS.rglob("*.py")
-        if 'if __name__ == "__main__":' in path.read_text("utf-8")
-    }
-    assert sorted(listed) == sorted(scripts - HELPERS)
+        listed.append(f"{folder}.{script}")
+    started_by_others = "speed.states_work"
+    assert sorted([*listed, started_by_others]) == load("__main__").scripts()
 
 
 def test_every_folder_of_results_is_linked_and_every_link_resolves():
@@ -32,3 +27,18 @@ def test_every_folder_of_results_is_linked_and_every_link_resolves():
 def test_a_folder_has_at_most_15_modules():
     for folder in (SCRIPTS, *SCRIPTS.iterdir()):
         assert len(list(folder.glob("*.py"))) <= 15, folder
+
+
+def test_every_script_has_a_command_line(capsys):
+    for name in sorted({*load("__main__").scripts()} - {"speed.states_work"}):
+        if name.startswith("speed.page"):
+            pytest.importorskip("playwright")
+        with pytest.raises(SystemExit) as ended:
+            run(name, "--help")
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: python -m benchmarks {name} [-h]")
+
+
+def test_an_unknown_name_is_refused(capsys):
+    assert [load("__main__").main(words) for words in ([], ["speed.light"])] == [2, 2]
+    assert "found 'speed.light': accuracy.few_rows, " in capsys.readouterr().err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmark_scripts import load, told
+from benchmark_scripts import load, run, told
 from scipy import stats
 
 from geogp.evaluation.simultaneous_coverage import ClassReport
@@ -142,7 +142,7 @@ def test_strata_are_marked_by_tolerance_and_by_chance(tmp_path):
 
 
 def test_nothing_there_is_an_error(tmp_path, capsys):
-    assert load("accuracy.field_table").main([str(tmp_path)]) == 3
+    assert run("accuracy.field_table", str(tmp_path)) == 3
     assert "found none" in capsys.readouterr().err
 
 

@@ -1,17 +1,13 @@
 """Parts of the benchmark of Student-t noise, and one small run of it."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmark_scripts import load, started
+from benchmark_scripts import run, started
 
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("accuracy.robust")
+BENCH = "accuracy.robust"
 
 
 def test_a_share_of_the_open_rows_is_wrong_by_the_factor(bench):
@@ -39,7 +35,7 @@ def made(small, tmp_path_factory) -> tuple[Path, list[str], str]:
         *("--models", "vbll", "--seeds", "1", "--epochs", "1"),
         *("--rank", "8", "--out", str(folder / "out"), "--table", str(folder / "table")),
     ]
-    return folder, options, started("accuracy.robust", *options)
+    return folder, options, started(BENCH, *options)
 
 
 def test_every_fit_is_in_the_table(made, bench):
@@ -63,8 +59,7 @@ def test_every_fit_is_in_the_table(made, bench):
 def test_a_finished_fit_is_not_made_again(made, bench, monkeypatch, capsys):
     _, options, told = made
     assert told.count("vbll") == 4
-    monkeypatch.setattr(sys, "argv", ["robust.py", *options])
-    assert bench.main() == 0
+    assert run(BENCH, *options) == 0
     assert capsys.readouterr().out == ""
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_scripts import load
+from benchmark_scripts import load, run, told
 from scipy.stats import norm
 
 import geogp
@@ -56,12 +56,12 @@ def test_a_small_run_writes_a_table(folder, seen):
     out = folder / "out"
     options = ["--data", str(folder), "--sets", "small", "--models", "mean", "--out", str(out)]
     pictures = ["--pictures", str(folder / "pictures")]
-    assert spatial.main([*options, "--table", str(folder), *pictures]) == 0
+    told("accuracy.spatial", *options, "--table", folder, *pictures)
     assert (folder / "pictures" / "small-mean.webp").stat().st_size > 2_000
     text = (folder / "table.md").read_text()
     assert "## small" in text
     assert "| `mean` |" in text
-    assert spatial.main([*options, "--table", str(folder)]) == 0
+    told("accuracy.spatial", *options, "--table", folder)
     assert len(seen) == 1, "the second call reads the file of the fit"
 
 
@@ -77,6 +77,6 @@ def test_values_of_test_rows_are_not_given_to_a_model(folder, seen):
 
 
 def test_an_absent_set_is_refused(folder, capsys):
-    code = spatial.main(["--data", str(folder), "--sets", "none", "--table", str(folder)])
+    code = run("accuracy.spatial", "--data", folder, "--sets", "none", "--table", folder)
     assert code != 0
     assert "expected a file" in capsys.readouterr().err

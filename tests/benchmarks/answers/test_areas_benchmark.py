@@ -2,16 +2,12 @@
 
 import numpy as np
 import pytest
-from benchmark_scripts import load
 
 from geogp.errors import NumericalError
 
+BENCH = "answers.areas"
+
 REPLICATES = 2000
-
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("answers.areas")
 
 
 @pytest.fixture(scope="module")

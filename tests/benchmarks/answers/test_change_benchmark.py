@@ -2,14 +2,10 @@
 
 import numpy as np
 import pytest
-from benchmark_scripts import load
+
+BENCH = "answers.change"
 
 REPLICATES = 1000
-
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("answers.change")
 
 
 @pytest.mark.parametrize("name", ["none", "some", "all"])

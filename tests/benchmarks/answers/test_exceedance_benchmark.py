@@ -3,18 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_scripts import load
 from scipy.stats import norm
 
 from geogp.errors import DataError
 from geogp.geodata.tiles.thresholds import thresholds_of
 
+BENCH = "answers.exceedance"
+
 THRESHOLDS = thresholds_of("download", (7,))
-
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("answers.exceedance")
 
 
 def rows(n=600, shift=0.0):

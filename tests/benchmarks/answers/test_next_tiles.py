@@ -2,14 +2,10 @@
 
 import numpy as np
 import pytest
-from benchmark_scripts import load
 
 from geogp.models.joint.design import LevelCovariance
 
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("answers.next_tiles")
+BENCH = "answers.next_tiles"
 
 
 def test_the_mean_is_that_of_conditioning_at_once(bench):

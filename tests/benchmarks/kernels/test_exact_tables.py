@@ -5,14 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_scripts import SCRIPTS, load
+from benchmark_scripts import SCRIPTS, told
+
+BENCH = "kernels.exact_tables"
 
 TINY = ("--steps", "3", "--likelihood-rows", "30", "--seeds", "2", "--sizes", "40")
-
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("kernels.exact_tables")
 
 
 def test_the_mean_has_a_wave_on_its_steps(bench):
@@ -50,7 +47,7 @@ def test_a_tiny_study_continues_and_refuses_what_is_too_large(bench, tmp_path, m
     options = [*TINY, "--data", str(path), "--out", str(tmp_path / "out")]
     options += ["--table", str(tmp_path / "made")]
     monkeypatch.setattr(bench, "MOST_ROWS", 50)
-    assert bench.main(options) == 0
+    told(BENCH, *options)
     assert "GP takes at most 50 rows, found 62" in capsys.readouterr().err
     found = json.loads((tmp_path / "made" / "results.json").read_text())
     assert {one["model"] for one in found if one["table"] == "figure 3"} == set(bench.MODELS)
@@ -64,7 +61,7 @@ def test_a_tiny_study_continues_and_refuses_what_is_too_large(bench, tmp_path, m
     assert f"| {mean:.3f} ± " in text
     assert "| 40 | GP | 30 | 2 | " in text
     monkeypatch.setattr(bench, "measure", lambda *_: pytest.fail("a fit is made again"))
-    assert bench.main(options) == 0
+    told(BENCH, *options)
 
 
 def test_the_committed_table_is_that_of_the_committed_results(bench):

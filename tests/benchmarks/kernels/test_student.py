@@ -4,13 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from benchmark_scripts import load
+from benchmark_scripts import told
 from scipy import stats
 
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("kernels.student")
+BENCH = "kernels.student"
 
 
 def test_data_have_the_scale_they_are_said_to_have(bench):
@@ -59,7 +56,7 @@ def test_a_tiny_study_is_kept_and_makes_the_table(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "WRONG", (10.0,))
     options = ["--out", str(tmp_path / "out"), "--sizes", "20", "400"]
     options += ["--table", str(tmp_path / "made"), "--seeds", "2", "--large-seeds", "1"]
-    assert bench.main(options) == 0
+    told(BENCH, *options)
     text = (tmp_path / "made" / "table.md").read_text()
     figures = json.loads((tmp_path / "made" / "results.json").read_text())
     values = [f["t-process"]["nll"] for f in figures["fixed"] if f["n"] == 20]
@@ -67,5 +64,5 @@ def test_a_tiny_study_is_kept_and_makes_the_table(bench, tmp_path, monkeypatch):
     assert f"| 10 | 20 | 2 | `t-process` | {shown} |" in text
     assert "| `t-process`, vague |" in text
     stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*.json")}
-    assert bench.main(options) == 0
+    told(BENCH, *options)
     assert stamps == {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*.json")}

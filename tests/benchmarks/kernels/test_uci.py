@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_scripts import load, told
+from benchmark_scripts import load, run, told
 from scipy import stats
 
 from geogp.distributions.prediction import Prediction
@@ -244,16 +244,13 @@ def test_figures_made_differently_are_no_table(tmp_path, capsys):
         folder.mkdir(parents=True)
         (folder / "settings.json").write_text(json.dumps({**SETTINGS, "epochs": epochs}))
         (folder / "seed-0.json").write_text(json.dumps({"seed": 0, "nll": 0.0}))
-    assert (
-        load("kernels.uci_table").main([str(tmp_path / "out"), "--table", str(tmp_path / "made")])
-        == 2
-    )
+    assert run("kernels.uci_table", tmp_path / "out", "--table", tmp_path / "made") == 2
     assert "several values of epochs" in capsys.readouterr().err
 
 
 def test_no_table_without_figures(tmp_path, capsys):
     options = [str(tmp_path / "nothing"), "--table", str(tmp_path / "made")]
-    assert load("kernels.uci_table").main(options) == 2
+    assert run("kernels.uci_table", *options) == 2
     assert "no figures" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
 
@@ -271,7 +268,7 @@ def test_refused_tables(*, frame, code, message, tmp_path, capsys):
     path = tmp_path / "t.csv"
     pd.DataFrame(frame).to_csv(path, index=False)
     options = ["--data", str(path), "--model", "dnn", "--out", str(tmp_path), *SHORT]
-    assert load("kernels.uci").main(options) == code
+    assert run("kernels.uci", *options) == code
     assert message in capsys.readouterr().err
 
 
@@ -286,10 +283,10 @@ def test_refused_tables(*, frame, code, message, tmp_path, capsys):
 )
 def test_refused_options(options, message, table, tmp_path, capsys):
     where = ["--data", str(table), "--model", "dnn", "--out", str(tmp_path)]
-    assert load("kernels.uci").main([*where, *SHORT, *options]) == 2
+    assert run("kernels.uci", *where, *SHORT, *options) == 2
     assert message in capsys.readouterr().err
 
 
 def test_an_absent_file(tmp_path, capsys):
-    assert load("kernels.uci").main(["--data", str(tmp_path / "no.parquet"), "--model", "dnn"]) == 2
+    assert run("kernels.uci", "--data", str(tmp_path / "no.parquet"), "--model", "dnn") == 2
     assert "found none at" in capsys.readouterr().err

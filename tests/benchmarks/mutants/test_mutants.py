@@ -3,12 +3,9 @@
 import ast
 
 import pytest
-from benchmark_scripts import ROOT, load
+from benchmark_scripts import ROOT
 
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("mutants.mutants")
+BENCH = "mutants.mutants"
 
 
 def test_each_fault_replaces_code_that_stands_once_and_has_tests(bench):

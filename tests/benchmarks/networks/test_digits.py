@@ -4,16 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from benchmark_scripts import load
+from benchmark_scripts import run
 from scipy import special
 
 from geogp.distributions.heavy_shapes import StudentT
 from geogp.distributions.prediction import Prediction
 
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("networks.digits")
+BENCH = "networks.digits"
 
 
 def test_removed_classes_have_no_training_rows(bench):
@@ -56,7 +53,7 @@ def test_a_study_and_its_page(bench, tmp_path, monkeypatch):
     monkeypatch.setitem(bench.METHODS, "class-dnn", lambda rows, _: _guess(bench, rows))
     options = ["--seeds", "2", "--methods", "class-dnn", "--out", tmp_path / "out"]
     for _ in range(2):
-        assert bench.main([*map(str, options), "--table", str(tmp_path)]) == 0
+        assert run(BENCH, *map(str, options), "--table", str(tmp_path)) == 0
     found = json.loads((tmp_path / "results.json").read_text())
     assert [one["seed"] for one in found] == [0, 1]
     assert found[0]["accuracy"] > 0.8

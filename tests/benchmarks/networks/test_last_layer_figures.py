@@ -1,17 +1,13 @@
-"""The figures of the last layers in one dimension: the tangent kernel, and the committed table."""
+"""The figures of the last layers in one dimension: the tangent kernel, and a small run."""
 
 import json
 from copy import deepcopy
 
 import numpy as np
-import pytest
 import torch
-from benchmark_scripts import SCRIPTS, load, told
+from benchmark_scripts import told
 
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("networks.last_layer_figures")
+BENCH = "networks.last_layer_figures"
 
 
 def test_the_tangent_process_has_the_gradients_of_the_network(bench):
@@ -40,16 +36,10 @@ def test_the_tangent_process_has_the_gradients_of_the_network(bench):
 
 
 def test_a_small_run_writes_figure_and_table(bench, tmp_path):
-    told("networks.last_layer_figures", "--table", tmp_path, "--rows", "200", "--epochs", "3")
+    told(BENCH, "--table", tmp_path, "--rows", "200", "--epochs", "3")
     assert (tmp_path / "figures.webp").stat().st_size > 10_000
     made = json.loads((tmp_path / "results.json").read_text())
     assert list(made["regression"]) == list(bench.VARIANTS)
     for part in bench.PARTS:  # theorem 3.3, and the network without a posterior
         assert made["regression"]["bll"][part] <= made["regression"]["rich"][part]
         assert made["classes"]["class-dnn"][part] == 0
-
-
-def test_the_committed_table_is_that_of_its_figures(bench):
-    committed = SCRIPTS / "results" / "last-layer-figures"
-    held = json.loads((committed / "results.json").read_text())
-    assert bench.page(held) == (committed / "table.md").read_text()

@@ -5,12 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_scripts import SCRIPTS, load, told
+from benchmark_scripts import load, run, told
 
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("networks.last_layer_peers")
+BENCH = "networks.last_layer_peers"
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +81,12 @@ def test_a_run_continues_and_pairs_the_seeds(bench, tmp_path, monkeypatch):
     options = ["--data", tmp_path, "--tables", "yacht", "--seeds", "2"]
     options += ["--out", tmp_path / "out", "--table", tmp_path / "made"]
     options += ["--last-layers", tmp_path / "known.json"]
-    told("networks.last_layer_peers", *options)
+    told(BENCH, *options)
     text = (tmp_path / "made" / "table.md").read_text()
     assert "Splits: yacht 2; the paper has 20." in text
     assert "| yacht | `rich-bll` | 0.500 ± 0.500 |  |  |  |" in text
     monkeypatch.setattr(bench, "measure", lambda *_: pytest.fail("fitted again"))
-    told("networks.last_layer_peers", *options)
+    told(BENCH, *options)
     assert (tmp_path / "made" / "table.md").read_text() == text
 
 
@@ -97,11 +94,5 @@ def test_a_seed_that_the_last_layers_lack(bench, tmp_path, capsys):
     known = {"plans": {"power": {"batch": 32, "epochs": 2}}, "seeds": {"power": []}}
     (tmp_path / "known.json").write_text(json.dumps(known))
     options = ["--data", str(tmp_path), "--tables", "power", "--out", str(tmp_path)]
-    assert bench.main([*options, "--last-layers", str(tmp_path / "known.json")]) == 3
+    assert run(BENCH, *options, "--last-layers", str(tmp_path / "known.json")) == 3
     assert "has no seed 0 of power; run last_layers.py with more --seeds" in capsys.readouterr().err
-
-
-def test_the_committed_table_is_that_of_its_figures(bench):
-    committed = SCRIPTS / "results" / "last-layer-peers"
-    held = json.loads((committed / "results.json").read_text())["seeds"]
-    assert bench.page(held) == (committed / "table.md").read_text()

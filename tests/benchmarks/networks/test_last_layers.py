@@ -6,13 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_scripts import SCRIPTS, load, told
+from benchmark_scripts import run, told
 from scipy import stats
 
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("networks.last_layers")
+BENCH = "networks.last_layers"
 
 
 @pytest.fixture(scope="module")
@@ -110,19 +107,19 @@ def test_a_run_continues_and_writes_both_files(bench, table, tmp_path, monkeypat
     monkeypatch.setitem(bench.PLANS, "yacht", replace(bench.PLANS["yacht"], epochs=2))
     options = ["--data", tmp_path, "--tables", "yacht", "--seeds", "2"]
     options += ["--out", tmp_path / "out", "--table", tmp_path / "made"]
-    told("networks.last_layers", *options)
+    told(BENCH, *options)
     made = json.loads((tmp_path / "made" / "results.json").read_text())
     assert [row["seed"] for row in made["seeds"]["yacht"]] == [0, 1]
     text = (tmp_path / "made" / "table.md").read_text()
     assert "| yacht | 216 |" in text
     assert "at most so many epochs: yacht 2 (batch 32" in text
     monkeypatch.setattr(bench, "measure", lambda *_: pytest.fail("fitted again"))
-    told("networks.last_layers", *options)
+    told(BENCH, *options)
     assert (tmp_path / "made" / "table.md").read_text() == text
 
 
 def test_a_table_that_is_not_there(bench, tmp_path, capsys):
-    assert bench.main(["--data", str(tmp_path), "--tables", "power"]) == 2
+    assert run(BENCH, "--data", str(tmp_path), "--tables", "power") == 2
     assert "expected a parquet, CSV or npz file, found none" in capsys.readouterr().err
 
 
@@ -137,11 +134,3 @@ def test_a_larger_share_of_the_rows_comes_near_all_of_them(bench, table):
     ]
     away = [abs(np.log(one / at[0])).mean() for one in at[1:]]
     assert 0 < away[0] < away[1]
-
-
-def test_the_committed_tables_are_those_of_their_figures(bench):
-    for name in ("last-layers", "last-layers-retrained"):
-        committed = SCRIPTS / "results" / name
-        held = json.loads((committed / "results.json").read_text())
-        plans = {key: bench.Plan(**plan) for key, plan in held["plans"].items()}
-        assert bench.page(held["seeds"], plans) == (committed / "table.md").read_text()

@@ -6,10 +6,7 @@ import torch
 from benchmark_scripts import load
 from scipy import stats
 
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("networks.moment_propagation")
+BENCH = "networks.moment_propagation"
 
 
 def _double(*values: float) -> torch.Tensor:

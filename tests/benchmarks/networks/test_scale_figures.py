@@ -1,16 +1,10 @@
 """Networks of finite width beside their limits: the networks, their training, and a tiny study."""
 
-import json
-
-import numpy as np
 import pytest
 import torch
-from benchmark_scripts import SCRIPTS, load
+from benchmark_scripts import told
 
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("networks.scale_figures")
+BENCH = "networks.scale_figures"
 
 
 @pytest.mark.parametrize("stage", ["all", "residual"])
@@ -70,23 +64,11 @@ def test_a_tiny_study_is_kept_and_makes_figures_and_table(bench, tmp_path, monke
     monkeypatch.setattr(bench, "PRIOR_WIDTH", 16)
     options = ["--out", str(tmp_path / "out"), "--table", str(tmp_path / "made")]
     options += ["--networks", "30", "--wide", "10"]
-    assert bench.main(options) == 0
+    told(BENCH, *options)
     text = (tmp_path / "made" / "table.md").read_text()
     assert "10 to 30 networks for each line and panel" in text
     assert text.count("\n| ") == 18
     assert (tmp_path / "made" / "figures.webp").stat().st_size > 10_000
     stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*.json")}
-    assert bench.main(options) == 0
+    told(BENCH, *options)
     assert stamps == {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*.json")}
-
-
-def test_the_committed_table_is_that_of_its_figures(bench):
-    committed = SCRIPTS / "results" / "scale-figures"
-    held = json.loads((committed / "results.json").read_text())["groups"]
-    assert bench.page(held) == (committed / "table.md").read_text()
-    # Wide networks have the law of the limit.
-    widest = [one for one in held if one["width"] == max(bench.WIDTHS)]
-    for one in widest:
-        z = bench.standard(one)
-        share = np.mean(abs(z) > bench.stats.t.ppf(0.95, 2 * one["a"]))
-        assert abs(share - 0.1) < 4 * np.sqrt(0.09 / len(z))

@@ -4,12 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from benchmark_scripts import load
+from benchmark_scripts import load, told
 
-
-@pytest.fixture(scope="module")
-def bench():
-    return load("networks.wheel")
+BENCH = "networks.wheel"
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +136,7 @@ def test_the_table_and_its_files(bench, tmp_path, monkeypatch, capsys):
     options = ["--horizon", "20", "--seeds", "2", "--gradient-steps", "2", "--deltas", "0.5"]
     options += ["--models", "rich-bll", "--json"]
     options += ["--out", str(tmp_path / "out"), "--table", str(tmp_path / "made")]
-    assert bench.main(options) == 0
+    told(BENCH, *options)
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((tmp_path / "made" / "results.json").read_text())
     assert [row["seed"] for row in printed] == [0, 1]

@@ -16,7 +16,7 @@ def found(tmp_path_factory):
     np.savez(folder / "rows.npz", x=x, y=y, tests=np.ones(600))
     options = ["--npz", folder / "rows.npz", "--share", "0.5", "--h", "8", "--r", "16"]
     options += ["--batch", "60", "--epochs", "3", "--plain-epochs", "4", "--seeds", "2"]
-    started("speed.paper_scale", *options, "--out", folder / "out")
+    started("speed.paper_scale", *options, "--table", folder / "out")
     return folder / "out"
 
 

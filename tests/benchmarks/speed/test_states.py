@@ -1,14 +1,11 @@
 """The benchmark of states: rows in proportion, figures of a small run, rates that made the data."""
 
 import json
-import os
-import subprocess
-import sys
 
 import geopandas
 import numpy as np
 import pytest
-from benchmark_scripts import ROOT, load
+from benchmark_scripts import load, started
 from shapely.geometry import box
 
 from geogp.models.catalogue.presets import find_preset
@@ -17,24 +14,11 @@ BOXES = {"RI": box(-71.6, 41.4, -71.4, 41.55), "DC": box(-77.02, 38.9, -77.0, 38
 CASE = "RI:dbk-silu:quick:1:13"
 
 
-@pytest.fixture
-def module():
-    return load
-
-
-def started(out, boundaries, *words):
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks.speed.states", "--boundaries", str(boundaries)),
-            *("--out", str(out / "kept"), "--table", str(out), *words),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'apps'}"},
-    )
-    results = out / "results.json"
-    return done, json.loads(results.read_text()) if results.is_file() else None
+def states_of(out, boundaries, *words):
+    """Run the script, and return its results."""
+    kept = ("--out", out / "kept", "--table", out)
+    started("speed.states", "--boundaries", boundaries, *kept, *words)
+    return json.loads((out / "results.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +29,11 @@ def made(tmp_path_factory):
     states.to_parquet(folder / "states.parquet")
     small = ("--scale", "0.01", "--quarters", "2023Q4", "--oracles", "")
     words = (*small, "--states", "RI,DC", "--workers", "2", "--maps", CASE)
-    done, found = started(folder / "out", folder, *words)
-    assert done.returncode == 0, done.stderr
-    return folder, small, found
+    return folder, small, states_of(folder / "out", folder, *words)
 
 
-def test_people_are_those_of_the_census(module):
-    people = module("speed.states_people")
+def test_people_are_those_of_the_census():
+    people = load("speed.states_people")
     assert len(people.PEOPLE) == 51
     assert sum(people.PEOPLE.values()) == 331_449_281
     assert (people.rows_of("GA"), people.rows_of("NM")) == (517_139, 133_512)
@@ -85,12 +67,12 @@ def test_the_table_has_every_case_and_says_what_was_capped(made):
     assert "the world" not in table  # one map tells no cost of a tile
 
 
-def test_the_table_has_the_bill_of_maps_of_several_sizes(made, module):
+def test_the_table_has_the_bill_of_maps_of_several_sizes(made):
     _, _, found = made
     one = found["maps"][CASE]
     larger = one | {"case": "larger", "tiles": 100 * one["tiles"]}
     maps = {CASE: one, "RI:dbk-silu:quick:1:16": larger}
-    table = module("speed.states_table").markdown(found | {"maps": maps})
+    table = load("speed.states_table").page(found | {"maps": maps})
     assert "| the world, one quarter | dbk-silu | quick | 10.00 M |" in table
     assert "| 2 states, 20 quarters | dbk-silu | quick | 0.09 M |" in table
     assert f"| `{CASE}` |" in table
@@ -101,17 +83,16 @@ def test_what_is_there_is_kept(made):
     kept = {path: path.stat().st_mtime_ns for path in (folder / "out" / "kept").rglob("*.json")}
     assert len(kept) == 1 + 2 + 1
     words = (*small, "--states", "RI", "--workers", "2", "--maps", CASE)
-    _, again = started(folder / "out", folder, *words)
+    again = states_of(folder / "out", folder, *words)
     assert (again["states"], again["maps"]) == (found["states"], found["maps"])
-    _, other = started(folder / "out", folder, "--scale", "0.5", "--states", "")
+    other = states_of(folder / "out", folder, "--scale", "0.5", "--states", "")
     assert (other["states"], other["maps"]) == ({}, {})
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
 def test_a_state_that_is_refused_is_told(made, tmp_path):
     folder, small, _ = made
-    done, found = started(tmp_path, folder, *small, "--states", "VT")
-    assert done.returncode == 0
+    found = states_of(tmp_path, folder, *small, "--states", "VT")
     assert "unknown region 'VT'" in found["states"]["1"]["VT"]["simulate"]["refused"]
     assert "unknown region 'VT'" in (tmp_path / "table.md").read_text()
 
@@ -145,8 +126,8 @@ def maps_of(rates, sizes):
     return found
 
 
-def test_rates_that_made_the_maps_come_back(module):
-    costs_module = module("speed.states_costs")
+def test_rates_that_made_the_maps_come_back():
+    costs_module = load("speed.states_costs")
     rates = {"read": 1e-5, "fit": 2e-4, "row": 3e-6, "tile": 1e-4}
     sizes = [(50_000, 3_000, 2), (130_000, 80_000, 1), (500_000, 30_000, 3), (10_000, 9_000, 1)]
     maps = maps_of(rates, sizes)
@@ -164,8 +145,8 @@ def test_rates_that_made_the_maps_come_back(module):
     assert one["predicted"]["fit"] == pytest.approx(one["measured"]["fit"] / 1.5)
 
 
-def test_maps_of_one_size_tell_no_cost_of_a_tile(module):
-    costs_module = module("speed.states_costs")
+def test_maps_of_one_size_tell_no_cost_of_a_tile():
+    costs_module = load("speed.states_costs")
     rates = {"read": 1e-5, "fit": 2e-4, "row": 3e-6, "tile": 1e-4}
     maps = maps_of(rates, [(50_000, 3_000, 2), (90_000, 20_000, 2)])
     costs = costs_module.costs_of(maps)
@@ -174,8 +155,8 @@ def test_maps_of_one_size_tell_no_cost_of_a_tile(module):
     assert costs_module.bills(costs, {"RI": {"tiles": 1, "map_tiles": 1, "km2": 1.0}}, 30.0) == []
 
 
-def test_the_bill_is_the_sum_over_regions(module):
-    costs_module, people = module("speed.states_costs"), module("speed.states_people")
+def test_the_bill_is_the_sum_over_regions():
+    costs_module, people = load("speed.states_costs"), load("speed.states_people")
     rates = {"read": 1e-5, "fit": 2e-4, "row": 3e-6, "tile": 1e-4}
     sizes = [(50_000, 3_000, 2), (130_000, 80_000, 1), (500_000, 30_000, 3)]
     costs = costs_module.costs_of(maps_of(rates, sizes))

@@ -1,7 +1,7 @@
 """Which of our fits is as good as a peer, and how much sooner."""
 
 import pytest
-from benchmark_scripts import load
+from benchmark_scripts import load, run
 
 bench = load("speed.time_to_score")
 
@@ -45,5 +45,5 @@ def test_the_table_says_how_much_sooner_or_never():
 def test_a_folder_that_is_not_there_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench, "tune_process", lambda: None)  # it cannot be put back
     options = ["--source", tmp_path / "no", "--boundaries", tmp_path, "--quarters", "2023Q1"]
-    assert bench.main(["PR", *map(str, options), "--out", str(tmp_path / "o")]) == 3
+    assert run("speed.time_to_score", "PR", *options, "--out", tmp_path / "o") == 3
     assert "no folder" in capsys.readouterr().err

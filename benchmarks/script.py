@@ -1,25 +1,23 @@
-"""Common parts of the benchmarks: command lines, stored figures, tables; needs no geopandas."""
+"""Common parts of the scripts: command lines, stored figures, the machine; needs no geopandas."""
 
 import argparse
 import datetime as dt
-import functools
 import json
-import math
 import multiprocessing
 import os
 import platform
+import shlex
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 import geogp
-from geogp.errors import GeogpError
 from geogp.files import write_text
 
 Figures = dict[str, Any]
@@ -31,7 +29,13 @@ OUT, RESULTS = HERE / "out", HERE / "results"
 
 
 def parser(
-    doc: str | None, *, out: str = "", table: str = "", region: bool = False, **others: Any
+    doc: str | None,
+    *,
+    out: str = "",
+    table: str = "",
+    region: bool = False,
+    required: str = "",
+    **others: Any,
 ) -> argparse.ArgumentParser:
     """Return a parser of a script's command line.
 
@@ -43,8 +47,11 @@ def parser(
         Names of folders in `OUT` and `RESULTS`, the defaults of ``--out`` and ``--table``.
     region
         Whether the script reads a region, and has arguments for a region.
+    required
+        Name of an option with a path that must be given.
     **others
-        Defaults of further options, or types of options whose default is None.
+        Defaults of further options, types of options whose default is None, or several values, all
+        or some of which can be given. If these are texts, no others can be given.
     """
     found = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     if region:
@@ -58,30 +65,31 @@ def parser(
         found.add_argument(
             "--table", type=Path, default=RESULTS / table, help="folder of the results"
         )
+    if required:
+        found.add_argument(f"--{required}", type=Path, required=True)
     for name, value in others.items():
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
             found.add_argument(flag, action="store_true")
         elif isinstance(value, type):
             found.add_argument(flag, type=value)
+        elif isinstance(value, Collection) and not isinstance(value, str):
+            kind, known = type(next(iter(value))), list(value)
+            allowed = known if kind is str else None
+            found.add_argument(flag, nargs="+", type=kind, default=known, choices=allowed)
         else:
             found.add_argument(flag, type=type(value), default=value, help=f"{value} if not given")
     return found
 
 
-def command(main: Callable[..., None]) -> Callable[..., int]:
-    """Let a script's `main` return an exit code, and print an error of geogp in one line."""
+def options_of(doc: str | None, **asked: Any) -> argparse.Namespace:
+    """Return the options of the command line; see `parser`."""
+    return parser(doc, **asked).parse_args()
 
-    @functools.wraps(main)
-    def run(*arguments: Sequence[str]) -> int:
-        try:
-            main(*arguments)
-        except GeogpError as error:
-            say(f"error: {error}")
-            return error.exit_code
-        return 0
 
-    return run
+def command_given() -> str:
+    """Return the command that runs the script."""
+    return f"{sys.argv[0]} {shlex.join(sys.argv[1:])}"
 
 
 def say(*words: object) -> None:
@@ -112,41 +120,15 @@ def kept(path: Path, make: Callable[[], Figures]) -> Figures:
     return found
 
 
+def all_kept(folder: Path, pattern: str) -> list[Figures]:
+    """Return the figures of all JSON files of a folder with such names, in their order."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob(pattern))]
+
+
 def write_results(folder: Path, text: str, found: object, name: str = "") -> None:
     """Write a page and its figures: NAME.md and NAME.json, or table.md and results.json."""
     write_text(folder / f"{name or 'table'}.md", text)
     write_text(folder / f"{name or 'results'}.json", json.dumps(found, indent=1) + "\n")
-
-
-def table(
-    header: Sequence[str], lines: Sequence[Sequence[object]], left: Collection[int] = (0,)
-) -> str:
-    """Return a Markdown table; columns in `left` are left-aligned, all others right-aligned."""
-    rule = ["---" if k in left else "---:" for k in range(len(header))]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in (header, rule, *lines))
-
-
-def mean_and_error(values: ArrayLike) -> tuple[float, float]:
-    """Return mean and standard error; the error of a single value is NaN."""
-    found = np.asarray(values, np.float64)
-    error = found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else math.nan
-    return float(found.mean()), float(error)
-
-
-def plus_minus(mean: float, error: float, digits: int = 3) -> str:
-    """Return mean ± error, or the mean alone if the error is NaN."""
-    return f"{mean:.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
-
-
-def spread(values: Sequence[float], digits: int = 3) -> str:
-    """Return mean ± standard deviation, or only the mean of a single value."""
-    sd = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
-    return plus_minus(float(np.mean(values)), sd, digits)
-
-
-def percent(share: float | None, unit: str = " %") -> str:
-    """Return a share in percent with one decimal, or an empty text for None."""
-    return "" if share is None else f"{100 * share:.1f}{unit}"
 
 
 def machine(device: str = "cpu") -> Figures:

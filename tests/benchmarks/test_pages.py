@@ -1,0 +1,65 @@
+"""Each committed page is that of its committed figures."""
+
+import json
+
+import pytest
+from benchmark_scripts import SCRIPTS, load
+
+
+def _whole(held):
+    return (held,)
+
+
+def _last_layers(held):
+    script = load("networks.last_layers")
+    plans = {name: script.Plan(**plan) for name, plan in held["plans"].items()}
+    return held["seeds"], plans
+
+
+def _by_table_and_model(held):
+    return ({(one["table"], one["model"]): one for one in held},)
+
+
+PAGES = {
+    "areas/simulation": ("answers.areas", _whole),
+    "change/table": ("answers.change", _whole),
+    "next/demo": ("answers.next_tiles", _whole),
+    "few-rows/table": ("accuracy.few_rows", _whole),
+    "small-regions/table": ("accuracy.small_regions", _whole),
+    "spatial/table": ("accuracy.spatial", _whole),
+    "rank/PR-nystrom-mixed": (
+        "accuracy.rank",
+        lambda held: ("Puerto Rico", "nystrom-mixed", held),
+    ),
+    "one-dimension/table": ("kernels.one_dimension", _whole),
+    "scenarios/table": ("kernels.scenarios", _whole),
+    "student/table": ("kernels.student", _whole),
+    "uci/table": ("kernels.uci_table", _by_table_and_model),
+    "uci-paper/table": ("kernels.uci_table", _by_table_and_model),
+    "last-layers/table": ("networks.last_layers", _last_layers),
+    "last-layers-retrained/table": ("networks.last_layers", _last_layers),
+    "last-layer-peers/table": ("networks.last_layer_peers", lambda held: (held["seeds"],)),
+    "last-layer-figures/table": ("networks.last_layer_figures", _whole),
+    "out-of-distribution/table": ("networks.out_of_distribution", lambda held: (held["cases"],)),
+    "scale-figures/table": ("networks.scale_figures", lambda held: (held["groups"],)),
+    "scale-regression/table": ("networks.scale_regression", lambda held: (held["fits"], 50)),
+    "wheel/table": ("networks.wheel", lambda held: (held, 1, len(held))),
+    "bytes-read/table": ("speed.bytes_read", lambda held: (held, "NM")),
+    "page/table": ("speed.page_speed", _whole),
+    "paper-scale/table": ("speed.paper_scale", _whole),
+    "speed/cpu": ("speed.speed", _whole),
+    "time-to-score/table": ("speed.time_to_score", _whole),
+    "fuzz/table": ("fuzz.fuzz", _whole),
+}
+"""The script of each page, and the arguments of its `page` in the stored figures."""
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_committed_page_is_that_of_its_figures(name):
+    script, arguments = PAGES[name]
+    if script == "speed.page_speed":
+        pytest.importorskip("playwright")
+    path = SCRIPTS / "results" / name
+    stored = path.with_name("results.json") if path.name == "table" else path.with_suffix(".json")
+    page = load(script).page(*arguments(json.loads(stored.read_text("utf-8"))))
+    assert page == path.with_suffix(".md").read_text("utf-8")
