@@ -264,7 +264,10 @@ class CovariateRecord(Struct, frozen=True, kw_only=True):
 
 
 class FileRecord(Struct, frozen=True, kw_only=True):
-    """Size and hash of a file or folder; for a file, also the time of change (ns since 1970)."""
+    """Size and hash of a file or folder of the run.
+
+    `modified_ns` is the time of the last change in nanoseconds since 1970, absent for a folder.
+    """
 
     bytes: Count
     sha256: Text
