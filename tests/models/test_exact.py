@@ -1,14 +1,13 @@
 """Exact inference: dense Gaussian processes, the evidence, and its gradient in chunks."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -22,7 +21,6 @@ from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.objectives import (
     Statistics,
     corrected_log_marginal_likelihood,
-    elbo,
     log_marginal_likelihood,
 )
 from geogp.models.core.options import Weights
@@ -40,65 +38,6 @@ WHOLE = [*EXACT, "dbk-mml", *COLLAPSED]
 
 def _normal(*shape: int, seed: int) -> Floats:
     return np.random.default_rng(seed).standard_normal(shape)
-
-
-class TestInducingPointsAtTheData:
-    """There the best bound is the evidence, which scikit-learn knows."""
-
-    HYPER: ClassVar = {"lengthscale": np.array([0.35, 0.5]), "variance": 1.6}
-    NOISE, MEAN = 0.07, 0.35
-
-    @pytest.fixture
-    def rows(self) -> tuple[Floats, Floats]:
-        # A shaken grid: points far enough apart for a jitter of 1e-10.
-        random = np.random.default_rng(2)
-        side = np.linspace(-0.9, 0.9, 5)
-        x = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-        x += random.uniform(-0.08, 0.08, x.shape)
-        return x, np.sin(4 * x).sum(1) + 0.25 * random.standard_normal(25)
-
-    @pytest.fixture
-    def evidence(self, rows) -> float:
-        x, y = rows
-        kernel = ConstantKernel(self.HYPER["variance"]) * RBF(self.HYPER["lengthscale"])
-        dense = GaussianProcessRegressor(kernel, alpha=self.NOISE, optimizer=None)
-        return dense.fit(x, y - self.MEAN).log_marginal_likelihood_value_
-
-    @pytest.fixture
-    def model(self, rows, make_sparse_gp) -> LowRankGP:
-        x, _ = rows
-        return make_sparse_gp(x, noise_var=self.NOISE, mean=self.MEAN, jitter=1e-10, **self.HYPER)
-
-    def _bound(self, model: LowRankGP, rows: tuple[Floats, Floats]) -> float:
-        x, y = (torch.from_numpy(part) for part in rows)
-        with torch.no_grad():
-            return -len(y) * elbo(model.terms(x), y, len(y), Weights()).item()
-
-    def _best(self, rows: tuple[Floats, Floats], dense_rbf) -> tuple[Floats, Floats]:
-        x, y = rows
-        Phi = np.linalg.cholesky(dense_rbf(x, x, **self.HYPER))
-        S = np.linalg.inv(np.eye(25) + Phi.T @ Phi / self.NOISE)
-        return S @ Phi.T @ (y - self.MEAN) / self.NOISE, np.linalg.cholesky(S)
-
-    def test_elbo_of_the_best_q_is_the_evidence(
-        self, rows, evidence, model, dense_rbf, set_posterior
-    ):
-        m, L = self._best(rows, dense_rbf)
-        set_posterior(model, m, L)
-        assert self._bound(model, rows) == pytest.approx(evidence, abs=1e-6)
-        # Second order in the distance to the optimum, so that a wrong q would be seen.
-        set_posterior(model, m + 0.01, L)
-        assert self._bound(model, rows) < evidence - 1e-3
-
-    def test_the_closed_form_is_that_best_q(self, rows, evidence, model):
-        x, y = (torch.from_numpy(part) for part in rows)
-        posterior = ClosedFormPosterior(25)
-        with torch.no_grad():
-            given = Rows(x, y, torch.ones(len(y)))
-            posterior.update_closed_forms(model.weighted_rows(given))
-        model.posterior = posterior
-        # The law of sv-rbf adds the residual to the rows' variance: 1e-10 here, hence abs.
-        assert self._bound(model, rows) == pytest.approx(evidence, abs=1e-6)
 
 
 class TestMarginalLikelihood:
