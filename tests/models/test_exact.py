@@ -25,9 +25,6 @@ from geogp.models.core.objectives import (
 )
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import ClosedFormPosterior, WeightedRows, condition
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
 
 Floats = np.ndarray
 
@@ -149,48 +146,6 @@ class TestCondition:
         expected = kl_divergence(MultivariateNormal(m, S), prior).item()
         assert posterior.kl().item() == pytest.approx(expected, abs=1e-8)
         assert expected > 1
-
-
-class TestFittedModels:
-    """A fit in float64 predicts what a dense Gaussian process on its features does."""
-
-    @pytest.fixture(params=EXACT)
-    def fitted(self, request, train, validation, make_model) -> LowRankGP:
-        model = make_model(request.param, dtype="float64")
-        fit(model, train, validation, FitSettings(epochs=8, learning_rate=2e-2))
-        return model
-
-    def _prior(self, model: LowRankGP, train: Data, x: Floats) -> tuple[Floats, Floats, Floats]:
-        """Features of training and other rows and c(x, x) there, in the target's unit."""
-        Phi, phi = model.features(train.x), model.features(x)
-        norm = (phi**2).sum(1)
-        return Phi, phi, np.maximum((Phi**2).sum(1).max(), norm) - norm
-
-    @pytest.mark.parametrize("where", ["elsewhere", "at the training rows"])
-    def test_the_prediction_is_the_dense_one(self, fitted, train, where):
-        x = np.random.default_rng(9).uniform(-1.5, 1.5, (60, 2))
-        x = x if where == "elsewhere" else train.x
-        Phi, phi, c = self._prior(fitted, train, x)
-        _, _, c_train = self._prior(fitted, train, train.x)
-        noise = fitted.noise().item() * train.y.var()
-        centre = train.y.mean() + train.y.std() * fitted.mean_constant.item()
-        A = Phi @ Phi.T + np.diag(noise + c_train)
-        cross = phi @ Phi.T
-        mean = centre + cross @ np.linalg.solve(A, train.y - centre)
-        explained = (cross * np.linalg.solve(A, cross.T).T).sum(1)
-        found = fitted.predict(x)
-        assert c_train.max() > 0.01 * noise  # the rows' variances do differ
-        np.testing.assert_allclose(found.mean, mean, atol=1e-8)
-        expected = (phi**2).sum(1) - explained + c
-        np.testing.assert_allclose(found.function_variance, expected, atol=1e-8)
-        np.testing.assert_allclose(found.noise_variance, noise, rtol=1e-8)
-
-    def test_the_prior_variance_is_the_same_at_all_training_rows(self, fitted, train):
-        with torch.no_grad():
-            features = fitted.basis(fitted.scaled(train.x))
-            total = (features.phi**2).sum(1) + fitted.diagonal(features)
-        assert features.norm.std() > 1e-3
-        np.testing.assert_allclose(total, features.norm.max(), rtol=1e-12)
 
 
 class TestGradientInChunks:
