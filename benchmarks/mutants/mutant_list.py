@@ -179,7 +179,7 @@ MUTANTS = [
     # Objectives, posteriors, linear algebra
     *_of(
         "models/core/objectives",
-        "models/test_objectives_more",
+        "models/test_objectives",
         nll_without_the_log_variance=(
             "(math.log(2 * math.pi) + variance.log() + square / variance)",
             "(math.log(2 * math.pi) + square / variance)",

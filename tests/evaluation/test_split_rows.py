@@ -53,17 +53,6 @@ def test_hash_is_splitmix64():
     assert drawn == [0xE220A8397B1DCDAF, 6457827717110365317]
 
 
-@pytest.mark.parametrize("kind", ["random", "blocks"])
-def test_split_ignores_row_order(rows, kind):
-    codes, quarter, longitude, latitude = rows
-    order = np.random.default_rng(0).permutation(len(codes))
-    if kind == "random":
-        whole, mixed = (random_split(codes[i], quarter[i], 5) for i in (slice(None), order))
-    else:
-        whole, mixed = (block_split(longitude[i], latitude[i], 5) for i in (slice(None), order))
-    np.testing.assert_array_equal(whole[order], mixed)
-
-
 def test_random_split_ignores_other_rows(rows):
     codes, quarter = rows[:2]
     kept = np.arange(len(codes)) % 3 == 0

@@ -16,6 +16,8 @@ from geogp.models.core.arrays import as_floats
         np.array([[1, 2], [3, 4]], np.float16),
         np.array([[1, 3], [2, 4]], np.uint64).T,
         torch.tensor([[1, 2], [3, 4]], dtype=torch.float32),
+        torch.tensor([[1, 2], [3, 4]], dtype=torch.float64),
+        torch.tensor([[1, 2], [3, 4]]),
     ],
 )
 def test_real_numbers_of_any_kind_become_float64(values):
@@ -36,9 +38,16 @@ def test_an_array_that_fits_is_not_copied():
         ([1.0, np.nan, np.inf], "finite speeds, found NaN or infinite values in 2 of 3 places"),
         (["1", "2"], "speeds to be real numbers, found dtype <U1"),
         (np.array([1j]), "found dtype complex128"),
+        (torch.ones(2) + 0j, "found dtype complex64"),
+        (np.array([True]), "found dtype bool"),
+        (None, "found dtype object"),
         (np.array([None, 1.0]), "found dtype object"),
         ([[1.0], [1.0, 2.0]], "speeds to be an array"),
-        (torch.ones(2, requires_grad=True), "without a gradient"),
+        (np.ma.masked_array(np.zeros(3), [0, 1, 0]), "without a mask"),
+        (torch.ones(2, requires_grad=True), "without a gradient, found a tensor on cpu"),
+        (torch.ones(2, device="meta"), r"CPU's memory .* meta; pass values\.det"),
+        (torch.zeros(3, dtype=torch.bfloat16), "dense tensor of numbers, found torch.bfloat16"),
+        (torch.zeros(3).to_sparse(), "sparse"),
     ],
 )
 def test_others_are_refused(values, message):

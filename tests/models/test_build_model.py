@@ -348,24 +348,6 @@ def test_noise_starts_where_it_is_told(name, train):
     assert model.noise().item() == pytest.approx(0.4, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"d": 2.5},
-        {"h": 1e9},
-        {"r": 8.0},
-        {"blocks": 1.5},
-        {"d": 10**9},
-        {"blocks": 10**9},
-        {"r": "8"},
-    ],
-)
-def test_sizes_that_are_no_sizes_are_refused(wrong):
-    (found,) = wrong.values()
-    with pytest.raises(RequestError, match=re.escape(f"{next(iter(wrong))} {found}")):
-        Architecture(**{"d": 2, **wrong})
-
-
 def test_a_model_beyond_the_memory_is_refused_with_the_number():
     sizes = Architecture(d=2, h=10**9, r=10**9)
     with pytest.raises(RequestError, match=r"rank 1,000,000,000 and .* 12,000,000,000\.0 GB"):

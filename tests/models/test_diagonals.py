@@ -8,7 +8,6 @@ from torch import Tensor
 from geogp.models.bases.basis_functions import Features
 from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
 from geogp.models.core.noise import NOISE_FLOOR, ConstantNoise, ValidationNoise
-from geogp.models.training.training_loop import fit
 
 
 def _features(rows: np.ndarray, residual: np.ndarray | None = None) -> Features:
@@ -58,11 +57,6 @@ class TestVarianceCorrection:
 
     def test_it_adds_nothing_before_it_has_seen_rows(self, seen):
         np.testing.assert_array_equal(VarianceCorrection()(_features(seen)), np.zeros(3))
-
-    def test_it_is_kept_with_the_tensors_of_the_model(self, law, seen):
-        other = VarianceCorrection()
-        other.load_state_dict(law.state_dict())
-        np.testing.assert_array_equal(other(_features(seen)), law(_features(seen)))
 
     def test_single_precision_rounds_no_variance_below_zero(self, seen):
         law = VarianceCorrection()
@@ -132,24 +126,7 @@ class TestValidationNoise:
         assert noise().dtype == dtype
         assert not list(noise.parameters())  # no gradient moves it
 
-    def test_it_is_kept_with_the_tensors_of_the_model(self, errors):
-        noise, other = ValidationNoise(torch.float64), ValidationNoise(torch.float64)
-        noise.update_closed_forms([errors])
-        other.load_state_dict(noise.state_dict())
-        assert other().item() == noise().item()
-
     def test_a_constant_noise_learns_by_its_gradient_only(self, errors):
         noise = ConstantNoise(torch.float64, start=0.3)
         noise.update_closed_forms([errors])
         assert noise().item() == pytest.approx(0.3, rel=1e-12)
-
-
-def test_a_fitted_network_has_the_mean_squared_error_of_its_validation_rows(
-    make_model, train, validation, quick
-):
-    model = make_model("dnn", dtype="float64")
-    fit(model, train, validation, quick)
-    found = model.predict(validation.x)
-    expected = np.mean((found.mean - validation.y) ** 2)
-    np.testing.assert_allclose(found.noise_variance, expected, rtol=1e-10)
-    np.testing.assert_array_equal(found.function_variance, np.zeros(60))

@@ -1,14 +1,13 @@
 """Exact inference: dense Gaussian processes, the evidence, and its gradient in chunks."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -22,14 +21,10 @@ from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.objectives import (
     Statistics,
     corrected_log_marginal_likelihood,
-    elbo,
     log_marginal_likelihood,
 )
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import ClosedFormPosterior, WeightedRows, condition
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
 
 Floats = np.ndarray
 
@@ -40,65 +35,6 @@ WHOLE = [*EXACT, "dbk-mml", *COLLAPSED]
 
 def _normal(*shape: int, seed: int) -> Floats:
     return np.random.default_rng(seed).standard_normal(shape)
-
-
-class TestInducingPointsAtTheData:
-    """There the best bound is the evidence, which scikit-learn knows."""
-
-    HYPER: ClassVar = {"lengthscale": np.array([0.35, 0.5]), "variance": 1.6}
-    NOISE, MEAN = 0.07, 0.35
-
-    @pytest.fixture
-    def rows(self) -> tuple[Floats, Floats]:
-        # A shaken grid: points far enough apart for a jitter of 1e-10.
-        random = np.random.default_rng(2)
-        side = np.linspace(-0.9, 0.9, 5)
-        x = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-        x += random.uniform(-0.08, 0.08, x.shape)
-        return x, np.sin(4 * x).sum(1) + 0.25 * random.standard_normal(25)
-
-    @pytest.fixture
-    def evidence(self, rows) -> float:
-        x, y = rows
-        kernel = ConstantKernel(self.HYPER["variance"]) * RBF(self.HYPER["lengthscale"])
-        dense = GaussianProcessRegressor(kernel, alpha=self.NOISE, optimizer=None)
-        return dense.fit(x, y - self.MEAN).log_marginal_likelihood_value_
-
-    @pytest.fixture
-    def model(self, rows, make_sparse_gp) -> LowRankGP:
-        x, _ = rows
-        return make_sparse_gp(x, noise_var=self.NOISE, mean=self.MEAN, jitter=1e-10, **self.HYPER)
-
-    def _bound(self, model: LowRankGP, rows: tuple[Floats, Floats]) -> float:
-        x, y = (torch.from_numpy(part) for part in rows)
-        with torch.no_grad():
-            return -len(y) * elbo(model.terms(x), y, len(y), Weights()).item()
-
-    def _best(self, rows: tuple[Floats, Floats], dense_rbf) -> tuple[Floats, Floats]:
-        x, y = rows
-        Phi = np.linalg.cholesky(dense_rbf(x, x, **self.HYPER))
-        S = np.linalg.inv(np.eye(25) + Phi.T @ Phi / self.NOISE)
-        return S @ Phi.T @ (y - self.MEAN) / self.NOISE, np.linalg.cholesky(S)
-
-    def test_elbo_of_the_best_q_is_the_evidence(
-        self, rows, evidence, model, dense_rbf, set_posterior
-    ):
-        m, L = self._best(rows, dense_rbf)
-        set_posterior(model, m, L)
-        assert self._bound(model, rows) == pytest.approx(evidence, abs=1e-6)
-        # Second order in the distance to the optimum, so that a wrong q would be seen.
-        set_posterior(model, m + 0.01, L)
-        assert self._bound(model, rows) < evidence - 1e-3
-
-    def test_the_closed_form_is_that_best_q(self, rows, evidence, model):
-        x, y = (torch.from_numpy(part) for part in rows)
-        posterior = ClosedFormPosterior(25)
-        with torch.no_grad():
-            given = Rows(x, y, torch.ones(len(y)))
-            posterior.update_closed_forms(model.weighted_rows(given))
-        model.posterior = posterior
-        # The law of sv-rbf adds the residual to the rows' variance: 1e-10 here, hence abs.
-        assert self._bound(model, rows) == pytest.approx(evidence, abs=1e-6)
 
 
 class TestMarginalLikelihood:
@@ -210,48 +146,6 @@ class TestCondition:
         expected = kl_divergence(MultivariateNormal(m, S), prior).item()
         assert posterior.kl().item() == pytest.approx(expected, abs=1e-8)
         assert expected > 1
-
-
-class TestFittedModels:
-    """A fit in float64 predicts what a dense Gaussian process on its features does."""
-
-    @pytest.fixture(params=EXACT)
-    def fitted(self, request, train, validation, make_model) -> LowRankGP:
-        model = make_model(request.param, dtype="float64")
-        fit(model, train, validation, FitSettings(epochs=8, learning_rate=2e-2))
-        return model
-
-    def _prior(self, model: LowRankGP, train: Data, x: Floats) -> tuple[Floats, Floats, Floats]:
-        """Features of training and other rows and c(x, x) there, in the target's unit."""
-        Phi, phi = model.features(train.x), model.features(x)
-        norm = (phi**2).sum(1)
-        return Phi, phi, np.maximum((Phi**2).sum(1).max(), norm) - norm
-
-    @pytest.mark.parametrize("where", ["elsewhere", "at the training rows"])
-    def test_the_prediction_is_the_dense_one(self, fitted, train, where):
-        x = np.random.default_rng(9).uniform(-1.5, 1.5, (60, 2))
-        x = x if where == "elsewhere" else train.x
-        Phi, phi, c = self._prior(fitted, train, x)
-        _, _, c_train = self._prior(fitted, train, train.x)
-        noise = fitted.noise().item() * train.y.var()
-        centre = train.y.mean() + train.y.std() * fitted.mean_constant.item()
-        A = Phi @ Phi.T + np.diag(noise + c_train)
-        cross = phi @ Phi.T
-        mean = centre + cross @ np.linalg.solve(A, train.y - centre)
-        explained = (cross * np.linalg.solve(A, cross.T).T).sum(1)
-        found = fitted.predict(x)
-        assert c_train.max() > 0.01 * noise  # the rows' variances do differ
-        np.testing.assert_allclose(found.mean, mean, atol=1e-8)
-        expected = (phi**2).sum(1) - explained + c
-        np.testing.assert_allclose(found.function_variance, expected, atol=1e-8)
-        np.testing.assert_allclose(found.noise_variance, noise, rtol=1e-8)
-
-    def test_the_prior_variance_is_the_same_at_all_training_rows(self, fitted, train):
-        with torch.no_grad():
-            features = fitted.basis(fitted.scaled(train.x))
-            total = (features.phi**2).sum(1) + fitted.diagonal(features)
-        assert features.norm.std() > 1e-3
-        np.testing.assert_allclose(total, features.norm.max(), rtol=1e-12)
 
 
 class TestGradientInChunks:

@@ -56,15 +56,6 @@ def test_kmeans_is_nearly_as_good_as_that_of_scikit_learn():
     assert inertia < 1.25 * reference
 
 
-@pytest.mark.parametrize("placement", ["kmeans", "farthest"])
-def test_row_order_does_not_matter(clusters, placement):
-    x, _ = clusters
-    mixed = x[torch.randperm(len(x), generator=_seed(4))]
-    found = [place_anchors(rows, 12, placement, _seed(7)) for rows in (x, mixed)]
-    ordered = [torch.unique(anchors, dim=0) for anchors in found]
-    torch.testing.assert_close(ordered[0], ordered[1], rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_seed_fixes_the_points(placement, dtype):

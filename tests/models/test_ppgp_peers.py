@@ -1,4 +1,4 @@
-"""ELBO and PPGP in two dimensions against GPyTorch: values, every gradient, predictions."""
+"""ELBO and PPGP against GPyTorch: values, every gradient, predictions; dPPGP term by term."""
 
 import warnings
 from collections.abc import Callable
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.noise import NOISE_FLOOR
-from geogp.models.core.objectives import elbo, ppgp
+from geogp.models.core.objectives import dppgp, elbo, ppgp
 from geogp.models.core.options import Weights
 from geogp.models.training.steps import PerBatch
 
@@ -169,3 +170,22 @@ def test_predictions_are_those_of_gpytorch(world):
     np.testing.assert_allclose(found.mean, latent.mean, atol=1e-6)
     np.testing.assert_allclose(found.function_variance, latent.variance, atol=1e-6)
     np.testing.assert_allclose(found.variance, measured.variance, atol=1e-6)
+
+
+@pytest.mark.parametrize("weights", [Weights(0, 0), Weights(0.1, 0.01), Weights(1, 1)])
+def test_dppgp_term_by_term(world, nystroem, weights):
+    with torch.no_grad():
+        ours = dppgp(world.model.terms(world.x), world.y, 77, weights).item()
+    posterior = world.model.posterior
+    m, L = posterior.m.detach().numpy(), posterior.cholesky().detach().numpy()
+    basis = world.model.basis
+    phi = basis(world.x).phi.detach().numpy()
+    hyper = {"lengthscale": LENGTHSCALE, "variance": VARIANCE, "jitter": JITTER}
+    x, Z = world.x.numpy(), basis.anchors.detach().numpy()
+    norm = np.diag(nystroem(x, x, Z, **hyper))
+    sd = np.sqrt(np.diag(phi @ L @ L.T @ phi.T) + NOISE)
+    fit = -stats.norm(MEAN + phi @ m, sd).logpdf(world.y.numpy()).mean()
+    trace = np.mean(norm.max() - norm) / (2 * NOISE)
+    S = L @ L.T
+    kl = 0.5 * (np.trace(S) + m @ m - len(m) - np.linalg.slogdet(S)[1])
+    assert ours == pytest.approx(fit + weights.alpha * trace + weights.beta * kl / 77, rel=1e-6)

@@ -19,6 +19,7 @@ from scipy.spatial import cKDTree
 
 from geogp.distributions.warps import LADDER, covering_knots
 from geogp.errors import DataError
+from geogp.geodata.places.distances import unit_vectors
 
 NEAREST = 200
 """Number of calibration rows nearest to a location that determine the quantiles there."""
@@ -54,8 +55,8 @@ class NearbyScores:
 
         Raises DataError if nearly all scores around a location are 37 or more.
         """
-        tree = cKDTree(_on_sphere(self.longitude, self.latitude))
-        points = _on_sphere(longitude, latitude)
+        tree = cKDTree(unit_vectors(self.longitude, self.latitude))
+        points = unit_vectors(longitude, latitude)
         found = np.empty((len(points), len(LADDER)))
         for start in range(0, len(points), _CHUNK):
             part = slice(start, start + _CHUNK)
@@ -88,11 +89,3 @@ class NearbyScores:
             held = np.flatnonzero(place < rows.shape[1])
             found[held, column] = self.scores[rows[held, place[held]]]
         return found
-
-
-def _on_sphere(longitude: Floats, latitude: Floats) -> Floats:
-    """Return points on the unit sphere, (n, 3)."""
-    east, north = np.radians(longitude), np.radians(latitude)
-    return np.column_stack(
-        [np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)]
-    )

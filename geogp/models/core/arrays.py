@@ -38,6 +38,14 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
     return floats
 
 
+def as_inputs(values: object, d: int) -> NDArray[np.float64]:
+    """Return inputs (n, d) by `as_floats`; also raise DataError unless they have this shape."""
+    found = as_floats(values, "inputs")
+    if found.ndim != 2 or found.shape[1] != d or not len(found):
+        raise DataError(f"expected inputs of shape (n, {d}) with n >= 1, found {found.shape}.")
+    return found
+
+
 def check_devices(devices: NDArray[np.float64], tests: NDArray[np.float64]) -> None:
     """Raise DataError if a row has more devices than tests, by more than rounding."""
     wrong = devices > tests * (1 + ROUNDING)

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from geogp.choices import CLASS, COUNT
 from geogp.distributions.prediction import Prediction
-from geogp.errors import DataError, RequestError
+from geogp.errors import RequestError
 from geogp.models.bases.basis_functions import Basis, Features
 from geogp.models.bases.rbf_readers import Marginals
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.arrays import as_floats
+from geogp.models.core.arrays import as_inputs
 from geogp.models.core.devices import CHUNK_ARRAYS, rows_at_once
 from geogp.models.core.diagonals import Diagonal
 from geogp.models.core.linalg import deferred_checks
@@ -165,10 +165,8 @@ class LowRankGP(nn.Module):
         the error of `check`.
         """
         self.check()
-        values = as_floats(x, "inputs")
         d = self.architecture.d
-        if values.ndim != 2 or values.shape[1] != d or not len(values):
-            raise DataError(f"expected inputs of shape (n, {d}) with n >= 1, found {values.shape}.")
+        values = as_inputs(x, d)
         used = values if len(self.x_low) == d else values[:, list(self.architecture.used)]
         tensor = torch.as_tensor(np.ascontiguousarray(used)).to(self.device)
         share = (tensor - self.x_low) / (self.x_high - self.x_low)

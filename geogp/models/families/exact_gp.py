@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
 from geogp.models.bases.basis_functions import Backbone
-from geogp.models.bases.rbf import left_side, right_side
-from geogp.models.core.arrays import as_floats
+from geogp.models.bases.rbf import rbf
+from geogp.models.core.arrays import as_inputs
 from geogp.models.core.devices import WORD
 from geogp.models.core.linalg import jittered_cholesky
 from geogp.models.core.memory import refuse_above
@@ -127,10 +127,7 @@ class ExactGP(nn.Module):
 
     def scaled(self, x: Floats) -> Tensor:
         """Return inputs (n, d), scaled; raise DataError if they are not finite or not (n, d)."""
-        values = as_floats(x, "inputs")
-        d = len(self.x_low)
-        if values.ndim != 2 or values.shape[1] != d or not len(values):
-            raise DataError(f"expected inputs of shape (n, {d}) with n >= 1, found {values.shape}.")
+        values = as_inputs(x, len(self.x_low))
         return 2 * (torch.as_tensor(values) - self.x_low) / self.x_span - 1
 
     def standardised(self, y: Floats) -> Tensor:
@@ -139,10 +136,7 @@ class ExactGP(nn.Module):
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the prior covariance of scaled inputs (a, d) and (b, d), (a, b)."""
-        left, right = (self._places(part) for part in (a, b))
-        centre = right.detach().mean(0)
-        exponents = left_side(left, centre, self.log_variance.exp()) @ right_side(right, centre).T
-        return exponents.exp()
+        return rbf(self._places(a), self._places(b), self.log_variance.exp())
 
     def log_marginal_likelihood(self, x: Tensor, y: Tensor) -> Tensor:
         """Return log N(y; m0, K + noise_var I) for scaled rows (DBK-1 equation 2), a scalar.

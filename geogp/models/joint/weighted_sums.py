@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from geogp.choices import MAX_DRAWS, whole_number
-from geogp.errors import RequestError
+from geogp.distributions.prediction import check_inside
 
 Floats = NDArray[np.float64]
 
@@ -39,11 +40,8 @@ class WeightedSums:
         RequestError
             If the level does not lie between 0 and 1.
         """
-        from scipy.special import ndtri  # noqa: PLC0415 - slow import, only needed here
-
-        if not 0 < level < 1:
-            raise RequestError(f"expected a level between 0 and 1, found {level}.")
-        half = float(ndtri((1 + level) / 2)) * self.sd
+        check_inside("a level", level)
+        half = float(special.ndtri((1 + level) / 2)) * self.sd
         return self.mean - half, self.mean + half
 
     def sample(self, size: int = 1, *, random_state: int = 0) -> Floats:

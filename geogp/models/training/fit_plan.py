@@ -79,8 +79,9 @@ class FitPlan:
         Raises the errors of `build` and `training_loop.fit`, and DataError if there are too few
         places.
         """
-        known = train.joined(validation)
-        few = are_few(known) and find_model(self.model).kind == AVERAGE
+        averages = find_model(self.model).kind == AVERAGE
+        known = train.joined(validation) if averages else train
+        few = averages and are_few(known)
         if few:
             check_places(known)
         model = self.build(train, warn)
