@@ -9,7 +9,7 @@ the features: W y ~ N(W(m0 + Phi w + shift), I). With q(w) = N(m, L L'), the evi
 equals that of a linear regression on W Phi.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from copy import deepcopy
 
 import numpy as np
@@ -23,6 +23,7 @@ from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
+from geogp.models.core.threads import aside, in_threads
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.field_process import FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, block_rows, whitened
@@ -45,7 +46,7 @@ from geogp.models.field.predictive_law import (
     pooled_law,
     prediction_in,
 )
-from geogp.models.field.vecchia import NO_ROW, Sites
+from geogp.models.field.vecchia import NO_ROW, Indices, Sites
 from geogp.models.joint.far_level import with_far_level
 from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
@@ -151,10 +152,10 @@ class FieldNetwork(FieldProcess):
             outside = LeftOutRows(validation, found, away)
             training = self._errors(inside, held_out=False)
             errors = training.joined(self._errors(outside, held_out=True))
-            law = fit_law(errors, precise=self.is_precise())
-            networks = self._learn_networks(errors, law, inside, outside)
+            with aside(lambda: fit_law(errors, precise=self.is_precise()), self.device) as law:
+                networks = self._learn_networks(errors, law, inside, outside)
             self._condition_on(validation)
-            self.set_law(law)
+            self.set_law(law())
             self.set_networks(*networks)
 
     def is_precise(self) -> bool:
@@ -169,17 +170,21 @@ class FieldNetwork(FieldProcess):
         if not c:
             return
         m = self.posterior.m.double()
-        known = information(self.weighted_rows(self.rows.as_rows()), m)
+        known = self.information()
         pull = known.pull[-c:] - known.precision[-c:, :-c] @ m[:-c]
         self.posterior.take_last(*posterior_of(Information(known.precision[-c:, -c:], pull)))
 
     def _learn_networks(
-        self, seen: Errors, law: PredictiveLaw, inside: LeftOutRows, outside: LeftOutRows
+        self,
+        seen: Errors,
+        law: Callable[[], PredictiveLaw],
+        inside: LeftOutRows,
+        outside: LeftOutRows,
     ) -> tuple[PredictiveLaw, float]:
         """Fit the networks; return their error distribution and their share in predictions.
 
-        `seen` are the errors of field and tile process, and `law` is their distribution. The errors
-        are those of rows `inside` the fit, predicted without the rows of their groups, and of rows
+        `seen` are the errors of field and tile process, and `law` waits for their distribution. The
+        errors are those of rows `inside` the fit, predicted without the rows of their groups, and of rows
         `outside` the fit. The share w maximises the mean log density of the rows outside, minus
         `PULL` (w - `USUAL_SHARE`)² / G with the effective number G of their groups. If every row is
         its own group, the rows inside count as well. The share is 0 if there are few rows, or if
@@ -206,7 +211,7 @@ class FieldNetwork(FieldProcess):
         of_groups = sum(part.sum() / seen.group_rows(part) for part in parts)
 
         def objective(share: float) -> float:
-            pooled = pooled_law(law, of_networks, share, seen.covariates, predicted)
+            pooled = pooled_law(law(), of_networks, share, seen.covariates, predicted)
             score: float = pooled.log_density(y)[counted].mean()
             return float(score - PULL * (share - USUAL_SHARE) ** 2 / of_groups)
 
@@ -252,14 +257,28 @@ class FieldNetwork(FieldProcess):
         law.coefficients[1, 0] = np.log(factor)
         self.set_law(law)
 
-    def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:  # noqa: ARG002
-        """Yield W Phi and W (y - m0 - shift) of the stored rows, in chunks, with variance 1.
+    def information(
+        self, sites: Indices | None = None, without: NDArray[np.bool_] | None = None
+    ) -> Information:
+        """Return the information about the weights in the stored rows at places; see `block`.
 
-        `rows` are not used, because the model stores all rows that its predictions depend on.
+        By default, this is the information in all stored rows.
         """
-        numbers = torch.arange(len(self.sites.sites))
-        for part in numbers.split(self.blocks_at_once):
-            yield self.whitened(part)
+        numbers = np.arange(len(self.earlier)) if sites is None else sites
+        like = self.posterior.m.detach()
+        parts = in_threads(
+            lambda part: information([self.whitened(part, without)], like),
+            torch.from_numpy(numbers).split(self.blocks_at_once) if len(numbers) else (),
+            self.device,
+        )
+        total = information([], like)
+        for part in parts:
+            total = Information(*(one + other for one, other in zip(total, part, strict=True)))
+        return total
+
+    def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """Return mean and factor of the weights given the stored rows; `rows` are not used."""
+        return posterior_of(self.information())
 
     def whitened(self, sites: Tensor, without: NDArray[np.bool_] | None = None) -> WeightedRows:
         """Return W Phi and W (y - m0 - shift) for the stored rows at places; see `block`."""
@@ -367,17 +386,19 @@ class FieldNetwork(FieldProcess):
         nothing = alone or not len(self.rows.y)
         # Near places are in one chunk, because they share conditioning rows.
         points = numpy_of(self.points(x))
-        order, parts = Sites.of(points[:, :2]).order, []
+        order, size = Sites.of(points[:, :2]).order, self.blocks_at_once
+
+        def predicted(start: int) -> Conditional:
+            part = order[start : start + size]
+            rows = on_device(part, self.device)
+            asked = x[rows], counts[rows]
+            if nothing:
+                return without_rows(self, *asked, weights)
+            return given_rows(self, *asked, near_rows(self, points[part]), weights)
+
         with torch.no_grad():
-            weights, size = self.weights, self.blocks_at_once
-            for start in range(0, len(x), size):
-                part = order[start : start + size]
-                rows = on_device(part, self.device)
-                asked = x[rows], counts[rows]
-                if nothing:
-                    parts.append(without_rows(self, *asked, weights))
-                else:
-                    parts.append(given_rows(self, *asked, near_rows(self, points[part]), weights))
+            weights = self.weights
+            parts = list(in_threads(predicted, range(0, len(x), size), self.device))
         back = on_device(order.argsort(), self.device)
         return Conditional(*(torch.cat(part)[back] for part in zip(*parts, strict=True)))
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, silu
 
 from geogp.errors import NumericalError
+from geogp.models.core.threads import in_threads, threads_of
 from geogp.models.field.near_summaries import AFTER, BEFORE, OWN, SUMMARIES, Indices, folds
 from geogp.models.field.predictive_law import MIN_SPREAD, NO_EFFECT
 
@@ -112,8 +113,16 @@ class NearNetworks(nn.Module):
             (torch.from_numpy(others), torch.from_numpy(own))
             for others, own in folds(groups, seed, MEMBERS)
         ]
+        state, rows = random.get_state(), [others for others, _ in parts]
+        groups_of_networks = np.array_split(np.arange(MEMBERS), min(MEMBERS, threads_of(z.device)))
         with torch.enable_grad():
-            self._train(z, y.to(z.dtype), [others for others, _ in parts], random)
+            trained = in_threads(
+                lambda members: self._trained(z, y.to(z.dtype), rows, members, state),
+                groups_of_networks,
+                z.device,
+            )
+            for own, *learned in zip(self._weights(), *trained, strict=True):
+                own.copy_(torch.cat(learned))
         found = z.new_empty(len(z), 2)
         with torch.no_grad():
             for k, (_, own) in enumerate(parts):
@@ -123,16 +132,24 @@ class NearNetworks(nn.Module):
             raise NumericalError("the networks of near measurements diverged.")
         return _pair(found)
 
-    def _train(self, z: Tensor, y: Tensor, rows: list[Tensor], random: torch.Generator) -> None:
-        weights = [part.clone().requires_grad_() for part in self._weights()]
+    def _trained(
+        self, z: Tensor, y: Tensor, rows: list[Tensor], members: Indices, state: Tensor
+    ) -> list[Tensor]:
+        """Return the trained weights of some networks; `rows` are those of each network.
+
+        `state` is the state of the generator that draws the order of the rows of all networks.
+        """
+        random = torch.Generator()
+        random.set_state(state)
+        weights = [part[members].clone().requires_grad_() for part in self._weights()]
         size = sum(len(own) for own in rows) // len(rows)
         batch = min(max(len(z) // 40, BATCHES[0]), BATCHES[1], size)
         used = batch * (size // batch)
         steps = EPOCHS * (size // batch)
-        optimiser = torch.optim.AdamW(weights, lr=RATE)
+        optimiser = torch.optim.AdamW(weights, lr=RATE, fused=True)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, steps, pct_start=0.1)
         for _ in range(EPOCHS):
-            epoch = torch.stack([_drawn(own, used, random) for own in rows])
+            epoch = torch.stack([_drawn(own, used, random) for own in rows])[members]
             for chosen in epoch.to(z.device).split(batch, 1):
                 mean, log_sd = _outputs(weights, z[chosen]).unbind(2)
                 ratio = (y[chosen] - mean).square() * (-2 * log_sd).exp() / (DEGREES - 2)
@@ -142,8 +159,7 @@ class NearNetworks(nn.Module):
                 _clip(weights)
                 optimiser.step()
                 schedule.step()
-        for own, learned in zip(self._weights(), weights, strict=True):
-            own.copy_(learned.detach())
+        return [part.detach() for part in weights]
 
     def _weights(self) -> list[Tensor]:
         return [getattr(self, name) for name in WEIGHTS]
