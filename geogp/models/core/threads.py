@@ -42,6 +42,11 @@ def one_core_each() -> Iterator[None]:
         _CORES.reset(token)
 
 
+def chunks(n: int, size: int) -> list[slice]:
+    """Return slices of n numbers, `size` at a time."""
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
 def in_threads(
     work: Callable[[Part], Result], parts: Iterable[Part], device: torch.device
 ) -> Iterator[Result]:

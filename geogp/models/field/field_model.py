@@ -53,9 +53,9 @@ from geogp.models.joint.tile_level import TileLevel, tile_level
 
 Floats = NDArray[np.float64]
 
-PARTS = 4
-"""The blocks of a step are divided into this number of parts, each with its own padding. On a GPU,
-padding costs less than more operations, so there is only one part.
+PARTS, PART = 4, 64
+"""Blocks are divided into `PARTS` parts or more, each with its own padding and about `PART` blocks.
+On a GPU, padding costs less than more operations, so there is only one part.
 """
 
 
@@ -113,7 +113,7 @@ class FieldNetwork(FieldProcess):
         places = self.sites.sites
         here = places.rows(number[:, None], int(places.count[number].max()))
         index = np.concatenate([earlier, here], axis=1)
-        parts = PARTS if self.device.type == "cpu" else 1
+        parts = max(PARTS, len(number) // PART) if self.device.type == "cpu" else 1
         rows = block_rows(index, earlier.shape[1], parts, self.device)
         points, logs, y = self.table[:, rows.distinct].split([3, 2, 1])
         terms = self.terms_at(self.rows.x[rows.distinct], logs.T)
@@ -226,9 +226,10 @@ class FieldNetwork(FieldProcess):
         )
         self.keep_rows(rows, int(self.order_seed))
         self.drift.copy_(drift)
-        m, L = self.conditioned(self.rows.as_rows())
+        m, L = posterior_of(self.information())
         self.posterior.m.copy_(m)
         self.posterior.take_covariance(L)
+        self.is_conditioned = True
 
     def _errors(self, left: LeftOutRows, *, held_out: bool) -> Errors:
         """Return the standardised prediction errors of rows."""
@@ -268,7 +269,7 @@ class FieldNetwork(FieldProcess):
         like = self.posterior.m.detach()
         parts = in_threads(
             lambda part: information([self.whitened(part, without)], like),
-            torch.from_numpy(numbers).split(self.blocks_at_once) if len(numbers) else (),
+            torch.from_numpy(numbers).split(self.places_at_once) if len(numbers) else (),
             self.device,
         )
         total = information([], like)
@@ -278,6 +279,8 @@ class FieldNetwork(FieldProcess):
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """Return mean and factor of the weights given the stored rows; `rows` are not used."""
+        if self.is_conditioned:
+            return self.posterior.m.double(), self.factor.double()
         return posterior_of(self.information())
 
     def whitened(self, sites: Tensor, without: NDArray[np.bool_] | None = None) -> WeightedRows:
@@ -386,7 +389,7 @@ class FieldNetwork(FieldProcess):
         nothing = alone or not len(self.rows.y)
         # Near places are in one chunk, because they share conditioning rows.
         points = numpy_of(self.points(x))
-        order, size = Sites.of(points[:, :2]).order, self.blocks_at_once
+        order, size = Sites.of(points[:, :2]).order, self.places_at_once
 
         def predicted(start: int) -> Conditional:
             part = order[start : start + size]

@@ -74,7 +74,7 @@ def _predicted(
     alone: bool = False,
 ) -> Iterator[Part]:
     """Predict stored rows from rows `among` some places; if `alone`, without the row itself."""
-    points, size = model.points(model.rows.x).cpu().numpy(), model.blocks_at_once
+    points, size = model.points(model.rows.x).cpu().numpy(), model.places_at_once
 
     def part(start: int) -> Part:
         numbers = chosen[start : start + size]

@@ -112,15 +112,12 @@ class Sites:
         `sites` adds no rows.
         """
         count = np.where(sites == NO_ROW, 0, self.count[sites])
-        ends = np.cumsum(count, 1)
-        slot = np.arange(most)
-        found = np.full((len(sites), most), NO_ROW)
-        for at in range(sites.shape[1]):
-            start = ends[:, at] - count[:, at]
-            inside = (slot >= start[:, None]) & (slot < ends[:, at][:, None])
-            value = self.first[sites[:, at]][:, None] + slot - start[:, None]
-            found = np.where(inside, value, found)
-        return found
+        total, flat = count.sum(1), count.reshape(-1)
+        start = self.first[sites].reshape(-1) - np.cumsum(flat) + flat
+        width = max(most, int(total.max(initial=0)))
+        found = np.full((len(sites), width), NO_ROW)
+        found[np.arange(width) < total[:, None]] = np.repeat(start, flat) + np.arange(flat.sum())
+        return found[:, :most]
 
 
 def near_places(sites: Sites) -> tuple[int, int]:

@@ -334,10 +334,11 @@ def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
 def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | None:
     """Compare two calculations of the standard deviation of the level at test rows.
 
-    Returns None for counts. Also returns None for closed-form posteriors: both results are equal.
+    Returns None for counts. Also returns None for closed-form posteriors, and for models that
+    store their rows: both results are equal.
     """
     model = fitted.network_
-    if model.posterior.in_closed_form or not model.has_level:
+    if model.posterior.in_closed_form or model.holds_rows or not model.has_level:
         return None
     job.clock.begin("check")
     job.listener.stage("comparing two calculations of the level's variance")
