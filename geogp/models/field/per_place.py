@@ -85,8 +85,11 @@ class PerPlace(Step[FieldNetwork]):
 
         def half(share: Part) -> tuple[Tensor | None, ...]:
             L = model.factor
-            block = model.block(share.numbers, factor=L)
-            loss = whitened_elbo(block.white, block.log_scale, model.posterior.kl(L), rows.n)
+            block = model.block(share.numbers, factor=None)
+            # There are fewer whitened rows than rows that condition them.
+            spread = (block.spread.to(L.dtype) @ L).double()
+            white = torch.cat([block.residual[:, None], spread], 1)
+            loss = whitened_elbo(white, block.log_scale, model.posterior.kl(L), rows.n)
             loss = loss * (share.n / part.n)
             return loss.detach().double(), *torch.autograd.grad(loss, learned, allow_unused=True)
 

@@ -234,6 +234,16 @@ def whiten(
     `covariance` (b, m, m), `noise` (b, m) and `values` (b, m, c) are float64. `known` (b, m) marks
     the rows that are not padding; padding may have any values. The results have shapes (b, m, m)
     and (b, m, c). In rows of padding, L equals the identity matrix, and the other result is 0.
+    Raises the error of `factor_of`.
+    """
+    L = factor_of(covariance, noise, known)
+    V = torch.where(known[..., None], values, 0.0)
+    return L, torch.linalg.solve_triangular(L, V, upper=False)
+
+
+def factor_of(covariance: Tensor, noise: Tensor, known: Tensor) -> Tensor:
+    """Return the factor L of `whiten`, (b, m, m); only the lower triangle of K counts.
+
     If a covariance does not factorise, raises NumericalError on the CPU, and returns NaN for this
     block on other devices.
     """
@@ -250,8 +260,7 @@ def whiten(
             "the covariance of a block of tiles does not factorise; the fit has diverged. "
             "Lower the learning rate."
         )
-    V = torch.where(known[..., None], values, 0.0)
-    return L, torch.linalg.solve_triangular(L, V, upper=False)
+    return L
 
 
 def time_step(place: Indices, time: Floats) -> float | None:
