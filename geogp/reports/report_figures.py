@@ -12,11 +12,11 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import scipy
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from scipy import stats
 
 from geogp.evaluation.metrics import binomial_interval
 from geogp.evaluation.threshold_reliability import ExceedanceReport
@@ -260,7 +260,7 @@ def _violin(axes: Axes, place: int, values: Floats, colour: str) -> None:
     kept = np.quantile(values, np.linspace(0, 1, min(len(values), _MAX_POINTS)))
     if np.ptp(kept) > 1e-6 * float(kept.mean()):
         height = np.linspace(kept[0], kept[-1], 120)
-        density = stats.gaussian_kde(kept)(height)
+        density = scipy.stats.gaussian_kde(kept)(height)
         half = 0.4 * density / density.max()
         axes.fill_betweenx(
             height, place - half, place + half, facecolor=colour, alpha=0.35, edgecolor=colour

@@ -9,7 +9,6 @@ the features: W y ~ N(W(m0 + Phi w + shift), I). With q(w) = N(m, L L'), the evi
 equals that of a linear regression on W Phi.
 """
 
-from collections.abc import Callable
 from copy import deepcopy
 
 import numpy as np
@@ -23,13 +22,13 @@ from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
-from geogp.models.core.threads import aside, in_threads
+from geogp.models.core.threads import aside, in_threads, one_core_each
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.field_process import FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, block_rows, whitened
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
-from geogp.models.field.near_network import LEAST_ROWS, MEMBERS
+from geogp.models.field.near_network import LEAST_ROWS, MEMBERS, law_and_share
 from geogp.models.field.near_rows import (
     Conditional,
     Conditionals,
@@ -37,10 +36,9 @@ from geogp.models.field.near_rows import (
     near_rows,
     without_rows,
 )
-from geogp.models.field.near_summaries import is_single, left_out_summaries, near_summaries
+from geogp.models.field.near_summaries import left_out_summaries, near_summaries
 from geogp.models.field.predictive_law import (
     Errors,
-    PredictiveLaw,
     fit_law,
     no_law,
     pooled_law,
@@ -58,17 +56,10 @@ PARTS, PART = 4, 64
 On a GPU, padding costs less than more operations, so there is only one part.
 """
 
-
-SHARES, USUAL_SHARE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 0.4
-"""Possible shares of the networks in predictions; the share if few groups of rows can tell."""
-
 MOST_NOISE = 0.1
 """Measurements are precise if `start_covariance` found another form of the covariance than the
 usual one, and if the noise of a single test has at most this share of the variance.
 """
-
-PULL = 0.5
-"""Strength of the pull to `USUAL_SHARE`."""
 
 
 class FieldNetwork(FieldProcess):
@@ -152,11 +143,15 @@ class FieldNetwork(FieldProcess):
             outside = LeftOutRows(validation, found, away)
             training = self._errors(inside, held_out=False)
             errors = training.joined(self._errors(outside, held_out=True))
-            with aside(lambda: fit_law(errors, precise=self.is_precise()), self.device) as law:
-                networks = self._learn_networks(errors, law, inside, outside)
-            self._condition_on(validation)
+            precise, groups = self.is_precise(), self._row_groups()
+            with aside(lambda: fit_law(errors, precise=precise), self.device) as law:
+                predicted = self._learn_networks(inside, outside)
+            with aside(
+                lambda: law_and_share(errors, groups, law(), predicted), self.device
+            ) as networks:
+                self._condition_on(validation)
             self.set_law(law())
-            self.set_networks(*networks)
+            self.set_networks(*networks())
 
     def is_precise(self) -> bool:
         """Return whether the measurements are precise; see `MOST_NOISE`."""
@@ -174,27 +169,24 @@ class FieldNetwork(FieldProcess):
         pull = known.pull[-c:] - known.precision[-c:, :-c] @ m[:-c]
         self.posterior.take_last(*posterior_of(Information(known.precision[-c:, -c:], pull)))
 
-    def _learn_networks(
-        self,
-        seen: Errors,
-        law: Callable[[], PredictiveLaw],
-        inside: LeftOutRows,
-        outside: LeftOutRows,
-    ) -> tuple[PredictiveLaw, float]:
-        """Fit the networks; return their error distribution and their share in predictions.
+    def _row_groups(self) -> Indices:
+        if self.groups is None:
+            return np.arange(len(self.rows.y))
+        found: Indices = self.groups.cpu().numpy()
+        return found
 
-        `seen` are the errors of field and tile process, and `law` waits for their distribution. The
-        errors are those of rows `inside` the fit, predicted without the rows of their groups, and of rows
-        `outside` the fit. The share w maximises the mean log density of the rows outside, minus
-        `PULL` (w - `USUAL_SHARE`)² / G with the effective number G of their groups. If every row is
-        its own group, the rows inside count as well. The share is 0 if there are few rows, or if
+    def _learn_networks(
+        self, inside: LeftOutRows, outside: LeftOutRows
+    ) -> tuple[Floats, Floats] | None:
+        """Fit the networks; return their predictions of the rows inside and outside the fit.
+
+        The result has means and log standard deviations. It is None if there are few rows, or if
         the measurements are precise.
         """
-        rows, n = self.rows, len(self.rows.y)
-        groups = np.arange(n) if self.groups is None else self.groups.cpu().numpy()
-        few = n < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
+        rows, groups = self.rows, self._row_groups()
+        few = len(groups) < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
         if few or self.is_precise():
-            return no_law(), 0.0
+            return None
         seed = int(self.order_seed)
         source = self.measurements(rows.x, rows.counts, rows.y)
         summaries = left_out_summaries(near_summaries, source, groups, seed)
@@ -203,19 +195,8 @@ class FieldNetwork(FieldProcess):
         assert inside.numbers is not None, "rows inside the fit are stored rows"
         at = inside.numbers.cpu().numpy()
         others = self.network_prediction(outside.rows.x, outside.rows.counts)
-        predicted = [np.concatenate([a[at], b]) for a, b in zip(found, others, strict=True)]
-        of_networks = fit_law(seen.predicted_by(*predicted))
-        y = seen.values
-        counted = seen.held_out | is_single(groups)
-        parts = (seen.held_out, counted & ~seen.held_out)
-        of_groups = sum(part.sum() / seen.group_rows(part) for part in parts)
-
-        def objective(share: float) -> float:
-            pooled = pooled_law(law(), of_networks, share, seen.covariates, predicted)
-            score: float = pooled.log_density(y)[counted].mean()
-            return float(score - PULL * (share - USUAL_SHARE) ** 2 / of_groups)
-
-        return of_networks, max(SHARES, key=objective)
+        mean, log_sd = (np.concatenate([a[at], b]) for a, b in zip(found, others, strict=True))
+        return mean, log_sd
 
     def _condition_on(self, others: Rows) -> None:
         """Store further rows, and condition the weights on all stored rows."""
@@ -292,7 +273,8 @@ class FieldNetwork(FieldProcess):
 
     def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> TileLevel:  # noqa: ARG002
         """Return the joint law of field and tile process at tiles, given the stored rows."""
-        return tile_level(self, x, how)
+        with one_core_each():
+            return tile_level(self, x, how)
 
     # Prediction.
 
@@ -340,7 +322,8 @@ class FieldNetwork(FieldProcess):
         """
         scaled = self.scaled(x)
         counts = self.endless(len(scaled)) if level else self.counts_of(tests, devices, len(scaled))
-        found = self.predict_scaled(scaled, counts, level=level)
+        with one_core_each():
+            found = self.predict_scaled(scaled, counts, level=level)
         return with_far_level(self, scaled, found) if level and len(self.rows.y) else found
 
     def predict_scaled(

@@ -10,8 +10,24 @@ from torch.nn.functional import layer_norm, silu
 
 from geogp.errors import NumericalError
 from geogp.models.core.threads import in_threads, threads_of
-from geogp.models.field.near_summaries import AFTER, BEFORE, OWN, SUMMARIES, Indices, folds
-from geogp.models.field.predictive_law import MIN_SPREAD, NO_EFFECT
+from geogp.models.field.near_summaries import (
+    AFTER,
+    BEFORE,
+    OWN,
+    SUMMARIES,
+    Indices,
+    folds,
+    is_single,
+)
+from geogp.models.field.predictive_law import (
+    MIN_SPREAD,
+    NO_EFFECT,
+    Errors,
+    PredictiveLaw,
+    fit_law,
+    no_law,
+    pooled_law,
+)
 
 Floats = NDArray[np.float64]
 
@@ -36,6 +52,12 @@ COUNTS = 3
 """Number of inputs about the counts: log tests, log devices, log tests per device."""
 
 ROWS_AT_ONCE = 2**13
+
+SHARES, USUAL_SHARE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 0.4
+"""Possible shares of the networks in predictions; the share if few groups of rows can tell."""
+
+PULL = 0.5
+"""Strength of the pull to `USUAL_SHARE`."""
 
 WEIGHTS = ("first", "second", "skip", "last")
 
@@ -202,3 +224,30 @@ def _linear(weights: Tensor, x: Tensor) -> Tensor:
 def _pair(found: Tensor) -> tuple[Floats, Floats]:
     mean, log_sd = found.double().cpu().numpy().T
     return mean, log_sd
+
+
+def law_and_share(
+    seen: Errors, groups: Indices, law: PredictiveLaw, predicted: tuple[Floats, Floats] | None
+) -> tuple[PredictiveLaw, float]:
+    """Return the error distribution of the networks, and their share in predictions.
+
+    `seen` are the errors of field and tile process, and `law` is their distribution. `predicted`
+    are the networks' predictions of the same rows, which are inside or outside the fit. The share w
+    maximises the mean log density of the rows outside, minus `PULL` (w - `USUAL_SHARE`)² / G with
+    the effective number G of their groups. If every row is its own group, the rows inside count as
+    well. The share is 0 without predictions. `groups` are those of all stored rows.
+    """
+    if predicted is None:
+        return no_law(), 0.0
+    of_networks = fit_law(seen.predicted_by(*predicted))
+    y = seen.values
+    counted = seen.held_out | is_single(groups)
+    parts = (seen.held_out, counted & ~seen.held_out)
+    of_groups = sum(part.sum() / seen.group_rows(part) for part in parts)
+
+    def objective(share: float) -> float:
+        pooled = pooled_law(law, of_networks, share, seen.covariates, predicted)
+        score: float = pooled.log_density(y)[counted].mean()
+        return float(score - PULL * (share - USUAL_SHARE) ** 2 / of_groups)
+
+    return of_networks, max(SHARES, key=objective)

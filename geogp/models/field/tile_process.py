@@ -169,9 +169,9 @@ class _UsualForm(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
         h, t, same, first, second, own, values = ctx.saved_tensors
         lags = torch.stack([torch.ones_like(h), h, t]).flatten(1)
-        first, second, own = (lags @ (part * gradient).flatten() for part in (first, second, own))
-        always = values[2] * torch.dot(same.flatten(), gradient.flatten())
-        by_logs = torch.stack([first[0], second[0], always, own[0], *first[1:2], *second[1:], own[2]])
+        a, b, d = (lags @ (part * gradient).flatten() for part in (first, second, own))
+        c = values[2] * torch.dot(same.flatten(), gradient.flatten())
+        by_logs = torch.stack([a[0], b[0], c, d[0], a[1], b[1], b[2], d[2]])
         by_logs[4:].mul_(values[4:])
         return None, None, by_logs
 

@@ -11,7 +11,7 @@ A and B are sparse, and B is strictly lower triangular in the random order. If e
 conditioned on all rows and all earlier tiles, the distribution of u would be exact.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -148,15 +148,37 @@ def tile_sequence(
     """
     points = model.points(x)
     _check(points)
-    at_points = points.cpu().numpy()
-    place = at_points[:, :2]
+    place = points[:, :2].cpu().numpy()
     near_together = Sites.of(place).order
     random = _order(place, np.random.default_rng([seed, 2]))
     before = earlier_places(place, random, earlier)
     order, ends = _by_group(before, random, near_together)
-    position = np.empty_like(order)
-    position[order] = np.arange(len(order))
-    n, r = len(place), weights.L.shape[1]
+    orders = before, order.argsort(), near_together
+    found = _blocks(model, x, weights, orders, history=history)
+    sequence, heard = TileSequence(order, ends, *found[:-1]), found[-1]
+    for columns in chunks(heard.shape[1], AT_ONCE):
+        heard[:, columns] = sequence.forward(heard[:, columns])
+    sequence.low[:] -= heard[:, 1:]
+    sequence.told[:] = heard[:, 0]
+    return sequence
+
+
+def _blocks(
+    model: "FieldNetwork",
+    x: Tensor,
+    weights: WeightPosterior,
+    orders: tuple[Indices, Indices, Indices],
+    *,
+    history: bool,
+) -> tuple[Sparse, Floats, NDArray[Any], Floats, Conditional, NDArray[Any]]:
+    """Return B, s, Phi L, an array for `told`, `single` and A [residuals, Phi_rows L].
+
+    `orders` are the earlier tiles of each tile (n, m), the position of each tile in the sequence,
+    (n,), and an order in which near tiles follow each other, (n,).
+    """
+    before, position, near_together = orders
+    points, n, r = model.points(x), len(x), weights.L.shape[1]
+    at_points = points.cpu().numpy()
     amplitude = torch.cat([model.amplitude(part) for part in x.split(CHUNK)])
     s, on_earlier = np.zeros(n), np.zeros(before.shape)
     dtype = np.float32 if model.architecture.dtype == "float32" else np.float64
@@ -181,17 +203,12 @@ def tile_sequence(
     # Near tiles are in the same chunk, because they share conditioning rows.
     with torch.no_grad():
         parts = list(in_threads(compute, chunks(n, model.places_at_once), model.device))
-    back = torch.from_numpy(np.argsort(near_together)).to(model.device)
+    back = on_device(near_together.argsort(), model.device)
     single = Conditional(*(torch.cat(part)[back] for part in zip(*parts, strict=True)))
     to, column = np.nonzero(before != NO_ROW)
     earlier_tiles = position[before[to, column]]
     B = sparse.csr_array((on_earlier[to, column], (position[to], earlier_tiles)), shape=(n, n))
-    del before, on_earlier
-    sequence = TileSequence(order, ends, B, s, low, np.zeros(n), single)
-    for columns in chunks(1 + r, AT_ONCE):
-        heard[:, columns] = sequence.forward(heard[:, columns])
-    low -= heard[:, 1:]
-    return replace(sequence, told=heard[:, 0].astype(np.float64))
+    return B, s, low, np.zeros(n), single, heard
 
 
 def _by_group(before: Indices, random: Indices, near_together: Indices) -> tuple[Indices, Indices]:

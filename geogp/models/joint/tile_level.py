@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from geogp.errors import RequestError
 from geogp.models.core.memory import check_level
-from geogp.models.field.level_drift import drift_factor
 from geogp.models.core.threads import threads_of
 from geogp.models.field.field_process import BLOCKS_AT_ONCE
+from geogp.models.field.level_drift import drift_factor
 from geogp.models.field.near_rows import Conditionals, WeightPosterior, with_counts
 from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from geogp.evaluation.splits.row_parts import CALIBRATION, TEST, TRAIN, VALIDATI
 from geogp.evaluation.splits.split_names import RANDOM
 from geogp.files import sha256_of, write_bytes, write_text
 from geogp.geodata.tiles.quarters import quarter_label
+from geogp.models.core.threads import one_core_each
 from geogp.models.joint.joint_law import two_variances
 from geogp.records.record_names import FIELD, NOISE_IN_SPREAD, POINT, STEPS
 from geogp.records.record_reading import complete_record
@@ -225,7 +226,8 @@ def _complete(
 ) -> RunResult:
     """Draw the map, write all files of the run, and return the result."""
     chosen = {"alpha": fitted.weights.alpha, "beta": fitted.weights.beta}
-    with timed(job.seconds, "predict"):
+    each = one_core_each() if job.about.has_tiles else nullcontext()
+    with timed(job.seconds, "predict"), each:
         job.clock.begin("predict")
         job.listener.stage("predicting the map")
         repair = repair_of(job, model, map_calibration_rows(job))
