@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -85,7 +85,7 @@ def aside(work: Callable[[], Result], device: torch.device) -> Iterator[Callable
 
 
 @contextmanager
-def _pool(threads: int) -> Iterator[Callable[..., Future]]:
+def _pool(threads: int) -> Iterator[Callable[..., Future[Any]]]:
     """Start threads with the caller's settings; yield a function that submits work to them."""
     gradients, flushed = torch.is_grad_enabled(), sys.float_info.min / 2 == 0
     before = torch.get_num_threads()

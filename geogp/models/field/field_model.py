@@ -143,15 +143,16 @@ class FieldNetwork(FieldProcess):
             outside = LeftOutRows(validation, found, away)
             training = self._errors(inside, held_out=False)
             errors = training.joined(self._errors(outside, held_out=True))
-            precise, groups = self.is_precise(), self._row_groups()
+            precise, n = self.is_precise(), len(self.rows.y)
+            groups = np.arange(n) if self.groups is None else self.groups.cpu().numpy()
             with aside(lambda: fit_law(errors, precise=precise), self.device) as law:
-                predicted = self._learn_networks(inside, outside)
+                predicted = self._learn_networks(groups, inside, outside)
             with aside(
                 lambda: law_and_share(errors, groups, law(), predicted), self.device
-            ) as networks:
+            ) as both:
                 self._condition_on(validation)
             self.set_law(law())
-            self.set_networks(*networks())
+            self.set_networks(*both())
 
     def is_precise(self) -> bool:
         """Return whether the measurements are precise; see `MOST_NOISE`."""
@@ -169,25 +170,18 @@ class FieldNetwork(FieldProcess):
         pull = known.pull[-c:] - known.precision[-c:, :-c] @ m[:-c]
         self.posterior.take_last(*posterior_of(Information(known.precision[-c:, -c:], pull)))
 
-    def _row_groups(self) -> Indices:
-        if self.groups is None:
-            return np.arange(len(self.rows.y))
-        found: Indices = self.groups.cpu().numpy()
-        return found
-
     def _learn_networks(
-        self, inside: LeftOutRows, outside: LeftOutRows
+        self, groups: Indices, inside: LeftOutRows, outside: LeftOutRows
     ) -> tuple[Floats, Floats] | None:
         """Fit the networks; return their predictions of the rows inside and outside the fit.
 
         The result has means and log standard deviations. It is None if there are few rows, or if
         the measurements are precise.
         """
-        rows, groups = self.rows, self._row_groups()
         few = len(groups) < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
         if few or self.is_precise():
             return None
-        seed = int(self.order_seed)
+        rows, seed = self.rows, int(self.order_seed)
         source = self.measurements(rows.x, rows.counts, rows.y)
         summaries = left_out_summaries(near_summaries, source, groups, seed)
         inputs = self.network_inputs(rows.x, rows.counts, summaries)
@@ -242,10 +236,7 @@ class FieldNetwork(FieldProcess):
     def information(
         self, sites: Indices | None = None, without: NDArray[np.bool_] | None = None
     ) -> Information:
-        """Return the information about the weights in the stored rows at places; see `block`.
-
-        By default, this is the information in all stored rows.
-        """
+        """Return the information about the weights in the stored rows at all places, or `sites`."""
         numbers = np.arange(len(self.earlier)) if sites is None else sites
         like = self.posterior.m.detach()
         parts = in_threads(

@@ -83,7 +83,7 @@ class PerPlace(Step[FieldNetwork]):
         """Learn from whole places, on a CPU in halves, which two threads can compute at once."""
         learned = [value for value in model.parameters() if value.requires_grad]
 
-        def half(share: Part) -> tuple[Tensor | None, ...]:
+        def half(share: Part) -> tuple[Tensor, tuple[Tensor | None, ...]]:
             L = model.factor
             block = model.block(share.numbers, factor=None)
             # There are fewer whitened rows than rows that condition them.
@@ -91,16 +91,16 @@ class PerPlace(Step[FieldNetwork]):
             white = torch.cat([block.residual[:, None], spread], 1)
             loss = whitened_elbo(white, block.log_scale, model.posterior.kl(L), rows.n)
             loss = loss * (share.n / part.n)
-            return loss.detach().double(), *torch.autograd.grad(loss, learned, allow_unused=True)
+            return loss.detach().double(), torch.autograd.grad(loss, learned, allow_unused=True)
 
         whole = model.device.type != "cpu" or len(part.numbers) < 2
         shares = [part] if whole else self.split(model, rows, part, 2)
-        halves = [list(found) for found in in_threads(half, shares, model.device)]
-        for value, *gradients in zip(learned, *(found[1:] for found in halves), strict=True):
+        losses, found = zip(*in_threads(half, shares, model.device), strict=True)
+        for value, *gradients in zip(learned, *found, strict=True):
             for gradient in gradients:
                 if gradient is not None:
                     value.grad = gradient if value.grad is None else value.grad + gradient
-        return torch.stack([found[0] for found in halves]).sum()
+        return torch.stack(losses).sum()
 
     def predicted(self, model: FieldNetwork, rows: Rows, share: float) -> Prediction:
         """Predict from the field; in epochs with whole places, also from rows of near places."""

@@ -250,7 +250,8 @@ def factor_of(covariance: Tensor, noise: Tensor, known: Tensor) -> Tensor:
     both = known[:, :, None] & known[:, None, :]
     K = torch.where(both, covariance, 0.0)
     K.diagonal(dim1=1, dim2=2).add_(torch.where(known, noise, 1.0))
-    L, failed = torch.linalg.cholesky_ex(K)
+    found, failed = torch.linalg.cholesky_ex(K)
+    L: Tensor = found
     if K.device.type != "cpu":
         # A host that reads the codes waits for the device. NaN reaches the loss or the prediction,
         # which are checked.
