@@ -293,13 +293,13 @@ MUTANTS = [
         "models/field/tile_process",
         "models/test_vecchia",
         "models/test_field_model",
-        fading_without_time=(".addcmul_(lags[2:], v, value=-1)", ""),
-        later_in_every_tile=("exponential_(terms)[2].mul_(same)", "exponential_(terms)"),
+        fading_without_time=(".sub_(t * fading)", ""),
+        later_in_every_tile=(".mul_(s4).mul_(same)", ".mul_(s4)"),
     ),
     *_of(
         "models/field/field_rows",
         "models/test_field_rows",
-        whole_diagonal_in_the_gradient=("diagonal.mul_(0.5)", "diagonal.mul_(1.0)"),
+        whole_diagonal_in_the_gradient=("slot] - by_scale) / 2", "slot] - by_scale)"),
         scale_without_the_amplitude=("[log_amplitude[rows.own]]", "[0 * log_amplitude[rows.own]]"),
     ),
     *_of(

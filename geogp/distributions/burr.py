@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import optimize, special
+import scipy
+from scipy import special
 
 from geogp.distributions.heavy_shapes import Mixture
 from geogp.distributions.shapes import BURR_COLUMNS, Floats
@@ -212,4 +213,4 @@ def _root(falling: Callable[[float], float], start: float) -> float:
         high, width = high + width, 2 * width
     if low == high:
         return start
-    return float(optimize.brentq(falling, low, high, xtol=1e-12))
+    return float(scipy.optimize.brentq(falling, low, high, xtol=1e-12))

@@ -6,8 +6,9 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 from geogp.distributions.quantity import Quantity, Variable
 from geogp.errors import DataError
@@ -197,10 +198,10 @@ def _chunks(n: int, width: int) -> Iterator[slice]:
 
 def _steps(draws: int, k: int, df: float) -> Floats:
     """Return draws of z t, (draws, k); see `ClassPrediction`."""
-    uniform = stats.qmc.Sobol(k + 1, rng=np.random.default_rng(0)).random(draws)
+    uniform = scipy.stats.qmc.Sobol(k + 1, rng=np.random.default_rng(0)).random(draws)
     # A scrambled point can be 0, where the quantiles are infinite.
     uniform = np.clip(uniform, 1e-12, 1 - 1e-12)
     z: Floats = special.ndtri(uniform[:, :k])
     if np.isfinite(df):
-        z *= np.sqrt(df / stats.chi2.ppf(uniform[:, k:], df))
+        z *= np.sqrt(df / scipy.stats.chi2.ppf(uniform[:, k:], df))
     return z

@@ -5,9 +5,9 @@ from copy import copy
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy import special
-from scipy.interpolate import CubicSpline
 
 from geogp.distributions.heavy_shapes import Mixture, check_df, mixture_quantile
 from geogp.distributions.shapes import Floats, RowChoice, Shape
@@ -82,7 +82,7 @@ class NormalPlusStudent(Mixture):
         held = copy(self)
         held.share = grid
         lower = np.full(_SHARES, min(p[0], 1 - p[0]))
-        start = CubicSpline(grid, Mixture.quantile(held, lower))(self.share)
+        start = scipy.interpolate.CubicSpline(grid, Mixture.quantile(held, lower))(self.share)
         return self._each(mixture_quantile, p, start)
 
     def kinds(self, n: int) -> NDArray[np.intp]:

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from geogp.choices import MAX_TESTS, check_sample, whole_number
@@ -24,7 +23,6 @@ from geogp.estimators.fit_rows import (
 )
 from geogp.estimators.parameters import SpatialParameters
 from geogp.estimators.point_columns import Points, covariate_names, crs_text
-from geogp.estimators.point_grid import predicted_grid
 from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.estimators.point_times import Times, time_at
 from geogp.geodata.places.region import Region
@@ -34,6 +32,9 @@ from geogp.models.core.lowrank import LowRankGP
 from geogp.models.joint.joint_level import JointLevel, check_rows, joint_level
 from geogp.models.training.fit_plan import Tell
 from geogp.models.training.training_loop import FitState
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -274,7 +275,7 @@ class SpatialGP(SpatialParameters):
         resolution: float | None = None,
         level: bool = False,
         covariates: Mapping[str, Callable[[Floats, Floats], ArrayLike]] | None = None,
-    ) -> xr.Dataset:
+    ) -> "xr.Dataset":
         """Return a map: predictions on a raster.
 
         Parameters
@@ -317,6 +318,8 @@ class SpatialGP(SpatialParameters):
         DataError
             The values of a covariate are not finite.
         """
+        from geogp.estimators.point_grid import predicted_grid  # noqa: PLC0415 - slow
+
         self._fitted()
         columns, given = self.columns(), covariates or {}
         missing = [name for name in covariate_names(columns.covariates) if name not in given]

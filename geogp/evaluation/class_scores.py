@@ -2,8 +2,8 @@
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from geogp.errors import DataError
 from geogp.evaluation.scores import ClassScores
@@ -82,7 +82,7 @@ def auroc(score: ArrayLike, outlier: ArrayLike) -> float:
     n, m = int(positive.sum()), int((~positive).sum())
     if not n or not m:
         raise DataError(f"expected outliers and other rows, found {n} outliers of {n + m} rows.")
-    ranks = stats.rankdata(values)
+    ranks = scipy.stats.rankdata(values)
     return float((ranks[positive].sum() - n * (n + 1) / 2) / (n * m))
 
 

@@ -8,7 +8,7 @@ from geogp.choices import MAX_SEED
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.scores import LARGEST, LARGEST_WHOLE, Real
 from geogp.evaluation.splits.split_names import MAX_FOLDS, SPLITS
-from geogp.geodata.places.census import URBAN_VINTAGES
+from geogp.geodata.places.state_names import URBAN_VINTAGES
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import LEAST, MOST

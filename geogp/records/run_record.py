@@ -264,10 +264,7 @@ class CovariateRecord(Struct, frozen=True, kw_only=True):
 
 
 class FileRecord(Struct, frozen=True, kw_only=True):
-    """Size and hash of a file or folder of the run.
-
-    `modified_ns` is the time of the last change in nanoseconds since 1970, absent for a folder.
-    """
+    """Size and hash of a file or folder; its last change in ns since 1970 (only of a file)."""
 
     bytes: Count
     sha256: Text

@@ -32,7 +32,10 @@ def test_arranged_blocks_have_the_same_rows_in_the_same_order(blocks, width, par
         counts = part.known.sum(1, keepdim=True)
         assert torch.equal(part.known, torch.arange(part.rows.shape[1]) < counts)
         is_own = torch.zeros_like(part.known)
-        is_own[tuple(part.own)] = True
+        block, slot, number = part.own
+        is_own[block, slot] = True
+        assert number.tolist() == [i for k in is_own.sum(1).tolist() for i in range(k)]
+        assert part.most == is_own.sum(1).max()
         for k, rows, mine in zip(part.known, part.rows, is_own, strict=True):
             kept.append((tuple(distinct[rows[k]].tolist()), int(mine.sum())))
             assert not mine[~k].any()

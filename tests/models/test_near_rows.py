@@ -11,6 +11,7 @@ from test_joint_level import exact, grid, make_field
 
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
+from geogp.models.field import field_process
 from geogp.models.field import left_out as leaving
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.field_rows import NearRows
@@ -286,3 +287,22 @@ def test_a_fit_ends_with_all_rows_stored():
     expected = model.standardised(data.y).double()
     np.testing.assert_allclose(np.sort(model.rows.y), np.sort(expected), rtol=1e-6)
     assert model.predictive_law().coefficients.any()
+
+
+def test_threads_and_chunks_change_no_prediction(model, monkeypatch):
+    x, counts = model.rows.x[:50], model.rows.counts[:50]
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads, places, blocks in ((1, 1024, 128), (1, 8, 3), (3, 8, 3)):
+            torch.set_num_threads(threads)
+            monkeypatch.setattr(field_process, "PLACES_AT_ONCE", places)
+            monkeypatch.setattr(field_process, "BLOCKS_AT_ONCE", blocks)
+            kept = model.information()
+            found.append((*model.conditionals(x, counts).found, *kept))
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(found[0], found[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+    for one, other in zip(found[1], found[2], strict=True):
+        assert torch.equal(one, other)

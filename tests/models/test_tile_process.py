@@ -70,6 +70,17 @@ def test_each_form_against_its_formula(smoothness, gneiting, stretched):
     assert np.linalg.eigvalsh(found).min() > 0
 
 
+@pytest.mark.parametrize("n", [1, 16, 17, 50, 90])
+@pytest.mark.parametrize("smoothness", [0, 1])
+def test_the_lower_triangle_is_that_of_the_whole(n, smoothness):
+    process = TileProcess(3, torch.float64)
+    process.take_form(_form(smoothness, gneiting=bool(smoothness), stretched=bool(smoothness)))
+    points = torch.from_numpy(np.stack([_points(n, seed) for seed in range(3)]))
+    with torch.no_grad():
+        found, whole = process.lower(points), process(points, points)
+    torch.testing.assert_close(found.tril(), whole.tril(), rtol=1e-12, atol=1e-14)
+
+
 def test_the_usual_form_is_a_case_of_the_others():
     """Two routes: the fast one, and the general one with a stretch of nearly nothing."""
     process, at = TileProcess(3, torch.float64), torch.from_numpy(_points(30))

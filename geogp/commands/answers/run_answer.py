@@ -13,7 +13,6 @@ from geogp.commands.run_requests import RunRequest
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import locked_run
-from geogp.runs.run_pages import show_answers
 from geogp.runs.run_places import RunPlaces
 
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ def reopened(
     too little memory, or another process is using the run. Raises DataError if a file is damaged or
     differs from the run's inputs. At the end, the pages of the run show the new answer.
     """
+    from geogp.runs.run_pages import show_answers  # noqa: PLC0415 - slow, not for `geogp at`
+
     with locked_run(request.run) as record, arithmetic(precision=record.precision):
         yield open_requested(request, listener).reopen(**given)
         show_answers(request.run)

@@ -20,8 +20,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from geogp.choices import one_of
 from geogp.distributions.prediction import Prediction
@@ -149,7 +149,7 @@ def scatter(m: int) -> tuple[float, float]:
     Given m calibration rows, the coverage has the distribution Beta(k, m + 1 - k).
     """
     k = rank(m, 0.95)
-    low, high = (float(stats.beta.ppf(end, k, m + 1 - k)) for end in (0.025, 0.975))
+    low, high = (float(scipy.stats.beta.ppf(end, k, m + 1 - k)) for end in (0.025, 0.975))
     return low, high
 
 
@@ -206,7 +206,7 @@ def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1
     k = rank(m, p)
     tail = (1 - level ** (1 / checks)) / 2
     # SciPy's search for quantiles would sum over all counts at each step.
-    below = np.cumsum(stats.betabinom(n, k, m + 1 - k).pmf(np.arange(n + 1)))
+    below = np.cumsum(scipy.stats.betabinom(n, k, m + 1 - k).pmf(np.arange(n + 1)))
     lower, upper = np.searchsorted(below, [tail, 1 - tail])
     return Interval(float(lower) / n, float(min(upper, n)) / n)
 

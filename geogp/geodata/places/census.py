@@ -13,7 +13,7 @@ from geogp.geodata.places.layers import COUNTY, TRACT, URBAN_AREA, PolygonLayer
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.places.region import Region, Strata
 from geogp.geodata.places.region_choice import AUTO
-from geogp.geodata.places.state_names import unknown_state
+from geogp.geodata.places.state_names import URBAN_VINTAGES, unknown_state
 from geogp.geodata.store.sources import Source
 from geogp.geodata.tiles.ookla import InputFile
 from geogp.geodata.tiles.parquet_files import reading_process
@@ -45,9 +45,6 @@ COAST_DEGREES = 0.02  # largest distance of the coastlines of a county and its s
 _STATE_COLUMNS = ("STUSPS", "NAME", "STATEFP")
 
 _CODE = re.compile(r"[\w-]{1,60}")
-
-URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
-"""The census year of urban areas, for each column that only one census has."""
 
 
 @dataclass(frozen=True)

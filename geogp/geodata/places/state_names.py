@@ -5,6 +5,9 @@ from collections.abc import Iterable
 from geogp.choices import nearest
 from geogp.errors import RequestError
 
+URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
+"""The census year of urban areas, for each column that only one census has."""
+
 _TABLE = """
 AL 01 Alabama, AK 02 Alaska, AZ 04 Arizona, AR 05 Arkansas, CA 06 California, CO 08 Colorado,
 CT 09 Connecticut, DE 10 Delaware, DC 11 District of Columbia, FL 12 Florida, GA 13 Georgia,

@@ -9,7 +9,6 @@ the features: W y ~ N(W(m0 + Phi w + shift), I). With q(w) = N(m, L L'), the evi
 equals that of a linear regression on W Phi.
 """
 
-from collections.abc import Iterator
 from copy import deepcopy
 
 import numpy as np
@@ -23,12 +22,13 @@ from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
+from geogp.models.core.threads import aside, in_threads, one_core_each
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.field_process import FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, block_rows, whitened
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
-from geogp.models.field.near_network import LEAST_ROWS, MEMBERS
+from geogp.models.field.near_network import LEAST_ROWS, MEMBERS, law_and_share
 from geogp.models.field.near_rows import (
     Conditional,
     Conditionals,
@@ -36,38 +36,30 @@ from geogp.models.field.near_rows import (
     near_rows,
     without_rows,
 )
-from geogp.models.field.near_summaries import is_single, left_out_summaries, near_summaries
+from geogp.models.field.near_summaries import left_out_summaries, near_summaries
 from geogp.models.field.predictive_law import (
     Errors,
-    PredictiveLaw,
     fit_law,
     no_law,
     pooled_law,
     prediction_in,
 )
-from geogp.models.field.vecchia import NO_ROW, Sites
+from geogp.models.field.vecchia import NO_ROW, Indices, Sites
 from geogp.models.joint.far_level import with_far_level
 from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
 
 Floats = NDArray[np.float64]
 
-PARTS = 4
-"""The blocks of a step are divided into this number of parts, each with its own padding. On a GPU,
-padding costs less than more operations, so there is only one part.
+PARTS, PART = 4, 64
+"""Blocks are divided into `PARTS` parts or more, each with its own padding and about `PART` blocks.
+On a GPU, padding costs less than more operations, so there is only one part.
 """
-
-
-SHARES, USUAL_SHARE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 0.4
-"""Possible shares of the networks in predictions; the share if few groups of rows can tell."""
 
 MOST_NOISE = 0.1
 """Measurements are precise if `start_covariance` found another form of the covariance than the
 usual one, and if the noise of a single test has at most this share of the variance.
 """
-
-PULL = 0.5
-"""Strength of the pull to `USUAL_SHARE`."""
 
 
 class FieldNetwork(FieldProcess):
@@ -112,7 +104,7 @@ class FieldNetwork(FieldProcess):
         places = self.sites.sites
         here = places.rows(number[:, None], int(places.count[number].max()))
         index = np.concatenate([earlier, here], axis=1)
-        parts = PARTS if self.device.type == "cpu" else 1
+        parts = max(PARTS, len(number) // PART) if self.device.type == "cpu" else 1
         rows = block_rows(index, earlier.shape[1], parts, self.device)
         points, logs, y = self.table[:, rows.distinct].split([3, 2, 1])
         terms = self.terms_at(self.rows.x[rows.distinct], logs.T)
@@ -151,11 +143,16 @@ class FieldNetwork(FieldProcess):
             outside = LeftOutRows(validation, found, away)
             training = self._errors(inside, held_out=False)
             errors = training.joined(self._errors(outside, held_out=True))
-            law = fit_law(errors, precise=self.is_precise())
-            networks = self._learn_networks(errors, law, inside, outside)
-            self._condition_on(validation)
-            self.set_law(law)
-            self.set_networks(*networks)
+            precise, n = self.is_precise(), len(self.rows.y)
+            groups = np.arange(n) if self.groups is None else self.groups.cpu().numpy()
+            with aside(lambda: fit_law(errors, precise=precise), self.device) as law:
+                predicted = self._learn_networks(groups, inside, outside)
+            with aside(
+                lambda: law_and_share(errors, groups, law(), predicted), self.device
+            ) as both:
+                self._condition_on(validation)
+            self.set_law(law())
+            self.set_networks(*both())
 
     def is_precise(self) -> bool:
         """Return whether the measurements are precise; see `MOST_NOISE`."""
@@ -169,28 +166,22 @@ class FieldNetwork(FieldProcess):
         if not c:
             return
         m = self.posterior.m.double()
-        known = information(self.weighted_rows(self.rows.as_rows()), m)
+        known = self.information()
         pull = known.pull[-c:] - known.precision[-c:, :-c] @ m[:-c]
         self.posterior.take_last(*posterior_of(Information(known.precision[-c:, -c:], pull)))
 
     def _learn_networks(
-        self, seen: Errors, law: PredictiveLaw, inside: LeftOutRows, outside: LeftOutRows
-    ) -> tuple[PredictiveLaw, float]:
-        """Fit the networks; return their error distribution and their share in predictions.
+        self, groups: Indices, inside: LeftOutRows, outside: LeftOutRows
+    ) -> tuple[Floats, Floats] | None:
+        """Fit the networks; return their predictions of the rows inside and outside the fit.
 
-        `seen` are the errors of field and tile process, and `law` is their distribution. The errors
-        are those of rows `inside` the fit, predicted without the rows of their groups, and of rows
-        `outside` the fit. The share w maximises the mean log density of the rows outside, minus
-        `PULL` (w - `USUAL_SHARE`)² / G with the effective number G of their groups. If every row is
-        its own group, the rows inside count as well. The share is 0 if there are few rows, or if
+        The result has means and log standard deviations. It is None if there are few rows, or if
         the measurements are precise.
         """
-        rows, n = self.rows, len(self.rows.y)
-        groups = np.arange(n) if self.groups is None else self.groups.cpu().numpy()
-        few = n < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
+        few = len(groups) < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
         if few or self.is_precise():
-            return no_law(), 0.0
-        seed = int(self.order_seed)
+            return None
+        rows, seed = self.rows, int(self.order_seed)
         source = self.measurements(rows.x, rows.counts, rows.y)
         summaries = left_out_summaries(near_summaries, source, groups, seed)
         inputs = self.network_inputs(rows.x, rows.counts, summaries)
@@ -198,19 +189,8 @@ class FieldNetwork(FieldProcess):
         assert inside.numbers is not None, "rows inside the fit are stored rows"
         at = inside.numbers.cpu().numpy()
         others = self.network_prediction(outside.rows.x, outside.rows.counts)
-        predicted = [np.concatenate([a[at], b]) for a, b in zip(found, others, strict=True)]
-        of_networks = fit_law(seen.predicted_by(*predicted))
-        y = seen.values
-        counted = seen.held_out | is_single(groups)
-        parts = (seen.held_out, counted & ~seen.held_out)
-        of_groups = sum(part.sum() / seen.group_rows(part) for part in parts)
-
-        def objective(share: float) -> float:
-            pooled = pooled_law(law, of_networks, share, seen.covariates, predicted)
-            score: float = pooled.log_density(y)[counted].mean()
-            return float(score - PULL * (share - USUAL_SHARE) ** 2 / of_groups)
-
-        return of_networks, max(SHARES, key=objective)
+        mean, log_sd = (np.concatenate([a[at], b]) for a, b in zip(found, others, strict=True))
+        return mean, log_sd
 
     def _condition_on(self, others: Rows) -> None:
         """Store further rows, and condition the weights on all stored rows."""
@@ -221,9 +201,10 @@ class FieldNetwork(FieldProcess):
         )
         self.keep_rows(rows, int(self.order_seed))
         self.drift.copy_(drift)
-        m, L = self.conditioned(self.rows.as_rows())
+        m, L = posterior_of(self.information())
         self.posterior.m.copy_(m)
         self.posterior.take_covariance(L)
+        self.is_conditioned = True
 
     def _errors(self, left: LeftOutRows, *, held_out: bool) -> Errors:
         """Return the standardised prediction errors of rows."""
@@ -252,14 +233,27 @@ class FieldNetwork(FieldProcess):
         law.coefficients[1, 0] = np.log(factor)
         self.set_law(law)
 
-    def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:  # noqa: ARG002
-        """Yield W Phi and W (y - m0 - shift) of the stored rows, in chunks, with variance 1.
+    def information(
+        self, sites: Indices | None = None, without: NDArray[np.bool_] | None = None
+    ) -> Information:
+        """Return the information about the weights in the stored rows at all places, or `sites`."""
+        numbers = np.arange(len(self.earlier)) if sites is None else sites
+        like = self.posterior.m.detach()
+        parts = in_threads(
+            lambda part: information([self.whitened(part, without)], like),
+            torch.as_tensor(numbers).split(self.places_at_once) if len(numbers) else (),
+            self.device,
+        )
+        total = information([], like)
+        for part in parts:
+            total = Information(*(one + other for one, other in zip(total, part, strict=True)))
+        return total
 
-        `rows` are not used, because the model stores all rows that its predictions depend on.
-        """
-        numbers = torch.arange(len(self.sites.sites))
-        for part in numbers.split(self.blocks_at_once):
-            yield self.whitened(part)
+    def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """Return mean and factor of the weights given the stored rows; `rows` are not used."""
+        if self.is_conditioned:
+            return self.posterior.m.double(), self.factor.double()
+        return posterior_of(self.information())
 
     def whitened(self, sites: Tensor, without: NDArray[np.bool_] | None = None) -> WeightedRows:
         """Return W Phi and W (y - m0 - shift) for the stored rows at places; see `block`."""
@@ -270,7 +264,8 @@ class FieldNetwork(FieldProcess):
 
     def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> TileLevel:  # noqa: ARG002
         """Return the joint law of field and tile process at tiles, given the stored rows."""
-        return tile_level(self, x, how)
+        with one_core_each():
+            return tile_level(self, x, how)
 
     # Prediction.
 
@@ -318,7 +313,8 @@ class FieldNetwork(FieldProcess):
         """
         scaled = self.scaled(x)
         counts = self.endless(len(scaled)) if level else self.counts_of(tests, devices, len(scaled))
-        found = self.predict_scaled(scaled, counts, level=level)
+        with one_core_each():
+            found = self.predict_scaled(scaled, counts, level=level)
         return with_far_level(self, scaled, found) if level and len(self.rows.y) else found
 
     def predict_scaled(
@@ -367,17 +363,19 @@ class FieldNetwork(FieldProcess):
         nothing = alone or not len(self.rows.y)
         # Near places are in one chunk, because they share conditioning rows.
         points = numpy_of(self.points(x))
-        order, parts = Sites.of(points[:, :2]).order, []
+        order, size = Sites.of(points[:, :2]).order, self.places_at_once
+
+        def predicted(start: int) -> Conditional:
+            part = order[start : start + size]
+            rows = on_device(part, self.device)
+            asked = x[rows], counts[rows]
+            if nothing:
+                return without_rows(self, *asked, weights)
+            return given_rows(self, *asked, near_rows(self, points[part]), weights)
+
         with torch.no_grad():
-            weights, size = self.weights, self.blocks_at_once
-            for start in range(0, len(x), size):
-                part = order[start : start + size]
-                rows = on_device(part, self.device)
-                asked = x[rows], counts[rows]
-                if nothing:
-                    parts.append(without_rows(self, *asked, weights))
-                else:
-                    parts.append(given_rows(self, *asked, near_rows(self, points[part]), weights))
+            weights = self.weights
+            parts = list(in_threads(predicted, range(0, len(x), size), self.device))
         back = on_device(order.argsort(), self.device)
         return Conditional(*(torch.cat(part)[back] for part in zip(*parts, strict=True)))
 

@@ -44,8 +44,10 @@ LAW_PARTS = ("coefficients", "ranges", "hidden", "outputs")
 LAWS = ("law", "networks_law")
 """First words of the names of these buffers: errors of field and tile process, of the networks."""
 
-BLOCKS_AT_ONCE = 256
-"""Number of places or predictions whose blocks are in memory at once, on a CPU."""
+BLOCKS_AT_ONCE, PLACES_AT_ONCE = 128, 1024
+"""Numbers of blocks in memory at once, and of places or predictions that are handled together, by
+one thread of a CPU. Near places share rows, whose features are computed once.
+"""
 
 BLOCK_ARRAYS = 16
 """Approximate number of copies of the covariances of blocks in memory."""
@@ -112,6 +114,9 @@ class FieldProcess(LowRankGP):
         )
         # Of the training rows; used during a fit.
         self.groups: Tensor | None = None
+        # Whether the posterior of the weights is that given the stored rows, as at the end of a
+        # fit; only finished models are stored.
+        self.is_conditioned = False
         # Computed from the stored rows on first use.
         self._sites: NearSites | None = None
         self._earlier: Tensor | None = None
@@ -144,6 +149,7 @@ class FieldProcess(LowRankGP):
     def load_state_dict(self, *given: Any, **options: Any) -> Any:
         """Take the tensors of a file, whose rows may have another order; see `sites`."""
         found = super().load_state_dict(*given, **options)
+        self.is_conditioned = True
         if self._sites is None and len(self.rows.y):
             _ = self.sites
         return found
@@ -169,6 +175,11 @@ class FieldProcess(LowRankGP):
         words = BLOCK_ARRAYS * (PREDICTION_ROWS + PLACE_ROWS) ** 2
         return min(CHUNK, rows_at_once(BLOCKS_AT_ONCE, words, self.device))
 
+    @property
+    def places_at_once(self) -> int:
+        """Number of places or predictions that are handled together."""
+        return PLACES_AT_ONCE if self.device.type == "cpu" else self.blocks_at_once
+
     def keep_rows(self, rows: Rows, seed: int) -> Rows:
         """Store the training rows, ordered by place, and return them.
 
@@ -184,6 +195,7 @@ class FieldProcess(LowRankGP):
         self.drift.zero_()
         self.set_law(no_law())
         self._sites = self._earlier = self._table = self._sums = None
+        self.is_conditioned = False
         self.groups = held.groups
         return held
 
@@ -370,10 +382,10 @@ class FieldProcess(LowRankGP):
         """
         second = self.scaled(x2)
         with torch.no_grad():
-            points, amplitude = self.points(second), self._amplitude(second)
+            points, amplitude = self.points(second), self.amplitude(second)
             parts = []
             for part in self.scaled(x).split(CHUNK):
-                own = self._amplitude(part)
+                own = self.amplitude(part)
                 found = self.tiles(self.points(part), points)
                 parts.append(found * own[:, None] * amplitude[None, :])
         return numpy_of(torch.cat(parts) * self.y_sd.square())
@@ -407,7 +419,8 @@ class FieldProcess(LowRankGP):
         """Return infinitely many tests and devices for n rows, (n, 2)."""
         return torch.full((n, 2), torch.inf, dtype=torch.float64, device=self.device)
 
-    def _amplitude(self, x: Tensor) -> Tensor:
+    def amplitude(self, x: Tensor) -> Tensor:
+        """Return the amplitude of the tile process at scaled inputs (n, d), (n,)."""
         lift = self.basis.values(self.seen(x)) @ self.tiles.head
         return self.tiles.log_amplitude(lift.double()).exp()
 

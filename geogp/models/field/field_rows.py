@@ -12,7 +12,7 @@ from torch.linalg import solve_triangular
 
 from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
-from geogp.models.field.vecchia import NO_ROW, Indices, whiten
+from geogp.models.field.vecchia import NO_ROW, Indices, factor_of
 
 
 class HeldRows(nn.Module):
@@ -115,22 +115,29 @@ def _distinct(index: Indices) -> tuple[Indices, Indices, NDArray[np.bool_]]:
     Padding gets the position 0.
     """
     known = index != NO_ROW
-    distinct, inverse = np.unique(index[known], return_inverse=True)
+    numbers = index[known]
+    low = numbers.min(initial=np.iinfo(index.dtype).max) if len(numbers) else 0
+    # Rows of a chunk have near numbers, so this is faster than sorting them.
+    held = np.zeros(numbers.max(initial=low) - low + 1, np.bool_)
+    held[numbers - low] = True
+    distinct = np.flatnonzero(held) + low
     back = np.zeros_like(index)
-    back[known] = inverse.reshape(-1)
-    return distinct if len(distinct) else np.zeros(1, index.dtype), back, known
+    back[known] = (np.cumsum(held) - 1)[numbers - low]
+    return distinct if len(numbers) else np.zeros(1, index.dtype), back, known
 
 
 class PaddedBlocks(NamedTuple):
     """Blocks with similar numbers of rows, on the device of the model.
 
     `rows` (b, m) are positions among the distinct rows, and `known` (b, m) marks actual rows, which
-    come before the padding. `own` (2, k) are block and slot of each of the blocks' own rows.
+    come before the padding. `own` (3, k) are the block, the slot and the number within the block of
+    each of the blocks' own rows; a block has at most `most` own rows.
     """
 
     rows: Tensor
     known: Tensor
     own: Tensor
+    most: int
 
 
 class BlockRows(NamedTuple):
@@ -157,15 +164,20 @@ def block_rows(index: Indices, first_own: int, parts: int, device: torch.device)
     order = np.argsort(~known, axis=1, kind="stable")
     count = known.sum(1)
     pieces = [p for p in np.array_split(np.argsort(count, kind="stable"), parts) if len(p)]
-    arrays = [distinct, back[own]]
+    arrays, mosts = [distinct, back[own]], []
     for piece in pieces:
         kept = piece[:, None], order[piece, : count[piece[-1]]]
-        arrays += [back[kept], count[piece], np.stack(np.nonzero(own[kept]))]
+        block, slot = np.nonzero(own[kept])
+        number = np.arange(len(block)) - np.searchsorted(block, block)
+        arrays += [back[kept], count[piece], np.stack([block, slot, number])]
+        mosts.append(int(number.max(initial=0)) + 1)
     first, second, *others = _on_device(arrays, device)
     found = []
-    for rows, counts, positions in zip(others[::3], others[1::3], others[2::3], strict=True):
+    for rows, counts, positions, most in zip(
+        others[::3], others[1::3], others[2::3], mosts, strict=True
+    ):
         slots = torch.arange(rows.shape[1], device=device)
-        found.append(PaddedBlocks(rows, slots < counts[:, None], positions))
+        found.append(PaddedBlocks(rows, slots < counts[:, None], positions, most))
     return BlockRows(first, second, found)
 
 
@@ -189,10 +201,11 @@ def whitened(rows: BlockRows, terms: RowTerms, values: Tensor, priors: list[Tens
 class _Whitened(torch.autograd.Function):
     """White values of own rows, and the sum of the logarithms of their standard deviations.
 
-    For a block with K = L L' and white values V = L^(-1) U, let A and a be the gradients by V and
-    by log L_ii. The gradients by U and K are L^(-T) A and -L^(-T) tri(A V' - diag a) L^(-1), up to
-    an antisymmetric part; tri is the lower triangle with half of the diagonal (Murray 2016). K and
-    U are divided by the amplitude D at the rows, which saves the product D K D.
+    For a block with K = L L', values U and E the columns of the identity matrix of its own rows,
+    the white values are V = Y' U with Y = L^(-T) E. Let A and a be the gradients by V and by log
+    L_ii of the own rows. The gradients by U and K are Y A and -Y tri(A U' L^(-T) - E' diag a)
+    L^(-1), up to an antisymmetric part; tri is the lower triangle with half of the diagonal (Murray
+    2016). K and U are divided by the amplitude D at the rows, which saves the product D K D.
     """
 
     @staticmethod
@@ -203,11 +216,15 @@ class _Whitened(torch.autograd.Function):
         scaled = noise * square, values * inverse[:, None]
         factors, kept, scales = [], [], [log_amplitude[rows.own]]
         for part, prior in zip(rows.parts, priors, strict=True):
-            noises, columns = (value[part.rows] for value in scaled)
-            L, white = whiten(prior, noises, part.known, columns)
-            kept.append(white[tuple(part.own)])
-            scales.append(L.diagonal(dim1=1, dim2=2)[tuple(part.own)].log())
-            factors += [L, white]
+            block, slot, number = part.own
+            L = factor_of(prior, scaled[0][part.rows], part.known)
+            E = prior.new_zeros(*part.rows.shape, part.most)
+            E[block, slot, number] = 1.0
+            Y = solve_triangular(L.mT, E, upper=True)
+            white = Y.mT @ scaled[1][part.rows]
+            kept.append(white[block, number])
+            scales.append(L.diagonal(dim1=1, dim2=2)[block, slot].log())
+            factors += [L, Y]
         ctx.rows = rows
         ctx.save_for_backward(inverse, square, *scaled, *factors)
         return torch.cat(kept) if len(kept) > 1 else kept[0], torch.cat(scales).sum()
@@ -221,21 +238,22 @@ class _Whitened(torch.autograd.Function):
         pieces = by_white.split([part.own.shape[1] for part in rows.parts])
         by_priors = []
         blocks = zip(rows.parts, pieces, factors[::2], factors[1::2], strict=True)
-        for part, piece, L, white in blocks:
-            own = tuple(part.own)
-            by_rows = torch.zeros_like(white)
-            by_rows[own] = piece
-            half = by_rows @ white.mT
-            diagonal = half.diagonal(dim1=1, dim2=2)
-            diagonal[own] -= by_scale
-            diagonal.mul_(0.5)
-            right = solve_triangular(L, half.tril_(), upper=False, left=False)
-            by_prior = solve_triangular(L.mT, right, upper=True).neg_()
-            by_columns = solve_triangular(L.mT, by_rows, upper=True)
+        for part, piece, L, Y in blocks:
+            block, slot, number = part.own
+            by_rows = piece.new_zeros(len(Y), part.most, values.shape[1])
+            by_rows[block, number] = piece
+            half = by_rows @ values[part.rows].mT
+            half = solve_triangular(L.mT, half, upper=True, left=False)
+            half[block, number, slot] = (half[block, number, slot] - by_scale) / 2
+            slots = torch.arange(L.shape[1], device=L.device)
+            last = slots.new_zeros(len(Y), part.most)
+            last[block, number] = slot
+            half.masked_fill_(slots > last[..., None], 0.0)
+            by_prior = (Y @ solve_triangular(L, half, upper=False, left=False)).neg_()
             at = (part.rows,)
             by_noise.index_put_(at, by_prior.diagonal(dim1=1, dim2=2), accumulate=True)
-            by_values.index_put_(at, by_columns, accumulate=True)
-            by_priors.append(by_prior.mT)  # the transpose is row-major
+            by_values.index_put_(at, Y @ by_rows, accumulate=True)
+            by_priors.append(by_prior)
         by_log = torch.linalg.vecdot(by_values, values)
         by_log = torch.addcmul(by_log, by_noise, noise, value=2).neg_()
         by_log.index_add_(0, rows.own, by_scale.expand(len(rows.own)))

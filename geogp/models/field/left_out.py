@@ -10,7 +10,8 @@ from torch import Tensor
 
 from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
-from geogp.models.core.posteriors import Information, WeightedRows, information, posterior_of
+from geogp.models.core.posteriors import Information, posterior_of
+from geogp.models.core.threads import in_threads
 from geogp.models.field.near_rows import Conditional, WeightPosterior, given_rows, near_rows
 from geogp.models.field.vecchia import NO_ROW, NearSites
 
@@ -50,7 +51,7 @@ def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOutRows:
     chosen = np.sort(rng.permutation(n)[:MOST_ROWS])
     _, group = np.unique(groups.cpu().numpy(), return_inverse=True)
     if group.max() + 1 in {1, n}:
-        parts = _single_rows(model, chosen)
+        parts = _predicted(model, chosen, model.sites, model.weights, alone=True)
     else:
         parts = _folds(model, chosen, (rng.permutation(group.max() + 1) % FOLDS)[group])
     numbers, found, distance = zip(*parts, strict=True)
@@ -64,19 +65,26 @@ Part = tuple[Tensor, Conditional, Floats]
 """Row numbers of stored rows, predictions at these rows, and distances to other places in km."""
 
 
-def _single_rows(model: "FieldNetwork", chosen: NDArray[np.int64]) -> Iterator[Part]:
-    points, weights = model.points(model.rows.x).cpu().numpy(), model.weights
-    for numbers in _chunks(model, chosen):
-        near = near_rows(model, points[numbers], without=numbers)
+def _predicted(
+    model: "FieldNetwork",
+    chosen: NDArray[np.int64],
+    among: NearSites,
+    weights: WeightPosterior,
+    *,
+    alone: bool = False,
+) -> Iterator[Part]:
+    """Predict stored rows from rows `among` some places; if `alone`, without the row itself."""
+    points, size = model.points(model.rows.x).cpu().numpy(), model.places_at_once
+
+    def part(start: int) -> Part:
+        numbers = chosen[start : start + size]
+        without = numbers if alone else None
+        near = near_rows(model, points[numbers], among=among, without=without)
         rows = on_device(numbers, model.device)
         found = given_rows(model, model.rows.x[rows], model.rows.counts[rows], near, weights)
-        yield rows, found, model.distance_to_others(points[numbers])
+        return rows, found, model.distance_to_others(points[numbers], among)
 
-
-def _chunks(model: "FieldNetwork", rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    size = model.blocks_at_once
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
+    return in_threads(part, range(0, len(chosen), size), model.device)
 
 
 def _folds(
@@ -84,31 +92,13 @@ def _folds(
 ) -> Iterator[Part]:
     sites = model.sites.sites
     fold_of_site = fold[sites.first]
-    points, earlier = model.points(model.rows.x).cpu().numpy(), model.earlier.numpy()
-    known = _information(model, np.arange(len(sites)))
+    earlier, known = model.earlier.numpy(), model.information()
     for number in np.unique(fold[chosen]):
         own, others = fold == number, fold_of_site != number
         # The information from other places must not be conditioned on the rows left out.
         near = others & (own[earlier] & (earlier != NO_ROW)).any(1)
-        changed = _information(model, np.flatnonzero(near | ~others))
-        again = _information(model, np.flatnonzero(near), own)
+        changed = model.information(np.flatnonzero(near | ~others))
+        again = model.information(np.flatnonzero(near), own)
         rest = Information(*(a - b + c for a, b, c in zip(known, changed, again, strict=True)))
         weights = WeightPosterior(*posterior_of(rest))
-        among = NearSites.of(sites, others)
-        for numbers in _chunks(model, chosen[own[chosen]]):
-            near = near_rows(model, points[numbers], among=among)
-            rows = on_device(numbers, model.device)
-            found = given_rows(model, model.rows.x[rows], model.rows.counts[rows], near, weights)
-            yield rows, found, model.distance_to_others(points[numbers], among)
-
-
-def _information(
-    model: "FieldNetwork", sites: NDArray[np.int64], without: NDArray[np.bool_] | None = None
-) -> Information:
-    """Return the information about the weights in the whitened rows of places; see `block`."""
-
-    def chunks() -> Iterator[WeightedRows]:
-        for part in _chunks(model, sites):
-            yield model.whitened(torch.as_tensor(part), without)
-
-    return information(chunks(), model.posterior.m.detach())
+        yield from _predicted(model, chosen[own[chosen]], NearSites.of(sites, others), weights)

@@ -9,8 +9,25 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, silu
 
 from geogp.errors import NumericalError
-from geogp.models.field.near_summaries import AFTER, BEFORE, OWN, SUMMARIES, Indices, folds
-from geogp.models.field.predictive_law import MIN_SPREAD, NO_EFFECT
+from geogp.models.core.threads import in_threads, threads_of
+from geogp.models.field.near_summaries import (
+    AFTER,
+    BEFORE,
+    OWN,
+    SUMMARIES,
+    Indices,
+    folds,
+    is_single,
+)
+from geogp.models.field.predictive_law import (
+    MIN_SPREAD,
+    NO_EFFECT,
+    Errors,
+    PredictiveLaw,
+    fit_law,
+    no_law,
+    pooled_law,
+)
 
 Floats = NDArray[np.float64]
 
@@ -35,6 +52,12 @@ COUNTS = 3
 """Number of inputs about the counts: log tests, log devices, log tests per device."""
 
 ROWS_AT_ONCE = 2**13
+
+SHARES, USUAL_SHARE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 0.4
+"""Possible shares of the networks in predictions; the share if few groups of rows can tell."""
+
+PULL = 0.5
+"""Strength of the pull to `USUAL_SHARE`."""
 
 WEIGHTS = ("first", "second", "skip", "last")
 
@@ -112,8 +135,16 @@ class NearNetworks(nn.Module):
             (torch.as_tensor(others), torch.as_tensor(own))
             for others, own in folds(groups, seed, MEMBERS)
         ]
+        state, rows = random.get_state(), [others for others, _ in parts]
+        groups_of_networks = np.array_split(np.arange(MEMBERS), min(MEMBERS, threads_of(z.device)))
         with torch.enable_grad():
-            self._train(z, y.to(z.dtype), [others for others, _ in parts], random)
+            trained = in_threads(
+                lambda members: self._trained(z, y.to(z.dtype), rows, members, state),
+                groups_of_networks,
+                z.device,
+            )
+            for own, *learned in zip(self._weights(), *trained, strict=True):
+                own.copy_(torch.cat(learned))
         found = z.new_empty(len(z), 2)
         with torch.no_grad():
             for k, (_, own) in enumerate(parts):
@@ -123,16 +154,24 @@ class NearNetworks(nn.Module):
             raise NumericalError("the networks of near measurements diverged.")
         return _pair(found)
 
-    def _train(self, z: Tensor, y: Tensor, rows: list[Tensor], random: torch.Generator) -> None:
-        weights = [part.clone().requires_grad_() for part in self._weights()]
+    def _trained(
+        self, z: Tensor, y: Tensor, rows: list[Tensor], members: Indices, state: Tensor
+    ) -> list[Tensor]:
+        """Return the trained weights of some networks; `rows` are those of each network.
+
+        `state` is the state of the generator that draws the order of the rows of all networks.
+        """
+        random = torch.Generator()
+        random.set_state(state)
+        weights = [part[members].clone().requires_grad_() for part in self._weights()]
         size = sum(len(own) for own in rows) // len(rows)
         batch = min(max(len(z) // 40, BATCHES[0]), BATCHES[1], size)
         used = batch * (size // batch)
         steps = EPOCHS * (size // batch)
-        optimiser = torch.optim.AdamW(weights, lr=RATE)
+        optimiser = torch.optim.AdamW(weights, lr=RATE, fused=True)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, steps, pct_start=0.1)
         for _ in range(EPOCHS):
-            epoch = torch.stack([_drawn(own, used, random) for own in rows])
+            epoch = torch.stack([_drawn(own, used, random) for own in rows])[members]
             for chosen in epoch.to(z.device).split(batch, 1):
                 mean, log_sd = _outputs(weights, z[chosen]).unbind(2)
                 ratio = (y[chosen] - mean).square() * (-2 * log_sd).exp() / (DEGREES - 2)
@@ -142,8 +181,7 @@ class NearNetworks(nn.Module):
                 _clip(weights)
                 optimiser.step()
                 schedule.step()
-        for own, learned in zip(self._weights(), weights, strict=True):
-            own.copy_(learned.detach())
+        return [part.detach() for part in weights]
 
     def _weights(self) -> list[Tensor]:
         return [getattr(self, name) for name in WEIGHTS]
@@ -186,3 +224,30 @@ def _linear(weights: Tensor, x: Tensor) -> Tensor:
 def _pair(found: Tensor) -> tuple[Floats, Floats]:
     mean, log_sd = found.double().cpu().numpy().T
     return mean, log_sd
+
+
+def law_and_share(
+    seen: Errors, groups: Indices, law: PredictiveLaw, predicted: tuple[Floats, Floats] | None
+) -> tuple[PredictiveLaw, float]:
+    """Return the error distribution of the networks, and their share in predictions.
+
+    `seen` are the errors of field and tile process, and `law` is their distribution. `predicted`
+    are the networks' predictions of the same rows, which are inside or outside the fit. The share w
+    maximises the mean log density of the rows outside, minus `PULL` (w - `USUAL_SHARE`)² / G with
+    the effective number G of their groups. If every row is its own group, the rows inside count as
+    well. The share is 0 without predictions. `groups` are those of all stored rows.
+    """
+    if predicted is None:
+        return no_law(), 0.0
+    of_networks = fit_law(seen.predicted_by(*predicted))
+    y = seen.values
+    counted = seen.held_out | is_single(groups)
+    parts = (seen.held_out, counted & ~seen.held_out)
+    of_groups = sum(part.sum() / seen.group_rows(part) for part in parts)
+
+    def objective(share: float) -> float:
+        pooled = pooled_law(law, of_networks, share, seen.covariates, predicted)
+        score: float = pooled.log_density(y)[counted].mean()
+        return float(score - PULL * (share - USUAL_SHARE) ** 2 / of_groups)
+
+    return of_networks, max(SHARES, key=objective)

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from geogp.models.core.devices import on_device
+from geogp.models.core.threads import chunks
 from geogp.models.field import vecchia
-from geogp.models.field.field_rows import NearRows
+from geogp.models.field.field_rows import NearRows, RowTerms
 from geogp.models.field.tile_process import SAME_TILE_KM
 from geogp.models.field.vecchia import NO_ROW, NearSites, whiten
 from geogp.models.training.steps import CHUNK
@@ -95,53 +96,101 @@ def near_rows(
     return near._replace(at=near.at.gather(1, best), known=near.known.gather(1, best))
 
 
+class NearTerms(NamedTuple):
+    """Terms of the u distinct near rows of b points, followed by those of the points.
+
+    `points` (u + b, 3); `terms` and `spread`, which is Phi L, also have u + b rows. `told` (u, 1 +
+    r) has the targets minus their means, and Phi L. `log_tests` has u rows.
+    """
+
+    near: NearRows
+    points: Tensor
+    terms: RowTerms
+    spread: Tensor
+    told: Tensor
+    log_tests: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        model: "FieldProcess",
+        x: Tensor,
+        counts: Tensor,
+        near: NearRows,
+        weights: WeightPosterior,
+    ) -> "NearTerms":
+        """Compute the terms for scaled inputs (b, d) with counts (b, 2) and near rows (b, m)."""
+        held, behind = model.rows.x[near.distinct], model.rows.counts[near.distinct]
+        inputs = torch.cat([held, x])
+        terms = model.row_terms(inputs, torch.cat([behind, counts]), weights.m)
+        spread = (terms.phi @ weights.L.to(terms.phi.dtype)).double()
+        deviations = model.rows.y[near.distinct] - terms.mean[: len(held)]
+        told = torch.cat([deviations[:, None], spread[: len(held)]], 1)
+        return cls(near, model.points(inputs), terms, spread, told, behind[:, 0].log())
+
+    def at(self, part: slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Return near rows (c, m), which of these are known, and the positions of c points."""
+        b, u = len(self.near.at), len(self.told)
+        here = torch.arange(u, u + b, device=self.points.device)[part]
+        return self.near.at[part], self.near.known[part], here
+
+
 def given_rows(
     model: "FieldProcess",
     x: Tensor,
     counts: Tensor,
     near: NearRows,
     weights: WeightPosterior,
-    *,
-    whitened: WhiteRows | None = None,
 ) -> Conditional:
-    """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m).
-
-    `whitened` are the covariances of these rows, if they are known.
-    """
-    at = model.points(x)
-    distinct, back, known = near
-    held = model.rows.x[distinct]
-    seen = model.row_terms(held, model.rows.counts[distinct], weights.m)
-    asked = model.row_terms(x, counts, weights.m)
-    points = torch.cat([model.points(held), at])
-    here = torch.arange(len(x), device=model.device)[:, None] + len(held)
-    if whitened is not None:
-        factor, white, correlation = whitened
-    else:
+    """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m)."""
+    terms = NearTerms.of(model, x, counts, near, weights)
+    amplitude, noise = terms.terms.amplitude, terms.terms.noise
+    found = []
+    for part in chunks(len(x), model.blocks_at_once):
+        back, known, here = terms.at(part)
         # Dividing by the amplitude at the rows saves the product D K D.
-        prior = model.tiles(points[back], points[back])
-        correlation = model.tiles(points[back], points[here])
-        noise = (seen.noise / seen.amplitude.square())[back]
-        factor, white = whiten(prior, noise, known, correlation * asked.amplitude[:, None, None])
-    deviations = (model.rows.y[distinct] - seen.mean)[:, None]
-    spread = (torch.cat([seen.phi, asked.phi]) @ weights.L.to(seen.phi.dtype)).double()
-    tile = asked.amplitude.square() * model.tiles.variance() - white.square().sum((1, 2))
+        prior = model.tiles.lower(terms.points[back])
+        correlation = model.tiles(terms.points[back], terms.points[here][:, None])
+        cross = correlation * amplitude[here][:, None, None]
+        white = whiten(prior, (noise / amplitude.square())[back], known, cross)
+        found.append(conditional(model, x[part], terms, part, WhiteRows(*white, correlation)))
+    return Conditional(*map(torch.cat, zip(*found, strict=True)))
+
+
+def conditional(
+    model: "FieldProcess",
+    x: Tensor,
+    terms: NearTerms,
+    part: slice,
+    whitened: WhiteRows,
+    *,
+    history: bool = True,
+) -> Conditional:
+    """Predict a part of the inputs, `x`, from near rows with known covariances.
+
+    `history`: whether to compute `history_of`, which is otherwise 0.
+    """
+    factor, white, correlation = whitened
+    back, known, here = terms.at(part)
+    amplitude, rows = terms.terms.amplitude, len(terms.told)
+    tile = amplitude[here].square() * model.tiles.variance() - white.square().sum((1, 2))
     # There is one column to solve for, whatever the rank; padding has the weight 0.
     shares = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]
-    shares = shares / seen.amplitude[back]
-    told = torch.cat([deviations, spread[: len(held)]], 1)
-    shared = embedding_bag(back, told, mode="sum", per_sample_weights=shares)
-    field = (spread[here[:, 0]] - shared[:, 1:]).square().sum(-1) + model.beyond(x)
-    errors = (deviations[:, 0] / seen.amplitude)[back].masked_fill(~known, 0.0)
-    same = (points[back] - at[:, None])[..., :2].square().sum(-1) < SAME_TILE_KM**2
-    history = history_of(
-        left_out_errors(factor, errors),
-        (correlation[..., 0] / model.tiles.variance()).masked_fill(~known, 0.0),
-        same & known,
-        model.rows.counts[distinct, 0].log()[back],
-    )
-    mean = asked.mean + shared[:, 0]
-    return Conditional(mean, field, tile.clamp(min=0), asked.noise, history)
+    shares = shares / amplitude[back]
+    shared = embedding_bag(back, terms.told, mode="sum", per_sample_weights=shares)
+    field = (terms.spread[here] - shared[:, 1:]).square().sum(-1) + model.beyond(x)
+    covariates = x.new_zeros(len(x), HISTORY, dtype=torch.float64)
+    if history:
+        errors = (terms.told[:, 0] / amplitude[:rows])[back].masked_fill(~known, 0.0)
+        away = (terms.points[back] - terms.points[here][:, None])[..., :2]
+        covariates = history_of(
+            left_out_errors(factor, errors),
+            (correlation[..., 0] / model.tiles.variance()).masked_fill(~known, 0.0),
+            (away.square().sum(-1) < SAME_TILE_KM**2) & known,
+            terms.log_tests[back],
+        )
+    mean = terms.terms.mean[here] + shared[:, 0]
+    return Conditional(mean, field, tile.clamp(min=0), terms.terms.noise[here], covariates)
 
 
 def left_out_errors(factor: Tensor, errors: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Training steps of the field model: single rows first, then places with the rows near them."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from geogp.distributions.prediction import Prediction
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import elbo, whitened_elbo
 from geogp.models.core.options import Weights
+from geogp.models.core.threads import in_threads
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.training.steps import Part, Step
 
@@ -25,6 +27,8 @@ class PerPlace(Step[FieldNetwork]):
     and finds field, noise and amplitude. In later epochs, each block is a whole place, conditioned
     on rows of near places.
     """
+
+    one_core_each: ClassVar[bool] = True
 
     single: float = 0.5
 
@@ -68,16 +72,35 @@ class PerPlace(Step[FieldNetwork]):
 
     def learn(self, model: FieldNetwork, rows: Rows, part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-        n = rows.n
         if part.whole_places:
-            L = model.factor
-            block = model.block(part.numbers, factor=L)
-            loss = whitened_elbo(block.white, block.log_scale, model.posterior.kl(L), n)
-        else:
-            chosen = rows.at(part.numbers)
-            loss = elbo(model.single_row_terms(chosen), chosen.y, n, weights)
+            return self._learn_places(model, rows, part)
+        chosen = rows.at(part.numbers)
+        loss = elbo(model.single_row_terms(chosen), chosen.y, rows.n, weights)
         loss.backward()
         return loss.detach().double()
+
+    def _learn_places(self, model: FieldNetwork, rows: Rows, part: Part) -> Tensor:
+        """Learn from whole places, on a CPU in halves, which two threads can compute at once."""
+        learned = [value for value in model.parameters() if value.requires_grad]
+
+        def half(share: Part) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            L = model.factor
+            block = model.block(share.numbers, factor=None)
+            # There are fewer whitened rows than rows that condition them.
+            spread = (block.spread.to(L.dtype) @ L).double()
+            white = torch.cat([block.residual[:, None], spread], 1)
+            loss = whitened_elbo(white, block.log_scale, model.posterior.kl(L), rows.n)
+            loss = loss * (share.n / part.n)
+            return loss.detach().double(), torch.autograd.grad(loss, learned, allow_unused=True)
+
+        whole = model.device.type != "cpu" or len(part.numbers) < 2
+        shares = [part] if whole else self.split(model, rows, part, 2)
+        losses, found = zip(*in_threads(half, shares, model.device), strict=True)
+        for value, *gradients in zip(learned, *found, strict=True):
+            for gradient in gradients:
+                if gradient is not None:
+                    value.grad = gradient if value.grad is None else value.grad + gradient
+        return torch.stack(losses).sum()
 
     def predicted(self, model: FieldNetwork, rows: Rows, share: float) -> Prediction:
         """Predict from the field; in epochs with whole places, also from rows of near places."""

@@ -21,6 +21,9 @@ SAME_TILE_KM = 1e-3
 NO_LENGTH = 1e-24
 """Smallest squared length in km², so that its root has a gradient."""
 
+STRIPES, STRIPE = 4, 16
+"""Largest number and smallest width of the stripes of `TileProcess.lower`."""
+
 LARGEST_EXPONENT = 60.0
 """Largest absolute exponent of an amplitude; its fourth power, used in gradients, is finite."""
 
@@ -104,6 +107,19 @@ class TileProcess(nn.Module):
         """Return k at one place and time for amplitude 1, a scalar."""
         return self.log_sills.double().exp().sum()
 
+    def lower(self, points: Tensor) -> Tensor:
+        """Return k for amplitude 1 between points (b, m, 3), (b, m, m), without gradients.
+
+        Only the lower triangle is filled, in stripes, which saves nearly half of the time.
+        """
+        b, m = points.shape[:2]
+        found = points.new_zeros(b, m, m)
+        width = max(STRIPE, -(-m // STRIPES))
+        for start in range(0, m, width):
+            end = min(start + width, m)
+            found[:, start:end, :end] = self(points[:, start:end], points[:, :end])
+        return found
+
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k for amplitude 1 between points (..., m, 3) and (..., n, 3): (..., m, n).
 
@@ -118,7 +134,7 @@ class TileProcess(nn.Module):
         s1, s2, s3, s4 = logs[:4].unbind()
         near, fast, fading, forgetting = (-logs[4:]).exp().unbind()
         with torch.no_grad():
-            h, _, t = _lags(a, b).unbind()
+            h, t = _lags(a, b)
             same = (h < SAME_TILE_KM).to(h.dtype)
         h = _squared_distances(form.mapped(a), form.mapped(b)).add(NO_LENGTH).sqrt()
         shared = form.shared(h, t, (s1, s2), (near, fast, fading))
@@ -129,34 +145,34 @@ class TileProcess(nn.Module):
 class _UsualForm(torch.autograd.Function):
     """The covariance of the usual form from (log s, log l, log τ), with few operations.
 
-    The terms E_i = exp(log s_i - h u_i - t v_i), i = 1, 2, 4, have u = (1/l_1, 1/l_2, 0) and v =
-    (0, 1/τ_2, 1/τ_4); E_4 is multiplied by [same tile]. With the gradient G by the covariance, the
-    gradients by log s, log l and log τ are sums of G E, G E h u and G E t v.
+    It is the sum of the terms E_i = s_i exp(-h u_i - t v_i), with u = (1/l_1, 1/l_2, 0, 0) and v =
+    (0, 1/τ_2, 0, 1/τ_4); E_3 and E_4 are multiplied by [same tile]. With the gradient G by the
+    covariance, the gradients by log s, log l and log τ are sums of G E, G E h u and G E t v.
     """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, logs: Tensor) -> Tensor:
-        lags = _lags(a, b)
-        same = (lags[0] < SAME_TILE_KM).to(lags.dtype)
-        rates, constant = (-logs[4:]).exp(), logs[2].exp()
-        uv = torch.cat([rates[:2], rates.new_zeros(1), rates[2:]])
-        s, u, v = (
-            part.view(3, *[1] * same.dim())
-            for part in (torch.cat([logs[:2], logs[3:4]]), uv[:3], uv[2:])
-        )
-        terms = torch.addcmul(s, lags[:1], u, value=-1).addcmul_(lags[2:], v, value=-1)
-        exponential_(terms)[2].mul_(same)
-        ctx.save_for_backward(lags, same, terms, rates, constant)
-        return terms.sum(0).addcmul_(same, constant)
+        h, t = _lags(a, b)
+        same = (h < SAME_TILE_KM).to(h.dtype)
+        values = torch.cat([logs[:4].exp(), (-logs[4:]).exp()])
+        # On a CPU, numbers of Python are faster than tensors. A GPU would have to wait for them.
+        numbers = values.tolist() if values.device.type == "cpu" else values.unbind()
+        s1, s2, s3, s4, near, fast, fading, forgetting = numbers
+        first = exponential_(h * -near).mul_(s1)
+        second = exponential_((h * -fast).sub_(t * fading)).mul_(s2)
+        own = exponential_(t * -forgetting).mul_(s4).mul_(same)
+        ctx.save_for_backward(h, t, same, first, second, own, values)
+        return (first + second).add_(own).add_(same * s3)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
-        lags, same, terms, rates, constant = ctx.saved_tensors
-        sums = (terms * gradient).flatten(1) @ lags.flatten(1).T
-        own = constant * torch.dot(same.flatten(), gradient.flatten())
-        by_logs = torch.cat([sums[:2, 1], own[None], sums[2:, 1], sums[:2, 0], sums[1:, 2]])
-        by_logs[4:].mul_(rates)
+        h, t, same, first, second, own, values = ctx.saved_tensors
+        lags = torch.stack([torch.ones_like(h), h, t]).flatten(1)
+        a, b, d = (lags @ (part * gradient).flatten() for part in (first, second, own))
+        c = values[2] * torch.dot(same.flatten(), gradient.flatten())
+        by_logs = torch.stack([a[0], b[0], c, d[0], a[1], b[1], b[2], d[2]])
+        by_logs[4:].mul_(values[4:])
         return None, None, by_logs
 
 
@@ -229,14 +245,11 @@ class Form:
         return polynomial * exponential_(-r)
 
 
-def _lags(a: Tensor, b: Tensor) -> Tensor:
-    """Return distances in km, ones, and absolute times between points, (3, ..., m, n)."""
+def _lags(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return distances in km and absolute times between points, each (..., m, n)."""
     a, b = (points.movedim(-1, 0).contiguous() for points in (a, b))
-    lags = a[..., :, None] - b[..., None, :]
-    torch.hypot(lags[0], lags[1], out=lags[0])
-    lags[1].fill_(1.0)
-    lags[2].abs_()
-    return lags
+    east, north, time = (a[i, ..., :, None] - b[i, ..., None, :] for i in range(3))
+    return torch.hypot(east, north, out=east), time.abs_()
 
 
 def _squared_distances(a: Tensor, b: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ A and B are sparse, and B is strictly lower triangular in the random order. If e
 conditioned on all rows and all earlier tiles, the distribution of u would be exact.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,8 +23,16 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from geogp.errors import DataError
-from geogp.models.field.field_rows import NearRows
-from geogp.models.field.near_rows import Conditional, WhiteRows, given_rows, near_rows
+from geogp.models.core.devices import on_device
+from geogp.models.core.threads import chunks, in_threads
+from geogp.models.field.near_rows import (
+    Conditional,
+    NearTerms,
+    WeightPosterior,
+    WhiteRows,
+    conditional,
+    near_rows,
+)
 from geogp.models.field.vecchia import GROWTH, NO_ROW, Sites, earlier_places, whiten
 from geogp.models.joint.joint_level import AT_ONCE, EARLIER_TILES
 from geogp.models.training.steps import CHUNK
@@ -37,9 +44,6 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Sparse = Any
 """Type of a sparse array of SciPy; SciPy itself provides none."""
-
-TILES_AT_ONCE = 256
-"""Number of tiles whose blocks are in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,11 @@ class TileSequence:
     `ends`: the end of each group in the sequence.
     `B`: sparse matrix (n, n), with rows and columns in the order of the sequence.
     `s`: conditional standard deviations, in the order of the sequence, (n,).
-    `low`: H L, (n, r), by tile number. With f = Phi w + u the level without its mean, H w is the
-        mean of f given w and rows of value 0: H = Phi - (I - B)^(-1) A Phi_rows.
-    `told`: the mean of u for the residuals of the rows, by tile number, (n, k).
-    `alone`: the variance of the level (field plus tile process) of each tile given only the rows,
-        as in `FieldNetwork.predict`, by tile number, (n,).
-    `single`: the predictions of single tiles with the model's own posterior, if they are needed.
+    `low`: H L, (n, r), by tile number, in the model's dtype. With f = Phi w + u the level without
+        its mean, H w is the mean of f given w and rows of value 0: H = Phi - (I - B)^(-1) A
+        Phi_rows.
+    `told`: the mean of u for the residuals of the rows, by tile number, (n,).
+    `single`: the predictions of single tiles given only the rows, by tile number.
     """
 
     order: Indices
@@ -68,8 +71,12 @@ class TileSequence:
     s: Floats
     low: Floats
     told: Floats
-    alone: Floats
-    single: Conditional | None = None
+    single: Conditional
+
+    @property
+    def alone(self) -> Floats:
+        """The variance of the level (field plus tile process) of single tiles, (n,)."""
+        return (self.single.field + self.single.tile).cpu().numpy()
 
     def back(self, weights: Floats) -> Floats:
         """Return (I - B)^(-T) a in the sequence's order, for weights a (n, k) by tile number."""
@@ -124,77 +131,84 @@ def _groups(matrix: Sparse, ends: Indices) -> list[_Group]:
 def tile_sequence(
     model: "FieldNetwork",
     x: Tensor,
-    L: Tensor,
-    residuals: Tensor,
+    weights: WeightPosterior,
     *,
     earlier: int = EARLIER_TILES,
     seed: int = 0,
-    predicts: bool = False,
+    history: bool = True,
 ) -> TileSequence:
-    """Compute the sequence for tiles at one or more times, in chunks, in float64.
+    """Compute the sequence for tiles at one or more times, in chunks.
 
-    `x` (n, d) are inputs from `FieldNetwork.scaled`. L (r, r) is a factor of the weights' posterior
-    covariance. `residuals` (rows, k) are those of the stored rows, for `told`. `earlier` is the
-    largest number of earlier tiles that condition a tile. `seed` fixes the order of the tiles.
-    `predicts`: whether the result has `single`.
+    `x` (n, d) are inputs from `FieldNetwork.scaled`. `weights` is the posterior of the weights.
+    `earlier` is the largest number of earlier tiles that condition a tile. `seed` fixes the order
+    of the tiles. `history`: whether `single` has the covariates of errors.
 
     Raises DataError if two tiles are at one place and time. Raises NumericalError if a block does
     not factorise.
     """
     points = model.points(x)
     _check(points)
-    at_points = points.cpu().numpy()
-    place = at_points[:, :2]
+    place = points[:, :2].cpu().numpy()
     near_together = Sites.of(place).order
     random = _order(place, np.random.default_rng([seed, 2]))
     before = earlier_places(place, random, earlier)
     order, ends = _by_group(before, random, near_together)
-    position = np.empty_like(order)
-    position[order] = np.arange(len(order))
-    known = _Known.of(model, x, points, before)
-    n, k = len(place), residuals.shape[1]
-    s, alone = np.zeros(n), np.zeros(n)
-    heard = np.zeros((n, k + L.shape[1]))
-    weights = np.zeros(before.shape)
-    single = []
+    orders = before, order.argsort(), near_together
+    found = _blocks(model, x, weights, orders, history=history)
+    sequence, heard = TileSequence(order, ends, *found[:-1]), found[-1]
+    for columns in chunks(heard.shape[1], AT_ONCE):
+        heard[:, columns] = sequence.forward(heard[:, columns])
+    sequence.low[:] -= heard[:, 1:]
+    sequence.told[:] = heard[:, 0]
+    return sequence
+
+
+def _blocks(
+    model: "FieldNetwork",
+    x: Tensor,
+    weights: WeightPosterior,
+    orders: tuple[Indices, Indices, Indices],
+    *,
+    history: bool,
+) -> tuple[Sparse, Floats, NDArray[Any], Floats, Conditional, NDArray[Any]]:
+    """Return B, s, Phi L, an array for `told`, `single` and A [residuals, Phi_rows L].
+
+    `orders` are the earlier tiles of each tile (n, m), the position of each tile in the sequence,
+    (n,), and an order in which near tiles follow each other, (n,).
+    """
+    before, position, near_together = orders
+    points, n, r = model.points(x), len(x), weights.L.shape[1]
+    at_points = points.cpu().numpy()
+    amplitude = torch.cat([model.amplitude(part) for part in x.split(CHUNK)])
+    s, on_earlier = np.zeros(n), np.zeros(before.shape)
+    dtype = np.float32 if model.architecture.dtype == "float32" else np.float64
+    heard, low = np.zeros((n, 1 + r), dtype), np.zeros((n, r), dtype)
+
+    def compute(part: slice) -> Conditional:
+        number = near_together[part]
+        tiles = on_device(number, model.device)
+        asked = x[tiles], model.endless(len(tiles)), near_rows(model, at_points[number])
+        terms, found = NearTerms.of(model, *asked, weights), []
+        low[number] = terms.spread[len(terms.told) :].cpu().numpy()
+        for few in chunks(len(number), model.blocks_at_once):
+            here = number[few]
+            neighbours = _Neighbours.of(on_device(before[here], model.device), points, amplitude)
+            arrays, white = _conditioned(model, terms, few, neighbours)
+            on_earlier[here], s[position[here]], heard[position[here]] = (
+                part.cpu().numpy() for part in arrays
+            )
+            found.append(conditional(model, x[tiles[few]], terms, few, white, history=history))
+        return Conditional(*map(torch.cat, zip(*found, strict=True)))
+
     # Near tiles are in the same chunk, because they share conditioning rows.
-    for tiles in torch.as_tensor(near_together).to(model.device).split(TILES_AT_ONCE):
-        number = tiles.cpu().numpy()
-        with torch.no_grad():
-            near = near_rows(model, at_points[number])
-            parts, white = _conditionals(model, known, tiles, near, L=L, residuals=residuals)
-            if predicts:
-                asked = x[tiles], model.endless(len(tiles)), near
-                single.append(given_rows(model, *asked, model.weights, whitened=white))
-        found = (part.cpu().numpy() for part in parts)
-        at = position[number]
-        weights[number], s[at], alone[number], heard[at] = found
+    with torch.no_grad():
+        parts = list(in_threads(compute, chunks(n, model.places_at_once), model.device))
+    back = on_device(near_together.argsort(), model.device)
+    single = Conditional(*(torch.cat(part)[back] for part in zip(*parts, strict=True)))
     to, column = np.nonzero(before != NO_ROW)
     earlier_tiles = position[before[to, column]]
-    B = sparse.csr_array((weights[to, column], (position[to], earlier_tiles)), shape=(n, n))
-    del before, weights, known
-    back = torch.as_tensor(np.argsort(near_together)).to(model.device)
-    predicted = [torch.cat(part)[back] for part in zip(*single, strict=True)]
-    sequence = TileSequence(
-        order,
-        ends,
-        B,
-        s,
-        low=heard[:, k:],
-        told=heard[:, :k],
-        alone=alone,
-        single=Conditional(*predicted) if predicts else None,
-    )
-    for start in range(0, heard.shape[1], AT_ONCE):
-        part = slice(start, start + AT_ONCE)
-        heard[:, part] = sequence.forward(heard[:, part])
-    sequence.low[:] *= -1.0
-    start = 0
-    for chunk in x.split(CHUNK):
-        phi = model.row_terms(chunk, model.endless(len(chunk))).phi.double()
-        sequence.low[start : start + len(chunk)] += (phi @ L).detach().cpu().numpy()
-        start += len(chunk)
-    return sequence
+    B = sparse.csr_array((on_earlier[to, column], (position[to], earlier_tiles)), shape=(n, n))
+    return B, s, low, np.zeros(n), single, heard
 
 
 def _by_group(before: Indices, random: Indices, near_together: Indices) -> tuple[Indices, Indices]:
@@ -221,81 +235,45 @@ def _by_group(before: Indices, random: Indices, near_together: Indices) -> tuple
     return np.lexsort((near, group)), np.cumsum(np.bincount(group))
 
 
-class _Known(NamedTuple):
-    """Points, amplitudes and noise of rows and tiles; blocks are built from these."""
+class _Neighbours(NamedTuple):
+    """The earlier tiles of b tiles: points (b, m, 3), amplitudes (b, m), and which are known."""
 
     points: Tensor
     amplitude: Tensor
-    noise: Tensor
-    rows: int
-    x: Tensor
-    earlier: Tensor
+    known: Tensor
 
     @classmethod
-    def of(cls, model: "FieldNetwork", x: Tensor, points: Tensor, earlier: Indices) -> "_Known":
-        """Compute amplitude and noise of all stored rows and of the tiles."""
-        laws = [
-            (found.amplitude, found.noise)
-            for found in _terms(model, model.rows.x, model.rows.counts)
-        ]
-        laws += [
-            (found.amplitude, torch.zeros_like(found.noise))
-            for found in _terms(model, x, model.endless(len(x)))
-        ]
-        amplitude, noise = (torch.cat(parts) for parts in zip(*laws, strict=True))
-        both = torch.cat([model.points(model.rows.x), points])
-        neighbours = torch.as_tensor(earlier).to(model.device)
-        return cls(both, amplitude, noise, len(model.rows.y), x, neighbours)
+    def of(cls, tiles: Tensor, points: Tensor, amplitude: Tensor) -> "_Neighbours":
+        """Return the tiles with the numbers `tiles` (b, m); `NO_ROW` is padding."""
+        at = tiles.clamp(min=0)
+        return cls(points[at], amplitude[at], tiles != NO_ROW)
 
 
-def _terms(model: "FieldNetwork", x: Tensor, counts: Tensor) -> Iterator[Any]:
-    for part, behind in zip(x.split(CHUNK), counts.split(CHUNK), strict=True):
-        with torch.no_grad():
-            yield model.row_terms(part, behind)
-
-
-def _conditionals(
-    model: "FieldNetwork",
-    known: _Known,
-    tiles: Tensor,
-    near: NearRows,
-    *,
-    L: Tensor,
-    residuals: Tensor,
-) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], WhiteRows]:
+def _conditioned(
+    model: "FieldNetwork", terms: NearTerms, part: slice, earlier: _Neighbours
+) -> tuple[tuple[Tensor, Tensor, Tensor], WhiteRows]:
     """Return arrays of b tiles, and the covariances of their near rows.
 
-    The arrays are weights of earlier tiles, s, `alone`, and A [residuals, Phi_rows L].
+    The arrays are weights of earlier tiles, s, and A [residuals, Phi_rows L].
     """
-    own = tiles + known.rows
-    before, width = known.earlier[tiles], near.at.shape[1]
-    index = torch.cat([near.numbers, torch.where(before == NO_ROW, NO_ROW, before + known.rows)], 1)
-    there = index != NO_ROW
-    index = index.clamp(min=0)
-    points, amplitude = known.points[index], known.amplitude[index]
-    here = known.amplitude[own]
+    back, known, here = terms.at(part)
+    width, own = back.shape[1], terms.terms.amplitude[here]
+    points = torch.cat([terms.points[back], earlier.points], 1)
+    amplitude = torch.cat([terms.terms.amplitude[back], earlier.amplitude], 1)
+    noise = torch.cat([terms.terms.noise[back], torch.zeros_like(earlier.amplitude)], 1)
     # Dividing the covariances by the amplitude at the rows saves the product D K D.
-    correlation = model.tiles(points, known.points[own][:, None])
-    cross = correlation * here[:, None, None]
-    noise = known.noise[index] / amplitude.square()
-    factor, white = whiten(model.tiles(points, points), noise, there, cross)
-    prior = here.square() * model.tiles.variance()
+    correlation = model.tiles(points, terms.points[here][:, None])
+    cross = correlation * own[:, None, None]
+    there = torch.cat([known, earlier.known], 1)
+    factor, white = whiten(model.tiles.lower(points), noise / amplitude.square(), there, cross)
+    prior = own.square() * model.tiles.variance()
     left = (prior - white[..., 0].square().sum(1)).clamp(min=0)
     weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0] / amplitude
+    on_rows = weights[:, :width].contiguous()
+    heard = embedding_bag(back, terms.told, mode="sum", per_sample_weights=on_rows)
     # Rows come first in a block, so their factor is its upper left corner.
-    first, corner = white[:, :width], factor[:, :width, :width]
-    alone = torch.linalg.solve_triangular(corner.mT, first, upper=True)[..., 0]
-    alone = alone / amplitude[:, :width]
-    tile = (prior - first[..., 0].square().sum(1)).clamp(min=0)
-    rows, back, x = near.distinct, near.at, known.x[tiles]
-    inputs = torch.cat([model.rows.x[rows], x])
-    spread = model.row_terms(inputs, model.endless(len(inputs))).phi.double() @ L
-    told = torch.cat([residuals[rows], spread[: len(rows)]], 1)
-    shared = embedding_bag(back, spread[: len(rows)], mode="sum", per_sample_weights=alone)
-    field = (spread[len(rows) :] - shared).square().sum(1) + model.beyond(x)
-    heard = embedding_bag(back, told, mode="sum", per_sample_weights=weights[:, :width])
-    found = weights[:, width:], left.sqrt(), field + tile, heard
-    return found, WhiteRows(corner, first, correlation[:, :width])
+    of_rows = WhiteRows(factor[:, :width, :width], white[:, :width], correlation[:, :width])
+    return (weights[:, width:], left.sqrt(), heard), of_rows
 
 
 def _order(place: Floats, rng: np.random.Generator) -> Indices:

@@ -112,15 +112,12 @@ class Sites:
         `sites` adds no rows.
         """
         count = np.where(sites == NO_ROW, 0, self.count[sites])
-        ends = np.cumsum(count, 1)
-        slot = np.arange(most)
-        found = np.full((len(sites), most), NO_ROW)
-        for at in range(sites.shape[1]):
-            start = ends[:, at] - count[:, at]
-            inside = (slot >= start[:, None]) & (slot < ends[:, at][:, None])
-            value = self.first[sites[:, at]][:, None] + slot - start[:, None]
-            found = np.where(inside, value, found)
-        return found
+        total, flat = count.sum(1), count.reshape(-1)
+        start = self.first[sites].reshape(-1) - np.cumsum(flat) + flat
+        width = max(most, int(total.max(initial=0)))
+        found = np.full((len(sites), width), NO_ROW)
+        found[np.arange(width) < total[:, None]] = np.repeat(start, flat) + np.arange(flat.sum())
+        return found[:, :most]
 
 
 def near_places(sites: Sites) -> tuple[int, int]:
@@ -237,13 +234,24 @@ def whiten(
     `covariance` (b, m, m), `noise` (b, m) and `values` (b, m, c) are float64. `known` (b, m) marks
     the rows that are not padding; padding may have any values. The results have shapes (b, m, m)
     and (b, m, c). In rows of padding, L equals the identity matrix, and the other result is 0.
+    Raises the error of `factor_of`.
+    """
+    L = factor_of(covariance, noise, known)
+    V = torch.where(known[..., None], values, 0.0)
+    return L, torch.linalg.solve_triangular(L, V, upper=False)
+
+
+def factor_of(covariance: Tensor, noise: Tensor, known: Tensor) -> Tensor:
+    """Return the factor L of `whiten`, (b, m, m); only the lower triangle of K counts.
+
     If a covariance does not factorise, raises NumericalError on the CPU, and returns NaN for this
     block on other devices.
     """
     both = known[:, :, None] & known[:, None, :]
     K = torch.where(both, covariance, 0.0)
     K.diagonal(dim1=1, dim2=2).add_(torch.where(known, noise, 1.0))
-    L, failed = torch.linalg.cholesky_ex(K)
+    found, failed = torch.linalg.cholesky_ex(K)
+    L: Tensor = found
     if K.device.type != "cpu":
         # A host that reads the codes waits for the device. NaN reaches the loss or the prediction,
         # which are checked.
@@ -253,8 +261,7 @@ def whiten(
             "the covariance of a block of tiles does not factorise; the fit has diverged. "
             "Lower the learning rate."
         )
-    V = torch.where(known[..., None], values, 0.0)
-    return L, torch.linalg.solve_triangular(L, V, upper=False)
+    return L
 
 
 def time_step(place: Indices, time: Floats) -> float | None:

@@ -14,8 +14,9 @@ first point that misses the threshold is stored.
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from geogp.choices import MIN_DRAWS
 from geogp.distributions.prediction import check_inside
@@ -103,7 +104,7 @@ class FirstMisses:
         inside = excursion >= level
         size = int(inside.sum())
         hits = int(held[size - 1]) if size else draws
-        ends = stats.binomtest(hits, draws).proportion_ci(_CERTAIN, "exact")
+        ends = scipy.stats.binomtest(hits, draws).proportion_ci(_CERTAIN, "exact")
         lower, upper = (float(ends.low), float(ends.high)) if size else (1.0, 1.0)
         fewest, most = _quantile_ends(first, 1 - level)
         possible = int((special.ndtr(ranked) >= level).sum())
@@ -122,6 +123,6 @@ class FirstMisses:
 def _quantile_ends(ordered: NDArray[np.int64], probability: float) -> tuple[int, int]:
     """Return two order statistics that enclose the `probability` quantile in 95 % of cases."""
     tail = (1 - _CERTAIN) / 2
-    low = int(stats.binom.ppf(tail, len(ordered), probability))
-    high = int(stats.binom.ppf(1 - tail, len(ordered), probability))
+    low = int(scipy.stats.binom.ppf(tail, len(ordered), probability))
+    high = int(scipy.stats.binom.ppf(1 - tail, len(ordered), probability))
     return int(ordered[low - 1]) if low else 0, int(ordered[min(high, len(ordered) - 1)])

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from geogp.errors import RequestError
 from geogp.models.core.memory import check_level
+from geogp.models.core.threads import threads_of
+from geogp.models.field.field_process import BLOCKS_AT_ONCE
 from geogp.models.field.level_drift import drift_factor
-from geogp.models.field.near_rows import Conditionals, with_counts
-from geogp.models.field.tile_sequence import TILES_AT_ONCE, TileSequence, tile_sequence
+from geogp.models.field.near_rows import Conditionals, WeightPosterior, with_counts
+from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.far_level import far_level
 from geogp.models.joint.joint_level import (
@@ -149,28 +151,27 @@ class TileLevel(JointLevel):
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
     """Return the joint distribution of the level at tiles; raise the errors of `joint_level`."""
     n, rows, scaled = len(x), model.rows.as_rows(), model.scaled(x)
-    block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + options.earlier) ** 2
+    block = min(threads_of(model.device) * BLOCKS_AT_ONCE, n)
+    block *= (PREDICTION_ROWS + options.earlier) ** 2
     check_level(model.architecture, n, rows.n, options.columns, block)
     if not rows.n:
         raise RequestError("the model is not fitted: it has no training rows.")
     with torch.no_grad():
-        m, L = model.conditioned(rows)
-        told = [part.y - model.row_terms(part.x, part.counts, m).mean for part in rows.chunks()]
+        weights = WeightPosterior(*model.conditioned(rows))
         tiles = tile_sequence(
             model,
             scaled,
-            L,
-            torch.cat(told)[:, None].double(),
+            weights,
             earlier=options.earlier,
             seed=options.seed,
-            predicts=options.calibrated,
+            history=options.calibrated,
         )
         shared = drift_factor(model.away(scaled), model.drift).cpu().numpy() * float(model.y_sd)
     raw = TileLevel(
         model=model,
         x=x,
-        m=m,
-        L=L,
+        m=weights.m,
+        L=weights.L,
         mean=np.zeros(n),
         factor=np.ones(n),
         noise_variance=np.zeros(n),
@@ -179,11 +180,11 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
         shared=shared,
         unseen=np.zeros((n, 0)),
     )
-    if tiles.single is None:
-        means = model.row_means(scaled, m) + tiles.told[:, 0]
+    if not options.calibrated:
+        means = model.row_means(scaled, weights.m) + tiles.told
         return replace(raw, mean=float(model.y_mean) + float(model.y_sd) * means)
     endless = model.endless(n)
-    near = model.conditionals(scaled, endless, found=tiles.single)
+    near = model.conditionals(scaled, endless, found=tiles.single if model.is_conditioned else None)
     stated = model.predict_scaled(scaled, endless, level=True, near=near)
     factor = np.sqrt(stated.function_variance / raw.single_variances())
     return replace(raw, mean=stated.mean, factor=factor, near=near, unseen=far_level(model, scaled))

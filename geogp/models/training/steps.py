@@ -27,7 +27,12 @@ M = TypeVar("M", bound="LowRankGP")
 
 
 class Step(ABC, Generic[M]):
-    """How a class of models is trained: which rows a step uses, and how it learns from them."""
+    """How a class of models is trained: which rows a step uses, and how it learns from them.
+
+    `one_core_each` is true if the operations are small; see the function `one_core_each`.
+    """
+
+    one_core_each: ClassVar[bool] = False
 
     def rows(self, batch: int, n: int) -> int:
         """Return how many of the n rows a step uses; by default the requested batch size."""

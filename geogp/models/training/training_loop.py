@@ -4,6 +4,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -18,6 +19,7 @@ from geogp.models.catalogue.build_model import spec_of
 from geogp.models.catalogue.storage import read_tensors, write_tensors
 from geogp.models.core.linalg import deferred_checks
 from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.threads import one_core_each
 from geogp.models.training.optimisers import (
     ParameterAverage,
     check_alike,
@@ -106,21 +108,22 @@ def fit(
     if team.leads and team.size > 1:
         tell(team, announcement(model, train, validation, settings))
     model.take_target(train.y)
-    run = _Run(model, train, validation, settings, checkpoint)
-    run.resume()
-    try:
-        while run.state.epoch < settings.epochs and not run.out_of_patience():
-            run.epoch()
-            if progress is not None:
-                progress(run.state, settings.epochs)
-    except KeyboardInterrupt:
+    with one_core_each() if spec_of(model).step.one_core_each else nullcontext():
+        run = _Run(model, train, validation, settings, checkpoint)
+        run.resume()
+        try:
+            while run.state.epoch < settings.epochs and not run.out_of_patience():
+                run.epoch()
+                if progress is not None:
+                    progress(run.state, settings.epochs)
+        except KeyboardInterrupt:
+            run.save()
+            raise
         run.save()
-        raise
-    run.save()
-    model.load_state_dict(run.best)
-    if settings.solve_mean:
-        run.solve_mean()
-    model.finish(run.held_out)
+        model.load_state_dict(run.best)
+        if settings.solve_mean:
+            run.solve_mean()
+        model.finish(run.held_out)
     return run.state
 
 

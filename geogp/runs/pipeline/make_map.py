@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from geogp.evaluation.splits.row_parts import CALIBRATION, TEST, TRAIN, VALIDATI
 from geogp.evaluation.splits.split_names import RANDOM
 from geogp.files import sha256_of, write_bytes, write_text
 from geogp.geodata.tiles.quarters import quarter_label
+from geogp.models.core.threads import one_core_each
 from geogp.models.joint.joint_law import two_variances
 from geogp.records.record_names import FIELD, NOISE_IN_SPREAD, POINT, STEPS
 from geogp.records.record_reading import complete_record
@@ -225,7 +226,8 @@ def _complete(
 ) -> RunResult:
     """Draw the map, write all files of the run, and return the result."""
     chosen = {"alpha": fitted.weights.alpha, "beta": fitted.weights.beta}
-    with timed(job.seconds, "predict"):
+    each = one_core_each() if job.about.has_tiles else nullcontext()
+    with timed(job.seconds, "predict"), each:
         job.clock.begin("predict")
         job.listener.stage("predicting the map")
         repair = repair_of(job, model, map_calibration_rows(job))
@@ -334,10 +336,11 @@ def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
 def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | None:
     """Compare two calculations of the standard deviation of the level at test rows.
 
-    Returns None for counts. Also returns None for closed-form posteriors: both results are equal.
+    Returns None for counts. Also returns None for closed-form posteriors, and for models that
+    store their rows: both results are equal.
     """
     model = fitted.network_
-    if model.posterior.in_closed_form or not model.has_level:
+    if model.posterior.in_closed_form or model.holds_rows or not model.has_level:
         return None
     job.clock.begin("check")
     job.listener.stage("comparing two calculations of the level's variance")

@@ -6,8 +6,9 @@ from typing import Any
 import geopandas as gpd
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from geogp.distributions.quantity import Quantity
 from geogp.maps.grid import quantity_of
@@ -19,7 +20,7 @@ from geogp.runs.reopen import Reopened
 
 Floats = NDArray[np.float64]
 
-REACH = float(stats.norm.ppf(0.975))
+REACH = float(special.ndtri(0.975))
 """Number of standard deviations from the middle of a 95 % interval to its end."""
 
 _ENDS = (0.025, 0.5, 0.975)
@@ -169,7 +170,7 @@ def _drawn(level: JointLevel, areas: TileAreas, asked: AreaQuestion) -> dict[str
 
 def _ranks(values: Floats) -> Floats:
     """Return the rank of each value in its row, 1 for the highest value, (b, k)."""
-    return np.asarray(stats.rankdata(-values, axis=1), np.float64)
+    return np.asarray(scipy.stats.rankdata(-values, axis=1), np.float64)
 
 
 def median_sds(level: JointLevel) -> dict[str, float]:

@@ -13,8 +13,9 @@ from typing import Any
 import geopandas as gpd
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse, special, stats
+from scipy import sparse, special
 
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
@@ -205,7 +206,7 @@ def wrong_shares(z: Floats) -> Floats:
     of Benjamini and Hochberg (1995), for p = 2 P(Z > |z|).
     """
     p = 2 * special.ndtr(-np.abs(z))
-    found: Floats = stats.false_discovery_control(p) if len(p) else p
+    found: Floats = scipy.stats.false_discovery_control(p) if len(p) else p
     return found
 
 
