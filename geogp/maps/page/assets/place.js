@@ -26,7 +26,9 @@ class PlaceCard {
     }
     const place = L.latLng(state.point);
     const found = await reader.read(place, state);
-    const extra = await this.page.kernelWords(place, state);
+    const {data} = this.page;
+    const answers = found && await answersAt(found, data, data.quarters[state.quarter]);
+    const extra = [...answers ? answers.facts : [], ...await this.page.kernelWords(place, state)];
     if (this.wish !== wish) {
       return;
     }
@@ -42,8 +44,10 @@ class PlaceCard {
         interactive: false,
       }).addTo(this.map);
       const history = await reader.history(found.cell.number);
-      if (history && this.wish === wish) {
-        drawHistory(chart, history, this.page.data, state.quarter);
+      if (this.wish === wish) {
+        for (const one of history ? [history, ...answers.histories] : answers.histories) {
+          drawHistory(chart, {quarters: data.quarters, shown: state.quarter, ...one}, data);
+        }
       }
       this.uncover(found.place);
     }

@@ -1,6 +1,7 @@
 /** Make the page from its data, with the map and the outlines of folium's script. */
 function startPage() {
   const data = JSON.parse(document.getElementById('geogp-data').textContent);
+  addAnswers(data.layers);
   // All variables except the map and its base map are outlines.
   const {map, base, ...outlines} = Object.fromEntries(
     Object.entries(data.variables).map(([name, variable]) => [name, window[variable]]));
