@@ -20,6 +20,7 @@ SCRIPTS = (
     "address.js",
     "panel.js",
     "legend.js",
+    "h3.js",
     "search.js",
     "names.js",
     "download.js",

@@ -1,3 +1,14 @@
+const CARD_ROOM = 310;
+const WIDE_MAP = 900;
+
+/** Show bounds, on a wide map in the part that the card does not cover. */
+function fitBeside(map, bounds, space, options) {
+  const card = map.getSize().x >= WIDE_MAP ? CARD_ROOM : 0;
+  map.fitBounds(bounds, {
+    paddingTopLeft: [space, space], paddingBottomRight: [space + card, space], ...options,
+  });
+}
+
 /** The card with the values at the chosen place, and the mark of the place on the map. */
 class PlaceCard {
   constructor(map, page) {
