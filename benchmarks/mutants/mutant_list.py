@@ -572,6 +572,15 @@ MUTANTS = [
         ),
     ),
     *_of(
+        "reports/answer_layers",
+        "reports/test_answer_layers",
+        areas_one_row_too_low=("numbers = read_geotiff(path) - 1", "numbers = read_geotiff(path)"),
+        times_in_the_order_of_files=(
+            'sorted(stems, key=lambda stem: str(drawn[stem]["at"]))',
+            "stems",
+        ),
+    ),
+    *_of(
         "files",
         "test_files",
         half_a_file_in_place=(

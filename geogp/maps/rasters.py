@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rasterio
 import xarray as xr
 from numpy.typing import NDArray
+from rasterio.errors import RasterioError
 from rasterio.io import MemoryFile
 
+from geogp.errors import DataError
 from geogp.files import write_bytes, write_folder
 from geogp.maps.frame import Frame
 
@@ -64,6 +67,15 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     for name, path in paths.items():
         _write_geotiff(grid, name, path)
     return list(paths.values())
+
+
+def read_geotiff(path: Path) -> NDArray[np.float64]:
+    """Return the band of a GeoTIFF, NaN for no data; raise DataError if it cannot be read."""
+    try:
+        with rasterio.open(path, driver="GTiff") as raster:
+            return np.asarray(raster.read(1, masked=True).astype(np.float64).filled(np.nan))
+    except RasterioError as error:
+        raise DataError(f"{path} cannot be read as a raster ({error}). Delete it.") from error
 
 
 def _write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:

@@ -1,7 +1,7 @@
-"""The answers of later commands in a run folder, as tables for its report.
+"""The answers of later commands in a run folder, as tables for its report and layers of its map.
 
 `geogp areas`, `change`, `exceedance` and `next` write a JSON file about each answer. `read_answers`
-turns these files into tables; `pages_beside` puts the tables into the pages.
+turns these files into tables; `pages_beside` puts tables and layers into the pages.
 """
 
 import base64
@@ -18,7 +18,9 @@ from PIL import Image
 from geogp.errors import DataError
 from geogp.files import read_json, read_text
 from geogp.maps.grid import quantity_of
+from geogp.maps.page.packing import json_text
 from geogp.records.run_record import RunRecord
+from geogp.reports.answer_layers import answer_layers, level_column
 from geogp.reports.rendering import environment
 from geogp.reports.words import MISSING
 
@@ -35,7 +37,8 @@ _MOST_BYTES = 200_000_000
 class ShownAnswer:
     """An answer: its title, sentences, table as texts, and names of files in the run folder.
 
-    `mark` names the answer's part of the page, for links; `picture` is a PNG file, or empty.
+    `mark` names the answer's part of the page, for links; `picture` is a PNG file, or empty. `told`
+    are the facts of the answer; empty if the file is none.
     """
 
     mark: str
@@ -45,6 +48,7 @@ class ShownAnswer:
     rows: list[list[str]]
     files: list[str]
     picture: str
+    told: dict[str, Any]
 
 
 def read_answers(folder: Path) -> list[ShownAnswer]:
@@ -61,7 +65,7 @@ def read_answers(folder: Path) -> list[ShownAnswer]:
                 notes = [str(one) for one in (*told.get("notes", []), *told.get("warnings", []))]
             except (DataError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError):
                 note = "This file is not an answer that geogp wrote, so it has no table here."
-                found.append(ShownAnswer(path.stem, path.name, [note], [], [], [path.name], ""))
+                found.append(ShownAnswer(path.stem, path.name, [note], [], [], [path.name], "", {}))
                 continue
             stem, picture = path.stem, path.with_suffix(".png").name
             picture = picture.replace("exceedance_", "excursion_")
@@ -71,7 +75,7 @@ def read_answers(folder: Path) -> list[ShownAnswer]:
             files = {one.name for name in names for one in folder.glob(name)}
             picture = picture if picture in files else ""
             found.append(
-                ShownAnswer(stem, title, notes, list(columns), table, sorted(files), picture)
+                ShownAnswer(stem, title, notes, list(columns), table, sorted(files), picture, told)
             )
     return found
 
@@ -89,13 +93,16 @@ def _cells(row: dict[str, Any]) -> dict[str, Any]:
 def pages_beside(folder: Path, run: RunRecord, names: Iterable[str]) -> dict[str, str]:
     """Return the pages of a run folder whose text changes when they show all that lies beside them.
 
-    A page shows the main picture of the map, links, and the answers, each between two marks. Pages
-    of earlier versions have no marks and do not change. Raises DataError if a picture is damaged.
+    A page shows the main picture of the map, links, and the answers as tables or layers, each
+    between two marks. Pages of earlier versions have no marks and do not change. Raises DataError
+    if a picture or raster is damaged.
     """
     about = quantity_of(run.target)
     view = "expected" if about.counted else about.suffix if about.classes else "median"
+    found = read_answers(folder)
     context: dict[str, Any] = {
-        "found": read_answers(folder),
+        "found": found,
+        "drawn": lambda: json_text(answer_layers(folder, {one.mark: one.told for one in found})),
         "subject": about.subject,
         "map_picture": view + ".png" if (folder / f"{view}.png").is_file() else "",
         "with_map": (folder / "map.html").is_file(),
@@ -109,11 +116,11 @@ def pages_beside(folder: Path, run: RunRecord, names: Iterable[str]) -> dict[str
         before = after = read_text(folder / name, _MOST_BYTES)
         template = environment().get_template(f"beside.{name.rpartition('.')[2]}.j2")
         made = template.make_module(context)
-        for part in ("picture", "answers", "links"):
+        for part in ("picture", "answers", "links", "layers"):
             start, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->"
-            head, found, rest = after.partition(start)
+            head, opened, rest = after.partition(start)
             _, closed, tail = rest.partition(end)
-            if found and closed:
+            if opened and closed:
                 after = f"{head}{start}{getattr(made, part)()}{end}{tail}"
         if after != before:
             changed[name] = after
@@ -138,9 +145,8 @@ _Shown = tuple[str, dict[str, str], list[dict[str, Any]]]
 
 def _areas(told: dict[str, Any]) -> _Shown:
     """Return the title, the formats of the columns, and the rows."""
-    level, unit = told["for"] == "level", told["unit"]
-    kind, end = "level_mean" if level else "tile_mean", unit.lower()
-    what = "level" if level else "mean of measurements"
+    unit, what = told["unit"], "level" if told["for"] == "level" else "mean of measurements"
+    kind, end = level_column({**told, "weights": None}), unit.lower()
     columns = {
         "area": "{area}",
         "tiles": "{tiles:,}",
@@ -150,7 +156,7 @@ def _areas(told: dict[str, Any]) -> _Shown:
         "95 % interval": f"{{{kind}_lower_{end}:.1f}} to {{{kind}_upper_{end}:.1f}}",
     }
     if told.get("weights"):
-        kind, by = kind.replace("mean", "weighted"), Path(told["weights"]).name
+        kind, by = level_column(told), Path(told["weights"]).name
         columns |= {
             f"{what} by {by}, {unit}": f"{{{kind}_{end}:.1f}}",
             f"95 % interval by {by}": f"{{{kind}_lower_{end}:.1f}} to {{{kind}_upper_{end}:.1f}}",
@@ -219,6 +225,6 @@ _KINDS: dict[str, Callable[[dict[str, Any]], _Shown]] = {
 
 _RASTERS = {
     "exceedance_*.json": (1, ("excursion", "excursion_short")),
-    "change_*.json": (-3, ("change_percent", "probability_rose")),
+    "change_*.json": (-3, ("change_percent", "change_sd", "probability_rose")),
 }
 """The first part of a JSON file's name that its rasters share, and the starts of their names."""

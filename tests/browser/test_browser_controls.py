@@ -92,6 +92,59 @@ def test_what_is_found_is_marked_and_its_card_opened(visit, made):
     assert seen.evaluate(MARKED) == 0
 
 
+def test_h3_cells_lie_where_h3_says(visit, made):
+    """Cells everywhere, also around the pentagons: within 2 cm of the library's centres."""
+    h3 = pytest.importorskip("h3")
+    seen, random = visit(made.page), np.random.default_rng(2)
+    latitude = np.degrees(np.arcsin(random.uniform(-1, 1, 3000)))
+    longitude = random.uniform(-180, 180, 3000)
+    cells = [
+        h3.latlng_to_cell(*place, k % 16)
+        for k, place in enumerate(zip(latitude, longitude, strict=True))
+    ]
+    # Near a pentagon, down to its own cell, the faces do not lie in one plane.
+    for one in h3.get_pentagons(7):
+        place = np.array(h3.cell_to_latlng(one))
+        for k in range(200):
+            near = place + random.standard_normal(2) * 10.0 ** random.uniform(-3, 1)
+            cells.append(h3.latlng_to_cell(*near, k % 16))
+    cells += h3.get_res0_cells() + h3.get_pentagons(4)
+    find = "cells => cells.map(cell => (geogp.placeOfH3(cell) || {point: null}).point)"
+    found = np.radians(seen.evaluate(find, cells))
+    exact = np.radians([h3.cell_to_latlng(one) for one in cells])
+    up, across = (found - exact).T
+    apart = np.hypot(up, np.cos(exact[:, 0]) * np.sin(across / 2) * 2)
+    assert len(cells) > 5000
+    assert apart.max() * 6_371_000 < 0.02
+    cell = int(h3.latlng_to_cell(18.2, -66.4, 9), 16)
+    # A digit 7 within the resolution, a digit after it, a vertex, and a child that no pentagon has.
+    odd = [
+        cell | 7 << 18,
+        cell & ~7,
+        cell ^ (1 << 59 | 4 << 59),
+        int("81083ffffffffff", 16) + (1 << 42),
+    ]
+    odd = [f"{one:x}" for one in odd] + ["8928308280fffg0", "89283"]
+    assert not any(h3.is_valid_cell(one) for one in odd)
+    assert seen.evaluate(find, odd) == [None] * len(odd)
+
+
+def test_an_h3_cell_is_found(visit, made):
+    h3 = pytest.importorskip("h3")
+    seen, data = visit(made.page), made.data
+    at = tuple(np.argwhere(np.isfinite(unpack(data["arrays"]["county"])))[100])
+    for resolution in (7, 10):
+        cell = h3.latlng_to_cell(*place_of(data["frame"], *at), resolution)
+        seen.fill("#geogp-search-field", cell.upper() if resolution == 7 else cell)
+        seen.keyboard.press("Enter")
+        seen.settle()
+        np.testing.assert_allclose(seen.state["point"], h3.cell_to_latlng(cell), atol=1e-6)
+        seen.until(ANSWER + ".startsWith('The map shows H3 cell ')")
+    seen.fill("#geogp-search-field", "892830828000000")
+    seen.keyboard.press("Enter")
+    seen.until(ANSWER + " === 'There is no H3 cell 892830828000000.'")
+
+
 ANSWER = "document.getElementById('geogp-search-answer').textContent"
 MARKED = "geogp.page.found.getLayers().length"
 
@@ -108,13 +161,6 @@ def test_on_a_phone_the_panel_makes_room_for_what_is_found(visit, made):
     seen.settle()
     assert seen.is_visible("#geogp-place")
     assert seen.is_hidden("#geogp-search-field")
-
-
-def test_an_h3_cell_is_refused_with_what_to_do(visit, made):
-    seen = visit(made.page)
-    seen.fill("#geogp-search-field", "872ab2591ffffff")
-    seen.keyboard.press("Enter")
-    assert "Search for the latitude and longitude" in seen.inner_text("#geogp-search-answer")
 
 
 @pytest.mark.trial

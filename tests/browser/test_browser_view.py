@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from browser_acts import click, facts, serious
+from browser_acts import CLICK, click, facts, serious
 from browser_pages import DESKTOP, PHONE
 from browser_runs import ACROSS
 from browser_values import pixels, place_of
@@ -37,8 +37,8 @@ def test_the_first_view_is_of_the_main_part_and_a_button_shows_all(visit, across
     assert not holds(main, every)
     view = seen.evaluate(VIEW)
     assert holds(view, main)
-    # Half a zoom nearer it would not fit.
-    height, width = view[2] - view[0], view[3] - view[1]
+    # Half a zoom nearer it would not fit, on a wide map beside the card.
+    height, width = view[2] - view[0], (view[3] - view[1]) * (0.65 if size is DESKTOP else 1)
     assert (main[2] - main[0]) > 0.65 * height or (main[3] - main[1]) > 0.65 * width
     assert seen.get_attribute(HOME, "aria-label") == "Show the whole region"
     assert serious(seen, npm) == []
@@ -55,6 +55,21 @@ def test_a_page_of_one_part_shows_all_of_it(visit, made):
     assert holds(seen.evaluate(VIEW), made.data["view"])
     seen.click(HOME)
     assert holds(seen.evaluate(VIEW), whole(made.data))
+
+
+@pytest.mark.parametrize("width", [1280, 1440, 1920])
+def test_the_card_does_not_cover_the_east_of_the_region(visit, made, width):
+    seen, (south, _, north, east) = (
+        visit(made.page, size={"width": width, "height": 900}),
+        made.data["view"],
+    )
+    before = seen.evaluate(VIEW)
+    seen.update(point=[18.1, -66.5])
+    card = seen.locator("#geogp-place").bounding_box()
+    for latitude in (south, north):
+        x, _ = seen.evaluate(CLICK, [latitude, east])
+        assert x < card["x"]
+    assert seen.evaluate(VIEW) == before
 
 
 def test_an_address_counts_before_the_first_view(visit, across):

@@ -9,6 +9,7 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
+import rasterio
 from PIL import Image
 from run_worlds import edited_copy, run_json, write_halves
 from shapely.geometry import box
@@ -114,11 +115,15 @@ def test_draws_agree_with_the_exact_law(result):
 
 
 def test_the_files_hold_the_table(result, copy):
-    csv, package, parquet, told, png = result.files
+    csv, package, parquet, told, raster, png = result.files
     assert [path.name for path in result.files] == [
         f"areas_halves_download_level_2023Q4.{end}"
-        for end in ("csv", "gpkg", "parquet", "json", "png")
+        for end in ("csv", "gpkg", "parquet", "json", "tif", "png")
     ]
+    with rasterio.open(raster) as opened:
+        found, meanings = opened.read(1), opened.tags(1)["flag_meanings"].split()
+    assert meanings == list(result.table["area"])
+    assert [(found == k + 1).sum() for k in range(len(meanings))] == list(result.table["tiles"])
     described = json.loads(told.read_text("utf-8"))
     assert described["by"] == result.described["by"]
     assert [row["area"] for row in described["areas"]] == list(result.table["area"])

@@ -204,10 +204,12 @@ def test_both_quarters_are_those_of_single_quarters(result, copy):
 def test_the_files_hold_tables_and_rasters(result, copy):
     names = [path.name for path in result.files]
     areas = [
-        f"change_stratum_download_2023Q3_2023Q4.{end}" for end in ("csv", "gpkg", "parquet", "json")
+        f"change_stratum_download_2023Q3_2023Q4.{end}"
+        for end in ("csv", "gpkg", "parquet", "json", "tif")
     ]
     tiles = [
-        f"{name}_download_2023Q3_2023Q4.tif" for name in ("change_percent", "probability_rose")
+        f"{name}_download_2023Q3_2023Q4.tif"
+        for name in ("change_percent", "change_sd", "probability_rose")
     ]
     styles = [one.replace(".tif", ".qml") for one in tiles]
     assert names == [*areas, areas[0].replace("csv", "png"), *styles, *tiles]
@@ -218,15 +220,16 @@ def test_the_files_hold_tables_and_rasters(result, copy):
     table = gpd.read_parquet(result.files[2])
     assert list(table["key"]) == ["all", "urban", "rural"]
     values = []
-    for path in result.files[-2:]:
+    for path in result.files[-3:]:
         with rasterio.open(path) as raster:
             assert "from 2023Q3 to 2023Q4" in raster.descriptions[0]
             values.append(raster.read(1))
-    percent, rose = values
+    percent, sd, rose = values
     assert np.isfinite(percent).sum() == run_json(copy)["map"]["tiles"]
     near = np.isfinite(rose)
     assert near.any()
-    np.testing.assert_array_equal((rose > 0.5)[near], (percent > 0)[near])
+    z = np.log10(1 + percent / 100) / sd
+    np.testing.assert_allclose(stats.norm.cdf(z[near]), rose[near], atol=1e-4)
     mean = np.nanmean(np.log10(1 + percent.astype(float) / 100))
     assert as_percent(mean) == pytest.approx(result.table["change_percent"][0], rel=1e-3)
 

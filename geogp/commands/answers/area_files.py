@@ -1,11 +1,17 @@
-"""Tables of areas and tiles as files: CSV, JSON, and with polygons GeoPackage and GeoParquet."""
+"""Tables of areas and tiles as files: CSV, JSON, and with polygons GeoPackage and GeoParquet.
+
+A raster says which tile lies in which area: the layers of the interactive page need it.
+"""
 
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
 
 from geogp.commands.answers.run_answer import plain_rows
 from geogp.commands.csv_tables import write_csv
@@ -13,18 +19,29 @@ from geogp.errors import DataError
 from geogp.files import write_bytes, write_text
 from geogp.geodata.places.polygons import DAMAGE, geo_table
 from geogp.geodata.tiles.parquet_files import read_table
+from geogp.maps.frame import Frame
+from geogp.maps.rasters import write_geotiffs
 from geogp.runs.run_folder import locked_run
+
+if TYPE_CHECKING:
+    from geogp.runs.questions.tile_areas import TileAreas
+    from geogp.runs.reopen import Reopened
 
 
 def write_areas(
-    frame: gpd.GeoDataFrame, described: dict[str, Any], folder: Path, name: str
+    opened: "Reopened",
+    areas: "TileAreas",
+    frame: gpd.GeoDataFrame,
+    described: dict[str, Any],
+    name: str,
 ) -> list[Path]:
-    """Write a table as NAME.csv, .gpkg, .parquet and .json; return the paths.
+    """Write the table `frame` as NAME.csv, .gpkg, .parquet, .json and .tif; return the paths.
 
-    The JSON file has the facts `described` and the rows; the report of the run reads it. Raises
-    OutputError if a file cannot be written.
+    The JSON file has the facts `described` and the rows; the pages of the run read it. The raster
+    has for each tile the row of its area in the table, from 1, or 0. If a tile lies in several
+    areas, this is the last of them. Raises OutputError if a file cannot be written.
     """
-    paths = [folder / f"{name}.{end}" for end in ("csv", "gpkg", "parquet", "json")]
+    paths = [opened.path / f"{name}.{end}" for end in ("csv", "gpkg", "parquet", "json")]
     table = frame.drop(columns="geometry")
     write_csv(paths[0], table)
     parquet = io.BytesIO()
@@ -33,7 +50,36 @@ def write_areas(
     write_bytes(paths[2], parquet.getvalue())
     told = {**described, "areas": plain_rows(table)}
     write_text(paths[3], json.dumps(told, indent=1, allow_nan=False) + "\n")
-    return paths
+    number = np.zeros(len(opened.tiles), np.int32)
+    for row, inside in enumerate(areas.tiles, start=1):
+        number[inside] = row
+    meanings = " ".join("_".join(label.split()) for label in areas.labels)
+    about = {
+        "long_name": "area",
+        "flag_values": list(range(1, len(areas) + 1)),
+        "flag_meanings": meanings,
+    }
+    return paths + write_geotiffs(tile_grid(opened, {name: (number, 0, about)}), opened.path)
+
+
+def tile_grid(
+    opened: "Reopened", variables: dict[str, tuple[NDArray[Any], float, dict[str, Any]]]
+) -> xr.Dataset:
+    """Return rasters of tiles, from the values (n,), the value elsewhere, and attributes."""
+    tiles, frame = opened.tiles, Frame.of_tiles(opened.tiles)
+    request = opened.job.request
+    return xr.Dataset(
+        {
+            name: (("y", "x"), frame.place(tiles, values, none), about, {"_FillValue": none})
+            for name, (values, none, about) in variables.items()
+        },
+        coords={"x": frame.x, "y": frame.y},
+        attrs={
+            "zoom": tiles.zoom,
+            "region_code": opened.job.region.code,
+            "target": request.target,
+        },
+    )
 
 
 def write_tiles(run: Path) -> Path:

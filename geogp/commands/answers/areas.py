@@ -47,7 +47,7 @@ def _write(
     quantity, at = quantity_of(job.request.target), job.question.at
     name = f"areas_{found.areas.tag}_{job.request.target}_{request.question}_{at}"
     name += weights_tag(request.weights)
-    paths = write_areas(found.frame, described, request.run, name)
+    paths = write_areas(opened, found.areas, found.frame, described, name)
     values = table[f"{kind}_{quantity.suffix}"].to_numpy()
     widths = 2 * REACH * table[f"{kind}_sd_log10"].to_numpy()
     width = f"width of the 95 % interval, log10 {quantity.unit} (1 = tenfold)"

@@ -5,14 +5,12 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
-from geogp.commands.answers.area_files import write_areas
+from geogp.commands.answers.area_files import tile_grid, write_areas
 from geogp.commands.answers.run_answer import RunAnswer, reopened
 from geogp.commands.run_requests import ChangeRequest
 from geogp.files import write_bytes
 from geogp.maps.figures.choropleth import Panel, choropleth
-from geogp.maps.frame import Frame
 from geogp.maps.grid import quantity_of
 from geogp.maps.qgis_styles import write_styles
 from geogp.maps.rasters import write_geotiffs
@@ -62,7 +60,7 @@ def _write_areas(opened: Reopened, found: LevelChanges, described: dict[str, Any
     """Write the table as files and as a figure; return their paths."""
     job, table = opened.job, found.table
     name = f"change_{found.areas.tag}_{_quarters(opened, found)}"
-    paths = write_areas(found.frame, described, opened.path, name)
+    paths = write_areas(opened, found.areas, found.frame, described, name)
     percent = table["change_percent"].to_numpy()
     rose = table["probability_rose"].to_numpy()
     quantity, quarters = quantity_of(job.request.target), found.described
@@ -89,30 +87,30 @@ def _write_areas(opened: Reopened, found: LevelChanges, described: dict[str, Any
 
 
 def _write_tiles(opened: Reopened, found: LevelChanges) -> list[Path]:
-    """Write rasters of the median change and of the probability of a rise; return their paths."""
-    tiles, frame = opened.tiles, Frame.of_tiles(opened.tiles)
+    """Write rasters of the change of each tile; return their paths."""
     quarters, told = _quarters(opened, found), found.described
     between = f"from {told['from']} to {told['to']}"
+    # What nobody measured near is never called certain.
+    rose = np.where(opened.far, np.nan, found.tiles.rose)
     variables = {}
     for name, values, label, unit in (
         ("change_percent", found.tiles.percent, f"median change of the level {between}", "%"),
         (
+            "change_sd",
+            found.tiles.sd,
+            f"standard deviation of the change {between} of log10 of the level",
+            "1",
+        ),
+        (
             "probability_rose",
-            # What nobody measured near is never called certain.
-            np.where(opened.far, np.nan, found.tiles.rose),
+            rose,
             f"probability that the level rose {between}; no data far from any measurement",
             "1",
         ),
     ):
-        raster = frame.place(tiles, values.astype(np.float32), np.nan)
-        variables[f"{name}_{quarters}"] = (("y", "x"), raster, {"long_name": label, "units": unit})
-    request = opened.job.request
-    attributes = {
-        "zoom": tiles.zoom,
-        "region_code": opened.job.region.code,
-        "target": request.target,
-    }
-    grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)
+        about = {"long_name": label, "units": unit}
+        variables[f"{name}_{quarters}"] = values.astype(np.float32), np.nan, about
+    grid = tile_grid(opened, variables)
     return write_styles(grid, opened.path) + write_geotiffs(grid, opened.path)
 
 

@@ -14,6 +14,7 @@ from shapely.geometry.base import BaseGeometry
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region
 from geogp.maps.frame import Frame
+from geogp.maps.page.packing import json_text
 from geogp.maps.page.page_assets import asset, page_scripts, page_styles
 from geogp.maps.page.page_places import unwrapped
 from geogp.maps.page.page_policy import page_policy
@@ -86,15 +87,6 @@ def _template() -> Template:
     return Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     ).from_string(asset("page.html"))
-
-
-def json_text(content: object) -> str:
-    """Return JSON for a script element of a page, without ``<``, which could end the element."""
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-    # JSON allows these two line ends, but older JavaScript did not.
-    for character in ("<", "\N{LINE SEPARATOR}", "\N{PARAGRAPH SEPARATOR}"):
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
 
 
 def _map_script(

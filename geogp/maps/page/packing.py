@@ -15,6 +15,7 @@ A packed array is a dictionary that can be written as JSON:
 """
 
 import base64
+import json
 import math
 import sys
 import zlib
@@ -191,3 +192,12 @@ def _encoded(numbers: NDArray[Any], *, along: bool) -> str:
     # Planes in time are many and noisy; level 9 takes ten times as long for equally many bytes.
     deflater = zlib.compressobj(7, strategy=zlib.Z_FILTERED) if along else zlib.compressobj(9)
     return base64.b64encode(deflater.compress(raw) + deflater.flush()).decode()
+
+
+def json_text(content: object) -> str:
+    """Return JSON for a script element of a page, without ``<``, which could end the element."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    # JSON allows these two line ends, but older JavaScript did not.
+    for character in ("<", "\N{LINE SEPARATOR}", "\N{PARAGRAPH SEPARATOR}"):
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

@@ -96,12 +96,12 @@ def speed_layers(
     )
     median, width = views["median"], views["width"]
     layers = [
-        _layer(median, predicted, {"quantile": 0.5}, median.values(grid))
+        layer_json(median, predicted, {"quantile": 0.5}, median.values(grid))
         | {"id": "level", "title": "Median"},
-        _layer(cautious, predicted, {"quantile": cautious_level(quantity.bound)}, bound),
-        _layer(width, predicted, {"width": [0.025, 0.975]}, width.values(grid))
+        layer_json(cautious, predicted, {"quantile": cautious_level(quantity.bound)}, bound),
+        layer_json(width, predicted, {"width": [0.025, 0.975]}, width.values(grid))
         | {"title": "Uncertainty"},
-        _layer(probability, predicted, {"probability": True}, np.zeros(1)),
+        layer_json(probability, predicted, {"probability": True}, np.zeros(1)),
     ]
     if change is not None:
         first, values = change
@@ -117,14 +117,15 @@ def speed_layers(
             "%",
             WHAT_CHANGED,
         )
-        layers.append(_layer(view, predicted, {"change": True}, values))
+        layers.append(layer_json(view, predicted, {"change": True}, values))
     return layers
 
 
 def array_layers(grid: xr.Dataset, predicted: str) -> list[Layer]:
     """Return a layer for each view, whose values are an array with the name of the view."""
     return [
-        _layer(view, predicted, {"array": view.name}, view.values(grid)) for view in views_of(grid)
+        layer_json(view, predicted, {"array": view.name}, view.values(grid))
+        for view in views_of(grid)
     ]
 
 
@@ -144,7 +145,7 @@ def tests_layer(grid: xr.Dataset) -> Layer:
     )
     values = np.asarray(grid["tests"].values, np.float64)
     measured = values[values > 0] if (values > 0).any() else np.zeros(1)
-    return _layer(view, "", {"array": "tests"}, measured)
+    return layer_json(view, "", {"array": "tests"}, measured)
 
 
 def slice_layers(slices: list[KernelSlice], label: str, unit: str) -> list[Layer]:
@@ -172,7 +173,8 @@ def slice_layers(slices: list[KernelSlice], label: str, unit: str) -> list[Layer
     ]
 
 
-def _layer(view: View, predicted: str, source: dict[str, Any], values: Floats) -> Layer:
+def layer_json(view: View, predicted: str, source: dict[str, Any], values: Floats) -> Layer:
+    """Return a layer of the page: the texts of a view, its source, and the scale of `values`."""
     return {
         "id": view.name,
         "title": view.title,

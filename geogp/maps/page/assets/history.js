@@ -20,17 +20,21 @@ function logarithmicTicks(low, high) {
 }
 
 /**
- * Draw the history of a cell: the median with its 95 % interval by quarter, and measured averages as
+ * Draw a history: a value with its 95 % interval by quarter, and of a cell also measured averages as
  * dots. The axis is logarithmic, or linear from 0 for numbers of tests.
  */
-function drawHistory(box, {bands, measured}, data, shown) {
+function drawHistory(box, {bands, measured = [], quarters, shown, words}, data) {
   const {width, height, left, right, top, bottom} = CHART;
-  const values = [...bands.flat(), ...measured.filter(Number.isFinite)];
+  const values = [...bands.flat(), ...measured].filter(Number.isFinite);
   const logarithmic = Boolean(data.levels);
   const bend = logarithmic ? Math.log : (value) => value;
   const low = logarithmic ? Math.min(...values) / 1.05 : 0;
   const high = Math.max(...values) * 1.05 || 1;
-  const x = (quarter) => left + (quarter + 0.5) / bands.length * (width - left - right);
+  // Quarters can be missing, such as 2022Q3.
+  const when = quarters.map((text) => 4 * text.slice(0, 4) + Number(text.slice(5)));
+  const last = quarters.length - 1;
+  const x = (quarter) => left
+    + (when[quarter] - when[0] + 0.5) / (when[last] - when[0] + 1) * (width - left - right);
   const y = (value) => height - bottom
     - (bend(value) - bend(low)) / (bend(high) - bend(low)) * (height - top - bottom);
   const line = (end) => bands.map((band, quarter) => `${x(quarter)},${y(band[end])}`);
@@ -47,21 +51,20 @@ function drawHistory(box, {bands, measured}, data, shown) {
   for (const [quarter, value] of measured.entries()) {
     if (Number.isFinite(value)) {
       const dot = svgElement('circle', {cx: x(quarter), cy: y(value), r: 3, class: 'geogp-dot'});
-      dot.append(svgElement('title', {}, `${data.quarters[quarter]}: ${formatNumber(value, 3)}`));
+      dot.append(svgElement('title', {}, `${quarters[quarter]}: ${formatNumber(value, 3)}`));
       picture.append(dot);
     }
   }
-  const last = bands.length - 1;
   for (const [quarter, place, anchor] of [[0, left, 'start'], [last, width - right, 'end']]) {
     const text = {x: place, y: height - 5, 'text-anchor': anchor};
-    picture.append(svgElement('text', text, data.quarters[quarter]));
+    picture.append(svgElement('text', text, quarters[quarter]));
   }
   const seen = measured.filter(Number.isFinite).length;
   const ends = [0, last].map(
-    (quarter) => `${formatNumber(bands[quarter][1], 3)} in ${data.quarters[quarter]}`);
+    (quarter) => `${formatNumber(bands[quarter][1], 3)} in ${quarters[quarter]}`);
   const middle = data.levels ? 'Median' : 'Expected';
-  picture.setAttribute('aria-label', `${middle} from ${ends.join(' to ')}, ${data.unit}; measured in `
-    + `${seen} of ${bands.length} quarters.`);
-  box.append(element('figcaption', '', `${middle} with 95 % interval, and measured values (dots), ${
-    data.unit}`), picture);
+  picture.setAttribute('aria-label', `${words || middle} from ${ends.join(' to ')}, ${data.unit}${
+    words ? '' : `; measured in ${seen} of ${bands.length} quarters`}.`);
+  box.append(element('figcaption', '', `${
+    words || `${middle} with 95 % interval, and measured values (dots)`}, ${data.unit}`), picture);
 }

@@ -4,10 +4,12 @@ class Legends {
     this.page = page;
   }
 
-  /** Return the label of a layer's legend, with the threshold for a layer of probabilities. */
-  labelOf(layer, state) {
-    return layer.source.probability
-      ? `probability of ${thresholdWords(this.page.data, state.threshold)}` : layer.label;
+  /** Return the label of a layer's legend, with the threshold of probabilities or the time of areas. */
+  labelOf({label, source: {probability, areas, tiles}}, state) {
+    const {data} = this.page;
+    const timed = areas || tiles;
+    return probability ? `probability of ${thresholdWords(data, state.threshold)}`
+      : timed ? `${label}, ${timed.times[timeOf(timed, data.quarters[state.quarter])]}` : label;
   }
 
   /** Show the legends of a state, after its pictures are painted. */

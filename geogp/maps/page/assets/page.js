@@ -187,7 +187,7 @@ class MapPage {
     }).observe(box);
     map.invalidateSize({animate: false});
     const [south, west, north, east] = data.view;
-    map.fitBounds([[south, west], [north, east]], {animate: false, padding: [12, 12]});
+    fitBeside(map, [[south, west], [north, east]], 12, {animate: false});
     this.address.read();
     return this.settled();
   }

@@ -64,7 +64,8 @@ class Painter {
     const {source} = layer;
     const {past} = this.data;
     return 'quantile' in source || 'width' in source || Boolean(source.probability || source.change)
-      || Boolean(past && past.arrays && source.array in past.arrays);
+      || Boolean(past && past.arrays && source.array in past.arrays)
+      || Boolean(source.areas && source.areas.times.length > 1);
   }
 
   /**
@@ -79,6 +80,13 @@ class Painter {
       const own = values && kernelScale(values, this.data.kernel_colours);
       return this.painted(inside, own, (cell) => values[cell]);
     }
+    if (source.areas) {
+      return this.areas(source.areas, inside, scale, this.data.quarters[state.quarter]);
+    }
+    if (source.tiles) {
+      const mean = await unpack(source.tiles.mean);
+      return this.painted(inside, scale, (cell) => percentOf(mean.at(cell)));
+    }
     if ('array' in source) {
       const array = await this.array(source.array, state.quarter);
       return this.painted(inside, scale, (cell) => array.at(cell));
@@ -90,7 +98,7 @@ class Painter {
     if (source.change) {
       const first = await this.law(0);
       return this.painted(inside, scale,
-        (cell) => 100 * (10 ** (law.quantile(cell, 0.5) - first.quantile(cell, 0.5)) - 1));
+        (cell) => percentOf(law.quantile(cell, 0.5) - first.quantile(cell, 0.5)));
     }
     if ('width' in source) {
       const [low, high] = source.width;
@@ -98,6 +106,22 @@ class Painter {
         (cell) => law.quantile(cell, high) - law.quantile(cell, low));
     }
     return this.quantiles(law, inside, scale, source.quantile);
+  }
+
+  /** Colour areas by their values, areas without a direction with stripes. */
+  async areas(areas, inside, scale, quarter) {
+    const numbers = await unpack(areas.numbers);
+    const bands = areas.bands[timeOf(areas, quarter)];
+    const painted = this.painted(inside, scale, (cell) => (bands[numbers.at(cell)] || [])[1] ?? NaN);
+    const {width, height} = this.data.frame;
+    const stripe = Math.max(2, Math.round(Math.max(width, height) / 160));
+    for (let cell = 0; areas.called && cell < width * height; cell += 1) {
+      const across = (Math.floor(cell / width) + cell % width) / stripe;
+      if (!areas.called[numbers.at(cell)] && Math.floor(across) % 2) {
+        painted.indices[cell] = 0;
+      }
+    }
+    return painted;
   }
 
   /** Return a function that tests whether a cell lies in the region. */

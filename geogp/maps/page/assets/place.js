@@ -1,3 +1,14 @@
+const CARD_ROOM = 310;
+const WIDE_MAP = 900;
+
+/** Show bounds, on a wide map in the part that the card does not cover. */
+function fitBeside(map, bounds, space, options) {
+  const card = map.getSize().x >= WIDE_MAP ? CARD_ROOM : 0;
+  map.fitBounds(bounds, {
+    paddingTopLeft: [space, space], paddingBottomRight: [space + card, space], ...options,
+  });
+}
+
 /** The card with the values at the chosen place, and the mark of the place on the map. */
 class PlaceCard {
   constructor(map, page) {
@@ -26,7 +37,9 @@ class PlaceCard {
     }
     const place = L.latLng(state.point);
     const found = await reader.read(place, state);
-    const extra = await this.page.kernelWords(place, state);
+    const {data} = this.page;
+    const answers = found && await answersAt(found, data, data.quarters[state.quarter]);
+    const extra = [...answers ? answers.facts : [], ...await this.page.kernelWords(place, state)];
     if (this.wish !== wish) {
       return;
     }
@@ -42,8 +55,10 @@ class PlaceCard {
         interactive: false,
       }).addTo(this.map);
       const history = await reader.history(found.cell.number);
-      if (history && this.wish === wish) {
-        drawHistory(chart, history, this.page.data, state.quarter);
+      if (this.wish === wish) {
+        for (const one of history ? [history, ...answers.histories] : answers.histories) {
+          drawHistory(chart, {quarters: data.quarters, shown: state.quarter, ...one}, data);
+        }
       }
       this.uncover(found.place);
     }

@@ -1,4 +1,3 @@
-const H3_ADDRESS = /^8[0-9a-f]{14}$/i;
 const QUADKEY = /^[0-3]{6,23}$/;
 const DEGREES = '([-+\u2212]?\\d+(?:\\.\\d+)?)\\s*°?\\s*';
 const COORDINATES = new RegExp(`^${DEGREES}([NS]?)\\s*[,;\\s]\\s*${DEGREES}([EW]?)$`, 'i');
@@ -60,7 +59,7 @@ class Search {
   }
 
   /**
-   * Return the place of coordinates or of a quadkey, or the first place whose label or name is a
+   * Return the place of coordinates, a quadkey or an H3 cell, or the first place whose label or name is a
    * text; else whose label begins with the text; else whose label contains the text.
    */
   find(text) {
@@ -72,7 +71,7 @@ class Search {
       ({words}) => plain(words).startsWith(wish),
       ({words}) => plain(words).includes(wish),
     ];
-    return placeOfCoordinates(text.trim()) || placeOfQuadkey(text.trim())
+    return placeOfCoordinates(text.trim()) || placeOfQuadkey(text.trim()) || placeOfH3(text.trim())
       || (wish ? tests.map((test) => this.places.find(test)).find(Boolean) : undefined);
   }
 
@@ -81,8 +80,8 @@ class Search {
     const {page} = this;
     if (!place) {
       const text = this.field.value.trim();
-      this.answer.textContent = H3_ADDRESS.test(text)
-        ? 'The page does not know H3 cells. Search for the latitude and longitude of the cell.'
+      this.answer.textContent = H3_INDEX.test(text)
+        ? `There is no H3 cell ${text}.`
         : text && `No county or town called ${text} on this map.`;
       return;
     }
@@ -90,7 +89,7 @@ class Search {
     const corners = [[south, west], [north, east]];
     const words = `The map shows ${place.words}.`;
     this.answer.textContent = place.point ? '' : words;
-    page.map.fitBounds(corners, {maxZoom: 14, padding: [30, 30], animate: !stillWanted()});
+    fitBeside(page.map, corners, 30, {maxZoom: 14, animate: !stillWanted()});
     page.panel.fold();
     await page.update({point: place.point || await this.middle(place)});
     if (place.point) {

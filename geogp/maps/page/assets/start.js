@@ -1,6 +1,7 @@
 /** Make the page from its data, with the map and the outlines of folium's script. */
 function startPage() {
   const data = JSON.parse(document.getElementById('geogp-data').textContent);
+  addAnswers(data.layers);
   // All variables except the map and its base map are outlines.
   const {map, base, ...outlines} = Object.fromEntries(
     Object.entries(data.variables).map(([name, variable]) => [name, window[variable]]));
@@ -39,8 +40,8 @@ function homeControl(map, frame) {
     const button = element('button', '', '\u2302');
     Object.assign(button, {type: 'button', title: 'Show the whole region'});
     button.setAttribute('aria-label', button.title);
-    button.addEventListener('click', () => map.fitBounds(
-      cornersOf(frame), {animate: !stillWanted(), padding: [12, 12]}));
+    button.addEventListener('click', () => fitBeside(
+      map, cornersOf(frame), 12, {animate: !stillWanted()}));
     L.DomEvent.disableClickPropagation(box);
     box.append(button);
     return box;
@@ -54,5 +55,5 @@ function say(text) {
   document.querySelector('.geogp-map').textContent = text;
 }
 
-window.geogp = {unpack, Law, normalShare, normalScore, cellAt, centreOf, cornersOf};
+window.geogp = {unpack, placeOfH3, Law, normalShare, normalScore, cellAt, centreOf, cornersOf};
 startPage();

@@ -1,0 +1,58 @@
+/** Put the layers of later answers into the data, each after the last layer of its question. */
+function addAnswers(layers) {
+  const box = document.getElementById('geogp-answers');
+  for (const layer of box ? JSON.parse(box.textContent) : []) {
+    const last = layers.findLastIndex(({group}) => group === layer.group);
+    const kernel = layers.findIndex(({source}) => 'slice' in source);
+    layers.splice(last >= 0 ? last + 1 : kernel >= 0 ? kernel : layers.length, 0, layer);
+  }
+}
+
+/** Return the position of the time that a layer of areas shows: the shown quarter, else the last. */
+function timeOf({times}, quarter) {
+  return times.includes(quarter) ? times.indexOf(quarter) : times.length - 1;
+}
+
+/** Return a value with its 95 % interval as text; changes have signs. */
+function bandWords([low, middle, high], unit) {
+  const [one, ...ends] = [middle, low, high].map((value) => (
+    (unit === '%' && value > 0 ? '+' : '') + formatNumber(value ?? NaN, 3)));
+  return `${one} ${unit} (${ends.join(' to ')})`;
+}
+
+const percentOf = (log10) => 100 * (10 ** log10 - 1);
+
+/** Return what the answers say about a tile: facts as texts, and histories of its areas. */
+async function answersAt({cell: {number}, far}, data, quarter) {
+  const [facts, histories] = [[], []];
+  const rise = (value) => ({name: 'Probability that it rose', value: formatShare(value)});
+  for (const {unit, source: {areas, tiles}} of data.layers) {
+    const at = areas && (await unpack(areas.numbers)).at(number);
+    if (at >= 0) {
+      const {names, bands, rose, called, what} = areas;
+      const time = timeOf(areas, quarter);
+      const name = `${names[at]}: ${what}, ${areas.times[time]}`;
+      facts.push({
+        name: called && !called[at] ? `${name}, no direction` : name, value: bandWords(bands[time][at], unit),
+      });
+      if (rose) {
+        facts.push(rise(rose[at]));
+      }
+      if (areas.times.length > 1 && bands[0][at][1] !== null) {
+        histories.push({
+          bands: bands.map((one) => one[at].map((end) => end ?? NaN)),
+          quarters: areas.times, shown: time, words: `${names[at]}: ${what} with 95 % interval`,
+        });
+      }
+    } else if (tiles) {
+      const [mean, sd] = await Promise.all([tiles.mean, tiles.sd].map(
+        async (one) => (await unpack(one)).at(number)));
+      const band = [-1, 0, 1].map((side) => percentOf(mean + side * normalScore(0.975) * sd));
+      facts.push({name: `This tile: change, ${tiles.times[0]}`, value: bandWords(band, unit)});
+      if (!far) {
+        facts.push(rise(normalShare(mean / sd)));
+      }
+    }
+  }
+  return {facts, histories};
+}
