@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from geogp.errors import NumericalError
-from geogp.models.field.tile_process import Form
+from geogp.models.field.matern import LEAST_SMOOTHNESS, MOST_SMOOTHNESS
+from geogp.models.field.tile_process import ROUGH, Form
 from geogp.models.field.vecchia import spacing, time_step
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ RANGES, FACTORS = (5.0, 2.5), (0.3, 1.0, 6.0)
 of the factors.
 """
 
-NOISE = (1.0, 0.1, 0.01)
+NOISE = (1.0, 0.1, 0.01, 0.001)
 """Possible multiples of the usual noise, and of the usual variance of single tiles."""
 
 MEMORIES = (1.0, 5.0)
@@ -46,18 +47,16 @@ MOST_COPIES = 0.05
 measurements without noise.
 """
 
-ITERATIONS = 15
-"""Largest number of iterations of L-BFGS for each smoothness."""
+ITERATIONS = 40
+"""Largest number of iterations of L-BFGS for each start value of the smoothness."""
 
 PRIOR_SD, STRETCH_SD = 3.0, 1.0
 """Standard deviations of the parameters, and of the stretch, around their start values in a weak
 prior.
 """
 
-SMOOTHNESS, LEAST_GAIN = (0, 1, 2), 0.01
-"""Possible values of `Form.smoothness`, tried in this order while the log likelihood per row rises
-by at least `LEAST_GAIN`.
-"""
+SMOOTHNESS = (0.5, 1.0, 1.5, 2.5)
+"""Start values of the smoothness."""
 
 SOME_STRETCH = 0.01
 """Start value of the stretch; at 0, it has no gradient."""
@@ -75,6 +74,7 @@ class Start:
     noise: float
     factor: float
     memory: float | None = None
+    smoothness: float = ROUGH
 
 
 def start_covariance(model: "FieldNetwork", seed: int) -> None:
@@ -101,13 +101,14 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
         sample.usual.set(model)
         return
     sample.take(best)
-    chosen = sample.usual
+    smoother = (replace(best, smoothness=nu, noise=noise*best.noise) for nu in SMOOTHNESS for noise in (1.0, 0.1))
+    import os
+    if os.environ.get('TRACE'): print(best)
+    best = min(smoother, key=sample.compared)
+    if os.environ.get('TRACE'): print(best)
+    sample.take(best)
     with _others_fixed(model):
-        for smoothness in SMOOTHNESS:
-            found = sample.fit(smoothness)
-            if found.loss > chosen.loss - LEAST_GAIN:
-                break
-            chosen = found
+        chosen = sample.fit()
     (chosen if chosen.loss < UNDEFINED else sample.usual).set(model)
     model.zero_grad(set_to_none=True)
 
@@ -214,45 +215,64 @@ class _Sample:
                 tiles.log_memories[0] = math.log(start.memory)
                 powers = torch.tensor(POWERS, dtype=torch.float64, device=self.model.device)
                 tiles.take_form(replace(tiles.form, powers=powers))
+            nu = torch.full_like(tiles.form.smoothness, start.smoothness)
+            tiles.take_form(replace(tiles.form, smoothness=nu))
 
-    def fit(self, smoothness: int) -> _Values:
-        """Maximise the likelihood for one smoothness, starting at the values that the model has."""
+    def fit(self) -> _Values:
+        """Maximise the likelihood, starting at the values that the model has.
+
+        The optimiser also moves all parts of the noise together: a sum of parts falls more slowly
+        if each part falls alone.
+        """
         model, before = self.model, self.model.tiles.form.detached()
         stretch = torch.where(before.stretch == 0, SOME_STRETCH, before.stretch).requires_grad_()
-        logits = before.powers.logit().requires_grad_()
-        free: list[Tensor] = [*_parameters(model), stretch]
+        share = (before.smoothness - LEAST_SMOOTHNESS) / (MOST_SMOOTHNESS - LEAST_SMOOTHNESS)
+        smooth, powers = (part.logit().requires_grad_() for part in (share, before.powers))
+        parameters = _parameters(model)
+        free: list[Tensor] = [*parameters, stretch, smooth]
         if not before.separable:
-            free.append(logits)
-        centres = [value.detach().clone() for value in free]
+            free.append(powers)
+        start = torch.cat([value.detach().double().reshape(-1) for value in free])
+        sizes = [value.numel() for value in free]
+        noise = torch.zeros_like(start)
+        noise[2:4] = noise[8:10] = 1.0
+        sd = torch.full_like(start, PRIOR_SD)
+        first = sum(sizes[: len(parameters)])
+        sd[first : first + 2] = STRETCH_SD
+        away = torch.zeros(len(start) + 1, dtype=torch.float64, device=start.device)
+        away.requires_grad_()
         optimiser = torch.optim.LBFGS(
-            free, max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
+            [away], max_iter=ITERATIONS, history_size=20, line_search_fn="strong_wolfe"
         )
 
-        def loss() -> Tensor:
-            powers = before.powers if before.separable else logits.sigmoid()
-            model.tiles.take_form(Form(stretch, powers, smoothness))
-            away = [
-                ((value - centre) / (STRETCH_SD if value is stretch else PRIOR_SD))
-                .double()
-                .square()
-                for value, centre in zip(free, centres, strict=True)
-            ]
-            prior = torch.stack([part.sum() for part in away]).sum() / 2
-            return self._loss(self.many) + prior / self.n
-
         def closure() -> float:
-            optimiser.zero_grad()
+            model.zero_grad()
+            away.grad = (away.detach() / self.n).clone()
+            moved = start + sd * away.detach()[:-1] + PRIOR_SD * away.detach()[-1] * noise
+            with torch.no_grad():
+                for value, part in zip(free, moved.split(sizes), strict=True):
+                    value.grad = None
+                    value.copy_(part.view_as(value))
+            nu = LEAST_SMOOTHNESS + (MOST_SMOOTHNESS - LEAST_SMOOTHNESS) * smooth.sigmoid()
+            found = before.powers if before.separable else powers.sigmoid()
+            model.tiles.take_form(Form(stretch, found, nu))
             try:
-                found = loss()
+                loss = self._loss(self.many)
+                loss.backward()
             except NumericalError:
-                for value in free:
-                    value.grad = torch.zeros_like(value)
                 return UNDEFINED
-            found.backward()
-            return float(found.detach())
+            by = torch.cat([
+                (torch.zeros_like(value) if value.grad is None else value.grad).double().reshape(-1)
+                for value in free
+            ])
+            away.grad += torch.cat([sd * by, PRIOR_SD * (noise @ by)[None]])
+            return float(loss.detach() + away.detach().square().sum() / (2 * self.n))
 
         optimiser.step(closure)
-        return _Values.of(model, closure())
+        import os
+        found=_Values.of(model, closure())
+        if os.environ.get('TRACE'): print('fit loss',closure(),'grad',away.grad.abs().max(),'nu',model.tiles.form.smoothness.item(),'powers',model.tiles.form.powers.tolist(),'evals',optimiser.state[away]['func_evals'],optimiser.state[away]['n_iter'],[round(float(v.exp()),4) for v in (*model.tiles.log_sills,*model.tiles.log_ranges,*model.tiles.log_memories,model.law.log_floor,model.law.log_single)],flush=True)
+        return found
 
     def _loss(self, sites: Tensor) -> Tensor:
         """Return the negative log likelihood of the rows at places, per row."""
@@ -263,3 +283,4 @@ class _Sample:
             total = total + block.residual.square().sum() / 2 + block.log_scale
             n += len(block.residual)
         return total / n
+
