@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Tensor
 
 from geogp.errors import NumericalError
+from geogp.models.core.devices import on_device
 from geogp.models.field.matern import LEAST_SMOOTHNESS, MOST_SMOOTHNESS
 from geogp.models.field.tile_process import ROUGH, Form
 from geogp.models.field.vecchia import spacing, time_step
@@ -47,16 +50,23 @@ MOST_COPIES = 0.05
 measurements without noise.
 """
 
-ITERATIONS = 40
-"""Largest number of iterations of L-BFGS for each start value of the smoothness."""
+ITERATIONS, TOLERANCE = 40, 1e-7
+"""Largest number of iterations of L-BFGS, and the relative gain at which it ends."""
+
+Floats = NDArray[np.float64]
+
+MOST_AWAY = 4.0
+"""Bound of the parameters' distance from their start values, in `PRIOR_SD`."""
 
 PRIOR_SD, STRETCH_SD = 3.0, 1.0
 """Standard deviations of the parameters, and of the stretch, around their start values in a weak
 prior.
 """
 
-SMOOTHNESS = (0.5, 1.0, 1.5, 2.5)
-"""Start values of the smoothness."""
+SMOOTHER = ((0.5, 1.0), (1.5, 10.0))
+"""Start values of the smoothness, and multiples of the best noise: a rough process without noise
+resembles a smooth process with noise, and the likelihood may have a maximum at each of them.
+"""
 
 SOME_STRETCH = 0.01
 """Start value of the stretch; at 0, it has no gradient."""
@@ -69,7 +79,7 @@ UNDEFINED = 1e6
 
 @dataclass(frozen=True)
 class Start:
-    """One of the compared starts: multiples of noise and ranges, and τ_2 of Gneiting's form."""
+    """Multiples of noise and ranges, τ_2 of Gneiting's form, and the smoothness."""
 
     noise: float
     factor: float
@@ -100,15 +110,12 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
     if best.noise == NOISE[0]:
         sample.usual.set(model)
         return
-    sample.take(best)
-    smoother = (replace(best, smoothness=nu, noise=noise*best.noise) for nu in SMOOTHNESS for noise in (1.0, 0.1))
-    import os
-    if os.environ.get('TRACE'): print(best)
-    best = min(smoother, key=sample.compared)
-    if os.environ.get('TRACE'): print(best)
-    sample.take(best)
+    found = []
     with _others_fixed(model):
-        chosen = sample.fit()
+        for smoothness, noise in SMOOTHER:
+            sample.take(replace(best, smoothness=smoothness, noise=noise * best.noise))
+            found.append(sample.fit())
+    chosen = min(found, key=lambda values: values.loss)
     (chosen if chosen.loss < UNDEFINED else sample.usual).set(model)
     model.zero_grad(set_to_none=True)
 
@@ -219,60 +226,28 @@ class _Sample:
             tiles.take_form(replace(tiles.form, smoothness=nu))
 
     def fit(self) -> _Values:
-        """Maximise the likelihood, starting at the values that the model has.
+        """Maximise the likelihood, starting at the values that the model has."""
+        free = _FreeValues(self.model)
 
-        The optimiser also moves all parts of the noise together: a sum of parts falls more slowly
-        if each part falls alone.
-        """
-        model, before = self.model, self.model.tiles.form.detached()
-        stretch = torch.where(before.stretch == 0, SOME_STRETCH, before.stretch).requires_grad_()
-        share = (before.smoothness - LEAST_SMOOTHNESS) / (MOST_SMOOTHNESS - LEAST_SMOOTHNESS)
-        smooth, powers = (part.logit().requires_grad_() for part in (share, before.powers))
-        parameters = _parameters(model)
-        free: list[Tensor] = [*parameters, stretch, smooth]
-        if not before.separable:
-            free.append(powers)
-        start = torch.cat([value.detach().double().reshape(-1) for value in free])
-        sizes = [value.numel() for value in free]
-        noise = torch.zeros_like(start)
-        noise[2:4] = noise[8:10] = 1.0
-        sd = torch.full_like(start, PRIOR_SD)
-        first = sum(sizes[: len(parameters)])
-        sd[first : first + 2] = STRETCH_SD
-        away = torch.zeros(len(start) + 1, dtype=torch.float64, device=start.device)
-        away.requires_grad_()
-        optimiser = torch.optim.LBFGS(
-            [away], max_iter=ITERATIONS, history_size=20, line_search_fn="strong_wolfe"
-        )
-
-        def closure() -> float:
-            model.zero_grad()
-            away.grad = (away.detach() / self.n).clone()
-            moved = start + sd * away.detach()[:-1] + PRIOR_SD * away.detach()[-1] * noise
-            with torch.no_grad():
-                for value, part in zip(free, moved.split(sizes), strict=True):
-                    value.grad = None
-                    value.copy_(part.view_as(value))
-            nu = LEAST_SMOOTHNESS + (MOST_SMOOTHNESS - LEAST_SMOOTHNESS) * smooth.sigmoid()
-            found = before.powers if before.separable else powers.sigmoid()
-            model.tiles.take_form(Form(stretch, found, nu))
+        def loss(away: Floats) -> tuple[float, Floats]:
+            free.move(away)
             try:
-                loss = self._loss(self.many)
-                loss.backward()
+                found = self._loss(self.many)
             except NumericalError:
-                return UNDEFINED
-            by = torch.cat([
-                (torch.zeros_like(value) if value.grad is None else value.grad).double().reshape(-1)
-                for value in free
-            ])
-            away.grad += torch.cat([sd * by, PRIOR_SD * (noise @ by)[None]])
-            return float(loss.detach() + away.detach().square().sum() / (2 * self.n))
+                return UNDEFINED, np.zeros_like(away)
+            found.backward()
+            prior = away @ away / (2 * self.n)
+            return float(found.detach()) + prior, free.gradient() + away / self.n
 
-        optimiser.step(closure)
-        import os
-        found=_Values.of(model, closure())
-        if os.environ.get('TRACE'): print('fit loss',closure(),'grad',away.grad.abs().max(),'nu',model.tiles.form.smoothness.item(),'powers',model.tiles.form.powers.tolist(),'evals',optimiser.state[away]['func_evals'],optimiser.state[away]['n_iter'],[round(float(v.exp()),4) for v in (*model.tiles.log_sills,*model.tiles.log_ranges,*model.tiles.log_memories,model.law.log_floor,model.law.log_single)],flush=True)
-        return found
+        best = minimize(
+            loss,
+            np.zeros(free.number),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-MOST_AWAY, MOST_AWAY)] * free.number,
+            options={"maxiter": ITERATIONS, "maxcor": 20, "ftol": TOLERANCE},
+        )
+        return _Values.of(self.model, loss(best.x)[0])
 
     def _loss(self, sites: Tensor) -> Tensor:
         """Return the negative log likelihood of the rows at places, per row."""
@@ -284,3 +259,48 @@ class _Sample:
             n += len(block.residual)
         return total / n
 
+
+class _FreeValues:
+    """The values that maximise the likelihood, as coordinates with standard deviation 1 in a prior.
+
+    The coordinates are 0 at the present values of the model. The last one moves all parts of the
+    noise together, because their sum falls more slowly if each part falls alone.
+    """
+
+    def __init__(self, model: "FieldNetwork") -> None:
+        self.model, form = model, model.tiles.form.detached()
+        self.form = form
+        share = (form.smoothness - LEAST_SMOOTHNESS) / (MOST_SMOOTHNESS - LEAST_SMOOTHNESS)
+        stretch = torch.where(form.stretch == 0, SOME_STRETCH, form.stretch)
+        self.parts = [
+            part.requires_grad_() for part in (stretch, share.logit(), form.powers.logit())
+        ]
+        self.tensors = [*_parameters(model), *self.parts[: 2 if form.separable else 3]]
+        flat = [value.detach().double().reshape(-1) for value in self.tensors]
+        self.start, self.sizes = torch.cat(flat), [len(part) for part in flat]
+        sd = [torch.full_like(part, PRIOR_SD) for part in flat]
+        sd[len(_parameters(model))].fill_(STRETCH_SD)
+        noise = [torch.zeros_like(part) for part in flat]
+        for part in (noise[0][2:], noise[3], noise[4]):
+            part.fill_(PRIOR_SD)
+        self.steps = torch.cat([torch.cat(sd).diag(), torch.cat(noise)[None]])
+        self.number = len(self.steps)
+
+    def move(self, away: Floats) -> None:
+        """Give the model the values at coordinates (`number`,)."""
+        at = self.start + on_device(away, self.start.device) @ self.steps
+        with torch.no_grad():
+            for value, part in zip(self.tensors, at.split(self.sizes), strict=True):
+                value.grad = torch.zeros_like(value)
+                value.copy_(part.view_as(value))
+        stretch, smooth, powers = self.parts
+        nu = LEAST_SMOOTHNESS + (MOST_SMOOTHNESS - LEAST_SMOOTHNESS) * smooth.sigmoid()
+        powers = self.form.powers if self.form.separable else powers.sigmoid()
+        self.model.tiles.take_form(Form(stretch, powers, nu))
+
+    def gradient(self) -> Floats:
+        """Return the gradient by the coordinates, (`number`,)."""
+        parts = [value.grad for value in self.tensors if value.grad is not None]
+        by_values = torch.cat([part.double().reshape(-1) for part in parts])
+        found: Floats = (self.steps @ by_values).cpu().numpy()
+        return found

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 LEAST_SMOOTHNESS, MOST_SMOOTHNESS = 0.1, 3.0
-"""Bounds of the smoothness ν."""
+"""Bounds of the smoothness."""
 
 LOW, HIGH = -28.0, math.log(200.0)
 """Logarithms of the smallest and the largest distance between which the correlation is computed.
@@ -23,15 +23,14 @@ KNOTS = 2**13
 STEP = (HIGH - LOW) / (KNOTS - 1)
 
 CHANGE = 1e-4
-"""Half of the difference between two smoothnesses whose correlations give the derivative by ν."""
+"""Half of the difference between two smoothnesses; their correlations give the derivative."""
 
 
 def matern(log_r: Tensor, smoothness: Tensor) -> Tensor:
     """Return the Matérn correlation for logarithms of distances in ranges, float64.
 
-    With x = sqrt(2 ν) r, M(r) = 2^(1-ν) / Γ(ν) x^ν K_ν(x) (Rasmussen and Williams 2006, equation
-    4.14); for ν = 1/2, M(r) = exp(-r). `smoothness` is the scalar ν. Both inputs may need
-    gradients.
+    With the smoothness s and x = sqrt(2 s) r, M(r) = 2^(1-s) / Γ(s) x^s K_s(x) (Rasmussen and
+    Williams 2006, equation 4.14); for s = 1/2, M(r) = exp(-r). Both inputs may need gradients.
     """
     found: Tensor = _Matern.apply(log_r, smoothness)  # type: ignore[no-untyped-call]
     return found

@@ -183,7 +183,7 @@ class Form:
     """The form of the terms between tiles in a `TileProcess`.
 
     `stretch` (2,) is (a, b). `powers` (2,) is (p, q); with p = 0, the second term is separable.
-    `smoothness` is the scalar ν.
+    `smoothness` is that of the Matérn correlation, a scalar.
     """
 
     stretch: Tensor = field(default_factory=_zeros)
