@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 LEAST_ROWS = 300
 """With fewer rows, nothing changes: they tell too little about the noise."""
 
-MOST_ROWS, MOST_PLACES = 3000, 1500
-"""Largest numbers of rows and of places in the sample."""
+SAMPLES = (1000, 2000, 12_000)
+"""Numbers of rows, of whole places, in the samples. Possible starts are compared with the first. The
+likelihood of the second is maximised from each start value of the smoothness, and the likelihood of
+the third from the better maximum.
+"""
 
-COMPARED_ROWS = 1000
-"""Number of rows, of whole places, with which possible starts are compared."""
+SPACED_PLACES = 1500
+"""Largest number of places whose distances to the nearest other place are computed."""
 
 RANGES, FACTORS = (5.0, 2.5), (0.3, 1.0, 6.0)
 """Possible ranges are these multiples of the median distance between neighbouring places, times one
@@ -50,7 +53,7 @@ MOST_COPIES = 0.05
 measurements without noise.
 """
 
-ITERATIONS, TOLERANCE = 40, 1e-7
+ITERATIONS, TOLERANCE = 40, 2e-6
 """Largest number of iterations of L-BFGS, and the relative gain at which it ends."""
 
 Floats = NDArray[np.float64]
@@ -114,8 +117,9 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
     with _others_fixed(model):
         for smoothness, noise in SMOOTHER:
             sample.take(replace(best, smoothness=smoothness, noise=noise * best.noise))
-            found.append(sample.fit())
-    chosen = min(found, key=lambda values: values.loss)
+            found.append(sample.fit(sample.some))
+        min(found, key=lambda values: values.loss).set(model)
+        chosen = sample.fit(sample.many)
     (chosen if chosen.loss < UNDEFINED else sample.usual).set(model)
     model.zero_grad(set_to_none=True)
 
@@ -171,17 +175,12 @@ class _Sample:
         self.model = model
         random = np.random.default_rng([seed, 5])
         sites = model.sites.sites
-        order = random.permutation(len(sites))[:MOST_PLACES]
+        order = random.permutation(len(sites))
         rows = np.cumsum(sites.count[order])
-        self.few, self.many = (
-            torch.from_numpy(np.sort(order[: int(np.searchsorted(rows, most)) + 1])).to(
-                model.device
-            )
-            for most in (COMPARED_ROWS, MOST_ROWS)
-        )
-        self.n = int(sites.count[self.many.cpu().numpy()].sum())
+        ends = np.searchsorted(rows, SAMPLES) + 1
+        self.few, self.some, self.many = (torch.from_numpy(np.sort(order[:end])) for end in ends)
         places = np.unique(sites.centre[:, :2], axis=0)
-        self.spacing = spacing(places, random.permutation(len(places))[:MOST_PLACES])
+        self.spacing = spacing(places, random.permutation(len(places))[:SPACED_PLACES])
         points = model.points(model.rows.x).cpu().numpy()
         place = np.unique(points[:, :2], axis=0, return_inverse=True)[1].reshape(-1)
         self.step = time_step(place, points[:, 2])
@@ -225,19 +224,19 @@ class _Sample:
             nu = torch.full_like(tiles.form.smoothness, start.smoothness)
             tiles.take_form(replace(tiles.form, smoothness=nu))
 
-    def fit(self) -> _Values:
-        """Maximise the likelihood, starting at the values that the model has."""
-        free = _FreeValues(self.model)
+    def fit(self, sites: Tensor) -> _Values:
+        """Maximise the likelihood of places, starting at the values that the model has."""
+        free, n = _FreeValues(self.model), int(self.model.sites.sites.count[sites.numpy()].sum())
 
         def loss(away: Floats) -> tuple[float, Floats]:
             free.move(away)
             try:
-                found = self._loss(self.many)
+                found = self._loss(sites)
             except NumericalError:
                 return UNDEFINED, np.zeros_like(away)
             found.backward()
-            prior = away @ away / (2 * self.n)
-            return float(found.detach()) + prior, free.gradient() + away / self.n
+            prior = away @ away / (2 * n)
+            return float(found.detach()) + prior, free.gradient() + away / n
 
         best = minimize(
             loss,
