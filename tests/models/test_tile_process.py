@@ -112,11 +112,14 @@ def test_a_form_is_saved_and_older_files_have_the_usual_one(tmp_path):
     # Earlier versions stored 0, 1 or 2 for the smoothness 1/2, 3/2 or 5/2.
     write_tensors(path, {**tensors, "tiles.smoothness": torch.tensor(2)}, described)
     assert float(load_model(path)[0].tiles.form.smoothness) == 2.5
-    for wrong in ({"tiles.smoothness": torch.tensor(3.1)}, {"tiles.powers": torch.tensor([0.5, 2])}):
+    for wrong in (
+        {"tiles.smoothness": torch.tensor(3.1)},
+        {"tiles.powers": torch.tensor([0.5, 2])},
+    ):
         changed = {name: wrong.get(name, value).to(value.dtype) for name, value in tensors.items()}
         write_tensors(path, changed, described)
         with pytest.raises(
-            DataError, match="finite stretch, a smoothness from 0.1 to 3, and powers"
+            DataError, match=r"finite stretch, a smoothness from 0\.1 to 3, and powers"
         ):
             load_model(path)
 

@@ -26,9 +26,9 @@ LEAST_ROWS = 300
 """With fewer rows, nothing changes: they tell too little about the noise."""
 
 SAMPLES = (1000, 2000, 12_000)
-"""Numbers of rows, of whole places, in the samples. Possible starts are compared with the first. The
-likelihood of the second is maximised from each start value of the smoothness, and the likelihood of
-the third from the better maximum.
+"""Numbers of rows, of whole places, in the samples. Possible starts are compared with the first.
+The likelihood of the second is maximised from each of `SMOOTHER`, and the likelihood of the third
+from the best maximum.
 """
 
 SPACED_PLACES = 1500
@@ -66,10 +66,20 @@ PRIOR_SD, STRETCH_SD = 3.0, 1.0
 prior.
 """
 
-SMOOTHER = ((0.5, 1.0), (1.5, 10.0))
+SMOOTHER = ((0.5, 1.0), (1.0, 10.0))
 """Start values of the smoothness, and multiples of the best noise: a rough process without noise
 resembles a smooth process with noise, and the likelihood may have a maximum at each of them.
 """
+
+SMOOTH, NEAR_BOUND, LEAST_GAIN = 1.5, 0.95, 0.01
+"""The smoothness is at most `SMOOTH`. Only if it exceeds `NEAR_BOUND` times this bound, and a
+larger one raises the log likelihood per row by at least `LEAST_GAIN`, the bound is
+`MOST_SMOOTHNESS`. Near rows favour a smooth process even if far rows, which predict large gaps, do
+not.
+"""
+
+MOST_SHARE = 0.99
+"""Largest share of the smoothness's range at a start; at 1, the gradient is 0."""
 
 SOME_STRETCH = 0.01
 """Start value of the stretch; at 0, it has no gradient."""
@@ -113,13 +123,8 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
     if best.noise == NOISE[0]:
         sample.usual.set(model)
         return
-    found = []
     with _others_fixed(model):
-        for smoothness, noise in SMOOTHER:
-            sample.take(replace(best, smoothness=smoothness, noise=noise * best.noise))
-            found.append(sample.fit(sample.some))
-        min(found, key=lambda values: values.loss).set(model)
-        chosen = sample.fit(sample.many)
+        chosen = sample.maximum(best)
     (chosen if chosen.loss < UNDEFINED else sample.usual).set(model)
     model.zero_grad(set_to_none=True)
 
@@ -224,9 +229,28 @@ class _Sample:
             nu = torch.full_like(tiles.form.smoothness, start.smoothness)
             tiles.take_form(replace(tiles.form, smoothness=nu))
 
-    def fit(self, sites: Tensor) -> _Values:
-        """Maximise the likelihood of places, starting at the values that the model has."""
-        free, n = _FreeValues(self.model), int(self.model.sites.sites.count[sites.numpy()].sum())
+    def maximum(self, best: Start) -> _Values:
+        """Maximise the likelihood of the samples from the best start."""
+        model, found, most = self.model, [], SMOOTH
+        for smoothness, noise in SMOOTHER:
+            self.take(replace(best, smoothness=smoothness, noise=noise * best.noise))
+            found.append(self.fit(self.some, most))
+        chosen = min(found, key=lambda values: values.loss)
+        if float(chosen.form.smoothness) > NEAR_BOUND * SMOOTH:
+            chosen.set(model)
+            smoother = self.fit(self.some, MOST_SMOOTHNESS)
+            if smoother.loss < chosen.loss - LEAST_GAIN:
+                chosen, most = smoother, MOST_SMOOTHNESS
+        chosen.set(model)
+        return self.fit(self.many, most)
+
+    def fit(self, sites: Tensor, most: float) -> _Values:
+        """Maximise the likelihood of places, starting at the values that the model has.
+
+        `most` is the upper bound of the smoothness.
+        """
+        free = _FreeValues(self.model, most)
+        n = int(self.model.sites.sites.count[sites.numpy()].sum())
 
         def loss(away: Floats) -> tuple[float, Floats]:
             free.move(away)
@@ -266,10 +290,10 @@ class _FreeValues:
     noise together, because their sum falls more slowly if each part falls alone.
     """
 
-    def __init__(self, model: "FieldNetwork") -> None:
+    def __init__(self, model: "FieldNetwork", most: float) -> None:
         self.model, form = model, model.tiles.form.detached()
-        self.form = form
-        share = (form.smoothness - LEAST_SMOOTHNESS) / (MOST_SMOOTHNESS - LEAST_SMOOTHNESS)
+        self.form, self.span = form, most - LEAST_SMOOTHNESS
+        share = ((form.smoothness - LEAST_SMOOTHNESS) / self.span).clamp(max=MOST_SHARE)
         stretch = torch.where(form.stretch == 0, SOME_STRETCH, form.stretch)
         self.parts = [
             part.requires_grad_() for part in (stretch, share.logit(), form.powers.logit())
@@ -293,7 +317,7 @@ class _FreeValues:
                 value.grad = torch.zeros_like(value)
                 value.copy_(part.view_as(value))
         stretch, smooth, powers = self.parts
-        nu = LEAST_SMOOTHNESS + (MOST_SMOOTHNESS - LEAST_SMOOTHNESS) * smooth.sigmoid()
+        nu = LEAST_SMOOTHNESS + self.span * smooth.sigmoid()
         powers = self.form.powers if self.form.separable else powers.sigmoid()
         self.model.tiles.take_form(Form(stretch, powers, nu))
 
