@@ -34,7 +34,7 @@ test: environment lint types browser
 # the benchmarks' own tests. By hand also 122 faults put into the code (ten minutes).
 trials: environment browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m trial
-	$(if $(CI),,$(BIN)/python benchmarks/mutants.py --workers $(WORKERS))
+	$(if $(CI),,$(BIN)/python -m benchmarks.mutants.mutants --workers $(WORKERS))
 
 test-processors: environment
 	$(AVX2) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) $(ROUNDING)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from trial import Figures, Floats
 
+from benchmarks.trial import Figures, Floats
 from geogp.errors import RequestError
 from geogp.models.training.training_data import Data
 

@@ -89,10 +89,16 @@ def say(*words: object) -> None:
     print(*words, file=sys.stderr, flush=True)
 
 
+def search_path() -> str:
+    """Return a ``PYTHONPATH`` with the folder of the repository, for processes of their own."""
+    given = os.environ.get("PYTHONPATH", "")
+    here = str(HERE.parent)
+    return given if here in given.split(os.pathsep) else os.pathsep.join([here, given])
+
+
 def forking(*modules: str) -> ForkServerContext:
     """Return a context whose processes are copies of one that has loaded some modules."""
-    if str(HERE) not in os.environ.get("PYTHONPATH", ""):
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    os.environ["PYTHONPATH"] = search_path()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(modules))
     return context

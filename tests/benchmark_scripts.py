@@ -10,16 +10,17 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
-SCRIPTS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
+SCRIPTS = ROOT / "benchmarks"
 
 
 def load(name: str) -> ModuleType:
-    """Import a script."""
-    if str(SCRIPTS) not in sys.path:
-        sys.path.insert(0, str(SCRIPTS))
+    """Import a script, by folder and name (``speed.states``)."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
     with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
         warnings.simplefilter("ignore", DeprecationWarning)
-        return importlib.import_module(name)
+        return importlib.import_module(f"benchmarks.{name}")
 
 
 def told(name: str, *options: object) -> str:
@@ -37,14 +38,16 @@ def started(name: str, *options: object, path: str = "") -> str:
     Its PYTHONPATH begins with `path`.
     """
     done = subprocess.run(
-        [sys.executable, str(SCRIPTS / f"{name}.py"), *map(str, options)],
+        [sys.executable, "-m", f"benchmarks.{name}", *map(str, options)],
         capture_output=True,
         text=True,
         check=False,
         env={
             **os.environ,
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH")])),
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [path, str(ROOT), os.environ.get("PYTHONPATH")])
+            ),
         },
     )
     assert done.returncode == 0, done.stderr

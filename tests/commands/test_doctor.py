@@ -1,14 +1,13 @@
 """The command doctor: what it tells, of whom it asks it, and what it must not tell."""
 
-import importlib.util
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from benchmark_scripts import load
 
 from geogp.commands import doctor
 from geogp.geodata.tiles.ookla import FIRST_QUARTER
@@ -17,16 +16,6 @@ from geogp.geodata.tiles.tile_files import tile_file
 from geogp_cli.main import run
 
 TILES = tile_file(SERVICES[0], FIRST_QUARTER)
-
-
-def _servers():
-    name = "faulty_server"
-    if name not in sys.modules:
-        path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +53,7 @@ def test_an_absent_package_is_missing(monkeypatch):
     ("ranges", "told"), [(True, "serves parts of files"), (False, "serves only whole files")]
 )
 def test_servers_are_asked_for_their_files(place, ranges, told):
-    servers = _servers()
+    servers = load("faults.faulty_server")
     with servers.serving(place) as server:
         server.tell(manner=servers.Manner(ranges=ranges))
         found = doctor.examine(server.url, server.url)
@@ -76,7 +65,7 @@ def test_servers_are_asked_for_their_files(place, ranges, told):
 
 
 def test_places_without_the_files_say_so(place):
-    with _servers().serving(place) as server:
+    with load("faults.faulty_server").serving(place) as server:
         shutil.rmtree(place / "parquet")
         found = doctor.examine(server.url, str(place)).facts["sources"]
     assert found[f"tiles {server.url}"] == f"answers, but has no {TILES}"

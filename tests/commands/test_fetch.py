@@ -1,6 +1,5 @@
 """The commands fetch and cache, killed and out of room too; a map from a server."""
 
-import importlib.util
 import json
 import os
 import resource
@@ -15,29 +14,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from benchmark_scripts import load
 from run_worlds import run_json
 
 from geogp.geodata.store.remote import PATIENCE
 from geogp.runs.pipeline.make_map import make_map
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COMMAND = [sys.executable, "-c", "from geogp_cli.main import run; run()"]
-
-
-def _script(name):
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
 def faults():
-    _script("faulty_server")
-    return _script("faults")
+    return load("faults.faults")
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +80,7 @@ def test_what_cannot_be_fetched(world, server, geogp):
     assert (code, "choose one of mobile, fixed. Did you mean mobile?" in told) == (2, True)
     code, _, told = geogp(*asked(world, server, "2021Q1..2021Q2"))
     assert (code, "has no mobile tiles for 2021Q1, 2021Q2" in told) == (3, True)
-    server.tell(sys.modules["faulty_server"].Fault("403", times=99, method="HEAD"))
+    server.tell(load("faults.faulty_server").Fault("403", times=99, method="HEAD"))
     code, out, told = geogp(*asked(world, server))
     assert (code, out, "answered 403" in told) == (4, "", True)
 
@@ -196,7 +184,7 @@ def test_a_quarter_killed_five_times_goes_on_from_what_came(
 ):
     """Each process is killed some requests on; little of the quarter is sent twice."""
     server, arguments = many_groups, [*asked(world, many_groups, "2022Q1"), "--json"]
-    fork, environment = sys.modules["fork_command"], {"GEOGP_CACHE": str(cache)}
+    fork, environment = load("faults.fork_command"), {"GEOGP_CACHE": str(cache)}
 
     def ended(process):
         process.join()
@@ -208,7 +196,7 @@ def test_a_quarter_killed_five_times_goes_on_from_what_came(
     shutil.rmtree(cache)
     sent, twice = 0, 0
     for _ in range(5):
-        server.tell(manner=sys.modules["faulty_server"].Manner(delay_s=0.1))
+        server.tell(manner=load("faults.faulty_server").Manner(delay_s=0.1))
         process = fork.start(arguments, tmp_path, environment)
         until = time.monotonic() + 20
         while server.told.seen["GET"] <= requests // 7 and time.monotonic() < until:

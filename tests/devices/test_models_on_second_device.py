@@ -13,7 +13,7 @@ from geogp.models.field.vecchia import whiten
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training import training_loop
 
-launches, device = load("launches"), load("second_device")
+launches, device = load("speed.launches"), load("speed.second_device")
 
 MORE = 1.05
 """Launches may exceed those of the committed table by this factor, for another version of torch."""
@@ -21,7 +21,7 @@ MORE = 1.05
 
 def _limits() -> dict[str, list[int]]:
     """Return launches and waits of a training step and of a prediction, from the table."""
-    lines = (launches.RESULTS / "table.md").read_text("utf-8").splitlines()
+    lines = launches.TABLE.read_text("utf-8").splitlines()
     cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if "| `" in line]
     return {row[0].strip("`"): [int(cell) for cell in row[1:5]] for row in cells}
 

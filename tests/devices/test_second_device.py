@@ -7,7 +7,7 @@ import torch
 from benchmark_scripts import load
 from torch import nn
 
-_module = load("second_device")
+_module = load("speed.second_device")
 DEVICE, Counts, second_device = _module.DEVICE, _module.Counts, _module.second_device
 
 

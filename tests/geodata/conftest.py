@@ -1,9 +1,8 @@
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from benchmark_scripts import load
 from bucket_files import small_region, tile_columns, tiles_around, write_quarter
 
 from geogp.geodata.places.census import read_region
@@ -38,12 +37,7 @@ def puerto_rico(census) -> Region:
 @pytest.fixture(scope="session")
 def faulty() -> ModuleType:
     """Return the server that fails as it is told to."""
-    script = Path(__file__).parents[2] / "benchmarks" / "faulty_server.py"
-    spec = importlib.util.spec_from_file_location("faulty_server", script)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["faulty_server"] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+    return load("faults.faulty_server")
 
 
 @pytest.fixture

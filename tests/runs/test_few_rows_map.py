@@ -1,33 +1,30 @@
 """A map from few rows: its intervals hold what they say, and it says where they come from."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark_scripts import load
 
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-from few_rows import draw, scored
+few_rows = load("accuracy.few_rows")
 
 pytestmark = pytest.mark.trial
 
 
 def test_intervals_from_100_rows_hold_95_per_cent_of_fresh_measurements():
     # Learned from ten validation rows, they held 88 % in these regions.
-    found = [scored(100, "anywhere", seed, "field")["coverage_95"] for seed in range(3)]
+    found = [few_rows.scored(100, "anywhere", seed, "field")["coverage_95"] for seed in range(3)]
     assert 0.925 <= np.mean(found) <= 0.985
 
 
 @pytest.mark.parametrize(("rows", "few"), [(60, True), (1200, False)])
 def test_a_run_says_that_its_width_comes_from_folds(rows, few, tmp_path):
-    known, _ = draw(rows, "anywhere", 1)
+    known, _ = few_rows.draw(rows, "anywhere", 1)
     write_simulation(known, simple_region(), tmp_path / "source")
     request = MapRequest(
         region="DEMO",

@@ -1,19 +1,15 @@
 """A run from a stranger: what geogp never writes is refused, and no address of it is asked."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from benchmark_scripts import load
 from run_worlds import edited_copy, run_json
 
 from geogp.commands.answers.areas import make_areas
 from geogp.commands.run_requests import AreasRequest
 from geogp.errors import DataError
 from geogp.runs.run_places import RunPlaces
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 READING = {
     "report": (),
@@ -129,12 +125,7 @@ def served(small, monkeypatch, tmp_path):
     monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(name, "127.0.0.1")
-    name = "faulty_server"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    with sys.modules[name].serving(small.folder) as server:
+    with load("faults.faulty_server").serving(small.folder) as server:
         yield server
 
 

@@ -9,7 +9,7 @@ prior of s² (for example the prior in `burr.py`), all results need only n, e'A^
 which follow from sums over rows.
 
 A random scale helps if there are few rows and the prior scale is far from the true scale
-(`benchmarks/student.py`). A Gaussian process with a learned scale predicts equally well. A
+(`benchmarks/kernels/student.py`). A Gaussian process with a learned scale predicts equally well. A
 single bad row harms both equally.
 """
 

@@ -1,8 +1,8 @@
 """The error of the level far from all rows, which the fitted process does not state.
 
 Where whole parts of a region are held out, the error of the level grows with the distance to the
-rows, and is common to large areas and to all quarters (`benchmarks/far_from_data.py`). This error
-is a process δ of the place alone, with the covariance
+rows, and is common to large areas and to all quarters (`benchmarks/answers/far_from_data.py`).
+This error is a process δ of the place alone, with the covariance
 
 Cov(δ(x), δ(x')) = τ² h(x) h(x') c(x, x'),    h(x)² = 1 - exp(-2 max(d(x) - d0, 0) / L).
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 NEAR_KM, RANGE_KM, SHARE = 2.0, 130.0, 0.135
-"""d0, L and τ² / (variance of the target), fitted in `benchmarks/far_from_data.py`."""
+"""d0, L and τ² / (variance of the target), fitted in `benchmarks/answers/far_from_data.py`."""
 
 KNOTS = 64
 """Largest number of points from which correlations of δ are approximated."""

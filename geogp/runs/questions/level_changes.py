@@ -4,7 +4,7 @@ The change of an area is a sum over the tiles of both quarters, with the weights
 quarter and -w in the first quarter. So its variance includes the covariances between the quarters.
 
 The distribution is that of the Gaussian process alone. The networks that refine single predictions
-of the map flatten changes: they predict from rows of all quarters (`benchmarks/change.py`).
+of the map flatten changes: they predict from rows of all quarters (`benchmarks/answers/change.py`).
 """
 
 from dataclasses import dataclass

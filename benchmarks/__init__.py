@@ -1,0 +1,1 @@
+"""Scripts that measure geogp; README.md lists them."""

@@ -1,0 +1,201 @@
+"""Data of `one_dimension.py`, and fits of the catalogue's models."""
+
+import copy
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic, process_time
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import expit
+
+from benchmarks.trial import Figures, Floats, kept, say
+from geogp.models.catalogue.build_model import build, find_spec
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.options import Weights
+from geogp.models.joint.joint_law import effective_rank
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.steps import WholeData
+from geogp.models.training.training_data import Data
+from geogp.models.training.training_loop import fit
+
+ROWS, VALIDATION_ROWS, FRESH_ROWS = 100_000, 1_000, 100_000
+
+GRID = np.linspace(-1, 1, 4001)
+"""Points at which the effective rank is measured."""
+
+Z90 = 1.6448536269514722
+
+
+def true_mean(x: Floats) -> Floats:
+    """Return the mean of y at x: 0.3, 0.9, -0.6 and 0 between three sharp steps."""
+    s1, s2, s3 = expit(200 * (x + 0.6)), expit(200 * x), expit(200 * (x - 0.4))
+    return np.asarray(0.3 * (1 - s1) + 0.9 * (s1 - s2) - 0.6 * (s2 - s3), np.float64)
+
+
+def true_sd(x: Floats) -> Floats:
+    """Return the standard deviation of y at x, |0.4 sin 10x|."""
+    return np.abs(0.4 * np.sin(10 * x))
+
+
+def draw(n: int, seed: int) -> Data:
+    """Draw n rows of the example."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1, 1, n)
+    return Data(x[:, None], true_mean(x) + true_sd(x) * random.standard_normal(n))
+
+
+def oracle_nll(data: Data) -> float:
+    """Return the mean negative log density of the rows under the generating density."""
+    x = data.x[:, 0]
+    sd = true_sd(x)
+    z = (data.y - true_mean(x)) / sd
+    return float(np.mean(0.5 * z**2 + np.log(sd) + 0.5 * math.log(2 * math.pi)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fit: a model, its sizes and how it is trained.
+
+    `steps` is the number of gradient steps for any n; with 0 steps the untrained model is only
+    timed. `average` and `patience` are numbers of steps too.
+    """
+
+    model: str
+    n: int
+    r: int
+    h: int = 64
+    seed: int = 0
+    steps: int = 18_000
+    batch: int = 200
+    learning_rate: float = 3e-3
+    head_rate: float = 10.0
+    average: int = 500
+    patience: int = 4000
+    alpha: float = 0.01
+    beta: float = 0.01
+    clip: float = 1.0
+
+    @classmethod
+    def of(cls, model: str, n: int, r: int, **other: Any) -> "Case":
+        """Return a case with the default settings of its model, except for those given."""
+        usual: dict[str, Any] = {}
+        if cls(model, n, r).whole:
+            usual = {"steps": 400, "learning_rate": 5e-3, "average": 0, "patience": 0}
+        return cls(model, n, r, **usual | other)
+
+    @property
+    def name(self) -> str:
+        """Name of the result's file, without its suffix."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        return f"{self.model}-n{self.n}-r{self.r}-{digest}"
+
+    @property
+    def whole(self) -> bool:
+        """Whether a step uses all rows."""
+        return isinstance(find_spec(self.model).step, WholeData)
+
+    def settings(self) -> FitSettings:
+        """Return the training settings, with steps converted to epochs."""
+        per_epoch = 1 if self.whole else math.ceil(self.n / self.batch)
+        return FitSettings(
+            epochs=max(1, math.ceil(self.steps / per_epoch)),
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            head_rate=self.head_rate,
+            clip=self.clip,
+            average=self.average / per_epoch,
+            weights=Weights(self.alpha, self.beta),
+            patience=math.ceil(self.patience / per_epoch) if self.patience else None,
+            seed=self.seed,
+        )
+
+
+def step_of(model: LowRankGP, train: Data, case: Case) -> Callable[[], object]:
+    """Return a function that takes one gradient step on a copy."""
+    twin = copy.deepcopy(model)
+    step = find_spec(case.model).step
+    rows = slice(0, step.rows(case.batch, case.n))
+    y = (torch.from_numpy(train.y[rows]) - train.y.mean()) / train.y.std()
+    x, y = twin.scaled(train.x[rows]), y.to(twin.architecture.torch_dtype)
+    optimiser = torch.optim.AdamW(twin.parameters(), lr=1e-6, fused=True)
+    weights = Weights(case.alpha, case.beta)
+
+    def take() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        step.backward(twin, Rows(x, y, y.new_ones(len(y), 2)), case.n, weights)
+        optimiser.step()
+
+    return take
+
+
+class Benchmark:
+    """The data, and the results of cases."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.rows = draw(ROWS, 1)
+        self.validation = draw(VALIDATION_ROWS, 2)
+        self.fresh = draw(FRESH_ROWS, 3)
+        self.oracle = oracle_nll(self.fresh)
+
+    def result(self, case: Case) -> Figures:
+        """Return the figures of a case, which is fitted if its file does not exist yet."""
+        found = kept(self.out / f"{case.name}.json", lambda: self.measure(case))
+        text = f"{case.model} n {case.n} r {case.r}:"
+        for name in ("gap", "coverage_90", "mae", "step_seconds"):
+            text += f" {name} {found[name]:.4g}" if name in found else ""
+        say(f"{text}, fit {found['fit_cpu_seconds']:.0f} s")
+        return found
+
+    def measure(self, case: Case) -> Figures:
+        """Fit and score a case."""
+        train = Data(self.rows.x[: case.n], self.rows.y[: case.n])
+        started, worked = monotonic(), process_time()
+        model = build(case.model, Architecture(1, h=case.h, r=case.r), train.x, seed=case.seed)
+        epoch = None
+        if case.steps:
+            epoch = fit(model, train, self.validation, case.settings()).best_epoch
+        took = {"fit_seconds": monotonic() - started, "fit_cpu_seconds": process_time() - worked}
+        repeats = 3 if case.whole and case.n >= 2000 else 20
+        timing = {
+            "step_seconds": _quickest(step_of(model, train, case), repeats),
+            "prediction_seconds": _quickest(lambda: model.predict(self.validation.x), 5),
+        }
+        scores = self.score(model) | {"best_epoch": epoch} if case.steps else {}
+        return {"case": asdict(case), **scores, **timing, **took, "oracle_nll": self.oracle}
+
+    def score(self, model: LowRankGP) -> Figures:
+        """Return the figures on the new points."""
+        x, y = self.fresh.x, self.fresh.y
+        prediction = model.predict(x)
+        nll = float(prediction.log_score(y).mean())
+        valid = self.validation
+        valid_nll = float(model.predict(valid.x).log_score(valid.y).mean())
+        return {
+            "mae": float(np.abs(prediction.mean - true_mean(x[:, 0])).mean()),
+            "nll": nll,
+            "gap": nll - self.oracle,
+            "validation_gap": valid_nll - oracle_nll(valid),
+            "coverage_90": float(np.mean(np.abs(y - prediction.mean) <= Z90 * prediction.sd)),
+            "effective_rank": effective_rank(model, GRID[:, None]),
+            "noise_variance": float(model.noise().detach() * model.y_sd.square()),
+        }
+
+
+def _quickest(action: Callable[[], object], repeats: int) -> float:
+    """Return the least processor seconds of some runs, after one run to warm up."""
+    action()
+    found = []
+    for _ in range(repeats):
+        started = process_time()
+        action()
+        found.append(process_time() - started)
+    return min(found)

@@ -1,0 +1,147 @@
+"""Count kernel launches and host synchronisations of every model, without a GPU.
+
+    python -m benchmarks.speed.launches
+
+A step of training launches kernels; a host synchronisation makes the CPU wait until all of them are
+done. Both are properties of the code, so they are counted on a second device that only looks like a
+GPU (`second_device.py`). The number of launches does not depend on the number of rows in a step.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from benchmarks.speed.second_device import DEVICE, Counts, second_device
+from benchmarks.trial import RESULTS, table
+from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.catalogue_rows import CATALOGUE, CLASS_CATALOGUE
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.families.categorical import ClassProcess
+from geogp.models.training import training_loop
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_data import Data
+
+TABLE = RESULTS / "launches" / "table.md"
+
+
+@dataclass
+class Steps:
+    """Launches and host synchronisations of each training step, and the latter by line."""
+
+    launches: list[int] = field(default_factory=list)
+    waits: list[int] = field(default_factory=list)
+    lines: Counter[str] = field(default_factory=Counter)
+
+
+MODELS = CATALOGUE | CLASS_CATALOGUE
+
+CLASSES = 3
+
+
+def world(name: str, n: int, seed: int) -> Data:
+    """Return n rows of a smooth surface, of counts with a smooth log rate, or of classes."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1, 1, (n, 2))
+    y = np.sin(3 * x).sum(1) + 0.5 * x.prod(1) + 0.1 * random.standard_normal(n)
+    if MODELS[name].about.family == "class":
+        return Data(x, np.digitize(y, [0.0, 1.0]).astype(float))
+    return Data(x, random.poisson(np.exp(y)).astype(float) if MODELS[name].about.counts else y)
+
+
+def made(name: str, train: Data) -> LowRankGP:
+    """Return a small untrained model."""
+    classes = CLASSES if MODELS[name].about.family == "class" else 0
+    sizes = Architecture(
+        d=2, h=6, r=8, blocks=1, dtype="float32", units=(5.0, 5.0), classes=classes
+    )
+    return build(name, sizes, torch.from_numpy(train.x), seed=0)
+
+
+def predicted(model: LowRankGP, x: np.ndarray) -> np.ndarray:
+    """Return mean and standard deviation, (2, n), or the probabilities of classes, (n, k)."""
+    if isinstance(model, ClassProcess):
+        return model.predict_classes(x).probabilities
+    found = model.predict(x)
+    return np.stack([found.mean, found.sd])
+
+
+def fitted(model: LowRankGP, train: Data, validation: Data) -> float:
+    """Fit a model in a few steps; return its best validation score."""
+    settings = FitSettings(epochs=3, batch=40, learning_rate=1e-2)
+    return training_loop.fit(model, train, validation, settings).best_nll
+
+
+@contextmanager
+def counted_steps(counts: Counts) -> Iterator[Steps]:
+    """Count launches and waits of each training step."""
+    fits = training_loop._Run  # noqa: SLF001
+    steps, update = Steps(), fits._update  # noqa: SLF001
+
+    def counted(run: Any, part: Any) -> torch.Tensor:
+        launches, waits = counts.launches.total(), counts.waits.copy()
+        loss = update(run, part)
+        steps.launches.append(counts.launches.total() - launches)
+        steps.waits.append(counts.waits.total() - waits.total())
+        steps.lines += counts.waits - waits
+        return loss
+
+    with patch.object(fits, "_update", counted):
+        yield steps
+
+
+def row_of(name: str) -> list[object]:
+    """Return the row of the table for a model."""
+    train, validation = world(name, 190, 1), world(name, 60, 2)
+    with second_device() as counts:
+        model = made(name, train).to(DEVICE)
+        with counted_steps(counts) as steps:
+            fitted(model, train, validation)
+        counts.clear()
+        predicted(model, validation.x)
+    lines = ", ".join(f"{line} ({number})" for line, number in steps.lines.most_common(3))
+    return [
+        f"`{name}`",
+        f"{median(steps.launches):.0f}",
+        f"{median(steps.waits):.0f}",
+        counts.launches.total(),
+        counts.waits.total(),
+        lines,
+    ]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Count all models, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--table", type=Path, default=TABLE)
+    options = parser.parse_args(argv)
+    titles = ["model", "launches", "waits", "launches, predict", "waits, predict", "lines (waits)"]
+    rows = [row_of(name) for name in options.models]
+    text = (
+        "# Kernel launches and host synchronisations\n\n"
+        "    python -m benchmarks.speed.launches\n\n"
+        "Counted without a GPU, by tensors that behave like those of one. *launches*: kernels of\n"
+        "a training step (median). *waits*: host synchronisations of a step (median). Two\n"
+        "columns are for one prediction of 60 rows. The last column has the lines of geogp where\n"
+        "training waits most. 190 rows, batches of 40, rank 8, three epochs;\n"
+        f"torch {torch.__version__}.\n\n" + table(titles, rows) + "\n"
+    )
+    options.table.parent.mkdir(parents=True, exist_ok=True)
+    options.table.write_text(text, "utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The benchmark in one dimension: its world, its oracle, and one tiny study."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from benchmark_scripts import SCRIPTS, load
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return load("kernels.one_dimension")
+
+
+@pytest.fixture(scope="module")
+def world():
+    return load("kernels.one_dimension_fits")
+
+
+def test_the_mean_has_four_levels_and_is_halfway_on_a_step(world):
+    # Far from the steps the logistic functions are 0 or 1; at a step one of them is 1/2.
+    x = np.array([-0.9, -0.3, 0.2, 0.9, -0.6, 0.0, 0.4])
+    expected = [0.3, 0.9, -0.6, 0.0, 0.15 + 0.45, 0.45 - 0.3, -0.3]
+    np.testing.assert_allclose(world.true_mean(x), expected, atol=1e-12)
+
+
+def test_the_noise_is_a_sine_that_vanishes_at_its_zeros(world):
+    x = np.array([0.0, math.pi / 20, -math.pi / 20, math.pi / 10])
+    np.testing.assert_allclose(world.true_sd(x), [0, 0.4, 0.4, 0], atol=1e-12)
+
+
+def test_the_oracle_is_as_sharp_as_the_paper_says(world):
+    # 1.368 + ln(s / 2) for a standard deviation of |s sin 10x|
+    found = world.oracle_nll(world.draw(400_000, 7))
+    assert found == pytest.approx(1.368 + math.log(0.2), abs=0.008)
+
+
+def test_steps_are_the_same_for_every_n(bench):
+    for case in bench.cases():
+        per_epoch = 1 if case.whole else math.ceil(case.n / case.batch)
+        steps = case.settings().epochs * per_epoch
+        assert case.steps == 0 or case.steps <= steps < case.steps + per_epoch
+
+
+def test_the_study_is_that_of_the_committed_results(bench):
+    held = json.loads((SCRIPTS / "results" / "one-dimension" / "results.json").read_text())
+    made = {case.name for case in bench.cases()}
+    assert made == {bench.Case(**one["case"]).name for one in held}
+    assert bench.page(held) == (SCRIPTS / "results" / "one-dimension" / "table.md").read_text()
+
+
+def test_a_result_is_written_once_and_then_read(bench, tmp_path, monkeypatch):
+    sizes = {"steps": 4, "h": 8}
+    monkeypatch.setattr(
+        bench,
+        "STUDY",
+        (("dbk-silu dbk-exact", (300,), (128,), sizes), ("dbk-silu", (20_000,), (4,), sizes)),
+    )
+    options = ["--out", str(tmp_path), "--table", str(tmp_path / "made")]
+    assert bench.main(options) == 0
+    found = json.loads((tmp_path / "made" / "results.json").read_text())
+    assert len(list(tmp_path.glob("*-n*-r*.json"))) == len(found) == 3
+    for one in found:
+        assert one["gap"] == pytest.approx(one["nll"] - one["oracle_nll"])
+        assert 0 < one["coverage_90"] <= 1
+    text = (tmp_path / "made" / "table.md").read_text()
+    assert f"| {found[0]['nll']:.4f} | {found[0]['gap']:.4f} |" in text
+
+    def refuse(*_args, **_options):
+        pytest.fail("the model is fitted again")
+
+    monkeypatch.setattr(load("kernels.one_dimension_fits"), "fit", refuse)
+    assert bench.main(options) == 0
+    assert json.loads((tmp_path / "made" / "results.json").read_text()) == found

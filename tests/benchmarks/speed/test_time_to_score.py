@@ -1,0 +1,49 @@
+"""Which of our fits is as good as a peer, and how much sooner."""
+
+import pytest
+from benchmark_scripts import load
+
+bench = load("speed.time_to_score")
+
+N = {"train": 80, "validation": 10, "test": 10}
+
+
+def _fit(model, epochs, seconds, score) -> dict:
+    return {"model": model, "epochs": epochs, "seconds": seconds, "log_score": score, "n": N}
+
+
+OURS = [_fit("field", 1, 30.0, 0.6), _fit("field", 2, 20.0, 0.5), _fit("field", 4, 40.0, 0.4)]
+
+
+@pytest.mark.parametrize(("goal", "epochs"), [(0.7, 2), (0.5, 2), (0.45, 4), (0.3, None)])
+def test_the_shortest_that_scores_no_worse(goal, epochs):
+    found = bench.first_as_good(OURS, goal)
+    assert (None if found is None else found["epochs"]) == epochs
+
+
+def test_the_table_says_how_much_sooner_or_never():
+    peers = [_fit("lightgbm", None, 60.0, 0.45), _fit("gpytorch-svgp", None, 300.0, 0.2)]
+    lines = bench.compared({"field": OURS}, peers)
+    assert [line["seconds_over_ours"] for line in lines] == [1.5, None]
+    run = {"seconds": 61.5, "run": {"fit": 40.0}, "log_score": 0.4, "command": "geogp map PR"}
+    found = {
+        "asked": {"region": "PR", "quarters": "2023Q1", "seeds": 1, "preset": "quick"},
+        "machine": {"threads": 2, "torch": "2", "date": "2026-01-01"},
+        "peers": peers,
+        "ours": {"field": OURS},
+        "compared": lines,
+        "map": run,
+    }
+    told = bench.page(found)
+    assert "| `lightgbm` | `field` | 4 | 40.0 | 1.50 |" in told
+    assert "| `gpytorch-svgp` | `field` | never |  |  |" in told
+    assert "preset `quick`, 128." in told
+    assert "took 61.5 s from start to end: fit 40.0 s, and" in told
+    assert "| `lightgbm` |  | 60.0 | 0.4500 |" in told
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "tune_process", lambda: None)  # it cannot be put back
+    options = ["--source", tmp_path / "no", "--boundaries", tmp_path, "--quarters", "2023Q1"]
+    assert bench.main(["PR", *map(str, options), "--out", str(tmp_path / "o")]) == 3
+    assert "no folder" in capsys.readouterr().err
