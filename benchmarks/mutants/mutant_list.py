@@ -366,7 +366,7 @@ MUTANTS = [
         "models/field/covariance_start",
         "models/test_covariance_start",
         noisy_rows_change=("if best.noise == NOISE[0]:", "if best.noise != NOISE[0]:"),
-        other_maximum=("min(found, key=lambda", "max(found, key=lambda"),
+        never_smooth=("self.span * smooth.sigmoid()", "0.4 + 0 * smooth.sigmoid()"),
     ),
     # Joint distributions
     *_of(
