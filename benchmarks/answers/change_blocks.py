@@ -19,10 +19,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import sparse, stats
-
-import geogp
-from benchmarks.answers.far_from_data import rows_of
 from benchmarks.trial import (
     Figures,
     command,
@@ -34,6 +30,10 @@ from benchmarks.trial import (
     table,
     write_results,
 )
+from scipy import sparse, stats
+
+import geogp
+from benchmarks.answers.far_from_data import rows_of
 from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.runs.pipeline.arithmetic import arithmetic

@@ -305,7 +305,7 @@ MUTANTS = [
     *_of(
         "models/field/tile_process",
         "models/test_tile_process",
-        separable_range=("psi.pow(-q / 2)", "psi.pow(0 * q)"),
+        separable_range=("log_r - q / 2 * log_psi", "log_r - 0 * q * log_psi"),
         mapped_the_other_way=("(even - odd * a) * north", "(even + odd * a) * north"),
     ),
     *_of(
@@ -357,13 +357,16 @@ MUTANTS = [
         own_row_kept=("sums[k][at] -= terms[k]", "sums[k][at] -= 0 * terms[k]"),
     ),
     *_of(
+        "models/field/matern",
+        "models/test_matern",
+        slope_of_another_power=("kv(nu - 1, x)", "kv(nu, x)"),
+        change_one_sided=("(above - below) / (2 * CHANGE)", "(above - below) / CHANGE"),
+    ),
+    *_of(
         "models/field/covariance_start",
         "models/test_covariance_start",
         noisy_rows_change=("if best.noise == NOISE[0]:", "if best.noise != NOISE[0]:"),
-        roughest_always=(
-            "            chosen = found\n",
-            "            chosen = found\n            break\n",
-        ),
+        never_smooth=("self.span * smooth.sigmoid()", "0.4 + 0 * smooth.sigmoid()"),
     ),
     # Joint distributions
     *_of(

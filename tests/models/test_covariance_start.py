@@ -1,5 +1,7 @@
 """Start values of the covariance: a known process is found, noisy rows change nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -157,13 +159,30 @@ def test_a_smooth_process_with_a_direction_is_found():
 
     model = _drawn(1_500, 1, covariance, 0.0, (30.0, 30.0))
     model.begin(0)
-    assert model.tiles.form.smoothness >= 1
+    assert float(model.tiles.form.smoothness) == pytest.approx(1.5, abs=0.3)
     away = [[5.0, 0, 0], [15.0, 0, 0], [0, 5.0, 0], [0, 2.0, 0]]
     expected = [covariance(east, north, t) for east, north, t in away]
     found = _correlation(model, away)
     np.testing.assert_allclose(found, expected, atol=0.2)
     # One draw tells little about the variance, but much about the direction.
     assert found[1] == pytest.approx(found[2], abs=0.08)
+
+
+@pytest.mark.parametrize(("gain", "most"), [(0.005, 1.5), (0.02, 3.0)])
+def test_a_smoothness_above_three_halves_needs_a_clear_gain(monkeypatch, gain, most):
+    bounds = []
+
+    def fit(self, sites, bound):
+        bounds.append(bound)
+        smooth = torch.tensor(0.99 * bound, dtype=torch.float64)
+        self.model.tiles.take_form(replace(self.model.tiles.form, smoothness=smooth))
+        return starting._Values.of(self.model, 1.0 - gain * (bound > 1.5))
+
+    monkeypatch.setattr(starting._Sample, "fit", fit)
+    model = _model(400, 0.0)
+    model.begin(0)
+    assert bounds == [1.5, 1.5, 3.0, most]
+    assert float(model.tiles.form.smoothness) == pytest.approx(0.99 * most)
 
 
 def _gneiting(east, north, t):

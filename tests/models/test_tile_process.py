@@ -23,10 +23,10 @@ def _matern(r: np.ndarray, nu: float) -> np.ndarray:
     return 2 ** (1 - nu) / gamma(nu) * r**nu * kv(nu, r)
 
 
-def _form(smoothness: int, *, gneiting: bool = True, stretched: bool = True) -> Form:
+def _form(smoothness: float, *, gneiting: bool = True, stretched: bool = True) -> Form:
     stretch = torch.tensor(STRETCH if stretched else (0.0, 0.0), dtype=torch.float64)
     powers = torch.tensor(POWERS if gneiting else (0.0, 0.0), dtype=torch.float64)
-    return Form(stretch, powers, smoothness)
+    return Form(stretch, powers, torch.tensor(smoothness, dtype=torch.float64))
 
 
 def _points(n: int, seed: int = 0) -> np.ndarray:
@@ -46,7 +46,7 @@ def _expected(points: np.ndarray, process: TileProcess, form: Form) -> np.ndarra
     mapped = points[:, :2] @ expm(np.array([[a, b], [b, -a]]))
     h = np.linalg.norm(mapped[:, None] - mapped, axis=2)
     t = np.abs(points[:, None, 2] - points[:, 2])
-    nu = form.smoothness + 0.5
+    nu = float(form.smoothness)
     if p:
         psi = 1 + (t / memories[0]) ** (2 * p)
         second = _matern(h / ranges[1] / psi ** (q / 2), nu) / psi
@@ -56,7 +56,7 @@ def _expected(points: np.ndarray, process: TileProcess, form: Form) -> np.ndarra
     return s[0] * _matern(h / ranges[0], nu) + s[1] * second + own
 
 
-@pytest.mark.parametrize("smoothness", [0, 1, 2])
+@pytest.mark.parametrize("smoothness", [0.5, 1.2, 2.5])
 @pytest.mark.parametrize("gneiting", [False, True])
 @pytest.mark.parametrize("stretched", [False, True])
 def test_each_form_against_its_formula(smoothness, gneiting, stretched):
@@ -93,11 +93,12 @@ def test_the_usual_form_is_a_case_of_the_others():
 
 def test_gradients_of_all_numbers_of_a_form():
     at = torch.from_numpy(_points(8))
-    sizes = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (STRETCH, POWERS)]
+    values = STRETCH, POWERS, 1.3
+    sizes = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in values]
 
-    def covariance(stretch: torch.Tensor, powers: torch.Tensor) -> torch.Tensor:
+    def covariance(*parts: torch.Tensor) -> torch.Tensor:
         process = TileProcess(3, torch.float64)
-        process.take_form(Form(stretch, powers, 1))
+        process.take_form(Form(*parts))
         return process(at, at)
 
     assert torch.autograd.gradcheck(covariance, sizes, atol=1e-6)
@@ -107,7 +108,7 @@ def test_a_form_is_saved_and_older_files_have_the_usual_one(tmp_path):
     x = np.random.default_rng(0).uniform(-1, 1, (20, 2))
     sizes = Architecture(d=2, h=8, r=4, blocks=1, dtype="float64", units=(30.0, 30.0))
     model = build("field", sizes, x, seed=0)
-    model.tiles.take_form(_form(2))
+    model.tiles.take_form(_form(2.5))
     path = tmp_path / "m.safetensors"
     save_model(model, path)
     same, _ = load_model(path)
@@ -119,11 +120,17 @@ def test_a_form_is_saved_and_older_files_have_the_usual_one(tmp_path):
     write_tensors(path, {k: v for k, v in tensors.items() if k not in added}, described)
     older, _ = load_model(path)
     assert older.tiles.form.usual
-    for wrong in ({"tiles.smoothness": torch.tensor(3)}, {"tiles.powers": torch.tensor([0.5, 2])}):
+    # Earlier versions stored 0, 1 or 2 for the smoothness 1/2, 3/2 or 5/2.
+    write_tensors(path, {**tensors, "tiles.smoothness": torch.tensor(2)}, described)
+    assert float(load_model(path)[0].tiles.form.smoothness) == 2.5
+    for wrong in (
+        {"tiles.smoothness": torch.tensor(3.1)},
+        {"tiles.powers": torch.tensor([0.5, 2])},
+    ):
         changed = {name: wrong.get(name, value).to(value.dtype) for name, value in tensors.items()}
         write_tensors(path, changed, described)
         with pytest.raises(
-            DataError, match="finite stretch, a smoothness of 0, 1 or 2, and powers"
+            DataError, match=r"finite stretch, a smoothness from 0\.1 to 3, and powers"
         ):
             load_model(path)
 
@@ -144,7 +151,7 @@ def test_the_variance_is_that_of_one_place_and_time(power, scale):
 
 def test_the_form_moves_with_the_tensors():
     process = TileProcess(3, torch.float64)
-    process.take_form(_form(1))
-    moved = process.to("meta")
-    assert {moved.form.stretch.device.type, moved.form.powers.device.type} == {"meta"}
-    assert moved.form.smoothness == 1
+    process.take_form(_form(1.5))
+    form = process.to("meta").form
+    parts = form.stretch, form.powers, form.smoothness
+    assert {part.device.type for part in parts} == {"meta"}

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Tensor
 
 from geogp.errors import NumericalError
-from geogp.models.field.tile_process import Form
+from geogp.models.core.devices import on_device
+from geogp.models.field.matern import LEAST_SMOOTHNESS, MOST_SMOOTHNESS
+from geogp.models.field.tile_process import ROUGH, Form
 from geogp.models.field.vecchia import spacing, time_step
 
 if TYPE_CHECKING:
@@ -21,18 +25,21 @@ if TYPE_CHECKING:
 LEAST_ROWS = 300
 """With fewer rows, nothing changes: they tell too little about the noise."""
 
-MOST_ROWS, MOST_PLACES = 3000, 1500
-"""Largest numbers of rows and of places in the sample."""
+SAMPLES = (1000, 2000, 12_000)
+"""Numbers of rows, of whole places, in the samples. Possible starts are compared with the first.
+The likelihood of the second is maximised from each of `SMOOTHER`, and the likelihood of the third
+from the best maximum.
+"""
 
-COMPARED_ROWS = 1000
-"""Number of rows, of whole places, with which possible starts are compared."""
+SPACED_PLACES = 1500
+"""Largest number of places whose distances to the nearest other place are computed."""
 
 RANGES, FACTORS = (5.0, 2.5), (0.3, 1.0, 6.0)
 """Possible ranges are these multiples of the median distance between neighbouring places, times one
 of the factors.
 """
 
-NOISE = (1.0, 0.1, 0.01)
+NOISE = (1.0, 0.1, 0.01, 0.001)
 """Possible multiples of the usual noise, and of the usual variance of single tiles."""
 
 MEMORIES = (1.0, 5.0)
@@ -46,18 +53,33 @@ MOST_COPIES = 0.05
 measurements without noise.
 """
 
-ITERATIONS = 15
-"""Largest number of iterations of L-BFGS for each smoothness."""
+ITERATIONS, TOLERANCE = 40, 2e-6
+"""Largest number of iterations of L-BFGS, and the relative gain at which it ends."""
+
+Floats = NDArray[np.float64]
+
+MOST_AWAY = 4.0
+"""Bound of the parameters' distance from their start values, in `PRIOR_SD`."""
 
 PRIOR_SD, STRETCH_SD = 3.0, 1.0
 """Standard deviations of the parameters, and of the stretch, around their start values in a weak
 prior.
 """
 
-SMOOTHNESS, LEAST_GAIN = (0, 1, 2), 0.01
-"""Possible values of `Form.smoothness`, tried in this order while the log likelihood per row rises
-by at least `LEAST_GAIN`.
+SMOOTHER = ((0.5, 1.0), (1.0, 10.0))
+"""Start values of the smoothness, and multiples of the best noise: a rough process without noise
+resembles a smooth process with noise, and the likelihood may have a maximum at each of them.
 """
+
+SMOOTH, NEAR_BOUND, LEAST_GAIN = 1.5, 0.95, 0.01
+"""The smoothness is at most `SMOOTH`. Only if it exceeds `NEAR_BOUND` times this bound, and a
+larger one raises the log likelihood per row by at least `LEAST_GAIN`, the bound is
+`MOST_SMOOTHNESS`. Near rows favour a smooth process even if far rows, which predict large gaps, do
+not.
+"""
+
+MOST_SHARE = 0.99
+"""Largest share of the smoothness's range at a start; at 1, the gradient is 0."""
 
 SOME_STRETCH = 0.01
 """Start value of the stretch; at 0, it has no gradient."""
@@ -70,11 +92,12 @@ UNDEFINED = 1e6
 
 @dataclass(frozen=True)
 class Start:
-    """One of the compared starts: multiples of noise and ranges, and τ_2 of Gneiting's form."""
+    """Multiples of noise and ranges, τ_2 of Gneiting's form, and the smoothness."""
 
     noise: float
     factor: float
     memory: float | None = None
+    smoothness: float = ROUGH
 
 
 def start_covariance(model: "FieldNetwork", seed: int) -> None:
@@ -100,14 +123,8 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
     if best.noise == NOISE[0]:
         sample.usual.set(model)
         return
-    sample.take(best)
-    chosen = sample.usual
     with _others_fixed(model):
-        for smoothness in SMOOTHNESS:
-            found = sample.fit(smoothness)
-            if found.loss > chosen.loss - LEAST_GAIN:
-                break
-            chosen = found
+        chosen = sample.maximum(best)
     (chosen if chosen.loss < UNDEFINED else sample.usual).set(model)
     model.zero_grad(set_to_none=True)
 
@@ -163,15 +180,12 @@ class _Sample:
         self.model = model
         random = np.random.default_rng([seed, 5])
         sites = model.sites.sites
-        order = random.permutation(len(sites))[:MOST_PLACES]
+        order = random.permutation(len(sites))
         rows = np.cumsum(sites.count[order])
-        self.few, self.many = (
-            torch.as_tensor(np.sort(order[: int(np.searchsorted(rows, most)) + 1])).to(model.device)
-            for most in (COMPARED_ROWS, MOST_ROWS)
-        )
-        self.n = int(sites.count[self.many.cpu().numpy()].sum())
+        ends = np.searchsorted(rows, SAMPLES) + 1
+        self.few, self.some, self.many = (torch.as_tensor(np.sort(order[:end])) for end in ends)
         places = np.unique(sites.centre[:, :2], axis=0)
-        self.spacing = spacing(places, random.permutation(len(places))[:MOST_PLACES])
+        self.spacing = spacing(places, random.permutation(len(places))[:SPACED_PLACES])
         points = model.points(model.rows.x).cpu().numpy()
         place = np.unique(points[:, :2], axis=0, return_inverse=True)[1].reshape(-1)
         self.step = time_step(place, points[:, 2])
@@ -212,45 +226,51 @@ class _Sample:
                 tiles.log_memories[0] = math.log(start.memory)
                 powers = torch.tensor(POWERS, dtype=torch.float64, device=self.model.device)
                 tiles.take_form(replace(tiles.form, powers=powers))
+            nu = torch.full_like(tiles.form.smoothness, start.smoothness)
+            tiles.take_form(replace(tiles.form, smoothness=nu))
 
-    def fit(self, smoothness: int) -> _Values:
-        """Maximise the likelihood for one smoothness, starting at the values that the model has."""
-        model, before = self.model, self.model.tiles.form.detached()
-        stretch = torch.where(before.stretch == 0, SOME_STRETCH, before.stretch).requires_grad_()
-        logits = before.powers.logit().requires_grad_()
-        free: list[Tensor] = [*_parameters(model), stretch]
-        if not before.separable:
-            free.append(logits)
-        centres = [value.detach().clone() for value in free]
-        optimiser = torch.optim.LBFGS(
-            free, max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
-        )
+    def maximum(self, best: Start) -> _Values:
+        """Maximise the likelihood of the samples from the best start."""
+        model, found, most = self.model, [], SMOOTH
+        for smoothness, noise in SMOOTHER:
+            self.take(replace(best, smoothness=smoothness, noise=noise * best.noise))
+            found.append(self.fit(self.some, most))
+        chosen = min(found, key=lambda values: values.loss)
+        if float(chosen.form.smoothness) > NEAR_BOUND * SMOOTH:
+            chosen.set(model)
+            smoother = self.fit(self.some, MOST_SMOOTHNESS)
+            if smoother.loss < chosen.loss - LEAST_GAIN:
+                chosen, most = smoother, MOST_SMOOTHNESS
+        chosen.set(model)
+        return self.fit(self.many, most)
 
-        def loss() -> Tensor:
-            powers = before.powers if before.separable else logits.sigmoid()
-            model.tiles.take_form(Form(stretch, powers, smoothness))
-            away = [
-                ((value - centre) / (STRETCH_SD if value is stretch else PRIOR_SD))
-                .double()
-                .square()
-                for value, centre in zip(free, centres, strict=True)
-            ]
-            prior = torch.stack([part.sum() for part in away]).sum() / 2
-            return self._loss(self.many) + prior / self.n
+    def fit(self, sites: Tensor, most: float) -> _Values:
+        """Maximise the likelihood of places, starting at the values that the model has.
 
-        def closure() -> float:
-            optimiser.zero_grad()
+        `most` is the upper bound of the smoothness.
+        """
+        free = _FreeValues(self.model, most)
+        n = int(self.model.sites.sites.count[sites.numpy()].sum())
+
+        def loss(away: Floats) -> tuple[float, Floats]:
+            free.move(away)
             try:
-                found = loss()
+                found = self._loss(sites)
             except NumericalError:
-                for value in free:
-                    value.grad = torch.zeros_like(value)
-                return UNDEFINED
+                return UNDEFINED, np.zeros_like(away)
             found.backward()
-            return float(found.detach())
+            prior = float(away @ away) / (2 * n)
+            return float(found.detach()) + prior, free.gradient() + away / n
 
-        optimiser.step(closure)
-        return _Values.of(model, closure())
+        best = minimize(
+            loss,
+            np.zeros(free.number),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-MOST_AWAY, MOST_AWAY)] * free.number,
+            options={"maxiter": ITERATIONS, "maxcor": 20, "ftol": TOLERANCE},
+        )
+        return _Values.of(self.model, loss(best.x)[0])
 
     def _loss(self, sites: Tensor) -> Tensor:
         """Return the negative log likelihood of the rows at places, per row."""
@@ -261,3 +281,49 @@ class _Sample:
             total = total + block.residual.square().sum() / 2 + block.log_scale
             n += len(block.residual)
         return total / n
+
+
+class _FreeValues:
+    """The values that maximise the likelihood, as coordinates with standard deviation 1 in a prior.
+
+    The coordinates are 0 at the present values of the model. The last one moves all parts of the
+    noise together, because their sum falls more slowly if each part falls alone.
+    """
+
+    def __init__(self, model: "FieldNetwork", most: float) -> None:
+        self.model, form = model, model.tiles.form.detached()
+        self.form, self.span = form, most - LEAST_SMOOTHNESS
+        share = ((form.smoothness - LEAST_SMOOTHNESS) / self.span).clamp(max=MOST_SHARE)
+        stretch = torch.where(form.stretch == 0, SOME_STRETCH, form.stretch)
+        self.parts = [
+            part.requires_grad_() for part in (stretch, share.logit(), form.powers.logit())
+        ]
+        self.tensors = [*_parameters(model), *self.parts[: 2 if form.separable else 3]]
+        flat = [value.detach().double().reshape(-1) for value in self.tensors]
+        self.start, self.sizes = torch.cat(flat), [len(part) for part in flat]
+        sd = [torch.full_like(part, PRIOR_SD) for part in flat]
+        sd[len(_parameters(model))].fill_(STRETCH_SD)
+        noise = [torch.zeros_like(part) for part in flat]
+        for part in (noise[0][2:], noise[3], noise[4]):
+            part.fill_(PRIOR_SD)
+        self.steps = torch.cat([torch.cat(sd).diag(), torch.cat(noise)[None]])
+        self.number = len(self.steps)
+
+    def move(self, away: Floats) -> None:
+        """Give the model the values at coordinates (`number`,)."""
+        at = self.start + on_device(away, self.start.device) @ self.steps
+        with torch.no_grad():
+            for value, part in zip(self.tensors, at.split(self.sizes), strict=True):
+                value.grad = torch.zeros_like(value)
+                value.copy_(part.view_as(value))
+        stretch, smooth, powers = self.parts
+        nu = LEAST_SMOOTHNESS + self.span * smooth.sigmoid()
+        powers = self.form.powers if self.form.separable else powers.sigmoid()
+        self.model.tiles.take_form(Form(stretch, powers, nu))
+
+    def gradient(self) -> Floats:
+        """Return the gradient by the coordinates, (`number`,)."""
+        parts = [value.grad for value in self.tensors if value.grad is not None]
+        by_values = torch.cat([part.double().reshape(-1) for part in parts])
+        found: Floats = (self.steps @ by_values).cpu().numpy()
+        return found

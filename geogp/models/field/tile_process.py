@@ -1,15 +1,15 @@
 """The process of single tiles, with correlation over short distances and over time."""
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import hardtanh
+from torch.nn.functional import hardtanh, softplus
 
 from geogp.models.core.elementwise import exponential_
+from geogp.models.field.matern import LEAST_SMOOTHNESS, MOST_SMOOTHNESS, matern
 
 SILLS = (0.05, 0.1, 0.05, 0.02)
 RANGES_KM = (3.0, 1.5)
@@ -23,6 +23,12 @@ NO_LENGTH = 1e-24
 
 STRIPES, STRIPE = 4, 16
 """Largest number and smallest width of the stripes of `TileProcess.lower`."""
+
+NO_TIME = -1e5
+"""Stands for the logarithm of the time 0, so that its products are finite."""
+
+ROUGH = 0.5
+"""Smoothness of the usual form, whose Matérn correlation is exponential."""
 
 LARGEST_EXPONENT = 60.0
 """Largest absolute exponent of an amplitude; its fourth power, used in gradients, is finite."""
@@ -42,7 +48,7 @@ class TileProcess(nn.Module):
     So the tile process can be stronger in one part of a region than in another.
 
     Precise measurements may need another form, which `take_form` sets before the training. M is
-    then a Matérn correlation with the smoothness 1/2, 3/2 or 5/2, and h is the length of
+    then a Matérn correlation with a smoothness from 0.1 to 3, and h is the length of
     exp([[a, b], [b, -a]]) (x - x'), so that the correlation can depend on the direction. The second
     term may have Gneiting's form (Gneiting 2002, equation 14), which is not separable:
 
@@ -68,7 +74,7 @@ class TileProcess(nn.Module):
         self.head = nn.Parameter(torch.zeros(r, dtype=dtype))
         self.register_buffer("stretch", torch.zeros(2, dtype=torch.float64))
         self.register_buffer("powers", torch.zeros(2, dtype=torch.float64))
-        self.register_buffer("smoothness", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("smoothness", torch.tensor(ROUGH, dtype=torch.float64))
         self._form = Form()
 
     @property
@@ -81,21 +87,29 @@ class TileProcess(nn.Module):
         self._form = form
         self.stretch.copy_(form.stretch.detach())
         self.powers.copy_(form.powers.detach())
-        self.smoothness.fill_(form.smoothness)
+        self.smoothness.copy_(form.smoothness.detach())
 
     def _apply(self, *given: Any, **options: Any) -> Any:
         """Move the tensors to another device; the form follows."""
         moved = super()._apply(*given, **options)  # type: ignore[no-untyped-call]
-        self._form = replace(self._form, stretch=self.stretch.clone(), powers=self.powers.clone())
+        self._form = self._stored_form()
         return moved
 
-    def _load_from_state_dict(self, *given: Any) -> None:
-        super()._load_from_state_dict(*given)
-        form = Form(self.stretch.clone(), self.powers.clone(), int(self.smoothness))
+    def _stored_form(self) -> "Form":
+        return Form(self.stretch.clone(), self.powers.clone(), self.smoothness.clone())
+
+    def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
+        super()._load_from_state_dict(state, prefix, *others)
+        older = state.get(f"{prefix}smoothness")
+        if older is not None and not older.is_floating_point():
+            self.smoothness += ROUGH  # an earlier version stored whole numbers
+        form = self._stored_form()
         bounds = bool((form.powers >= 0).all() and (form.powers <= 1).all())
-        if not (bounds and 0 <= form.smoothness <= 2 and bool(form.stretch.isfinite().all())):
+        smooth = LEAST_SMOOTHNESS <= float(form.smoothness) <= MOST_SMOOTHNESS
+        if not (bounds and smooth and bool(form.stretch.isfinite().all())):
             raise ValueError(
-                "expected a finite stretch, a smoothness of 0, 1 or 2, and powers from 0 to 1"
+                f"expected a finite stretch, a smoothness from {LEAST_SMOOTHNESS:g} to "
+                f"{MOST_SMOOTHNESS:g}, and powers from 0 to 1"
             )
         self._form = form
 
@@ -132,12 +146,12 @@ class TileProcess(nn.Module):
             found: Tensor = _UsualForm.apply(a, b, logs)  # type: ignore[no-untyped-call]
             return found
         s1, s2, s3, s4 = logs[:4].unbind()
-        near, fast, fading, forgetting = (-logs[4:]).exp().unbind()
+        forgetting = (-logs[7]).exp()
         with torch.no_grad():
             h, t = _lags(a, b)
             same = (h < SAME_TILE_KM).to(h.dtype)
-        h = _squared_distances(form.mapped(a), form.mapped(b)).add(NO_LENGTH).sqrt()
-        shared = form.shared(h, t, (s1, s2), (near, fast, fading))
+        log_h = _squared_distances(form.mapped(a), form.mapped(b)).add(NO_LENGTH).log() / 2
+        shared = form.shared(log_h, t, (s1, s2), logs[4:7])
         own = exponential_(torch.addcmul(s4, t, forgetting, value=-1)) + s3.exp()
         return torch.addcmul(shared, same, own)
 
@@ -176,25 +190,31 @@ class _UsualForm(torch.autograd.Function):
         return None, None, by_logs
 
 
+def _zeros() -> Tensor:
+    return torch.zeros(2, dtype=torch.float64)
+
+
 @dataclass(frozen=True)
 class Form:
     """The form of the terms between tiles in a `TileProcess`.
 
     `stretch` (2,) is (a, b). `powers` (2,) is (p, q); with p = 0, the second term is separable.
-    `smoothness` is 0, 1 or 2 for the smoothness 1/2, 3/2 or 5/2.
+    `smoothness` is that of the Matérn correlation, a scalar.
     """
 
-    stretch: Tensor = field(default_factory=lambda: torch.zeros(2, dtype=torch.float64))
-    powers: Tensor = field(default_factory=lambda: torch.zeros(2, dtype=torch.float64))
-    smoothness: int = 0
+    stretch: Tensor = field(default_factory=_zeros)
+    powers: Tensor = field(default_factory=_zeros)
+    smoothness: Tensor = field(default_factory=lambda: torch.tensor(ROUGH, dtype=torch.float64))
 
     def detached(self) -> "Form":
         """Return a copy without gradients."""
-        return Form(self.stretch.detach().clone(), self.powers.detach().clone(), self.smoothness)
+        parts = self.stretch, self.powers, self.smoothness
+        return Form(*(part.detach().clone() for part in parts))
 
     def nothing(self) -> "Form":
         """Return the usual form, with tensors on the same device."""
-        return Form(torch.zeros_like(self.stretch), torch.zeros_like(self.powers))
+        rough = torch.full_like(self.smoothness, ROUGH)
+        return Form(torch.zeros_like(self.stretch), torch.zeros_like(self.powers), rough)
 
     @cached_property
     def separable(self) -> bool:
@@ -204,7 +224,8 @@ class Form:
     @cached_property
     def usual(self) -> bool:
         """Whether this is the form with exponentials, the same in all directions."""
-        return self.separable and not self.smoothness and not bool(self.stretch.any())
+        rough = float(self.smoothness.detach()) == ROUGH
+        return self.separable and rough and not bool(self.stretch.any())
 
     def mapped(self, points: Tensor) -> Tensor:
         """Return points (..., 3) with coordinates multiplied by exp([[a, b], [b, -a]])."""
@@ -217,32 +238,24 @@ class Form:
         return torch.stack([u, v, t], -1)
 
     def shared(
-        self,
-        h: Tensor,
-        t: Tensor,
-        log_sills: tuple[Tensor, Tensor],
-        rates: tuple[Tensor, Tensor, Tensor],
+        self, log_h: Tensor, t: Tensor, log_sills: tuple[Tensor, Tensor], log_lengths: Tensor
     ) -> Tensor:
-        """Return the sum of the first two terms for distances and times, all of one shape.
+        """Return the sum of the first two terms for log distances and times, all of one shape.
 
-        `rates` are 1/l_1, 1/l_2 and 1/τ_2.
+        `log_lengths` (3,) are the logarithms of l_1, l_2 and τ_2.
         """
-        near, fast, fading = rates
+        near, fast, memory = log_lengths.unbind()
         s1, s2 = (value.exp() for value in log_sills)
-        first = s1 * self._matern(h * near)
+        first = s1 * matern(log_h - near, self.smoothness)
+        log_r = log_h - fast
         if self.separable:
-            return first + s2 * self._matern(h * fast) * exponential_(-t * fading)
+            fading = exponential_(-t * (-memory).exp())
+            return first + s2 * matern(log_r, self.smoothness) * fading
         p, q = self.powers.unbind()
         later = t > 0
-        psi = 1 + torch.where(later, (torch.where(later, t, 1.0) * fading).pow(2 * p), 0.0)
-        return first + s2 * self._matern(h * fast * psi.pow(-q / 2)) / psi
-
-    def _matern(self, r: Tensor) -> Tensor:
-        if not self.smoothness:
-            return exponential_(-r)
-        r = r * math.sqrt(2 * self.smoothness + 1)
-        polynomial = 1 + r if self.smoothness == 1 else 1 + r + r.square() / 3
-        return polynomial * exponential_(-r)
+        log_t = torch.where(later, torch.where(later, t, 1.0).log() - memory, NO_TIME)
+        log_psi = softplus(2 * p * log_t, threshold=40.0)  # log(1 + exp), a sum beyond 40
+        return first + s2 * matern(log_r - q / 2 * log_psi, self.smoothness) * (-log_psi).exp()
 
 
 def _lags(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
