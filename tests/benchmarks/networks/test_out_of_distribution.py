@@ -37,9 +37,10 @@ def test_far_rows_are_found(bench, folder, monkeypatch):
     assert all(0.15 < value < 0.85 for value in same["auroc"].values())
 
 
-def test_a_column_divides_one_table(bench, folder):
+def test_a_column_divides_one_table(bench, folder, monkeypatch):
     options = ["--inside", str(folder / "near.parquet"), "--column", "x1", "--share", "0.8"]
-    inside, outside, rule = bench.sources(bench.options_of(options))
+    monkeypatch.setattr("sys.argv", [BENCH, *options])
+    inside, outside, rule = bench.sources(bench.options_asked())
     assert (len(inside.y), len(outside.y)) == (160, 40)
     assert inside.x[:, 1].max() < outside.x[:, 1].min()
     assert rule == "outliers of `near` have x1 above its 0.8-quantile"

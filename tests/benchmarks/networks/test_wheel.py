@@ -132,12 +132,11 @@ def test_all_rows_in_the_subsample_give_rich_bll(policies, monkeypatch):
     assert not np.allclose(fewer, one.variance(x), rtol=1e-3)
 
 
-def test_the_table_and_its_files(bench, tmp_path, monkeypatch, capsys):
+def test_the_table_and_its_files(tmp_path):
     options = ["--horizon", "20", "--seeds", "2", "--gradient-steps", "2", "--deltas", "0.5"]
     options += ["--models", "rich-bll", "--json"]
     options += ["--out", str(tmp_path / "out"), "--table", str(tmp_path / "made")]
-    told(BENCH, *options)
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(told(BENCH, *options))
     assert printed == json.loads((tmp_path / "made" / "results.json").read_text())
     assert [row["seed"] for row in printed] == [0, 1]
     text = (tmp_path / "made" / "table.md").read_text()
