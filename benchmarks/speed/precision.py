@@ -1,16 +1,15 @@
 """Compare maps of the demo region in double and in single precision, on the CPU.
 
-python -m benchmarks.speed.precision
+    python -m benchmarks speed.precision
 
 A run that is already in the folder of the runs is not made again.
 """
 
-import sys
-from collections.abc import Sequence
 from typing import Any
 
 import geogp
-from benchmarks.trial import Figures, command, machine, parser, percent, table, write_results
+from benchmarks.markdown import percent, table
+from benchmarks.script import Figures, machine, options_of, write_results
 from geogp.commands.demo import demo_folder
 from geogp.models.core.options import PRECISIONS
 
@@ -20,12 +19,9 @@ MODELS = ("field", "dbk-rbf", "sv-rbf", "nystrom-mixed", "t-process")
 SCORES = ("nll", "crps", "mae", "coverage_95", "width_95")
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Make the maps, and write the table."""
-    given = parser(__doc__, out="precision", table="precision")
-    given.add_argument("--models", nargs="+", default=list(MODELS))
-    options = given.parse_args(argv)
+    options = options_of(__doc__, out="precision", table="precision", models=MODELS)
     found: list[Figures] = []
     for model in options.models:
         for precision in PRECISIONS:
@@ -67,7 +63,3 @@ def _line(one: dict[str, Any]) -> list[str]:
     nll, crps, mae, coverage, width = (one[name] for name in SCORES)
     numbers = [f"{nll:.4f}", f"{crps:.4f}", f"{mae:.4f}", percent(coverage), f"{width:.3f}"]
     return [f"`{one['model']}`", one["precision"], *numbers]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

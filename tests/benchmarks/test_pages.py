@@ -27,6 +27,7 @@ PAGES = {
     "few-rows/table": ("accuracy.few_rows", _whole),
     "small-regions/table": ("accuracy.small_regions", _whole),
     "spatial/table": ("accuracy.spatial", _whole),
+    "precision/table": ("speed.precision", _whole),
     "rank/PR-nystrom-mixed": (
         "accuracy.rank",
         lambda held: ("Puerto Rico", "nystrom-mixed", held),
