@@ -31,7 +31,8 @@ function drawHistory(box, {bands, measured = [], quarters, shown, words}, data) 
   const low = logarithmic ? Math.min(...values) / 1.05 : 0;
   const high = Math.max(...values) * 1.05 || 1;
   // Quarters can be missing, such as 2022Q3.
-  const when = quarters.map((text) => 4 * text.slice(0, 4) + Number(text.slice(5)));
+  const numbers = quarters.map((text) => 4 * text.slice(0, 4) + Number(text.slice(5)));
+  const when = numbers.every(Number.isFinite) ? numbers : [...quarters.keys()];
   const last = quarters.length - 1;
   const x = (quarter) => left
     + (when[quarter] - when[0] + 0.5) / (when[last] - when[0] + 1) * (width - left - right);
