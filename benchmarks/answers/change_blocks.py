@@ -1,6 +1,6 @@
 """Coverage of `geogp change` on real tiles: blocks that the model has not seen, in two quarters.
 
-    python -m benchmarks.answers.change_blocks PR --source ookla-open-data --boundaries census \
+    python -m benchmarks answers.change_blocks PR --source ookla-open-data --boundaries census \
         --quarters 2022Q4..2023Q4 --targets download,upload --seeds 3
 
 Each fit leaves out the test blocks (0.1 degrees) of the split `blocks` of one seed, in all
@@ -13,27 +13,16 @@ already is not made again.
 """
 
 import json
-import sys
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from benchmarks.trial import (
-    Figures,
-    command,
-    kept,
-    mean_and_error,
-    parser,
-    plus_minus,
-    say,
-    table,
-    write_results,
-)
 from scipy import sparse, stats
 
 import geogp
 from benchmarks.answers.far_from_data import rows_of
+from benchmarks.markdown import mean_and_error, plus_minus, table
+from benchmarks.script import Figures, kept, options_of, say, write_results
 from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.runs.pipeline.arithmetic import arithmetic
@@ -163,13 +152,11 @@ row.
 {table(header, lines)}"""
 
 
-@command
 def main() -> None:
     """Make the fits of all seeds, and write JSON and table."""
-    options: Any = parser(
+    options = options_of(
         __doc__, out="change-blocks", table="change", region=True, targets="download", seeds=3
     )
-    options = options.parse_args()
     found = {}
     for target in options.targets.split(","):
         rows, trials = rows_of(options, options.region, target), []
@@ -182,7 +169,3 @@ def main() -> None:
     about = {name: getattr(options, name) for name in ("region", "quarters", "seeds")}
     write_results(options.table, page(found, about), {"about": about, "targets": found}, "blocks")
     print(page(found, about))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
