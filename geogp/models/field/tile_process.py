@@ -110,8 +110,11 @@ class TileProcess(nn.Module):
     def lower(self, points: Tensor) -> Tensor:
         """Return k for amplitude 1 between points (b, m, 3), (b, m, m), without gradients.
 
-        Only the lower triangle is filled, in stripes, which saves nearly half of the time.
+        On a CPU, only the lower triangle is filled, in stripes, which saves nearly half of the
+        time.
         """
+        if points.device.type != "cpu":
+            return self(points, points)
         b, m = points.shape[:2]
         found = points.new_zeros(b, m, m)
         width = max(STRIPE, -(-m // STRIPES))
