@@ -110,8 +110,7 @@ class FieldProcess(LowRankGP):
         self.register_buffer(
             "near_places", torch.tensor([TRAINING_PLACES[0], PREDICTION_PLACES[0]])
         )
-        # Of the training rows; used during a fit.
-        self.groups: Tensor | None = None
+        self.groups: Tensor | None = None  # of the training rows; used during a fit
         # Whether the weights have their posterior given the stored rows, as in a stored model.
         self.is_conditioned = False
         # Computed from the stored rows on first use.
