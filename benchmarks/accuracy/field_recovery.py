@@ -59,7 +59,7 @@ def recover(options: argparse.Namespace, seed: int) -> Figures:
     own = estimator.predict_distribution(held)
     level = estimator.predict_distribution(held, level=True).mean
     x = estimator.inputs(held)
-    field = model.field_mean(x)
+    field = float(model.y_mean) + float(model.y_sd) * model.row_means(model.scaled(x))
     prior = np.diag(model.tile_kernel(x[:500], x[:500]))
     known = {name: values.to_numpy(float) for name, values in truth[test].items() if "true" in name}
     true_tile, true_field = known["tile_true"], known["field_true"]

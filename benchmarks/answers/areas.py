@@ -24,6 +24,7 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
 from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.near_rows import WeightPosterior
 from geogp.models.field.tile_sequence import tile_sequence
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.training.schedule import FitSettings
@@ -179,8 +180,8 @@ def estimates(world: World, level: JointLevel, replicates: int, seed: int) -> tu
     """
     model, random = world.model, np.random.default_rng([seed, 1])
     learned, held = gain(world, level), model.rows
-    every = torch.eye(len(held.y), dtype=torch.float64)
-    of_residuals = tile_sequence(model, model.scaled(world.tiles), level.L, every).told
+    every, weights = torch.eye(len(held.y), dtype=torch.float64), WeightPosterior(level.m, level.L)
+    of_residuals = tile_sequence(model, model.scaled(world.tiles), weights, every).told
     found = []
     for start in range(0, replicates, REPLICATES_AT_ONCE):
         drawn = draw(world, min(REPLICATES_AT_ONCE, replicates - start), random)

@@ -293,7 +293,7 @@ MUTANTS = [
         "models/field/tile_process",
         "models/test_vecchia",
         "models/test_field_model",
-        fading_without_time=(".sub_(t * fading)", ""),
+        fading_without_time=(".add_(t * fading)", ""),
         later_in_every_tile=(".mul_(s4).mul_(same)", ".mul_(s4)"),
     ),
     *_of(

@@ -129,12 +129,8 @@ class SpatialGP(SpatialParameters):
                 warn("all rows have the same time: the model depends only on the place.")
         held, cells = validation_rows(self.validation, points, self.crs, self.random_state)
         data = data_of(scale, points, target, cells if groups is None else groups)
-        network, history = self.plan(scale, int((~held).sum())).fit(
-            data.at(~held),
-            data.at(held),
-            warn=warn,
-            **watch,
-        )
+        plan = self.plan(scale, int((~held).sum()))
+        network, history = plan.fit(data.at(~held), data.at(held), warn=warn, **watch)
         self.network_, self.scale_, self.history_ = network, scale, history
         self.take_features(X, getattr(X, "columns", ()), np.shape(X)[1])
         self.validation_ = held

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
+from geogp.models.core.options import Weights
 from geogp.models.field import field_model as field
+from geogp.models.field import per_place
 from geogp.models.field.field_rows import block_rows
 from geogp.models.field.vecchia import NO_ROW
 
@@ -123,3 +125,20 @@ def test_an_amplitude_that_runs_off_leaves_the_gradients_finite(model):
     loss = _loss(block.residual, block.spread, block.log_scale)
     for gradient in torch.autograd.grad(loss, model.parameters(), allow_unused=True):
         assert gradient is None or gradient.isfinite().all()
+
+
+def test_shares_of_a_step_have_the_gradient_of_the_whole(model, monkeypatch):
+    part = per_place.Part(torch.arange(60), len(model.rows.y), whole_places=True)
+    found = []
+    for shares in (1, 2, 60):
+        monkeypatch.setattr(per_place, "SHARES", shares)
+        model.zero_grad()
+        step = per_place.PerPlace()
+        loss = step.learn(model, model.rows.as_rows(), part, Weights(alpha=0.0, beta=1.0))
+        gradients = {k: v.grad for k, v in model.named_parameters() if v.grad is not None}
+        found.append({"loss": loss, **gradients})
+    assert "posterior.lower" in found[0]
+    for other in found[1:]:
+        assert other.keys() == found[0].keys()
+        for name, value in other.items():
+            torch.testing.assert_close(value, found[0][name], rtol=1e-8, atol=1e-11, msg=name)

@@ -45,9 +45,7 @@ LAWS = ("law", "networks_law")
 """First words of the names of these buffers: errors of field and tile process, of the networks."""
 
 BLOCKS_AT_ONCE, PLACES_AT_ONCE = 128, 1024
-"""Numbers of blocks in memory at once, and of places or predictions that are handled together, by
-one thread of a CPU. Near places share rows, whose features are computed once.
-"""
+"""Numbers of blocks, and of places that share the features of rows, that a thread has at once."""
 
 BLOCK_ARRAYS = 16
 """Approximate number of copies of the covariances of blocks in memory."""
@@ -112,10 +110,8 @@ class FieldProcess(LowRankGP):
         self.register_buffer(
             "near_places", torch.tensor([TRAINING_PLACES[0], PREDICTION_PLACES[0]])
         )
-        # Of the training rows; used during a fit.
-        self.groups: Tensor | None = None
-        # Whether the posterior of the weights is that given the stored rows, as at the end of a
-        # fit; only finished models are stored.
+        self.groups: Tensor | None = None  # of the training rows; used during a fit
+        # Whether the weights have their posterior given the stored rows, as in a stored model.
         self.is_conditioned = False
         # Computed from the stored rows on first use.
         self._sites: NearSites | None = None
@@ -361,13 +357,6 @@ class FieldProcess(LowRankGP):
         if self.coordinates == 2:
             return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)
         return (x - self.seen(x))[..., 2].double() * self.units[2]
-
-    def field_mean(self, x: Floats) -> Floats:
-        """Return the mean of field plus shift, in the target's unit, for infinitely many tests.
-
-        `predict` with `level` also includes the effect of near rows on each tile.
-        """
-        return float(self.y_mean) + float(self.y_sd) * self.row_means(self.scaled(x))
 
     def row_means(self, x: Tensor, m: Tensor | None = None) -> Floats:
         """Return means for infinitely many tests at scaled inputs, (n,); see `row_terms`."""

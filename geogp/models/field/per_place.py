@@ -18,6 +18,9 @@ from geogp.models.training.steps import Part, Step
 GROUP = 16
 """Number of neighbouring places in one group; the places of a group share conditioning rows."""
 
+SHARES = 2
+"""Number of shares of a step, whatever the number of threads; a fit so has the same results."""
+
 
 @dataclass(frozen=True)
 class PerPlace(Step[FieldNetwork]):
@@ -80,10 +83,10 @@ class PerPlace(Step[FieldNetwork]):
         return loss.detach().double()
 
     def _learn_places(self, model: FieldNetwork, rows: Rows, part: Part) -> Tensor:
-        """Learn from whole places, on a CPU in halves, which two threads can compute at once."""
+        """Learn from whole places, on a CPU in `SHARES` shares, one for each thread."""
         learned = [value for value in model.parameters() if value.requires_grad]
 
-        def half(share: Part) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        def learn(share: Part) -> tuple[Tensor, tuple[Tensor | None, ...]]:
             L = model.factor
             block = model.block(share.numbers, factor=None)
             # There are fewer whitened rows than rows that condition them.
@@ -93,9 +96,9 @@ class PerPlace(Step[FieldNetwork]):
             loss = loss * (share.n / part.n)
             return loss.detach().double(), torch.autograd.grad(loss, learned, allow_unused=True)
 
-        whole = model.device.type != "cpu" or len(part.numbers) < 2
-        shares = [part] if whole else self.split(model, rows, part, 2)
-        losses, found = zip(*in_threads(half, shares, model.device), strict=True)
+        count = min(SHARES, len(part.numbers)) if model.device.type == "cpu" else 1
+        shares = [part] if count == 1 else self.split(model, rows, part, count)
+        losses, found = zip(*in_threads(learn, shares, model.device), strict=True)
         for value, *gradients in zip(learned, *found, strict=True):
             for gradient in gradients:
                 if gradient is not None:

@@ -124,11 +124,12 @@ class TileProcess(nn.Module):
     def lower(self, points: Tensor) -> Tensor:
         """Return k for amplitude 1 between points (b, m, 3), (b, m, m), without gradients.
 
-        Only the lower triangle is filled, in stripes, which saves nearly half of the time.
+        On a CPU, only the lower triangle is filled, in stripes, which saves nearly half of the
+        time.
         """
         b, m = points.shape[:2]
         found = points.new_zeros(b, m, m)
-        width = max(STRIPE, -(-m // STRIPES))
+        width = max(STRIPE, -(-m // STRIPES)) if points.device.type == "cpu" else m
         for start in range(0, m, width):
             end = min(start + width, m)
             found[:, start:end, :end] = self(points[:, start:end], points[:, :end])
@@ -168,13 +169,13 @@ class _UsualForm(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, logs: Tensor) -> Tensor:
         h, t = _lags(a, b)
         same = (h < SAME_TILE_KM).to(h.dtype)
-        values = torch.cat([logs[:4].exp(), (-logs[4:]).exp()])
-        # On a CPU, numbers of Python are faster than tensors. A GPU would have to wait for them.
+        values = torch.cat([logs[:4].exp(), -(-logs[4:]).exp()])
+        # Rates are negative. On a CPU, numbers of Python are faster; a GPU would have to wait.
         numbers = values.tolist() if values.device.type == "cpu" else values.unbind()
         s1, s2, s3, s4, near, fast, fading, forgetting = numbers
-        first = exponential_(h * -near).mul_(s1)
-        second = exponential_((h * -fast).sub_(t * fading)).mul_(s2)
-        own = exponential_(t * -forgetting).mul_(s4).mul_(same)
+        first = exponential_(h * near).mul_(s1)
+        second = exponential_((h * fast).add_(t * fading)).mul_(s2)
+        own = exponential_(t * forgetting).mul_(s4).mul_(same)
         ctx.save_for_backward(h, t, same, first, second, own, values)
         return (first + second).add_(own).add_(same * s3)
 
@@ -186,7 +187,7 @@ class _UsualForm(torch.autograd.Function):
         a, b, d = (lags @ (part * gradient).flatten() for part in (first, second, own))
         c = values[2] * torch.dot(same.flatten(), gradient.flatten())
         by_logs = torch.stack([a[0], b[0], c, d[0], a[1], b[1], b[2], d[2]])
-        by_logs[4:].mul_(values[4:])
+        by_logs[4:].mul_(-values[4:])
         return None, None, by_logs
 
 

@@ -61,7 +61,7 @@ class TileSequence:
     `low`: H L, (n, r), by tile number, in the model's dtype. With f = Phi w + u the level without
         its mean, H w is the mean of f given w and rows of value 0: H = Phi - (I - B)^(-1) A
         Phi_rows.
-    `told`: the mean of u for the residuals of the rows, by tile number, (n,).
+    `told`: the mean of u for the residuals of the rows, by tile number, (n, k).
     `single`: the predictions of single tiles given only the rows, by tile number.
     """
 
@@ -132,6 +132,7 @@ def tile_sequence(
     model: "FieldNetwork",
     x: Tensor,
     weights: WeightPosterior,
+    residuals: Tensor | None = None,
     *,
     earlier: int = EARLIER_TILES,
     seed: int = 0,
@@ -140,8 +141,9 @@ def tile_sequence(
     """Compute the sequence for tiles at one or more times, in chunks.
 
     `x` (n, d) are inputs from `FieldNetwork.scaled`. `weights` is the posterior of the weights.
-    `earlier` is the largest number of earlier tiles that condition a tile. `seed` fixes the order
-    of the tiles. `history`: whether `single` has the covariates of errors.
+    `residuals` (rows, k) are those of the stored rows, for `told`; by default the targets minus
+    their means. `earlier` is the largest number of earlier tiles that condition a tile. `seed`
+    fixes the order of the tiles. `history`: whether `single` has the covariates of errors.
 
     Raises DataError if two tiles are at one place and time. Raises NumericalError if a block does
     not factorise.
@@ -154,12 +156,13 @@ def tile_sequence(
     before = earlier_places(place, random, earlier)
     order, ends = _by_group(before, random, near_together)
     orders = before, order.argsort(), near_together
-    found = _blocks(model, x, weights, orders, history=history)
+    found = _blocks(model, x, weights, orders, residuals, history=history)
     sequence, heard = TileSequence(order, ends, *found[:-1]), found[-1]
     for columns in chunks(heard.shape[1], AT_ONCE):
         heard[:, columns] = sequence.forward(heard[:, columns])
-    sequence.low[:] -= heard[:, 1:]
-    sequence.told[:] = heard[:, 0]
+    k = sequence.told.shape[1]
+    sequence.low[:] -= heard[:, k:]
+    sequence.told[:] = heard[:, :k]
     return sequence
 
 
@@ -168,6 +171,7 @@ def _blocks(
     x: Tensor,
     weights: WeightPosterior,
     orders: tuple[Indices, Indices, Indices],
+    residuals: Tensor | None,
     *,
     history: bool,
 ) -> tuple[Sparse, Floats, NDArray[Any], Floats, Conditional, NDArray[Any]]:
@@ -182,18 +186,22 @@ def _blocks(
     amplitude = torch.cat([model.amplitude(part) for part in x.split(CHUNK)])
     s, on_earlier = np.zeros(n), np.zeros(before.shape)
     dtype = np.float32 if model.architecture.dtype == "float32" else np.float64
-    heard, low = np.zeros((n, 1 + r), dtype), np.zeros((n, r), dtype)
+    k = 1 if residuals is None else residuals.shape[1]
+    heard, low = np.zeros((n, k + r), dtype), np.zeros((n, r), dtype)
 
     def compute(part: slice) -> Conditional:
         number = near_together[part]
         tiles = on_device(number, model.device)
         asked = x[tiles], model.endless(len(tiles)), near_rows(model, at_points[number])
         terms, found = NearTerms.of(model, *asked, weights), []
-        low[number] = terms.spread[len(terms.told) :].cpu().numpy()
+        u, told = len(terms.told), terms.told
+        low[number] = terms.spread[u:].cpu().numpy()
+        if residuals is not None:
+            told = torch.cat([residuals[terms.near.distinct], terms.spread[:u]], 1)
         for few in chunks(len(number), model.blocks_at_once):
             here = number[few]
             neighbours = _Neighbours.of(on_device(before[here], model.device), points, amplitude)
-            arrays, white = _conditioned(model, terms, few, neighbours)
+            arrays, white = _conditioned(model, terms, told, few, neighbours)
             on_earlier[here], s[position[here]], heard[position[here]] = (
                 part.cpu().numpy() for part in arrays
             )
@@ -208,7 +216,7 @@ def _blocks(
     to, column = np.nonzero(before != NO_ROW)
     earlier_tiles = position[before[to, column]]
     B = sparse.csr_array((on_earlier[to, column], (position[to], earlier_tiles)), shape=(n, n))
-    return B, s, low, np.zeros(n), single, heard
+    return B, s, low, np.zeros((n, k)), single, heard
 
 
 def _by_group(before: Indices, random: Indices, near_together: Indices) -> tuple[Indices, Indices]:
@@ -250,11 +258,11 @@ class _Neighbours(NamedTuple):
 
 
 def _conditioned(
-    model: "FieldNetwork", terms: NearTerms, part: slice, earlier: _Neighbours
+    model: "FieldNetwork", terms: NearTerms, told: Tensor, part: slice, earlier: _Neighbours
 ) -> tuple[tuple[Tensor, Tensor, Tensor], WhiteRows]:
     """Return arrays of b tiles, and the covariances of their near rows.
 
-    The arrays are weights of earlier tiles, s, and A [residuals, Phi_rows L].
+    The arrays are weights of earlier tiles, s, and A `told`, with `told` = [residuals, Phi_rows L].
     """
     back, known, here = terms.at(part)
     width, own = back.shape[1], terms.terms.amplitude[here]
@@ -270,7 +278,7 @@ def _conditioned(
     left = (prior - white[..., 0].square().sum(1)).clamp(min=0)
     weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0] / amplitude
     on_rows = weights[:, :width].contiguous()
-    heard = embedding_bag(back, terms.told, mode="sum", per_sample_weights=on_rows)
+    heard = embedding_bag(back, told, mode="sum", per_sample_weights=on_rows)
     # Rows come first in a block, so their factor is its upper left corner.
     of_rows = WhiteRows(factor[:, :width, :width], white[:, :width], correlation[:, :width])
     return (weights[:, width:], left.sqrt(), heard), of_rows

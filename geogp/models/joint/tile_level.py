@@ -181,7 +181,7 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
         unseen=np.zeros((n, 0)),
     )
     if not options.calibrated:
-        means = model.row_means(scaled, weights.m) + tiles.told
+        means = model.row_means(scaled, weights.m) + tiles.told[:, 0]
         return replace(raw, mean=float(model.y_mean) + float(model.y_sd) * means)
     endless = model.endless(n)
     near = model.conditionals(scaled, endless, found=tiles.single if model.is_conditioned else None)
