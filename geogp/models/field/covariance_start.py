@@ -311,7 +311,7 @@ class _Sample:
             except NumericalError:
                 return UNDEFINED, np.zeros_like(away)
             found.backward()
-            prior = away @ away / (2 * n)
+            prior = float(away @ away) / (2 * n)
             return float(found.detach()) + prior, free.gradient() + away / n
 
         best = minimize(
