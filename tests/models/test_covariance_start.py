@@ -1,7 +1,5 @@
 """Start values of the covariance: a known process is found, noisy rows change nothing."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -168,23 +166,6 @@ def test_a_smooth_process_with_a_direction_is_found():
     assert found[1] == pytest.approx(found[2], abs=0.08)
 
 
-@pytest.mark.parametrize(("gain", "most"), [(0.005, 1.5), (0.02, 3.0)])
-def test_a_smoothness_above_three_halves_needs_a_clear_gain(monkeypatch, gain, most):
-    bounds = []
-
-    def fit(self, sites, bound):
-        bounds.append(bound)
-        smooth = torch.tensor(0.99 * bound, dtype=torch.float64)
-        self.model.tiles.take_form(replace(self.model.tiles.form, smoothness=smooth))
-        return starting._Values.of(self.model, 1.0 - gain * (bound > 1.5))
-
-    monkeypatch.setattr(starting._Sample, "fit", fit)
-    model = _model(400, 0.0)
-    model.begin(0)
-    assert bounds == [1.5, 1.5, 3.0, most]
-    assert float(model.tiles.form.smoothness) == pytest.approx(0.99 * most)
-
-
 def _gneiting(east, north, t):
     psi = 1 + np.abs(t / 1.5)
     return np.exp(-np.hypot(east, north) / 4.0 / psi**0.4) / psi
@@ -197,6 +178,19 @@ def test_a_process_in_space_and_time_is_found():
     away = [[2.0, 0, 0], [0, 4.0, 0], [0, 0, 1.0], [0, 0, 3.0], [3.0, 0, 2.0]]
     expected = [_gneiting(*place) for place in away]
     np.testing.assert_allclose(_correlation(model, away), expected, atol=0.12)
+
+
+def test_any_smoothness_is_found_in_space_and_time():
+    def covariance(east, north, t):
+        psi = 1 + np.abs(t / 1.5)
+        r = 2 * np.hypot(east, north) / 4.0 / psi**0.4
+        return (1 + r) * np.exp(-r) / psi
+
+    model = _drawn(120, 20, covariance, 0.0, (15.0, 15.0, 10.0))
+    model.begin(0)
+    smoothness = float(model.tiles.form.smoothness)
+    assert 0.9 < smoothness <= starting.SMOOTH
+    assert smoothness not in starting.SMOOTHNESS
 
 
 def test_noisy_rows_at_several_times_keep_the_usual_values():

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from geogp.errors import NumericalError
 from geogp.models.core.devices import on_device
-from geogp.models.field.matern import LEAST_SMOOTHNESS, MOST_SMOOTHNESS
+from geogp.models.core.matern import LEAST_SMOOTHNESS
 from geogp.models.field.tile_process import ROUGH, Form
 from geogp.models.field.vecchia import spacing, time_step
 
@@ -25,21 +25,18 @@ if TYPE_CHECKING:
 LEAST_ROWS = 300
 """With fewer rows, nothing changes: they tell too little about the noise."""
 
-SAMPLES = (1000, 2000, 12_000)
-"""Numbers of rows, of whole places, in the samples. Possible starts are compared with the first.
-The likelihood of the second is maximised from each of `SMOOTHER`, and the likelihood of the third
-from the best maximum.
+SAMPLES, MOST_PLACES = (1000, 3000, 12_000), 1500
+"""Numbers of rows, of whole places, in the samples. Possible starts are compared with the first,
+each smoothness of `SMOOTHNESS` is fitted to the second, which has at most `MOST_PLACES` places, and
+any smoothness to the third.
 """
-
-SPACED_PLACES = 1500
-"""Largest number of places whose distances to the nearest other place are computed."""
 
 RANGES, FACTORS = (5.0, 2.5), (0.3, 1.0, 6.0)
 """Possible ranges are these multiples of the median distance between neighbouring places, times one
 of the factors.
 """
 
-NOISE = (1.0, 0.1, 0.01, 0.001)
+NOISE = (1.0, 0.1, 0.01)
 """Possible multiples of the usual noise, and of the usual variance of single tiles."""
 
 MEMORIES = (1.0, 5.0)
@@ -53,8 +50,10 @@ MOST_COPIES = 0.05
 measurements without noise.
 """
 
-ITERATIONS, TOLERANCE = 40, 2e-6
-"""Largest number of iterations of L-BFGS, and the relative gain at which it ends."""
+ITERATIONS, MORE_ITERATIONS, TOLERANCE = 15, 40, 2e-6
+"""Largest numbers of iterations of L-BFGS with a fixed and with any smoothness; the relative gain
+at which the latter ends.
+"""
 
 Floats = NDArray[np.float64]
 
@@ -66,16 +65,14 @@ PRIOR_SD, STRETCH_SD = 3.0, 1.0
 prior.
 """
 
-SMOOTHER = ((0.5, 1.0), (1.0, 10.0))
-"""Start values of the smoothness, and multiples of the best noise: a rough process without noise
-resembles a smooth process with noise, and the likelihood may have a maximum at each of them.
+SMOOTHNESS, LEAST_GAIN = (0.5, 1.5, 2.5), 0.01
+"""Possible values of `Form.smoothness`, tried in this order while the log likelihood per row rises
+by at least `LEAST_GAIN`.
 """
 
-SMOOTH, NEAR_BOUND, LEAST_GAIN = 1.5, 0.95, 0.01
-"""The smoothness is at most `SMOOTH`. Only if it exceeds `NEAR_BOUND` times this bound, and a
-larger one raises the log likelihood per row by at least `LEAST_GAIN`, the bound is
-`MOST_SMOOTHNESS`. Near rows favour a smooth process even if far rows, which predict large gaps, do
-not.
+SMOOTHER, SMOOTH = ((0.5, 1.0), (1.0, 10.0)), 1.5
+"""Start values of any smoothness, and multiples of the best noise, because a rough process without
+noise resembles a smooth process with noise; the upper bound of the smoothness.
 """
 
 MOST_SHARE = 0.99
@@ -124,7 +121,15 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
         sample.usual.set(model)
         return
     with _others_fixed(model):
-        chosen = sample.maximum(best)
+        sample.take(best)
+        chosen = sample.usual
+        for smoothness in SMOOTHNESS:
+            found = sample.fit(smoothness)
+            if found.loss > chosen.loss - LEAST_GAIN:
+                break
+            chosen = found
+        if chosen.loss < UNDEFINED and not chosen.is_smooth_in_space:
+            chosen = sample.any_smoothness(best, chosen)
     (chosen if chosen.loss < UNDEFINED else sample.usual).set(model)
     model.zero_grad(set_to_none=True)
 
@@ -159,6 +164,15 @@ class _Values:
     form: Form
     loss: float
 
+    @property
+    def is_smooth_in_space(self) -> bool:
+        """Whether the covariance is smooth, and has no form in space and time.
+
+        Then the smoothness stays. The process of tiles would otherwise take the slow variation from
+        the field, which predicts large gaps better.
+        """
+        return self.form.separable and float(self.form.smoothness) > ROUGH
+
     @classmethod
     def of(cls, model: "FieldNetwork", loss: float = math.inf) -> "_Values":
         """Return the present values of a model."""
@@ -182,10 +196,12 @@ class _Sample:
         sites = model.sites.sites
         order = random.permutation(len(sites))
         rows = np.cumsum(sites.count[order])
-        ends = np.searchsorted(rows, SAMPLES) + 1
+        few, some, many = np.searchsorted(rows, SAMPLES) + 1
+        ends = few, min(some, MOST_PLACES), many
         self.few, self.some, self.many = (torch.as_tensor(np.sort(order[:end])) for end in ends)
+        self.n = int(sites.count[self.some.numpy()].sum())
         places = np.unique(sites.centre[:, :2], axis=0)
-        self.spacing = spacing(places, random.permutation(len(places))[:SPACED_PLACES])
+        self.spacing = spacing(places, random.permutation(len(places))[:MOST_PLACES])
         points = model.points(model.rows.x).cpu().numpy()
         place = np.unique(points[:, :2], axis=0, return_inverse=True)[1].reshape(-1)
         self.step = time_step(place, points[:, 2])
@@ -229,27 +245,63 @@ class _Sample:
             nu = torch.full_like(tiles.form.smoothness, start.smoothness)
             tiles.take_form(replace(tiles.form, smoothness=nu))
 
-    def maximum(self, best: Start) -> _Values:
-        """Maximise the likelihood of the samples from the best start."""
-        model, found, most = self.model, [], SMOOTH
+    def fit(self, smoothness: float) -> _Values:
+        """Maximise the likelihood for one smoothness, starting at the values that the model has."""
+        model, before = self.model, self.model.tiles.form.detached()
+        stretch = torch.where(before.stretch == 0, SOME_STRETCH, before.stretch).requires_grad_()
+        logits = before.powers.logit().requires_grad_()
+        nu = torch.full_like(before.smoothness, smoothness)
+        free: list[Tensor] = [*_parameters(model), stretch]
+        if not before.separable:
+            free.append(logits)
+        centres = [value.detach().clone() for value in free]
+        optimiser = torch.optim.LBFGS(
+            free, max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
+        )
+
+        def loss() -> Tensor:
+            powers = before.powers if before.separable else logits.sigmoid()
+            model.tiles.take_form(Form(stretch, powers, nu))
+            away = [
+                ((value - centre) / (STRETCH_SD if value is stretch else PRIOR_SD))
+                .double()
+                .square()
+                for value, centre in zip(free, centres, strict=True)
+            ]
+            prior = torch.stack([part.sum() for part in away]).sum() / 2
+            return self._loss(self.some) + prior / self.n
+
+        def closure() -> float:
+            optimiser.zero_grad()
+            try:
+                found = loss()
+            except NumericalError:
+                for value in free:
+                    value.grad = torch.zeros_like(value)
+                return UNDEFINED
+            found.backward()
+            return float(found.detach())
+
+        optimiser.step(closure)
+        return _Values.of(model, closure())
+
+    def any_smoothness(self, best: Start, other: _Values) -> _Values:
+        """Maximise the likelihood of the largest sample over the smoothness too.
+
+        It starts at the highest likelihood of the second sample from each of `SMOOTHER`. If no
+        covariance factorises, `other` is the result.
+        """
+        found = []
         for smoothness, noise in SMOOTHER:
             self.take(replace(best, smoothness=smoothness, noise=noise * best.noise))
-            found.append(self.fit(self.some, most))
-        chosen = min(found, key=lambda values: values.loss)
-        if float(chosen.form.smoothness) > NEAR_BOUND * SMOOTH:
-            chosen.set(model)
-            smoother = self.fit(self.some, MOST_SMOOTHNESS)
-            if smoother.loss < chosen.loss - LEAST_GAIN:
-                chosen, most = smoother, MOST_SMOOTHNESS
-        chosen.set(model)
-        return self.fit(self.many, most)
+            found.append(self.maximum(self.some))
+        min(found, key=lambda values: values.loss).set(self.model)
+        largest = self.maximum(self.many)
+        return largest if largest.loss < UNDEFINED else other
 
-    def fit(self, sites: Tensor, most: float) -> _Values:
-        """Maximise the likelihood of places, starting at the values that the model has.
-
-        `most` is the upper bound of the smoothness.
-        """
-        free = _FreeValues(self.model, most)
+    def maximum(self, sites: Tensor) -> _Values:
+        """Maximise the likelihood of places, starting at the values that the model has."""
+        free = _FreeValues(self.model)
         n = int(self.model.sites.sites.count[sites.numpy()].sum())
 
         def loss(away: Floats) -> tuple[float, Floats]:
@@ -268,7 +320,7 @@ class _Sample:
             jac=True,
             method="L-BFGS-B",
             bounds=[(-MOST_AWAY, MOST_AWAY)] * free.number,
-            options={"maxiter": ITERATIONS, "maxcor": 20, "ftol": TOLERANCE},
+            options={"maxiter": MORE_ITERATIONS, "maxcor": 20, "ftol": TOLERANCE},
         )
         return _Values.of(self.model, loss(best.x)[0])
 
@@ -290,9 +342,9 @@ class _FreeValues:
     noise together, because their sum falls more slowly if each part falls alone.
     """
 
-    def __init__(self, model: "FieldNetwork", most: float) -> None:
+    def __init__(self, model: "FieldNetwork") -> None:
         self.model, form = model, model.tiles.form.detached()
-        self.form, self.span = form, most - LEAST_SMOOTHNESS
+        self.form, self.span = form, SMOOTH - LEAST_SMOOTHNESS
         share = ((form.smoothness - LEAST_SMOOTHNESS) / self.span).clamp(max=MOST_SHARE)
         stretch = torch.where(form.stretch == 0, SOME_STRETCH, form.stretch)
         self.parts = [
