@@ -357,7 +357,7 @@ MUTANTS = [
         own_row_kept=("sums[k][at] -= terms[k]", "sums[k][at] -= 0 * terms[k]"),
     ),
     *_of(
-        "models/core/matern",
+        "models/bases/matern",
         "models/test_matern",
         slope_of_another_power=("kv(nu - 1, x)", "kv(nu, x)"),
         change_one_sided=("(above - below) / (2 * CHANGE)", "(above - below) / CHANGE"),

@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from geogp.errors import NumericalError
+from geogp.models.bases.matern import LEAST_SMOOTHNESS
 from geogp.models.core.devices import on_device
-from geogp.models.core.matern import LEAST_SMOOTHNESS
 from geogp.models.field.tile_process import ROUGH, Form
 from geogp.models.field.vecchia import spacing, time_step
 
