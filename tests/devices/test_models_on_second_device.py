@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from benchmark_scripts import load
+from benchmark_scripts import load, told
 
 from geogp.errors import NumericalError
 from geogp.models.bases.basis_functions import checked_residual
@@ -149,11 +149,10 @@ def test_a_block_that_does_not_factorise_becomes_nan_without_a_wait():
         assert white.isfinite().cpu().all((1, 2)).tolist() == [True, False]
 
 
-def test_the_table_has_a_line_for_each_model(tmp_path, capsys):
-    path = tmp_path / "table.md"
-    assert launches.main(["--models", "dnn", "--table", str(path)]) == 0
-    text = path.read_text("utf-8")
-    assert text in capsys.readouterr().out
+def test_the_table_has_a_line_for_each_model(tmp_path):
+    said = told("speed.launches", "--models", "dnn", "--table", tmp_path)
+    text = (tmp_path / "table.md").read_text("utf-8")
+    assert text in said
     [line] = [line for line in text.splitlines() if line.startswith("| `")]
     name, steps, waits = [cell.strip() for cell in line.strip("|").split("|")][:3]
     assert (name, waits) == ("`dnn`", "0")

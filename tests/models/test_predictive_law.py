@@ -220,7 +220,7 @@ def test_a_constant_covariate_has_no_effect(jitter):
     with_it = np.column_stack([seen.covariates[:, 0], constant])
     alone = fit_law(replace(seen, covariates=with_it[:, :1]))
     found = fit_law(replace(seen, covariates=with_it))
-    assert np.abs(found.coefficients[:, [2, 4]]).max() < 1e-300
+    assert np.abs(found.coefficients[:, [2, 4]]).max() < 1e-30
     np.testing.assert_allclose(found.coefficients[:, [0, 1, 3]], alone.coefficients, atol=1e-6)
     expected = found.at(with_it)
     with_it[:, 1] = 1e9

@@ -75,7 +75,8 @@ def test_what_geogp_writes_passes(finished):
     ],
 )
 def test_another_form_is_refused_by_its_place(finished, place, value, told):
-    run = changed_at(run_json(finished), place, value)
+    checked = {"differ_by": "steps", "closed_form": 0.1, "stated": 0.1}
+    run = changed_at(run_json(finished) | {"variance_check": checked}, place, value)
     if told is None:  # what names stand for is asked where they are used
         record_of(run)
         return

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from geogp.errors import NumericalError
+from geogp.models.core.options import SINGLE
+from geogp.models.core.precision import current_precision
 from geogp.models.core.products import slices, times_lower, times_lower_transposed
 
 logger = logging.getLogger(__name__)
@@ -105,6 +107,7 @@ def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
 def _with_jitter(
     K: Tensor, jitter: float, factorise: Callable[[Tensor], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, float]:
+    assert K.dtype == torch.float64 or current_precision() == SINGLE, "double precision is needed"
     scale = K.diagonal().mean()
     used = jitter
     while True:

@@ -22,7 +22,7 @@ from geogp.files import sha256_of, write_bytes, write_text
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.threads import one_core_each
 from geogp.models.joint.joint_law import two_variances
-from geogp.records.record_names import FIELD, NOISE_IN_SPREAD, POINT, STEPS
+from geogp.records.record_names import NOISE_IN_SPREAD, POINT, STEPS
 from geogp.records.record_reading import complete_record
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import (
@@ -355,6 +355,4 @@ def _difference(job: Job) -> str:
     """Return why a model's own variance of the level differs from the closed-form variance."""
     if job.about.spread_is_noise:
         return NOISE_IN_SPREAD
-    if not job.about.has_spread:
-        return POINT
-    return FIELD if job.about.has_tiles else STEPS
+    return STEPS if job.about.has_spread else POINT
