@@ -321,7 +321,7 @@ MUTANTS = [
         "models/field/vecchia",
         "models/test_vecchia::TestDistanceToOthers",
         own_place_counted=(
-            "own = (distance[:, :1] == 0).astype(np.int64)",
+            "own = (distance[:, :1] < SAME_TILE_KM).astype(np.int64)",
             "own = np.zeros((len(distance), 1), np.int64)",
         ),
     ),
@@ -570,8 +570,8 @@ MUTANTS = [
             "return found",
         ),
         in_place_change_of_a_copy=(
-            'if name.endswith("_") and not name.endswith("__"):',
-            'if name == "_":',
+            'return name.endswith("_")',
+            "return False",
         ),
     ),
     *_of(

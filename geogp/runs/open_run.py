@@ -16,7 +16,8 @@ from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.models.catalogue.model_names import find_model
-from geogp.models.core.options import CANDIDATES
+from geogp.models.core.options import CANDIDATES, DOUBLE
+from geogp.models.core.precision import precision
 from geogp.records.run_record import RunRecord
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
@@ -75,7 +76,8 @@ class Run:
     @cached_property
     def loaded(self) -> tuple[SpatialGP, dict[str, Any]]:
         """The fitted estimator, and all entries of the model's file by name."""
-        return load_with_notes(self.path / MODEL_FILE, device=self.device)
+        with precision(DOUBLE):  # so that the user can use the model in double precision
+            return load_with_notes(self.path / MODEL_FILE, device=self.device)
 
     def reopen(
         self,

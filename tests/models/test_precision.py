@@ -9,6 +9,7 @@ from benchmark_scripts import load
 
 import geogp
 from geogp.errors import RequestError
+from geogp.models.catalogue.storage import load_model, read_tensors, save_model
 from geogp.models.core.precision import current_precision
 from geogp.models.joint.joint_law import joint_posterior
 
@@ -57,15 +58,61 @@ def test_tensors_are_of_single_precision_and_arrays_of_double_precision():
             outside + 1,
         ]
         arrays = [made[0].numpy(), outside.numpy()]
-        outside.add_(1)
         with geogp.precision("double"):
-            assert current_precision() == "single"
-            made.append(torch.ones(2).double())
+            assert current_precision() == "double"
+            inner = torch.ones(2).double()
+        made.append(torch.ones(2).double())
     assert {one.dtype for one in made} == {torch.float32}
     assert {one.dtype for one in arrays} == {np.dtype(np.float64)}
-    assert torch.equal(outside, torch.full((2,), 2.0, dtype=torch.float64))
-    assert torch.ones(2).double().dtype == torch.float64
+    assert inner.dtype == torch.ones(2).double().dtype == torch.float64
     assert current_precision() == "double"
+
+
+def test_tensors_made_outside_are_changed_in_place():
+    outside = torch.ones(3, dtype=torch.float64)
+    weight = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
+    weight.square().sum().backward()
+    with geogp.precision("single"):
+        outside.add_(1)
+        outside[0] = 5
+        outside[1:] *= 2
+        torch.add(outside, outside, out=outside)
+        assert weight.grad is not None
+    assert outside.dtype == torch.float64
+    assert outside.tolist() == [10.0, 8.0, 8.0]
+
+
+@pytest.mark.parametrize("name", ["bll", "cox-nb", "nystrom-mixed", "field", "class-dnn"])
+def test_a_model_of_single_precision_is_refused_outside_until_it_is_loaded(name, tmp_path):
+    train, validation = launches.world(name, 120, 1), launches.world(name, 60, 2)
+    with geogp.precision("single"):
+        model = launches.made(name, train)
+        launches.fitted(model, train, validation)
+        expected = launches.predicted(model, validation.x)
+    with pytest.raises(RequestError, match=r"was fitted in single precision.*save and load it"):
+        launches.predicted(model, validation.x)
+    save_model(model, tmp_path / "model.safetensors")
+    loaded, _ = load_model(tmp_path / "model.safetensors")
+    np.testing.assert_allclose(
+        launches.predicted(loaded, validation.x), expected, rtol=1e-3, atol=1e-4
+    )
+    double = launches.made(name, train)
+    launches.fitted(double, train, validation)  # no tensor of single precision was kept for it
+
+
+def test_saving_inside_the_block_does_not_round(tmp_path):
+    train, validation = launches.world("nngp", 120, 1), launches.world("nngp", 60, 2)
+    model = launches.made("nngp", train)
+    launches.fitted(model, train, validation)
+    save_model(model, tmp_path / "outside.safetensors")
+    with geogp.precision("single"):
+        save_model(model, tmp_path / "inside.safetensors")
+    inside, outside = (
+        read_tensors(tmp_path / f"{name}.safetensors")[0] for name in ("inside", "outside")
+    )
+    assert {one.dtype for one in outside.values()} == {torch.float32, torch.float64}
+    for name, value in outside.items():
+        torch.testing.assert_close(inside[name], value, rtol=0, atol=0)
 
 
 def test_the_precision_ends_with_the_block_if_there_is_an_error():

@@ -3,7 +3,10 @@
 import json
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 from geogp.commands.answers.areas import make_areas
 from geogp.commands.paper_figures import make_figures
@@ -58,3 +61,14 @@ def test_answers_have_the_precision_of_the_run(single, monkeypatch):
     make_figures(FiguresRequest(single.out))
     assert seen == ["single"] * 3
     assert current_precision() == "double"
+
+
+def test_a_run_of_a_model_that_needs_its_rows_answers_and_its_model_is_of_use(small, tmp_path):
+    request = small.request(tmp_path / "run", precision="single", model="nngp", split="random")
+    make_map(request)
+    run = open_run(request.out)
+    assert len(run.areas(by="stratum"))
+    tile = pd.read_parquet(request.out / "tiles.parquet").iloc[0]
+    found = run.at(tile["latitude"], tile["longitude"])
+    assert np.isfinite(found["median_mbps"]).all()
+    assert run.model.network_.y_mean.dtype == torch.float64

@@ -14,7 +14,7 @@ from geogp.models.core.precision import current_precision
 LEAST_SMOOTHNESS, MOST_SMOOTHNESS = 0.1, 3.0
 """Bounds of the smoothness."""
 
-LOW, HIGH = -28.0, math.log(200.0)
+LOW, HIGH = -27.0, math.log(200.0)
 """Logarithms of the smallest and the largest distance between which the correlation is computed.
 Below, it is 1; above, it is less than 1e-30.
 """

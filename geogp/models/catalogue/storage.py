@@ -17,6 +17,8 @@ from geogp.files import write_bytes
 from geogp.models.catalogue.build_model import CATALOGUE, CLASS_CATALOGUE, build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.options import DOUBLE
+from geogp.models.core.precision import precision
 
 FORMAT = "geogp-model-2"
 """Version of the file layout; files with other versions are refused."""
@@ -119,7 +121,8 @@ def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | Non
 
     Raises RequestError if JSON cannot represent the context, and OutputError as `write_tensors`.
     """
-    write_tensors(Path(path), model.state_dict(), _described(model, context))
+    with precision(DOUBLE):  # tensors are stored as they are
+        write_tensors(Path(path), model.state_dict(), _described(model, context))
 
 
 def save_models(
@@ -127,12 +130,13 @@ def save_models(
 ) -> None:
     """Save the members of an ensemble, which differ only in their tensors; see `save_model`."""
     described = {**_described(models[0], context), "members": len(models)}
-    tensors = {
-        f"{number}.{name}": value
-        for number, model in enumerate(models)
-        for name, value in model.state_dict().items()
-    }
-    write_tensors(Path(path), tensors, described)
+    with precision(DOUBLE):
+        tensors = {
+            f"{number}.{name}": value
+            for number, model in enumerate(models)
+            for name, value in model.state_dict().items()
+        }
+        write_tensors(Path(path), tensors, described)
 
 
 def _described(model: LowRankGP, context: dict[str, Any] | None) -> dict[str, Any]:

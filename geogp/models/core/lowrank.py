@@ -22,6 +22,7 @@ from geogp.models.core.linalg import deferred_checks
 from geogp.models.core.noise import Noise
 from geogp.models.core.objectives import BatchTerms, Repeats
 from geogp.models.core.posteriors import Posterior, WeightedRows, condition
+from geogp.models.core.precision import check_precision
 from geogp.models.joint.joint_level import JointLevel, LevelOptions, low_rank_level
 from geogp.models.training.steps import CHUNK
 
@@ -146,9 +147,10 @@ class LowRankGP(nn.Module):
         return self.mean_constant.device
 
     def check(self) -> None:
-        """Raise RequestError unless all parameters have values, on one device and of one dtype."""
+        """Raise RequestError unless parameters have values, one device and the right precision."""
         if self.device.type == "meta":
             raise RequestError(NO_NUMBERS)
+        check_precision(self.y_mean)
         expected = self.architecture.torch_dtype
         for name, value in self.named_parameters():
             if value.device != self.device or value.dtype != expected:

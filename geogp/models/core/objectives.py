@@ -17,13 +17,18 @@ from torch import Tensor
 
 from geogp.models.core.linalg import jittered_cholesky
 from geogp.models.core.options import Weights
+from geogp.models.core.precision import current_precision
 from geogp.models.core.products import squared_norms
 from geogp.models.training.teams import current_team
 
 
-@cache
 def hermite(device: torch.device) -> tuple[Tensor, Tensor]:
     """Return 20 nodes and weights of Gauss-Hermite quadrature for a standard normal, float64."""
+    return _hermite(device, current_precision())
+
+
+@cache
+def _hermite(device: torch.device, _precision: str) -> tuple[Tensor, Tensor]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
     found = torch.as_tensor(nodes), torch.as_tensor(weights / weights.sum())
     return found[0].to(device), found[1].to(device)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from geogp.errors import RequestError
-from geogp.models.core.options import DOUBLE, PRECISIONS
+from geogp.models.core.options import DOUBLE, PRECISIONS, SINGLE
 
 _CURRENT = ContextVar("_CURRENT", default=DOUBLE)
 
@@ -19,8 +19,6 @@ _CURRENT = ContextVar("_CURRENT", default=DOUBLE)
 @contextmanager
 def precision(name: str) -> Iterator[None]:
     """Fit and predict with a precision inside a ``with`` block.
-
-    Inside a block of single precision, a block of double precision has no effect.
 
     Parameters
     ----------
@@ -32,7 +30,8 @@ def precision(name: str) -> Iterator[None]:
     Raises
     ------
     RequestError
-        The name is another one.
+        The name is another one. In double precision, a model that was fitted in single precision
+        raises it too, until it is saved and loaded.
 
     Examples
     --------
@@ -43,12 +42,12 @@ def precision(name: str) -> Iterator[None]:
     """
     if name not in PRECISIONS:
         raise RequestError(f"expected the precision double or single, found {name!r}.")
-    if name == DOUBLE:
+    if name == current_precision():
         yield
         return
     token = _CURRENT.set(name)
     try:
-        with _Single():
+        with _Single() if name == SINGLE else torch._C.DisableTorchFunction():  # noqa: SLF001
             yield
     finally:
         _CURRENT.reset(token)
@@ -59,9 +58,19 @@ def current_precision() -> str:
     return _CURRENT.get()
 
 
+def check_precision(value: Tensor) -> None:
+    """Raise RequestError if a model was made in single precision, as one of its tensors shows."""
+    if value.dtype == torch.float32 and current_precision() == DOUBLE:
+        raise RequestError(
+            "the model was fitted in single precision, and here it is used in double precision. "
+            'Use it inside `with geogp.precision("single"):`, or save and load it.'
+        )
+
+
 class _Single(TorchFunctionMode):
     """Replaces float64 by float32 in arguments and results of PyTorch, and back in NumPy's arrays.
 
+    A tensor of float64 that was made outside stays so if it is changed in place.
     `torch.from_numpy` ignores modes, so the models call `torch.as_tensor`. Autograd calls
     hand-written gradients of tensors on a GPU in a thread of its own, where no mode is active;
     there, results may be float64, and autograd converts the gradients.
@@ -74,13 +83,22 @@ class _Single(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        name = func.__name__
-        if name.endswith("_") and not name.endswith("__"):
-            return func(*args, **(kwargs or {}))  # changes its first argument
-        found = func(*map(_single, args), **{k: _single(v) for k, v in (kwargs or {}).items()})
+        kwargs = kwargs or {}
+        if _reads_or_changes(func.__name__) or "out" in kwargs:
+            return func(*args, **kwargs)
+        found = func(*map(_single, args), **{k: _single(v) for k, v in kwargs.items()})
         if isinstance(found, np.ndarray) and found.dtype == np.float32:
             return found.astype(np.float64)
         return _single(found)
+
+
+def _reads_or_changes(name: str) -> bool:
+    """Return whether a function reads or sets an attribute of its first argument, or changes it."""
+    if name.startswith("__"):
+        return name in {"__get__", "__set__", "__setitem__"} or (
+            name.startswith("__i") and name not in {"__index__", "__int__", "__invert__"}
+        )
+    return name.endswith("_")
 
 
 def _single(value: Any) -> Any:

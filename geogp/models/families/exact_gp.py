@@ -26,6 +26,7 @@ from geogp.models.core.devices import WORD
 from geogp.models.core.linalg import jittered_cholesky
 from geogp.models.core.memory import refuse_above
 from geogp.models.core.noise import NOISE_FLOOR, NOISE_START, ConstantNoise
+from geogp.models.core.precision import check_precision
 from geogp.models.training.training_data import Data
 
 Floats = NDArray[np.float64]
@@ -127,6 +128,7 @@ class ExactGP(nn.Module):
 
     def scaled(self, x: Floats) -> Tensor:
         """Return inputs (n, d), scaled; raise DataError if they are not finite or not (n, d)."""
+        check_precision(self.y_mean)
         values = as_inputs(x, len(self.x_low))
         return 2 * (torch.as_tensor(values) - self.x_low) / self.x_span - 1
 

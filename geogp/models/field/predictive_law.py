@@ -61,7 +61,7 @@ NETWORKS, HIDDEN = 2, 16
 ITERATIONS = 100
 """Largest number of iterations in the fit of a network."""
 
-MIN_SPREAD, NO_EFFECT = 1e-6, 1e30
+MIN_SPREAD, NO_EFFECT = 1e-4, 1e30
 """Covariates with a smaller standard deviation than this are divided by `NO_EFFECT`."""
 
 

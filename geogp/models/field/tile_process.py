@@ -18,7 +18,7 @@ MEMORIES = (4.0, 2.0)
 
 SAME_TILE_KM = 1e-3
 
-NO_LENGTH = 1e-24
+NO_LENGTH = 1e-30
 """Smallest squared length in km², so that its root has a gradient."""
 
 STRIPES, STRIPE = 4, 16

@@ -16,6 +16,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from geogp.errors import NumericalError
+from geogp.models.field.tile_process import SAME_TILE_KM
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -212,14 +213,14 @@ class NearSites:
 def distance_to_others(places: KDTree, at: Floats) -> Floats:
     """Return the mean distance from each point (m, 2) to the nearest places, (m,).
 
-    The mean is over the `DISTANCE_PLACES` nearest places other than the point itself, or over all
+    The mean is over the `DISTANCE_PLACES` nearest places other than that of the point, or over all
     places if there are fewer. If there are fewer than two places, the distance is 1.
     """
     if places.n < 2:
         return np.ones(len(at))
     found = places.query(at, k=min(places.n, DISTANCE_PLACES + 1))
     distance: Floats = np.asarray(found[0])
-    own = (distance[:, :1] == 0).astype(np.int64)
+    own = (distance[:, :1] < SAME_TILE_KM).astype(np.int64)
     slot = np.arange(distance.shape[1])
     counted = (slot >= own) & (slot < own + DISTANCE_PLACES)
     mean: Floats = np.where(counted, distance, 0.0).sum(1) / counted.sum(1)

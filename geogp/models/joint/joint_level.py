@@ -307,6 +307,10 @@ def _group(held: int) -> int:
     return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(held, 1)))
 
 
+ROUNDING = 1e-6
+"""Largest relative difference of a model's mean and sd of y, which may be in single precision."""
+
+
 def check_rows(model: "LowRankGP", y: Floats) -> None:
     """Raise DataError if targets (m,) differ from those of the training rows in mean or sd.
 
@@ -315,7 +319,7 @@ def check_rows(model: "LowRankGP", y: Floats) -> None:
     if model.holds_rows:
         raise RequestError(f"{model.name} already contains its training rows; leave out rows=.")
     held, given = (float(model.y_mean), float(model.y_sd)), (y.mean(), y.std())
-    if not np.allclose(given, held, rtol=1e-9):
+    if not np.allclose(given, held, rtol=ROUNDING):
         raise DataError(
             f"expected the training rows of {model.name}, with mean {held[0]:g} and sd "
             f"{held[1]:g}, found {len(y)} rows with mean {given[0]:g} and sd {given[1]:g}."

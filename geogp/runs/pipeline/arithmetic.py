@@ -6,12 +6,12 @@ from contextlib import contextmanager
 
 import torch
 
-from geogp.models.core.options import DOUBLE
+from geogp.models.core.precision import current_precision
 from geogp.models.core.precision import precision as computing_in
 
 
 @contextmanager
-def arithmetic(threads: int | None = None, *, precision: str = DOUBLE) -> Iterator[None]:
+def arithmetic(threads: int | None = None, *, precision: str | None = None) -> Iterator[None]:
     """Set the precision and PyTorch's number of threads, and flush denormal numbers to zero.
 
     This holds inside the ``with`` block; see `geogp.precision`. Flushing saves time. If `threads`
@@ -23,7 +23,7 @@ def arithmetic(threads: int | None = None, *, precision: str = DOUBLE) -> Iterat
     try:
         if threads is not None and threads != before:
             torch.set_num_threads(threads)
-        with computing_in(precision):
+        with computing_in(precision or current_precision()):
             yield
     finally:
         if torch.get_num_threads() != before:
