@@ -577,10 +577,10 @@ MUTANTS = [
     *_of(
         "reports/answer_layers",
         "reports/test_answer_layers",
-        areas_one_row_too_low=("numbers = read_geotiff(path) - 1", "numbers = read_geotiff(path)"),
+        areas_one_row_too_low=("numbers = _raster(path) - 1", "numbers = _raster(path)"),
         times_in_the_order_of_files=(
-            'sorted(stems, key=lambda stem: str(drawn[stem]["at"]))',
-            "stems",
+            "sorted(parts, key=lambda part: part.told.at)",
+            "parts",
         ),
     ),
     *_of(

@@ -165,7 +165,7 @@ def mapped(asked: dict[str, Any]) -> dict[str, Any]:
 KINDS = {"regions": regions, "simulate": simulated, "ingest": ingested, "map": mapped}
 
 
-def main() -> None:
+def work() -> None:
     """Run the requested stage."""
     asked = json.loads(sys.argv[1])
     try:
@@ -176,4 +176,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    work()

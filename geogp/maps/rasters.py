@@ -69,13 +69,25 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     return list(paths.values())
 
 
-def read_geotiff(path: Path) -> NDArray[np.float64]:
-    """Return the band of a GeoTIFF, NaN for no data; raise DataError if it cannot be read."""
+def read_geotiff(path: Path, like: Path) -> NDArray[np.float64]:
+    """Return the band of a GeoTIFF, NaN for no data.
+
+    Raises DataError if it cannot be read, or does not have the pixels of the GeoTIFF `like`.
+    """
     try:
-        with rasterio.open(path, driver="GTiff") as raster:
+        with (
+            rasterio.open(like, driver="GTiff") as other,
+            rasterio.open(path, driver="GTiff") as raster,
+        ):
+            if (raster.shape, raster.transform) != (other.shape, other.transform):
+                raise DataError(
+                    f"{path.name} has other pixels than {like.name}. Give the command again."
+                )
             return np.asarray(raster.read(1, masked=True).astype(np.float64).filled(np.nan))
     except RasterioError as error:
-        raise DataError(f"{path} cannot be read as a raster ({error}). Delete it.") from error
+        raise DataError(
+            f"{path.name} or {like.name} is missing or damaged. Give the command again."
+        ) from error
 
 
 def _write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:

@@ -9,13 +9,15 @@ Each layer has a ``source``, which the page draws, and reads at a place:
 - ``tiles``: packed ``mean`` and ``sd`` of the change of log10; ``times``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta, Struct, defstruct, field
 
 from geogp.errors import DataError
+from geogp.evaluation.scores import Share
 from geogp.maps.frame import Floats
 from geogp.maps.page.packing import Packed, json_text, pack
 from geogp.maps.page.page_layers import Layer, layer_json
@@ -23,6 +25,9 @@ from geogp.maps.page.page_quantiles import pack_within
 from geogp.maps.rasters import read_geotiff
 from geogp.maps.scales import CHANGE_PALETTE, SPEED_PALETTE, change_scale, speed_scale
 from geogp.maps.views import HOW_FAST, WHAT_CHANGED, View
+from geogp.records.checked_types import checked
+from geogp.records.record_types import AboveZero, Name, Quarter, QuestionText, Some, Text
+from geogp.reports.words import sample_words
 
 TILE_TEXT = 600_000
 """Number of base64 bytes of the change of single tiles, above which its step is larger."""
@@ -32,106 +37,171 @@ ALL_TEXT = 1_500_000
 
 _DIGITS = 4
 _MOST_IN = {8: 250, 16: 65_000, 32: np.inf}
+_ENDS = ("_lower", "", "_upper")
 
-Told = dict[str, Any]
+_Rows = Annotated[list[Any], Meta(min_length=1)]
+_Percent = Annotated[float, Meta(gt=-100, le=1e100)]
 
 
-def level_column(told: Told) -> str:
+class _Levels(Struct, frozen=True):
+    """What a layer needs to know of an answer of `geogp areas`, beside the values of its rows."""
+
+    question: QuestionText = field(name="for")
+    by: Name
+    at: Quarter
+    unit: Annotated[str, Meta(pattern="^[A-Za-z]+$", description="a unit")]
+    areas: _Rows
+    weights: Name | None = None
+    tests: Some | None = field(name="tests_per_tile", default=None)
+    devices: Some | None = field(name="devices_per_tile", default=None)
+
+    @property
+    def what(self) -> str:
+        """The quantity in words."""
+        words = "level" if self.question == "level" else "mean of measurements"
+        if self.question != "level" and self.tests is not None:
+            words += f" ({sample_words(self.tests, self.devices)})"
+        return f"{words} by {Path(self.weights).name}" if self.weights else words
+
+
+class _Changes(Struct, frozen=True):
+    """What a layer needs to know of an answer of `geogp change`, beside the values of its rows."""
+
+    by: Name
+    start: Quarter = field(name="from")
+    end: Quarter = field(name="to")
+    areas: _Rows
+
+
+def level_column(question: str, weights: str | None = None) -> str:
     """Return the main quantity of an answer of `geogp areas`, such as ``level_mean``."""
-    kind = "level" if told["for"] == "level" else "tile"
-    return f"{kind}_weighted" if told.get("weights") else f"{kind}_mean"
+    kind = "level" if question == "level" else "tile"
+    return f"{kind}_weighted" if weights else f"{kind}_mean"
 
 
-def answer_layers(folder: Path, told: dict[str, Told]) -> list[Layer]:
-    """Return the layers of answers in a run folder, as far as there is room for them in a page.
+def answer_layers(folder: Path, told: dict[str, Any]) -> tuple[list[Layer], list[str]]:
+    """Return the layers of answers in a run folder, and sentences about those that are left out.
 
-    `told` are the facts of each answer, by the name of its JSON file without its end. Levels of the
-    same areas in several quarters are one layer. Of several changes, only the one between the
-    latest quarters has a layer of tiles. An answer of an earlier version has no raster, and no
-    layer. Raises DataError if a raster is damaged.
+    `told` is the content of the JSON file of each answer, by the file's name without its end.
+    Levels of the same areas in several quarters are one layer. Of several changes, only the one
+    between the latest quarters has a layer of tiles. A layer is left out if the page has no room
+    for it, or if the JSON file or a raster of the answer is missing or damaged.
     """
-    drawn = {stem: one for stem, one in told.items() if (folder / f"{stem}.tif").is_file()}
-    levels: dict[str, list[str]] = {}
-    for stem in (stem for stem in drawn if stem.startswith("areas_")):
-        one = drawn[stem]
-        same = [
-            level_column(one),
-            one.get("weights"),
-            one["by"],
-            *(row["area"] for row in one["areas"]),
-        ]
-        levels.setdefault(json_text(same), []).append(stem)
-    made = [
-        _levels(folder, sorted(stems, key=lambda stem: str(drawn[stem]["at"])), drawn)
-        for stems in levels.values()
-    ]
-    changes = [stem for stem in drawn if stem.startswith("change_")]
+    made: list[Layer] = []
+    notes: list[str] = []
+
+    def tried(make: Callable[[Path, str, Any], Any], stem: str) -> Any:
+        try:
+            return make(folder, stem, told[stem])
+        except DataError as error:
+            notes.append(f"{stem} is not on this map: {error}")
+            return None
+
+    levels: dict[str, list[_Part]] = {}
+    for stem in told:
+        part = tried(_level, stem) if stem.startswith("areas_") else None
+        if part:
+            levels.setdefault(part.same, []).append(part)
+    made += [_levels(sorted(parts, key=lambda part: part.told.at)) for parts in levels.values()]
+    changes = {stem: tried(_change, stem) for stem in told if stem.startswith("change_")}
+    changes = {stem: layer for stem, layer in changes.items() if layer}
     if changes:
-        latest = max(changes, key=lambda stem: (drawn[stem]["to"], drawn[stem]["from"]))
-        made.append(_tiles(folder, latest, drawn[latest]))
-    made += [_change(folder, stem, drawn[stem]) for stem in reversed(changes)]
+        latest = max(changes, key=lambda stem: (told[stem]["to"], told[stem]["from"]))
+        tiles = tried(_tiles, latest)
+        made += [tiles] if tiles else []
+    made += reversed(changes.values())
     room, layers = ALL_TEXT, []
     for layer in made:
         room -= len(json_text(layer))
         if room >= 0:
             layers.append(layer)
-    return layers
+        else:
+            notes.append(f"{layer['title']} is not on this map, which would be too large.")
+    return layers, notes
 
 
-def _levels(folder: Path, stems: list[str], told: dict[str, Told]) -> Layer:
-    """Return the layer of the levels of areas in one or more quarters."""
-    answers = [told[stem] for stem in stems]
-    one, column = answers[-1], level_column(answers[-1])
-    what = "level" if one["for"] == "level" else "mean of measurements"
-    if one.get("weights"):
-        what += f" by {Path(one['weights']).name}"
-    unit, times = one["unit"], [str(each["at"]) for each in answers]
-    ends = [f"{column}{end}_{unit.lower()}" for end in ("_lower", "", "_upper")]
-    bands = [_bands(each, ends) for each in answers]
+class _Part(Struct, frozen=True):
+    """The levels of areas in one quarter; parts with equal `same` are one layer."""
+
+    stem: str
+    told: _Levels
+    source: dict[str, Any]
+    bands: Floats
+
+    @property
+    def same(self) -> str:
+        one = self.told
+        held = [self.source[name] for name in ("what", "names", "numbers")]
+        return json_text([one.by, one.weights, one.unit, *held])
+
+
+def _level(folder: Path, stem: str, told: Any) -> _Part:
+    one = checked(told, _Levels, "the JSON file")
+    column, unit = level_column(one.question, one.weights), one.unit.lower()
+    columns = [f"{column}{end}_{unit}" for end in _ENDS]
+    rows = _rows(one.areas, dict.fromkeys(columns, AboveZero | None))
+    bands = _bands(rows, columns)
+    source = _areas(folder / f"{stem}.tif", rows, one.at, bands) | {"what": one.what}
+    return _Part(stem, one, source, bands)
+
+
+def _levels(parts: list[_Part]) -> Layer:
+    """Return the layer of the levels of areas in one or more quarters, in order."""
+    last = parts[-1]
+    what, by, unit = last.told.what, Path(last.told.by).name, last.told.unit
     view = View(
-        stems[-1],
+        last.stem,
         "",
-        f"{what[0].upper()}{what[1:]} by {_name(one)}",
-        f"{what} by {_name(one)}, {unit}",
+        f"{what[0].upper()}{what[1:]} by {by}",
+        f"{what} by {by}, {unit}",
         SPEED_PALETTE,
         speed_scale,
         "The answer of geogp areas, for the quarters for which it was asked.",
         unit,
         HOW_FAST,
     )
-    source = _areas(folder / f"{stems[-1]}.tif", one, times, bands) | {"what": what}
-    return layer_json(view, "", {"areas": source}, np.stack(bands)[:, :, 1])
+    joined = {
+        name: [one for part in parts for one in part.source[name]] for name in ("times", "bands")
+    }
+    middle = np.stack([part.bands for part in parts])[:, :, 1]
+    return layer_json(view, "", {"areas": last.source | joined}, middle)
 
 
-def _change(folder: Path, stem: str, told: Told) -> Layer:
+def _change(folder: Path, stem: str, told: Any) -> Layer:
     """Return the layer of the change of the level in areas."""
-    times = f"{told['from']} to {told['to']}"
-    bands = _bands(told, [f"change{end}_percent" for end in ("_lower", "", "_upper")])
+    one = checked(told, _Changes, "the JSON file")
+    times, by = f"{one.start} to {one.end}", Path(one.by).name
+    columns = [f"change{end}_percent" for end in _ENDS]
+    kinds = dict.fromkeys(columns, _Percent | None)
+    rows = _rows(one.areas, kinds | {"probability_rose": Share | None, "direction": str})
+    bands = _bands(rows, columns)
     view = View(
         stem,
         "",
-        f"Change by {_name(told)}, {times}",
-        f"change of the level by {_name(told)}, %",
+        f"Change by {by}, {times}",
+        f"change of the level by {by}, %",
         CHANGE_PALETTE,
         change_scale,
         "The answer of geogp change. Striped: no direction, because the change may be chance.",
         "%",
         WHAT_CHANGED,
     )
-    source = _areas(folder / f"{stem}.tif", told, [times], [bands]) | {
+    source = _areas(folder / f"{stem}.tif", rows, times, bands) | {
         "what": "change",
-        "rose": [row["probability_rose"] for row in told["areas"]],
-        "called": [bool(row["direction"]) for row in told["areas"]],
+        "rose": [row.probability_rose for row in rows],
+        "called": [bool(row.direction) for row in rows],
     }
     return layer_json(view, "", {"areas": source}, bands[:, 1])
 
 
-def _tiles(folder: Path, stem: str, told: Told) -> Layer:
+def _tiles(folder: Path, stem: str, told: Any) -> Layer:
     """Return the layer of the change of the level in single tiles."""
     end = "_".join(stem.split("_")[-3:])
     percent, sd = (
-        read_geotiff(folder / f"{name}_{end}.tif") for name in ("change_percent", "change_sd")
+        _raster(folder / f"{name}_{end}.tif") for name in ("change_percent", "change_sd")
     )
+    if not np.nanmin(percent, initial=0) > -100:
+        raise DataError(f"change_percent_{end}.tif is damaged. Give the command again.")
     mean = np.log10(1 + percent / 100)
 
     def packed(step: float) -> list[Packed]:
@@ -155,28 +225,36 @@ def _tiles(folder: Path, stem: str, told: Told) -> Layer:
     return layer_json(view, "", {"tiles": planes | {"times": [times]}}, percent)
 
 
-def _name(told: Told) -> str:
-    """Return the name of a division into areas: of a file of polygons, the name of the file."""
-    return Path(told["by"]).name
+def _rows(areas: list[Any], columns: dict[str, Any]) -> list[Any]:
+    """Return the rows of a table of areas, with the types of the columns checked."""
+    kind = defstruct("Area", [("area", Text), *columns.items()], frozen=True)
+    return checked(areas, list[kind], "the table of areas")  # type: ignore[valid-type]
 
 
-def _bands(told: Told, columns: Sequence[str]) -> Floats:
-    """Return columns of the areas of an answer, (areas, columns), NaN for no value."""
-    rows = [[row[column] for column in columns] for row in told["areas"]]
-    return np.array(rows, np.float64)
+def _bands(rows: list[Any], columns: list[str]) -> Floats:
+    """Return columns of areas, (areas, columns), NaN for no value."""
+    found = np.array([[getattr(row, column) for column in columns] for row in rows], np.float64)
+    if not np.isfinite(found[:, 1]).any():
+        raise DataError("no area has a value.")
+    return found
 
 
-def _areas(path: Path, told: Told, times: list[str], bands: list[Floats]) -> dict[str, Any]:
-    names = [row["area"] for row in told["areas"]]
-    numbers = read_geotiff(path) - 1
-    if np.nanmax(numbers, initial=0) >= len(names):
-        raise DataError(f"{path} does not belong to its JSON file. Give the command again.")
-    bits = next(bits for bits, most in _MOST_IN.items() if len(names) <= most)
+def _raster(path: Path) -> Floats:
+    """Return a raster of an answer, which must have the pixels of the run's map."""
+    return read_geotiff(path, like=path.with_name("far.tif"))
+
+
+def _areas(path: Path, rows: list[Any], time: str, bands: Floats) -> dict[str, Any]:
+    """Return the source of a layer of areas at one time."""
+    numbers = _raster(path) - 1
+    if np.nanmax(numbers, initial=0) >= len(rows):
+        raise DataError(f"{path.name} does not belong to its JSON file. Give the command again.")
+    bits = next(bits for bits, most in _MOST_IN.items() if len(rows) <= most)
     return {
-        "names": names,
+        "names": [row.area for row in rows],
         "numbers": pack(numbers, 1.0, bits, none=True, offset=0.0),
-        "times": times,
-        "bands": [[[_short(end) for end in area] for area in one.tolist()] for one in bands],
+        "times": [time],
+        "bands": [[[_short(end) for end in area] for area in bands.tolist()]],
     }
 
 

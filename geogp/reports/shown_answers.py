@@ -8,6 +8,7 @@ import base64
 import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -95,14 +96,15 @@ def pages_beside(folder: Path, run: RunRecord, names: Iterable[str]) -> dict[str
 
     A page shows the main picture of the map, links, and the answers as tables or layers, each
     between two marks. Pages of earlier versions have no marks and do not change. Raises DataError
-    if a picture or raster is damaged.
+    if a picture is damaged.
     """
     about = quantity_of(run.target)
     view = "expected" if about.counted else about.suffix if about.classes else "median"
     found = read_answers(folder)
     context: dict[str, Any] = {
         "found": found,
-        "drawn": lambda: json_text(answer_layers(folder, {one.mark: one.told for one in found})),
+        "drawn": cache(lambda: answer_layers(folder, {one.mark: one.told for one in found})),
+        "script": json_text,
         "subject": about.subject,
         "map_picture": view + ".png" if (folder / f"{view}.png").is_file() else "",
         "with_map": (folder / "map.html").is_file(),
@@ -146,7 +148,7 @@ _Shown = tuple[str, dict[str, str], list[dict[str, Any]]]
 def _areas(told: dict[str, Any]) -> _Shown:
     """Return the title, the formats of the columns, and the rows."""
     unit, what = told["unit"], "level" if told["for"] == "level" else "mean of measurements"
-    kind, end = level_column({**told, "weights": None}), unit.lower()
+    kind, end = level_column(told["for"]), unit.lower()
     columns = {
         "area": "{area}",
         "tiles": "{tiles:,}",
@@ -156,7 +158,7 @@ def _areas(told: dict[str, Any]) -> _Shown:
         "95 % interval": f"{{{kind}_lower_{end}:.1f}} to {{{kind}_upper_{end}:.1f}}",
     }
     if told.get("weights"):
-        kind, by = level_column(told), Path(told["weights"]).name
+        kind, by = level_column(told["for"], told["weights"]), Path(told["weights"]).name
         columns |= {
             f"{what} by {by}, {unit}": f"{{{kind}_{end}:.1f}}",
             f"95 % interval by {by}": f"{{{kind}_lower_{end}:.1f}} to {{{kind}_upper_{end}:.1f}}",

@@ -56,6 +56,12 @@ def plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
+def sample_words(tests: int, devices: int | None) -> str:
+    """Return a number of tests in words, with the number of devices if it is not None."""
+    end = "" if devices is None else f" from {devices} device{'s' if devices > 1 else ''}"
+    return f"{tests} test{'s' if tests > 1 else ''}{end}"
+
+
 def estimate(one: Any, digits: int = 4) -> str:
     """Write a paired difference with its mark, and its standard error in parentheses."""
     if one.value is None:

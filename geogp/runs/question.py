@@ -9,6 +9,7 @@ from geogp.errors import RequestError
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.catalogue.model_names import ModelName
 from geogp.records.record_names import LEVEL
+from geogp.reports.words import sample_words
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,3 @@ def check_quarter(
             else "only the model field states the uncertainty of later quarters."
         )
         raise RequestError(f"{asked} lies beyond the data, which end in {last}; {reason}")
-
-
-def sample_words(tests: int, devices: int | None) -> str:
-    """Return a number of tests in words, with the number of devices if it is not None."""
-    if devices is None:
-        return f"{tests} tests"
-    return f"{tests} tests from {devices} {'devices' if devices > 1 else 'device'}"

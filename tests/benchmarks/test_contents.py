@@ -13,8 +13,7 @@ def test_every_script_has_one_row():
     for one, script in re.findall(r"^\| (\w*) ?\| `(\w+)", TEXT, re.MULTILINE):
         folder = one or folder
         listed.append(f"{folder}.{script}")
-    started_by_others = "speed.states_work"
-    assert sorted([*listed, started_by_others]) == load("__main__").scripts()
+    assert sorted(listed) == load("__main__").scripts()
 
 
 def test_every_folder_of_results_is_linked_and_every_link_resolves():
@@ -30,7 +29,7 @@ def test_a_folder_has_at_most_15_modules():
 
 
 def test_every_script_has_a_command_line(capsys):
-    for name in sorted({*load("__main__").scripts()} - {"speed.states_work"}):
+    for name in load("__main__").scripts():
         if name.startswith("speed.page"):
             pytest.importorskip("playwright")
         with pytest.raises(SystemExit) as ended:

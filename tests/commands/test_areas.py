@@ -130,6 +130,8 @@ def test_the_files_hold_the_table(result, copy):
     report, links = ((copy.path / name).read_text("utf-8") for name in ("report.html", "map.html"))
     assert f'<div id="{csv.stem}">' in report
     assert f'href="report.html#{csv.stem}"' in links
+    assert f'"id":"{csv.stem}"' in links
+    assert f"{csv.stem} is not on this map" not in links
     assert damaged_files(copy.path, read_run_record(copy.path)[1]) == []
     read = pd.read_csv(csv)
     assert set(read.pop("quarter")) == {result.described["at"]}

@@ -213,6 +213,10 @@ def test_the_files_hold_tables_and_rasters(result, copy):
     ]
     styles = [one.replace(".tif", ".qml") for one in tiles]
     assert names == [*areas, areas[0].replace("csv", "png"), *styles, *tiles]
+    page = (copy.path / "map.html").read_text("utf-8")
+    for layer in ("change_stratum", "change_tiles"):
+        assert f'"id":"{layer}_download_2023Q3_2023Q4"' in page
+    assert "is not on this map" not in page
     read = pd.read_csv(result.files[0], keep_default_na=False)
     assert set(read.pop("quarter_from")) == {"2023Q3"}
     assert set(read.pop("quarter_to")) == {"2023Q4"}

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from geogp.errors import DataError
 from geogp.maps.frame import Frame
 from geogp.maps.page.packing import unpack
 from geogp.maps.rasters import write_geotiffs
@@ -20,12 +19,23 @@ NAMES = ["Añasco </script>", "O'Brien", "Vega"]
 WHAT = "download_2022Q1_2023Q4"
 
 
-def write(folder, name, values, none):
+def write(folder, name, values, none, frame=FRAME):
     raster = (("y", "x"), values, {"long_name": name}, {"_FillValue": none})
     grid = xr.Dataset(
-        {name: raster}, {"x": FRAME.x, "y": FRAME.y}, attrs={"zoom": FRAME.zoom, "target": "x"}
+        {name: raster}, {"x": frame.x, "y": frame.y}, attrs={"zoom": frame.zoom, "target": "x"}
     )
     write_geotiffs(grid, folder)
+
+
+@pytest.fixture(autouse=True)
+def _map(tmp_path):
+    write(tmp_path, "far", np.zeros((4, 6), np.uint8), 255)
+
+
+def layers_of(folder, told):
+    layers, notes = answer_layers(folder, told)
+    assert notes == []
+    return layers
 
 
 def level(folder, at, middle, by="county", **more):
@@ -64,7 +74,7 @@ def test_quarters_of_the_same_areas_are_one_layer(tmp_path):
         tmp_path, "2022Q4", [3.0, 2.0, 1.0]
     )
     told |= level(tmp_path, "2023Q3", [9.0, 8.0, 7.0], by="tracts.gpkg:NAME")
-    first, other = answer_layers(tmp_path, told)
+    first, other = layers_of(tmp_path, told)
     held = first["source"]["areas"]
     assert held["names"] == NAMES
     assert held["times"] == ["2022Q4", "2023Q4"]
@@ -86,13 +96,13 @@ def test_means_with_weights_are_a_layer_of_their_own(tmp_path):
         )
     }
     write(tmp_path, "areas_x", NUMBERS.astype(np.int32), 0)
-    titles = [layer["title"] for layer in answer_layers(tmp_path, told)]
+    titles = [layer["title"] for layer in layers_of(tmp_path, told)]
     assert titles == ["Level by county", "Level by people.tif by county"]
 
 
 def test_a_change_has_areas_with_and_without_direction_and_the_tiles(tmp_path):
     told = change(tmp_path) | change(tmp_path, by="stratum") | change(tmp_path, start="2019Q1")
-    tiles, *areas = answer_layers(tmp_path, told)
+    tiles, *areas = layers_of(tmp_path, told)
     assert {one["group"] for one in (tiles, *areas)} == {"What changed"}
     assert [one["id"] for one in areas] == [*reversed(told)]
     assert tiles["id"] == f"change_tiles_{WHAT}"  # of the latest quarters
@@ -111,21 +121,125 @@ def test_a_change_has_areas_with_and_without_direction_and_the_tiles(tmp_path):
         assert low * high == pytest.approx(1, rel=0.01)
 
 
-def test_answers_without_a_raster_or_room_have_no_layer(tmp_path, monkeypatch):
-    told = level(tmp_path, "2023Q4", [30.0, 20.0, 10.0]) | change(tmp_path)
-    (tmp_path / "change_county_download_2022Q1_2023Q4.tif").unlink()
-    (only,) = answer_layers(tmp_path, told)
+def test_means_of_other_numbers_of_tests_are_layers_of_their_own(tmp_path):
+    told = {}
+    for at, tests, devices in (("2023Q2", 5, 2), ("2023Q3", 5, 2), ("2023Q4", 1, 1)):
+        (one,) = level(tmp_path, at, [3.0, 2.0, 1.0], by=at).values()
+        rows = [
+            {name.replace("level", "tile"): value for name, value in row.items()}
+            for row in one["areas"]
+        ]
+        one |= {"for": "tile-mean", "by": "county", "areas": rows}
+        told[f"areas_{at}_download_level_{at}"] = one | {
+            "tests_per_tile": tests,
+            "devices_per_tile": devices,
+        }
+    assert {one["title"]: one["source"]["areas"]["times"] for one in layers_of(tmp_path, told)} == {
+        "Mean of measurements (5 tests from 2 devices) by county": ["2023Q2", "2023Q3"],
+        "Mean of measurements (1 test from 1 device) by county": ["2023Q4"],
+    }
+
+
+def test_other_areas_of_the_same_names_are_a_layer_of_their_own(tmp_path):
+    told = level(tmp_path, "2023Q4", [30.0, 20.0, 10.0]) | level(
+        tmp_path, "2023Q3", [3.0, 2.0, 1.0]
+    )
+    write(tmp_path, "areas_county_download_level_2023Q3", NUMBERS[:, ::-1].astype(np.int32), 0)
+    assert [one["source"]["areas"]["times"] for one in layers_of(tmp_path, told)] == [
+        ["2023Q4"],
+        ["2023Q3"],
+    ]
+
+
+def test_the_page_names_layers_without_room(tmp_path, monkeypatch):
+    told = level(tmp_path, "2023Q4", [30.0, 20.0, 10.0])
+    (only,) = layers_of(tmp_path, told)
     monkeypatch.setattr(module, "ALL_TEXT", len(json.dumps(only)) // 2)
-    assert answer_layers(tmp_path, told) == []
-    assert answer_layers(tmp_path, {}) == []
+    note = "Level by county is not on this map, which would be too large."
+    assert answer_layers(tmp_path, told) == ([], [note])
+    assert answer_layers(tmp_path, {}) == ([], [])
 
 
-def test_damaged_rasters_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("raster", "lost"),
+    [
+        ("areas_county_download_level_2023Q4", ["areas_county_download_level_2023Q4"]),
+        (f"change_county_{WHAT}", [f"change_county_{WHAT}"]),
+        (f"change_sd_{WHAT}", [f"change_stratum_{WHAT}"]),
+    ],
+)
+@pytest.mark.parametrize("damage", ["missing", "text", "other pixels"])
+def test_a_damaged_raster_costs_its_own_layer(tmp_path, raster, lost, damage):
+    told = level(tmp_path, "2023Q4", [30.0, 20.0, 10.0])
+    told |= change(tmp_path, by="stratum") | change(tmp_path)
+    all_layers, path = layers_of(tmp_path, told), tmp_path / f"{raster}.tif"
+    if damage == "missing":
+        path.unlink()
+    elif damage == "text":
+        path.write_text("no raster", "utf-8")
+    else:
+        write(tmp_path, raster, np.ones((4, 6), np.int32), 0, Frame(14, 5001, 7300, 6, 4))
+    layers, notes = answer_layers(tmp_path, told)
+    assert len(layers) == len(all_layers) - 1
+    reason = "has other pixels than" if damage == "other pixels" else "or far.tif is missing or"
+    assert [note.split()[0] for note in notes] == lost
+    assert f"{raster}.tif {reason}" in notes[0]
+    assert str(tmp_path) not in notes[0]
+
+
+def changed(row=None, **more):
+    """Return a change of the facts of an answer, and of its first row."""
+
+    def apply(told):
+        told = told | more
+        if row:
+            told["areas"] = [told["areas"][0] | row, *told["areas"][1:]]
+        return told
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda _: {}, "the JSON file lacks for, by, at, unit, areas"),
+        (changed(by=5), "expected a name under by, found '5'"),
+        (changed(unit="parsecs"), "lacks level_mean_lower_parsecs"),
+        (changed(areas=[]), "under areas"),
+        (changed({"level_mean_lower_mbps": "5"}), "expected a number above 0"),
+        (changed({"level_mean_mbps": -1}), "expected a number above 0"),
+        (lambda told: told | {"areas": told["areas"][:2]}, "does not belong to its JSON file"),
+        (
+            lambda told: (
+                told | {"areas": [row | {"level_mean_mbps": None} for row in told["areas"]]}
+            ),
+            "no area has a value",
+        ),
+    ],
+)
+def test_a_damaged_level_costs_its_own_layer(tmp_path, damage, reason):
     told = level(tmp_path, "2023Q4", [30.0, 20.0, 10.0])
     (stem,) = told
-    told[stem]["areas"].pop()
-    with pytest.raises(DataError, match=rf"{stem}\.tif does not belong to its JSON file"):
-        answer_layers(tmp_path, told)
-    (tmp_path / f"{stem}.tif").write_text("no raster", "utf-8")
-    with pytest.raises(DataError, match=rf"{stem}\.tif cannot be read as a raster .*Delete it"):
-        answer_layers(tmp_path, told)
+    told |= change(tmp_path) | {"next_tiles": {}}
+    told[stem] = damage(told[stem])
+    layers, (note,) = answer_layers(tmp_path, told)
+    assert len(layers) == 2
+    assert note.startswith(f"{stem} is not on this map: ")
+    assert reason in note
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda _: {}, "lacks by, from, to, areas"),
+        (changed(to=2023), "a quarter like 2019Q1 under to"),
+        (changed({"probability_rose": "high"}), "expected a number from 0 to 1"),
+        (changed({"change_percent": -101}), "change_percent, found '-101'"),
+    ],
+)
+def test_a_damaged_change_costs_its_own_layer(tmp_path, damage, reason):
+    told = level(tmp_path, "2023Q4", [30.0, 20.0, 10.0]) | change(tmp_path)
+    told[f"change_county_{WHAT}"] = damage(told[f"change_county_{WHAT}"])
+    layers, (note,) = answer_layers(tmp_path, told)
+    assert len(layers) == 1
+    assert reason in note

@@ -190,6 +190,21 @@ def test_other_files_are_named_beside_the_answers(folder, run, told):
         assert "12.3" in page
 
 
+@pytest.mark.parametrize("told", ["[]", "{}", "{", '{"by": Infinity}'])
+def test_the_map_names_answers_that_it_cannot_show(folder, run, told):
+    (folder / "map.html").write_text(
+        "<!-- links -->\n<!-- end of links --><!-- layers -->\n<!-- end of layers -->", "utf-8"
+    )
+    write(folder, "areas_county_download_level_2023Q4")
+    (folder / "areas_county_download_level_2023Q4.json").write_text(told, "utf-8")
+    write(folder, "change_county_download_2022Q1_2023Q4")
+    pages(folder, run)
+    page = (folder / "map.html").read_text("utf-8")
+    assert "2023Q4 is not on this map: the JSON file lacks for, by, at, unit, areas." in page
+    assert "2023Q4.tif or far.tif is missing or damaged. Give the command again." in page
+    assert 'id="geogp-answers">[]</script>' in page
+
+
 def test_empty_cells_are_dashes(folder):
     told = json.dumps(TOLD["next_tiles"]).replace("0.4", "null").replace("-66.5", "null")
     (folder / "next_tiles.json").write_text(told, "utf-8")

@@ -48,8 +48,6 @@ def write_areas(
     _write_package(frame, paths[1])
     frame.to_parquet(parquet, index=False)
     write_bytes(paths[2], parquet.getvalue())
-    told = {**described, "areas": plain_rows(table)}
-    write_text(paths[3], json.dumps(told, indent=1, allow_nan=False) + "\n")
     number = np.zeros(len(opened.tiles), np.int32)
     for row, inside in enumerate(areas.tiles, start=1):
         number[inside] = row
@@ -59,7 +57,11 @@ def write_areas(
         "flag_values": list(range(1, len(areas) + 1)),
         "flag_meanings": meanings,
     }
-    return paths + write_geotiffs(tile_grid(opened, {name: (number, 0, about)}), opened.path)
+    paths += write_geotiffs(tile_grid(opened, {name: (number, 0, about)}), opened.path)
+    told = {**described, "areas": plain_rows(table)}
+    # The last file: an answer without the others is no answer.
+    write_text(paths[3], json.dumps(told, indent=1, allow_nan=False) + "\n")
+    return paths
 
 
 def tile_grid(

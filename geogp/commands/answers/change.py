@@ -52,7 +52,8 @@ def make_change(request: ChangeRequest, listener: ProgressListener | None = None
             "notes": list(NOTES),
             "seconds": round(monotonic() - started, 1),
         }
-        files = (*_write_areas(opened, found, described), *_write_tiles(opened, found))
+        tiles = _write_tiles(opened, found)  # before the JSON file that the pages read
+        files = (*_write_areas(opened, found, described), *tiles)
     return RunAnswer(files, found.table, described)
 
 
