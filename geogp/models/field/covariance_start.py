@@ -168,8 +168,9 @@ class _Values:
     def is_smooth_in_space(self) -> bool:
         """Whether the covariance is smooth, and has no form in space and time.
 
-        Then the smoothness stays. The process of tiles would otherwise take the slow variation from
-        the field, which predicts large gaps better.
+        Then the smoothness stays. With any smoothness, the process of tiles takes slow variation
+        from the field, and predictions in the large gaps of satellite temperatures were worse; see
+        ``docs/spatial-benchmarks.md``.
         """
         return self.form.separable and float(self.form.smoothness) > ROUGH
 
