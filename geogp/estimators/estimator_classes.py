@@ -46,6 +46,10 @@ class FieldGP(SpatialGP):
         and all predictions need these columns. Values more than four standard deviations from the
         mean are clipped to four. Do not compute a covariate from the measurements themselves.
         `geogp.read_covariate` reads a covariate from a file.
+    provider
+        Column with the name of the provider of each measurement. All providers share one fit: f and
+        g have a part that all providers share, and a part of each provider. `joint` knows the
+        covariances between providers.
     validation
         Rows on which the best epoch and the shape of the predictive distribution are chosen:
         ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the
@@ -76,6 +80,7 @@ class FieldGP(SpatialGP):
     tests: str | None = None
     devices: str | None = None
     covariates: Sequence[str] | None = None
+    provider: str | None = None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -169,6 +169,7 @@ class SpatialParameters(EstimatorParameters):
     devices: str | None = field(default=None, init=False)
     exposure: str | None = field(default=None, init=False)
     covariates: Sequence[str] | None = field(default=None, init=False)
+    provider: str | None = field(default=None, init=False)
     alpha: float | None = field(default=None, init=False)
     beta: float | None = field(default=None, init=False)
     noise: str = field(default=NOISES[0], init=False)
@@ -211,8 +212,9 @@ class SpatialParameters(EstimatorParameters):
             dropped=scale.offsets,
             units=scale.units,
             noise=self.noise,
-            covariates=tuple(one.name for one in scale.covariates),
+            covariates=scale.linear,
             classes=self.classes,
+            providers=len(scale.providers),
         )
         device = pick_device(self.device)
         return FitPlan(self.model, replace(preset, weights=weights), sizes, device)

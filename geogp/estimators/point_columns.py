@@ -24,7 +24,8 @@ WIDEST = 360.0
 class Points:
     """Coordinates, times in quarters, tests, devices and exposures of n points, each (n,).
 
-    `covariates` are (n, c); `time_kind` is as in `Times`. None means 1 for `tests` and `exposure`.
+    `covariates` are (n, c); `time_kind` is as in `Times`; `provider` are names, (n,). None means 1
+    for `tests` and `exposure`.
     """
 
     x: Floats
@@ -35,6 +36,7 @@ class Points:
     exposure: Floats | None = None
     time_kind: str | None = None
     covariates: Floats | None = None
+    provider: NDArray[np.object_] | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -60,6 +62,7 @@ class PointColumns:
     devices: str | None = None
     exposure: str | None = None
     covariates: Sequence[str] | None = None
+    provider: str | None = None
 
     def read(self, X: Any) -> Points:
         """Return the points of a table or an array.
@@ -87,6 +90,12 @@ class PointColumns:
             self._need(table, self.time)
             times = times_of(table[self.time], self.time_unit, f"the column {self.time}")
             found |= {"time": times.quarters, "time_kind": times.kind}
+        if self.provider is not None:
+            self._need(table, self.provider)
+            names = table[self.provider]
+            if names.isna().any() or (names == "").any():
+                raise DataError(f"expected a provider in each row of the column {self.provider}.")
+            found["provider"] = names.astype(str).to_numpy(object)
         for key in ("tests", "devices", "exposure"):
             name = getattr(self, key)
             if name is not None and (key == "exposure" or name in table.columns):
@@ -108,9 +117,10 @@ class PointColumns:
         return found
 
     def _of_array(self, X: Any) -> Points:
-        if covariate_names(self.covariates):
+        named = [*covariate_names(self.covariates), *filter(None, [self.provider])]
+        if named:
             raise RequestError(
-                f"expected a table with the covariates {', '.join(self.covariates or ())}, found "
+                f"expected a table with the columns {', '.join(named)}, found "
                 f"{type(X).__name__}; give a table (pandas.DataFrame) whose columns have names."
             )
         array = number_rows(X)

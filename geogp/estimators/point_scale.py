@@ -38,7 +38,8 @@ class PointScale:
     of one coordinate unit in km, None for degrees. `times` are the first and last time in quarters,
     None if time is not used. `time_kind` is as in `Times`, None for any kind. The model's input
     is 0 at the exposure `exposure`, which is None if the model is not for counts. `names` name the
-    first three inputs. The input of a covariate is (value - mean) / sd, clipped to ± `MOST_SD`.
+    first three inputs. The input of a covariate is (value - mean) / sd, clipped to ± `MOST_SD`. For
+    each of the `providers`, the last inputs have 1 in the rows of this provider, and 0 elsewhere.
     """
 
     bounds: Bounds
@@ -48,6 +49,7 @@ class PointScale:
     names: tuple[str, str, str] = ("longitude", "latitude", "quarter")
     time_kind: str | None = None
     covariates: tuple[CovariateScale, ...] = ()
+    providers: tuple[str, ...] = ()
 
     @classmethod
     def of_points(
@@ -73,13 +75,20 @@ class PointScale:
         if counts:
             exposure = 1.0 if points.exposure is None else float(points.exposure.mean())
         scales = covariate_scales(covariates, points.covariates)
-        return cls(box, km, times, exposure, names, points.time_kind, scales)
+        providers = () if points.provider is None else providers_of(points.provider)
+        return cls(box, km, times, exposure, names, points.time_kind, scales, providers)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the inputs."""
         own = self.names[: 2 if self.times is None else 3]
-        return (*own, *self.offsets, *(one.name for one in self.covariates))
+        return (*own, *self.offsets, *self.linear)
+
+    @property
+    def linear(self) -> tuple[str, ...]:
+        """Names of the inputs with a linear effect: covariates, then providers."""
+        providers = (f"provider {name}" for name in self.providers)
+        return (*(one.name for one in self.covariates), *providers)
 
     @property
     def offsets(self) -> tuple[str, ...]:
@@ -100,7 +109,7 @@ class PointScale:
     def units(self) -> tuple[float, ...]:
         """Length of one unit of each input, in km for coordinates and in quarters for time."""
         time = () if self.times is None else ((self.times[1] - self.times[0]) / 2,)
-        others = (*self.offsets, *self.covariates)
+        others = (*self.offsets, *self.linear)
         return (*self.half_size_km, *time, *(1.0 for _ in others))
 
     def unwrap(self, longitude: ArrayLike) -> Floats:
@@ -134,6 +143,15 @@ class PointScale:
                 )
             mean, sd = (np.array(part) for part in list(zip(*self.covariates, strict=True))[1:])
             parts += list(((points.covariates - mean) / sd).clip(-MOST_SD, MOST_SD).T)
+        if self.providers:
+            found = () if points.provider is None else points.provider
+            others = sorted({*found} - {*self.providers})
+            if others or not len(found):
+                raise RequestError(
+                    f"expected the provider of each row, one of {', '.join(self.providers)}, found "
+                    f"{', '.join(others[:5]) or 'none'}."
+                )
+            parts += [(points.provider == name).astype(np.float64) for name in self.providers]
         return np.column_stack(parts)
 
     def _when(self, points: Points) -> Floats:
@@ -157,7 +175,20 @@ class PointScale:
         kind = {} if self.time_kind is None else {"time_kind": self.time_kind}
         known = [list(one) for one in self.covariates]
         drift = {"covariates": known} if known else {}
+        drift |= {"providers": list(self.providers)} if self.providers else {}
         return {"bounds": self.bounds, "quarters": self.times, **area, **km, **kind, **drift}
+
+
+def providers_of(provider: NDArray[Any]) -> tuple[str, ...]:
+    """Return the providers of rows, (n,); the provider with most rows comes first.
+
+    So the names do not matter to a fit, unless two providers have equally many rows. Raises
+    RequestError if there is only one provider.
+    """
+    names, rows = np.unique(provider, return_counts=True)
+    if len(names) < 2:
+        raise RequestError(f"expected rows of two providers or more, found only {names[0]}.")
+    return tuple(str(names[k]) for k in np.argsort(-rows, kind="stable"))
 
 
 def covariate_scales(names: Sequence[str], values: Floats | None) -> tuple[CovariateScale, ...]:

@@ -271,6 +271,7 @@ class SpatialGP(SpatialParameters):
         resolution: float | None = None,
         level: bool = False,
         covariates: Mapping[str, Callable[[Floats, Floats], ArrayLike]] | None = None,
+        provider: str | None = None,
     ) -> "xr.Dataset":
         """Return a map: predictions on a raster.
 
@@ -297,6 +298,8 @@ class SpatialGP(SpatialParameters):
         covariates
             A function for each covariate, by name. The function receives coordinates x and y in the
             crs of the estimator, each (n,), and returns values of the covariate, (n,).
+        provider
+            The provider of the map. Needed if the model was fitted to rows of several providers.
 
         Returns
         -------
@@ -338,7 +341,8 @@ class SpatialGP(SpatialParameters):
 
         def predict(x: Floats, y: Floats) -> Prediction:
             values = pd.DataFrame({name: found(x, y) for name, found in given.items()})
-            points = Points(x, y, covariates=columns.covariates_of(values))
+            names = None if provider is None else np.full(len(x), provider, object)
+            points = Points(x, y, covariates=columns.covariates_of(values), provider=names)
             if when is not None:
                 quarters = np.full(len(x), when.quarters[0])
                 points = replace(points, time=quarters, time_kind=when.kind)

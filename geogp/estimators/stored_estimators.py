@@ -120,4 +120,5 @@ def _scale(estimator: SpatialGP, inputs: dict[str, Any]) -> PointScale:
         (estimator.x, estimator.y, estimator.time or "time"),
         inputs.get("time_kind", None if times is None else "quarter"),
         tuple(CovariateScale(*one) for one in inputs.get("covariates", [])),
+        tuple(map(str, inputs.get("providers", []))),
     )

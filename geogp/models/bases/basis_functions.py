@@ -196,13 +196,16 @@ class DenseBasis(Basis):
 class DriftBasis(Basis):
     """A basis psi plus covariates c, which are the last inputs: phi(z, c) = (psi(z), s ∘ c).
 
+    The last `shown` covariates are inputs of psi, too.
+
     The model is kriging with external drift (Chilès and Delfiner 2012, section 5.7). The
     coefficient of each covariate has a normal prior with mean 0 and a learned standard deviation s.
     """
 
-    def __init__(self, basis: Basis, covariates: int) -> None:
+    def __init__(self, basis: Basis, covariates: int, shown: int = 0) -> None:
         super().__init__()
         self.basis = basis
+        self.hidden = covariates - shown
         self.rank = basis.rank + covariates
         self.log_scale = nn.Parameter(torch.full((covariates,), DRIFT_START).log())
 
@@ -213,7 +216,7 @@ class DriftBasis(Basis):
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d)."""
         d = x.shape[1] - len(self.log_scale)
-        found: Features = self.basis(x[:, :d])
+        found: Features = self.basis(torch.cat([x[:, :d], x[:, d + self.hidden :]], 1))
         drift = self.covariate_sds() * x[:, d:]
         norm = found.norm + squared_norms(drift)
         return Features(torch.cat([found.phi, drift], 1), norm, found.residual)

@@ -70,9 +70,9 @@ def dense_basis(sizes: Architecture, _given: PlacementContext, left_out: int = 0
 
 def field_basis(sizes: Architecture, given: PlacementContext) -> Basis:
     """Return a dense SiLU layer on a network, and linear functions of the covariates, if any."""
-    covariates = sizes.used_covariates
-    basis = dense_basis(sizes, given, covariates)
-    return DriftBasis(basis, covariates).to(sizes.torch_dtype) if covariates else basis
+    covariates, shown = sizes.used_covariates, sizes.used_providers
+    basis = dense_basis(sizes, given, covariates - shown)
+    return DriftBasis(basis, covariates, shown).to(sizes.torch_dtype) if covariates else basis
 
 
 def network_basis(sizes: Architecture, _given: PlacementContext) -> NetworkBasis:

@@ -30,6 +30,8 @@ class Architecture:
     `covariates`: names of the covariates, which are the last columns. They enter the model `field`
         linearly, and are inputs of the basis of models of classes.
     `classes`: number of classes of the target; 0 if the target is a number.
+    `providers`: number of the last covariates that mark the rows of one provider each. In the model
+        `field`, they are also inputs of the basis, and each provider has its own tile process.
 
     Raises RequestError if a name is unknown, a size or the jitter is out of range, or the number of
     names or units is not the number of columns.
@@ -47,6 +49,7 @@ class Architecture:
     noise: str = NOISES[0]
     covariates: tuple[str, ...] = ()
     classes: int = 0
+    providers: int = 0
 
     def __post_init__(self) -> None:
         one_of("dtype", self.dtype, _DTYPES)
@@ -69,6 +72,11 @@ class Architecture:
             raise RequestError(
                 f"expected {self.d} different names of columns, and at least one column that is "
                 f"not dropped, found {list(names)}, dropped {list(self.dropped)}."
+            )
+        if not 0 <= self.providers <= len(self.covariates):
+            raise RequestError(
+                f"expected at most {len(self.covariates)} providers, one for each covariate, found "
+                f"{self.providers}."
             )
         if names[self.d - len(self.covariates) :] != self.covariates:
             raise RequestError(
@@ -101,6 +109,11 @@ class Architecture:
     def used_covariates(self) -> int:
         """Number of covariates that the basis uses."""
         return len(set(self.covariates) - set(self.dropped))
+
+    @property
+    def used_providers(self) -> int:
+        """Number of providers whose columns the basis uses."""
+        return len(set(self.columns[self.d - self.providers :]) - set(self.dropped))
 
     @property
     def torch_dtype(self) -> torch.dtype:

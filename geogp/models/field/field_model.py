@@ -106,7 +106,7 @@ class FieldNetwork(FieldProcess):
         index = np.concatenate([earlier, here], axis=1)
         parts = max(PARTS, len(number) // PART) if self.device.type == "cpu" else 1
         rows = block_rows(index, earlier.shape[1], parts, self.device)
-        points, logs, y = self.table[:, rows.distinct].split([3, 2, 1])
+        points, logs, y = self.table[:, rows.distinct].split([self.table.shape[0] - 3, 2, 1])
         terms = self.terms_at(self.rows.x[rows.distinct], logs.T)
         spread = terms.phi if factor is None else terms.phi @ factor
         values = torch.cat([(y[0] - terms.mean)[:, None], spread.double()], 1)
@@ -179,6 +179,8 @@ class FieldNetwork(FieldProcess):
         the measurements are precise.
         """
         few = len(groups) < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
+        # The networks do not know which of the near rows are the provider's own.
+        few |= self.architecture.used_providers > 0
         if few or self.is_precise():
             return None
         rows, seed = self.rows, int(self.order_seed)

@@ -95,7 +95,7 @@ class FieldProcess(LowRankGP):
             )
         r, dtype = parts["basis"].rank, architecture.torch_dtype
         super().__init__(name, architecture, **{**parts, "noise": MeasurementLaw(r, dtype)})
-        self.tiles = TileProcess(r, dtype)
+        self.tiles = TileProcess(r, dtype, by_provider=architecture.used_providers > 0)
         self.rows = HeldRows(len(architecture.used), dtype)
         self.coordinates = len(architecture.used) - architecture.used_covariates
         self.register_buffer("units", torch.ones(3, dtype=torch.float64))
@@ -231,7 +231,7 @@ class FieldProcess(LowRankGP):
 
     @property
     def table(self) -> Tensor:
-        """Points, logarithms of counts, and targets of the stored rows, (6, n) float64."""
+        """Points, logarithms of counts, and targets of the stored rows, (., n) float64."""
         held = self.rows
         if self._table is None or self._table[0] is not held.y:
             parts = [self.points(held.x), self.law.log_counts(held.counts), held.y[:, None]]
@@ -380,11 +380,20 @@ class FieldProcess(LowRankGP):
         return numpy_of(torch.cat(parts) * self.y_sd.square())
 
     def points(self, x: Tensor) -> Tensor:
-        """Return scaled inputs as kilometres and quarters, (n, 3) float64."""
+        """Return scaled inputs as kilometres and quarters, (n, 3) float64.
+
+        By provider, the fourth column is the number of the provider, from 1.
+        """
         exact = x[..., : self.coordinates].double()
         if self.coordinates == 2:
             exact = torch.cat([exact, torch.zeros_like(exact[..., :1])], -1)
-        return exact * self.units
+        found, providers = exact * self.units, self.architecture.used_providers
+        if not providers:
+            return found
+        marked = (x[..., -providers:] > 0).double() @ torch.arange(
+            1.0, providers + 1, dtype=torch.float64, device=x.device
+        )
+        return torch.cat([found, marked[..., None]], -1)
 
     def distance_to_others(self, points: Floats, among: NearSites | None = None) -> Floats:
         """Return the mean distance from points (n, 3) to the nearest stored places, in km, (n,).

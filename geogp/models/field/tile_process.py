@@ -54,24 +54,31 @@ class TileProcess(nn.Module):
 
     s_2 M(h / (l_2 ψ^(q/2))) / ψ,  ψ = 1 + (t/τ_2)^(2p).
 
+    With several providers, k is the sum of a part that they share and, between rows of one
+    provider, a second part of the usual form with values of s, l and τ of its own.
+
     Parameters
     ----------
     r
         Number of basis functions phi in the amplitude.
     dtype
         Dtype of the parameters; results are float64.
+    by_provider
+        Whether points have the number of their provider as a fourth column.
     """
 
     stretch: Tensor
     powers: Tensor
     smoothness: Tensor
 
-    def __init__(self, r: int, dtype: torch.dtype) -> None:
+    def __init__(self, r: int, dtype: torch.dtype, *, by_provider: bool = False) -> None:
         super().__init__()
         self.log_sills = nn.Parameter(torch.tensor(SILLS, dtype=dtype).log())
         self.log_ranges = nn.Parameter(torch.tensor(RANGES_KM, dtype=dtype).log())
         self.log_memories = nn.Parameter(torch.tensor(MEMORIES, dtype=dtype).log())
         self.head = nn.Parameter(torch.zeros(r, dtype=dtype))
+        start = torch.tensor([*SILLS, *RANGES_KM, *MEMORIES], dtype=dtype).log()
+        self.log_own = nn.Parameter(start) if by_provider else None
         self.register_buffer("stretch", torch.zeros(2, dtype=torch.float64))
         self.register_buffer("powers", torch.zeros(2, dtype=torch.float64))
         self.register_buffer("smoothness", torch.tensor(ROUGH, dtype=torch.float64))
@@ -119,7 +126,8 @@ class TileProcess(nn.Module):
 
     def variance(self) -> Tensor:
         """Return k at one place and time for amplitude 1, a scalar."""
-        return self.log_sills.double().exp().sum()
+        own = 0.0 if self.log_own is None else self.log_own[: len(SILLS)].double().exp().sum()
+        return self.log_sills.double().exp().sum() + own
 
     def lower(self, points: Tensor) -> Tensor:
         """Return k for amplitude 1 between points (b, m, 3), (b, m, m), without gradients.
@@ -138,9 +146,17 @@ class TileProcess(nn.Module):
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k for amplitude 1 between points (..., m, 3) and (..., n, 3): (..., m, n).
 
-        A point has two coordinates in km and a time in quarters, float64, without gradients. Points
-        less than a metre apart are on the same tile.
+        A point has two coordinates in km, a time in quarters and, by provider, the provider's
+        number, float64, without gradients. Points less than a metre apart are on the same tile.
         """
+        if self.log_own is None:
+            return self._shared(a, b)
+        own: Tensor = _UsualForm.apply(a, b, self.log_own.double())  # type: ignore[no-untyped-call]
+        same = a[..., :, None, 3] == b[..., None, :, 3]
+        return self._shared(a[..., :3], b[..., :3]) + own * same
+
+    def _shared(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the part of k that all providers share."""
         form = self._form
         logs = torch.cat([self.log_sills, self.log_ranges, self.log_memories]).double()
         if form.usual:

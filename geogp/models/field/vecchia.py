@@ -100,7 +100,7 @@ class Sites:
         """Return points (m, 3) as coordinates of `centre`, (m, 2 or 3)."""
         if not self.time_unit:
             return points[:, :2]
-        located: Floats = points * np.array([1.0, 1.0, self.time_unit])
+        located: Floats = points[:, :3] * np.array([1.0, 1.0, self.time_unit])
         return located
 
     def __len__(self) -> int:
