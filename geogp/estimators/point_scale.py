@@ -151,7 +151,7 @@ class PointScale:
                     f"expected the provider of each row, one of {', '.join(self.providers)}, found "
                     f"{', '.join(others[:5]) or 'none'}."
                 )
-            parts += [(points.provider == name).astype(np.float64) for name in self.providers]
+            parts += [np.asarray(points.provider == name, float) for name in self.providers]
         return np.column_stack(parts)
 
     def _when(self, points: Points) -> Floats:
@@ -175,8 +175,9 @@ class PointScale:
         kind = {} if self.time_kind is None else {"time_kind": self.time_kind}
         known = [list(one) for one in self.covariates]
         drift = {"covariates": known} if known else {}
-        drift |= {"providers": list(self.providers)} if self.providers else {}
-        return {"bounds": self.bounds, "quarters": self.times, **area, **km, **kind, **drift}
+        others = {"providers": list(self.providers)} if self.providers else {}
+        held = {**area, **km, **kind, **drift, **others}
+        return {"bounds": self.bounds, "quarters": self.times, **held}
 
 
 def providers_of(provider: NDArray[Any]) -> tuple[str, ...]:

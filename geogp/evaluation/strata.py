@@ -54,7 +54,7 @@ The FCC's National Broadband Map has mobile tiers with download and upload speed
 """
 
 _ELSEWHERE = "elsewhere"
-_NOUNS = {"county": "counties"}
+_NOUNS = {"county": "counties", "provider": "providers"}
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
         unit = " ms" if target == "latency" else " Mbps"
         found["speed"] = joined(ranges(10.0**median, SPEED_CLASSES[target], unit))
     found["quarter"] = joined(value_groups(rows["quarter"].to_numpy(str)))
-    places = [name for name in rows.columns if name == "county" or name.startswith(LAYER)]
-    for name in places:
-        found[name] = pooled(_places(rows[name]), _NOUNS.get(name, "areas"))
+    for name in rows.columns:
+        if name in _NOUNS or name.startswith(LAYER):
+            found[name] = pooled(_places(rows[name]), _NOUNS.get(name, "areas"))
     return found
 
 

@@ -8,6 +8,7 @@ from geogp.evaluation.scores import Count, Real, Scores, Share, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.models.core.options import DOUBLE
+from geogp.records.input_records import CovariateRecord, ProviderRecord
 from geogp.records.record_types import (
     BY_SPLIT,
     AboveZero,
@@ -122,6 +123,7 @@ class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     points_units: Text | None = None
     points_provider: Text | None = None
     points_technology: Text | None = None
+    points_by_provider: bool | None = None
 
     @property
     def is_state(self) -> bool:
@@ -243,26 +245,6 @@ class AreasCheck(Struct, frozen=True, kw_only=True):
     coverage_95_independent: Share
 
 
-class CovariateRecord(Struct, frozen=True, kw_only=True):
-    """A covariate of a run, and its coefficient in the model of the map.
-
-    `source` is the value of ``--covariates``. `files` are the names of the covariate's files.
-    `share_with_data` is the share of the map's tiles with data near enough to change the value.
-    `median_sd` is the median standard deviation of the covariate at a tile, null if unknown.
-    `coefficient` is the change of the level, in the unit of the target, per standard deviation of
-    the covariate; it is null if the covariate is constant.
-    """
-
-    name: Name
-    source: Place
-    files: list[Text]
-    interpolation: Text
-    share_with_data: Share
-    median_sd: Size | None
-    coefficient: Real | None
-    coefficient_sd: Size | None
-
-
 class FileRecord(Struct, frozen=True, kw_only=True):
     """Size and hash of a file or folder; its last change in ns since 1970 (only of a file)."""
 
@@ -305,7 +287,8 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
 
     `block_degrees` is the side of a block, in degrees, in the splits ``blocks`` and ``buffer``.
     `baseline_by_stratum` is a second baseline, for classes: the shares by quarter and stratum.
-    `areas_unchecked` says why splits have no entry in `areas_check`.
+    `areas_unchecked` says why splits have no entry in `areas_check`. `providers` are those of a run
+    by provider; map and answers are of the first, unless they say otherwise.
     """
 
     region_name: Name | None = None
@@ -325,6 +308,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     areas_check: Annotated[dict[Split, AreasCheck], BY_SPLIT] | UnsetType = UNSET
     areas_unchecked: Annotated[dict[Split, Text], BY_SPLIT] | UnsetType = UNSET
     covariates: list[CovariateRecord] | UnsetType = UNSET
+    providers: list[ProviderRecord] | UnsetType = UNSET
     fit_warnings: list[Text] | UnsetType = UNSET
     threads: Count | None = None
     call: Text | UnsetType = UNSET

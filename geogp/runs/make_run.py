@@ -22,6 +22,7 @@ class MapSettings(TypedDict, total=False):
     columns: tuple[str, ...]
     units: str | None
     provider: str | None
+    by_provider: bool
     technology: str | None
     service: str
     target: str

@@ -18,8 +18,8 @@ class Question:
 
     `name` is ``tile-mean``, ``single-test``, ``level``, ``count`` or ``class``. `quarter` is the
     index of the map's quarter, and `latest` the index of the latest quarter with data. The map
-    predicts averages of `tests` tests from `devices` devices; each is None if predictions do not
-    depend on it.
+    predicts averages of `tests` tests from `devices` devices, of `provider`; each is None if
+    predictions do not depend on it.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Question:
     latest: int
     tests: int | None
     devices: int | None = None
+    provider: str | None = None
 
     @property
     def beyond(self) -> int:
@@ -46,6 +47,9 @@ class Question:
 
     def words(self) -> str:
         """Return the predicted quantity in the plural, for notes and legends."""
+        return f"{self._words()}{self._of_provider}"
+
+    def _words(self) -> str:
         if self.name == COUNT:
             return "numbers of tests of a tile in a quarter"
         if self.name == CLASS:
@@ -59,9 +63,16 @@ class Question:
         return f"tile averages over {sample_words(self.tests, self.devices)}"
 
     def label(self) -> str:
-        """Return the quarter as text; if it is after the data, add the last quarter with data."""
+        """Return the quarter as text; if it is after the data, add the last quarter with data.
+
+        The text ends with the provider, if there is one.
+        """
         end = f" (data end in {quarter_label(self.latest)})" if self.beyond else ""
-        return f"{self.at}{end}"
+        return f"{self.at}{end}{self._of_provider}"
+
+    @property
+    def _of_provider(self) -> str:
+        return "" if self.provider is None else f", {self.provider}"
 
     @property
     def at(self) -> str:

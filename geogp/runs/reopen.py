@@ -82,7 +82,7 @@ class Reopened:
     @cached_property
     def far(self) -> NDArray[np.bool_]:
         """Mask of the tiles far from any measurement, (n,); see ``--far-km`` of `geogp map`."""
-        seen = self.job.observations
+        seen = self.job.mapped
         distance = nearest_km(*self.tiles.centres, seen.longitude, seen.latitude)
         return np.asarray(distance > self.job.request.far_km)
 
@@ -173,6 +173,7 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
         columns=tuple(settings.points_columns or ()),
         units=settings.points_units,
         provider=settings.points_provider,
+        by_provider=bool(settings.points_by_provider),
         technology=settings.points_technology,
         boundaries=boundaries,
         service=record.service,

@@ -19,7 +19,7 @@ from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SPLITS
 from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice, absolute_name
-from geogp.geodata.points.point_roles import KBPS, PointSource, named_columns
+from geogp.geodata.points.point_roles import KBPS, PointSource
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
@@ -117,6 +117,10 @@ class MapRequest:
         choices=KBPS,
     )
     provider: str | None = setting("Map only the tests of this provider in --points.")
+    by_provider: bool = setting(
+        "Map every provider in --points, from one fit; geogp areas --by-provider compares them.",
+        default=False,
+    )
     technology: str | None = setting("Map only the tests with this technology in --points.")
     service: str = setting("Service: mobile or fixed.", default="mobile", choices=SERVICES)
     target: str = setting(
@@ -294,14 +298,19 @@ class MapRequest:
         object.__setattr__(self, "covariates", tuple(covariates))
 
     def _check_points(self) -> None:
-        if self.points is not None:
-            named_columns(self.columns)
+        if self.by_provider and not find_model(self.model).has_tiles:
+            raise RequestError(
+                f"--by-provider is for the model {DEFAULT_MODEL}, and for a speed or a latency, "
+                f"found --target {self.target} and --model {self.model}. Leave --by-provider out."
+            )
+        if self.own_points is not None:  # raises the errors of `PointSource`
             return
-        for name in ("columns", "units", "provider", "technology"):
+        for name in ("columns", "units", "provider", "by_provider", "technology"):
             if getattr(self, name):
+                option = f"--{name.replace('_', '-')}"
                 raise RequestError(
-                    f"--{name} describes a file of your own tests. Give the file with --points, or "
-                    f"leave --{name} out."
+                    f"{option} describes a file of your own tests. Give the file with --points, or "
+                    f"leave {option} out."
                 )
 
     def _check_validation(self) -> None:
@@ -386,7 +395,8 @@ class MapRequest:
         """The file of the user's own tests; None for a map of Ookla's tiles."""
         if self.points is None:
             return None
-        return PointSource(self.points, self.columns, self.units, self.provider, self.technology)
+        chosen = self.provider, self.technology, self.by_provider
+        return PointSource(self.points, self.columns, self.units, *chosen)
 
     @property
     def thresholds(self) -> tuple[Threshold, ...]:

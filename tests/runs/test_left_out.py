@@ -8,7 +8,8 @@ from run_worlds import Small
 
 from geogp.errors import DataError
 from geogp.geodata.tiles.quadkeys import parse_quadkeys
-from geogp.runs.pipeline.job import identity_of, prepare
+from geogp.runs.pipeline.identity import identity_of
+from geogp.runs.pipeline.job import prepare
 from geogp.runs.pipeline.validation import make_plan
 from geogp.runs.progress import ProgressListener
 

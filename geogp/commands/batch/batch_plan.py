@@ -22,7 +22,7 @@ VARIED = ("region", "service", "target", "quarters")
 
 _ALONE = (
     *("region_file", "region_name", "out", "fresh"),
-    *("points", "columns", "units", "provider", "technology"),
+    *("points", "columns", "units", "provider", "by_provider", "technology"),
 )
 """Fields of a request that a batch cannot have."""
 

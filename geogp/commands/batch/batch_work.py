@@ -16,7 +16,8 @@ from geogp.files import ELSEWHERE, output_error, remove
 from geogp.geodata.store.cache import cache_folder
 from geogp.records.run_record import given
 from geogp.runs.locks import LOCK_FILES, lock_folder
-from geogp.runs.pipeline.job import Job, identity_of, prepare
+from geogp.runs.pipeline.identity import identity_of
+from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.pipeline.make_map import run_job
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import RunFolder

@@ -147,7 +147,8 @@ class PointSource:
 
     `file` is the path. `columns` are texts as in `named_columns`. `units` is the unit of speeds
     whose columns have no unit in their names. If `provider` or `technology` is given, only the
-    measurements with this value are read. Raises RequestError if a column or the unit is unknown.
+    measurements with this value are read. If `by_provider`, tests are pooled by provider, too.
+    Raises RequestError if a column or the unit is unknown, or if one provider is chosen, too.
     """
 
     file: str
@@ -155,8 +156,13 @@ class PointSource:
     units: str | None = None
     provider: str | None = None
     technology: str | None = None
+    by_provider: bool = False
 
     def __post_init__(self) -> None:
         named_columns(self.columns)
         if self.units is not None:
             one_of("unit", self.units, KBPS)
+        if self.by_provider and self.provider is not None:
+            raise RequestError(
+                "--provider maps one provider, and --by-provider maps all. Leave one of them out."
+            )

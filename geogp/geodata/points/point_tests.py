@@ -4,7 +4,7 @@ The mean over the tests of a tile of zoom 16 in a quarter is what Ookla publishe
 pooled measurements have the form of Ookla's tiles, and everything else works as with tiles.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,9 @@ MANY_TIMES, FEW, SHARE = 300, 5, 0.001
 MARGIN_DEGREES = 0.02
 """Distance from the outermost points to the border of their own extent: some tiles."""
 
+LEAST_ROWS = 100
+"""Smallest number of rows of each provider; the test part of a split then has about ten of them."""
+
 SLOW_MBPS = 0.5
 """A median speed below this leads to a warning about the unit."""
 
@@ -56,6 +59,7 @@ class PointTests:
 
     `value` is in the unit of Ookla's columns (kbps or ms), and 1 for the target ``tests``. `rows`
     is the number of rows in the file. `columns` are the names of the columns that geogp knows.
+    `provider` are names, (n,), or None if all providers are pooled.
     """
 
     path: Path
@@ -69,6 +73,7 @@ class PointTests:
     value: Floats
     columns: dict[str, str]
     warnings: tuple[str, ...]
+    provider: NDArray[np.object_] | None = None
 
     @property
     def extent(self) -> BaseGeometry:
@@ -88,10 +93,11 @@ class PointTests:
         return places.convex_hull.buffer(MARGIN_DEGREES)
 
     def observations(self, region: Region, quarters: QuarterRequest | None) -> Ingested:
-        """Return the measurements of a region, pooled by tile and quarter.
+        """Return the measurements of a region, pooled by tile, quarter and known provider.
 
         A tile belongs to the region if its centre lies in the region. Raises DataError if there are
-        no measurements in the region, or none in a quarter that the user named individually.
+        no measurements in the region, or none in a quarter that the user named individually; or if
+        there is only one provider, or one with fewer than `LEAST_ROWS` rows.
         """
         column, row = quadkeys.tiles_at(self.longitude, self.latitude)
         codes = quadkeys.tiles_to_codes(column, row)
@@ -101,17 +107,19 @@ class PointTests:
         named = [] if quarters is None else [one for one in absent if one in quarters.named]
         if not wanted.any() or named:
             raise DataError(self._nothing(region, inside, named))
-        parts = {
-            int(quarter): self._pooled(codes, wanted & (self.quarter == quarter))
-            for quarter in np.unique(self.quarter[wanted])
-        }
-        found = tuple(parts)
+        found = np.unique(self.quarter[wanted]).tolist()
         if quarters is None:
-            absent = [one for one in range(found[0], found[-1]) if one not in parts]
+            absent = [one for one in range(found[0], found[-1]) if one not in found]
         name = self.path.name
-        gathered = gather(
-            parts, region, target=self.target, service=self.service, file_of=lambda _: name
-        )
+        if self.provider is None:
+            gathered = self._gathered(codes, wanted, region)
+        else:
+            gathered = _joined(
+                {
+                    str(one): self._gathered(codes, wanted & (self.provider == one), region)
+                    for one in np.unique(self.provider[wanted])
+                }
+            )
         outside = int((~inside).sum())
         warnings = [
             *self.warnings,
@@ -125,6 +133,22 @@ class PointTests:
             missing=tuple(absent),
             warnings=tuple(warnings),
             attribution=f"Measurements of {name}",
+        )
+
+    def _gathered(
+        self, codes: NDArray[np.uint64], wanted: NDArray[np.bool_], region: Region
+    ) -> Ingested:
+        """Return the marked tests of a region, pooled by tile and quarter."""
+        parts = {
+            int(quarter): self._pooled(codes, wanted & (self.quarter == quarter))
+            for quarter in np.unique(self.quarter[wanted])
+        }
+        return gather(
+            parts,
+            region,
+            target=self.target,
+            service=self.service,
+            file_of=lambda _: self.path.name,
         )
 
     def _pooled(self, codes: NDArray[np.uint64], rows: NDArray[np.bool_]) -> TileRows:
@@ -174,8 +198,10 @@ def read_point_tests(source: PointSource, *, target: str, service: str) -> Point
     table = read_point_table(path)
     counted = find_target(target).counted
     chosen = {"provider": source.provider, "technology": source.technology}
+    apart = source.by_provider
     needed = ["latitude", "longitude", "time", *([] if counted else [target])]
     needed += [role for role, value in chosen.items() if value is not None]
+    needed += ["provider"] * (apart and source.provider is None)
     columns = columns_of(table.names, named_columns(source.columns), needed, str(path))
     faults: list[str] = []
     longitude, latitude = coordinates(table, columns, faults)
@@ -196,8 +222,13 @@ def read_point_tests(source: PointSource, *, target: str, service: str) -> Point
     kept = ~np.isnan(value)
     if not kept.all():
         warnings.append(f"{table.where(~kept)} of {path.name} have no {target} and are left out.")
+    provider = table.texts(columns["provider"]) if apart else None
+    if provider is not None and (provider == "").any():
+        where = table.where(provider == "")
+        warnings.append(f"{where} of {path.name} have no provider and are left out.")
+        kept &= provider != ""
     for role, name in chosen.items():
-        if role in columns:
+        if role in columns and not (apart and role == "provider"):
             kept &= _chosen(table, role, columns[role], name, warnings)
     if not kept.any():
         raise DataError(f"{path} has no {target} with the chosen provider and technology.")
@@ -218,6 +249,43 @@ def read_point_tests(source: PointSource, *, target: str, service: str) -> Point
         value[kept],
         columns,
         tuple(warnings),
+        None if provider is None else provider[kept],
+    )
+
+
+def _joined(parts: Mapping[str, Ingested]) -> Ingested:
+    """Return the rows of several providers together; raise the errors of `observations`."""
+    rows = {name: int(part.kept.sum()) for name, part in parts.items()}
+    if len(rows) < 2:
+        raise RequestError(
+            f"--by-provider needs tests of two providers or more, found only {', '.join(rows)}. "
+            "Leave --by-provider out."
+        )
+    few = [f"{count} of {name}" for name, count in rows.items() if count < LEAST_ROWS]
+    if few:
+        raise DataError(
+            f"--by-provider needs {LEAST_ROWS} rows or more of each provider, where a row is one "
+            f"tile in one quarter, found {', '.join(few)}. Remove their tests from the file, or "
+            "choose more quarters."
+        )
+    # The order of rows, and so the fit, does not depend on the names.
+    parts = dict(sorted(parts.items(), key=lambda one: -rows[one[0]]))
+    sources = [part.source_rows for part in parts.values()]
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name) for one in sources])
+        for name, held in vars(sources[0]).items()
+        if isinstance(held, np.ndarray)
+    }
+    names = np.repeat(np.array(list(parts), object), list(map(len, sources)))
+    order = np.lexsort((arrays["quadkey"], arrays["quarter"]))
+    known = replace(sources[0], **arrays, provider=names).taken(order)
+    kept = np.concatenate([part.kept for part in parts.values()])[order]
+    return Ingested(
+        known.taken(kept),
+        known,
+        kept,
+        tuple(one for part in parts.values() for one in part.left_out),
+        warnings=tuple(text for part in parts.values() for text in part.warnings),
     )
 
 

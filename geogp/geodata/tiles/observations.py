@@ -37,6 +37,8 @@ class Observations:
         Numbers of tests and devices behind the average, int64 (n,); 0 for a tile without tests.
     stratum
         One of `strata`, or ``unknown``, str (n,).
+    provider
+        Name of the provider, object (n,), if a tile has a row for each provider; otherwise None.
     """
 
     quadkey: NDArray[np.uint64]
@@ -50,6 +52,7 @@ class Observations:
     target: str
     service: str
     strata: tuple[str, str] = STRATA
+    provider: NDArray[np.object_] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -77,6 +80,10 @@ class Observations:
             name: part[rows] for name, part in vars(self).items() if isinstance(part, np.ndarray)
         }
         return replace(self, **taken)
+
+    def of_provider(self, name: str | None) -> "Observations":
+        """Return the rows of one provider; all rows if `name` is None."""
+        return self if name is None else self.taken(np.asarray(self.provider == name, np.bool_))
 
 
 def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:

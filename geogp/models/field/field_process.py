@@ -16,7 +16,7 @@ from geogp.models.core.arrays import as_floats, check_devices
 from geogp.models.core.devices import rows_at_once
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.posteriors import VariationalPosterior
-from geogp.models.field.field_rows import HeldRows, RowTerms
+from geogp.models.field.field_rows import HeldRows, RowTerms, with_providers
 from geogp.models.field.measurement import MeasurementLaw
 from geogp.models.field.near_network import NearNetworks
 from geogp.models.field.near_rows import WeightPosterior
@@ -343,8 +343,7 @@ class FieldProcess(LowRankGP):
                 f"or more, found shape {counts.shape}"
                 f"{f' and a smallest value of {counts.min():g}' if counts.size else ''}."
             )
-        spread = np.broadcast_to(counts, (n,)).copy()
-        return torch.as_tensor(spread).to(self.device)
+        return torch.as_tensor(np.broadcast_to(counts, (n,)).copy()).to(self.device)
 
     def beyond(self, x: Tensor) -> Tensor:
         """Return the variance of the drift of the level outside the times of the stored rows."""
@@ -380,20 +379,12 @@ class FieldProcess(LowRankGP):
         return numpy_of(torch.cat(parts) * self.y_sd.square())
 
     def points(self, x: Tensor) -> Tensor:
-        """Return scaled inputs as kilometres and quarters, (n, 3) float64.
-
-        By provider, the fourth column is the number of the provider, from 1.
-        """
+        """Return scaled inputs in km and quarters, and the provider, (n, 3 or 4) float64."""
         exact = x[..., : self.coordinates].double()
         if self.coordinates == 2:
             exact = torch.cat([exact, torch.zeros_like(exact[..., :1])], -1)
         found, providers = exact * self.units, self.architecture.used_providers
-        if not providers:
-            return found
-        marked = (x[..., -providers:] > 0).double() @ torch.arange(
-            1.0, providers + 1, dtype=torch.float64, device=x.device
-        )
-        return torch.cat([found, marked[..., None]], -1)
+        return with_providers(found, x[..., -providers:]) if providers else found
 
     def distance_to_others(self, points: Floats, among: NearSites | None = None) -> Floats:
         """Return the mean distance from points (n, 3) to the nearest stored places, in km, (n,).

@@ -85,6 +85,15 @@ class Block:
         return self.white[:, 1:]
 
 
+def with_providers(points: Tensor, marks: Tensor) -> Tensor:
+    """Return points (..., k) with the number of the provider, from 1, as the last column.
+
+    The columns of `marks` (..., providers) are above 0 in the rows of one provider each.
+    """
+    numbers = torch.arange(1.0, marks.shape[-1] + 1, dtype=points.dtype, device=points.device)
+    return torch.cat([points, ((marks > 0) * numbers).sum(-1, keepdim=True)], -1)
+
+
 class NearRows(NamedTuple):
     """Rows near b places, on the device of the model.
 

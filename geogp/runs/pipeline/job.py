@@ -3,25 +3,22 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from geogp import __version__
 from geogp.choices import AVERAGE, check_sample
 from geogp.errors import DataError, RequestError
 from geogp.estimators.fit_rows import data_of
-from geogp.estimators.point_scale import PointScale, covariate_scales
+from geogp.estimators.point_scale import PointScale, covariate_scales, providers_of
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import make_estimator
 from geogp.evaluation.conformal.repair_methods import BY_STRATA
-from geogp.evaluation.splits.split_names import BUFFER
 from geogp.geodata.places.census import Boundaries
 from geogp.geodata.places.layers import PolygonLayer, read_layers
 from geogp.geodata.places.region import UNKNOWN, Region
@@ -39,13 +36,10 @@ from geogp.models.core.devices import pick_device
 from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.training_data import Data
 from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
-from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import PhaseClock, ProgressListener
 from geogp.runs.question import Question, check_quarter
 from geogp.runs.run_folder import RunFolder
-from geogp.runs.run_identity import input_record
-from geogp.runs.run_places import reads_tiles
 from geogp.runs.settings import MAX_TILES, MapRequest
 
 Rows = NDArray[np.bool_]
@@ -79,6 +73,15 @@ class Job:
         return self.ingested.observations
 
     @property
+    def mapped(self) -> Observations:
+        """The rows of the provider of the map; all rows if the run is not by provider."""
+        return self.observations.of_provider(self.places.provider)
+
+    def of_provider(self, name: str) -> "Job":
+        """Return the same run with the map of another provider."""
+        return replace(self, places=replace(self.places, provider=name))
+
+    @property
     def region(self) -> Region:
         """The region to map."""
         return self.boundaries.region
@@ -94,6 +97,8 @@ class Job:
         seen = self.observations
         table = self.places.at(seen.longitude, seen.latitude, seen.quarter)
         table = table.assign(tests=seen.tests, devices=seen.devices)
+        if seen.provider is not None:
+            table["provider"] = seen.provider
         return table if self.about.counts else table.drop(columns="area_km2")
 
     @property
@@ -124,7 +129,14 @@ class Job:
             exposure=float(self.table["area_km2"].to_numpy().mean()) if self.about.counts else None,
             time_kind=None if timeless else "quarter",
             covariates=covariate_scales(self.places.names, covariates.to_numpy(np.float64)),
+            providers=self.providers,
         )
+
+    @cached_property
+    def providers(self) -> tuple[str, ...]:
+        """The providers of a run by provider, with most rows first; otherwise none."""
+        names = self.observations.provider
+        return () if names is None else providers_of(names)
 
     def estimator(
         self, weights: Weights, *, validation: Rows | None = None, epochs: int | None = None
@@ -136,6 +148,7 @@ class Job:
             request.model,
             **COLUMNS | timeless,
             covariates=self.places.names or None,
+            provider="provider" if self.providers else None,
             validation="random" if validation is None else validation,
             preset=request.preset,
             epochs=epochs or self.epochs,
@@ -180,7 +193,10 @@ class Job:
         devices = None
         if about.has_tiles and known:
             devices = request.devices or self.observations.typical_devices(tests)
-        return Question(request.question, quarter, latest, tests if known else None, devices)
+        provider = self.places.provider
+        return Question(
+            request.question, quarter, latest, tests if known else None, devices, provider
+        )
 
     @property
     def refits(self) -> bool:
@@ -252,6 +268,8 @@ def prepare(
         places=places,
         clock=clock or PhaseClock(),
     )
+    if job.providers:
+        job.places = replace(places, provider=job.providers[0])
     job.folder.check()
     region.check_zoom(request.zoom)
     _check_strata(job)
@@ -329,81 +347,6 @@ def _check_question(job: Job) -> None:
             f"the map shows {question.at}, but the data end in {quarter_label(quarters[-1])}: the "
             "predicted level stays constant, and the intervals become wider."
         )
-
-
-def identity_of(job: Job) -> RunIdentity:
-    """Return the entries of run.json that determine the fits and the map."""
-    request, question = job.request, job.question
-    files = [*job.boundaries.files, *job.layer_files, *job.ingested.files, *job.places.files]
-    return RunIdentity(
-        schema=RUN_SCHEMA,
-        geogp=__version__,
-        versions={"torch": str(torch.__version__), "numpy": np.__version__},
-        device=str(job.device),
-        region=job.region.code,
-        service=request.service,
-        target=request.target,
-        quarters=[quarter_label(q) for q in job.observations.quarters],
-        model=request.model,
-        preset=request.preset,
-        seed=request.seed,
-        settings=_settings_of(job),
-        drawing=RunDrawing(
-            zoom=request.zoom,
-            far_km=request.far_km,
-            thresholds=[threshold.value for threshold in request.thresholds],
-            self_contained=request.self_contained,
-            **question.record,
-        ),
-        inputs=[input_record(file) for file in files],
-    )
-
-
-def _settings_of(job: Job) -> RunSettings:
-    request, preset, region = job.request, job.preset, job.region
-    own_region, own_strata = request.region is None, request.strata is not None
-    found = RunSettings(
-        h=preset.h,
-        r=preset.r if request.budget is None else "budget",
-        epochs=job.epochs,
-        batch=job.batch,
-        learning_rate=preset.learning_rate_for(job.batch),
-        decay=preset.decay,
-        placement=preset.placement,
-        weights="validation" if request.tune_weights else asdict(preset.weights),
-        refit=preset.refit,
-        head_rate=preset.head_rate,
-        noise_rate=preset.noise_rate,
-        clip=preset.clip,
-        average=preset.average,
-        noise_start=preset.noise_start,
-        optimiser=preset.optimiser,
-        noise=request.noise,
-        tune_weights=request.tune_weights,
-        splits=list(request.splits),
-        folds=request.folds,
-        layers=list(request.layers),
-        covariates=list(request.covariates) or None,
-        conformal=request.conformal,
-        inputs="place" if job.scale.times is None else "place-quarter",
-        source=request.source,
-        boundaries=request.boundaries,
-        urban_vintage=region.urban_vintage,
-        dtype="float32",
-        precision=request.precision,
-        region_file=request.region_file,
-        region_name=region.name if own_region else None,
-        strata_file=request.strata,
-        strata=list(region.strata_names) if own_strata else None,
-        buffer_km=request.buffer_km if BUFFER.name in request.splits else None,
-        budget=request.budget,
-        points_file=request.points,
-        points_columns=list(request.columns) or None,
-        points_units=request.units,
-        points_provider=request.provider,
-        points_technology=request.technology,
-    )
-    return found if reads_tiles(found) else replace(found, source=request.points)
 
 
 @contextmanager

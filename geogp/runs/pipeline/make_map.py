@@ -19,9 +19,11 @@ from geogp.estimators.stored_estimators import load_with_notes
 from geogp.evaluation.splits.row_parts import CALIBRATION, TEST, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_names import RANDOM
 from geogp.files import sha256_of, write_bytes, write_text
+from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.threads import one_core_each
 from geogp.models.joint.joint_law import two_variances
+from geogp.records.input_records import ProviderRecord
 from geogp.records.record_names import NOISE_IN_SPREAD, POINT, STEPS
 from geogp.records.record_reading import complete_record
 from geogp.records.repair_records import CalibrationRecord
@@ -48,7 +50,8 @@ from geogp.runs.pipeline.fitting import (
     threads_for,
     weights_of,
 )
-from geogp.runs.pipeline.job import Job, identity_of, prepare, timed
+from geogp.runs.pipeline.identity import identity_of
+from geogp.runs.pipeline.job import Job, prepare, timed
 from geogp.runs.pipeline.phase_rates import expect, remember
 from geogp.runs.pipeline.repair import repair_of, repaired_splits, with_repair
 from geogp.runs.pipeline.target_kinds import kind_of
@@ -267,6 +270,7 @@ def _complete(
                 ],
                 calibration=with_repair(fitted.calibration, repair),
                 covariates=covariates or UNSET,
+                providers=[_provider(job.observations, name) for name in job.providers] or UNSET,
                 seconds=job.seconds,
                 warnings=job.warnings,
                 map=replace(drawing.record, grid_sha256=sha256_of(folder / GRID_FILE)),
@@ -311,6 +315,11 @@ def write_report(
     for name, text in kind_of(run.target).report(run, predictions, latex=latex).items():
         write_text(folder / name, text)
     write_pages(folder, run, REPORT_FILES)
+
+
+def _provider(seen: Observations, name: str) -> ProviderRecord:
+    own = seen.of_provider(name)
+    return ProviderRecord(name=name, rows=len(own), tests=int(own.tests.sum()))
 
 
 def _by_stratum(splits: dict[str, SplitOutcome]) -> dict[str, Strata] | UnsetType:

@@ -21,7 +21,7 @@ from geogp.geodata.tiles.ookla import InputFile, read_observations
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.quarters import QuarterRequest
 from geogp.geodata.tiles.targets import SERVICES
-from geogp.records.run_record import CovariateRecord
+from geogp.records.input_records import CovariateRecord
 from geogp.runs.settings import STRATUM
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-OTHER_COLUMNS = ("longitude", "latitude", "quarter", "area_km2", "tests", "devices")
+OTHER_COLUMNS = ("longitude", "latitude", "quarter", "area_km2", "tests", "devices", "provider")
 """Columns of a run's tables that are not covariates."""
 
 KNOWN_SHARE = 0.9
@@ -120,12 +120,14 @@ class RunCovariate:
 class PlaceTables:
     """The covariates of a run; makes tables of places and quarters for the run's estimator.
 
-    `files` are the files that were read, and `warnings` concern these files.
+    `files` are the files that were read, and `warnings` concern these files. `provider` is the
+    provider of the places in tables; None if the run is not by provider.
     """
 
     covariates: list[RunCovariate] = field(default_factory=list)
     files: list[InputFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    provider: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -152,6 +154,8 @@ class PlaceTables:
                 **{name: count for name, count in counts.items() if count is not None},
             }
         )
+        if self.provider is not None:
+            table["provider"] = self.provider
         for one in self.covariates:
             table = table.assign(**one.columns(longitude, latitude, quarter))
         return table

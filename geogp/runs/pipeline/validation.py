@@ -305,6 +305,7 @@ def _prediction_table(
             "tests": seen.tests[test],
             "devices": seen.devices[test],
             "stratum": seen.stratum[test],
+            **({} if seen.provider is None else {"provider": seen.provider[test]}),
             **layers,
             "distance_km": nearest_km(*place, seen.longitude[known], seen.latitude[known]),
             **columns,

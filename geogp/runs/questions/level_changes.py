@@ -109,7 +109,7 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
     columns["wrong_share"][near] = wrong_shares(z[near])
     called = columns["wrong_share"] <= WRONG_SHARE
     columns["direction"] = np.where(called, np.where(rose > 0.5, "rose", "fell"), "")
-    seen = job.observations
+    seen = job.mapped
     for name, quarter in zip(("from", "to"), quarters, strict=True):
         tests = tests_on(tiles, seen.taken(seen.quarter == quarter))
         table[f"tests_{name}"] = areas.totals(tests)

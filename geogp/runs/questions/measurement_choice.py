@@ -108,7 +108,7 @@ def describe_tiles(
         "longitude": (longitude + 180) % 360 - 180,
         "latitude": latitude,
         "stratum": opened.job.region.stratum(longitude, latitude).astype(object),
-        "tests": tests_on(tiles, opened.job.observations)[at],
+        "tests": tests_on(tiles, opened.job.mapped)[at],
         f"level_{unit}": 10 ** level.mean[at],
         "sd_before_log10": np.sqrt(chosen.before),
         "sd_after_log10": np.sqrt(chosen.after),

@@ -1,7 +1,7 @@
 """Predictions of a finished run at places, such as addresses, from the files in the run folder."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,7 +130,8 @@ def place_answers(
     opened = complete_record(*run, OpenedRecord)
     tiles = read_map_tiles(run[0] / TILES_FILE)
     quarters = _quarters(opened, asked, timeless=model.scale_.times is None)
-    question = _question(opened, asked)
+    providers = model.scale_.providers
+    question = replace(_question(opened, asked), provider=providers[0] if providers else None)
     thresholds = _thresholds(opened, asked)
     place = tiles.at(longitude, latitude)
     inside = place >= 0
@@ -379,7 +380,7 @@ class _Predictor:
             rows = map_calibration_rows(opened.job)
             return opened.job.places, repair_of(opened.job, self.model, rows)
         if held is None or method == NONE:
-            return PlaceTables(), NO_REPAIR
+            return PlaceTables(provider=self.question.provider), NO_REPAIR
         cells = tuple(
             Cell(
                 one.stratum,
@@ -390,4 +391,4 @@ class _Predictor:
             )
             for one in given(held.cells, [])
         )
-        return PlaceTables(), Repair(method, given(held.n, 0), cells)
+        return PlaceTables(provider=self.question.provider), Repair(method, given(held.n, 0), cells)

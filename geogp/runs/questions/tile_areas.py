@@ -91,7 +91,7 @@ class TileAreas:
         The columns are ``area``, ``key``, ``tiles``, ``measured_tiles``, ``tests`` (in all
         quarters) and ``far_share``, the share of the tiles far from any measurement.
         """
-        tests = tests_on(opened.tiles, opened.job.observations)
+        tests = tests_on(opened.tiles, opened.job.mapped)
         tiles = np.array([len(inside) for inside in self.tiles])
         return pd.DataFrame(
             {

@@ -1,0 +1,34 @@
+"""Typed structs for the covariates and the providers in run.json."""
+
+from msgspec import Struct
+
+from geogp.evaluation.scores import Real, Share, Size
+from geogp.records.record_types import Name, Place, Some, Text
+
+
+class CovariateRecord(Struct, frozen=True, kw_only=True):
+    """A covariate of a run, and its coefficient in the model of the map.
+
+    `source` is the value of ``--covariates``. `files` are the names of the covariate's files.
+    `share_with_data` is the share of the map's tiles with data near enough to change the value.
+    `median_sd` is the median standard deviation of the covariate at a tile, null if unknown.
+    `coefficient` is the change of the level, in the unit of the target, per standard deviation of
+    the covariate; it is null if the covariate is constant.
+    """
+
+    name: Name
+    source: Place
+    files: list[Text]
+    interpolation: Text
+    share_with_data: Share
+    median_sd: Size | None
+    coefficient: Real | None
+    coefficient_sd: Size | None
+
+
+class ProviderRecord(Struct, frozen=True, kw_only=True):
+    """A provider of a run, with the numbers of its rows and tests."""
+
+    name: Name
+    rows: Some
+    tests: Some

@@ -1,0 +1,91 @@
+"""The entries of run.json that determine the fits and the map of a run, from its job."""
+
+from dataclasses import asdict
+
+import numpy as np
+import torch
+from msgspec.structs import replace
+
+from geogp import __version__
+from geogp.evaluation.splits.split_names import BUFFER
+from geogp.geodata.tiles.quarters import quarter_label
+from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
+from geogp.runs.pipeline.job import Job
+from geogp.runs.run_identity import input_record
+from geogp.runs.run_places import reads_tiles
+
+
+def identity_of(job: Job) -> RunIdentity:
+    """Return the entries of run.json that determine the fits and the map."""
+    request, question = job.request, job.question
+    files = [*job.boundaries.files, *job.layer_files, *job.ingested.files, *job.places.files]
+    return RunIdentity(
+        schema=RUN_SCHEMA,
+        geogp=__version__,
+        versions={"torch": str(torch.__version__), "numpy": np.__version__},
+        device=str(job.device),
+        region=job.region.code,
+        service=request.service,
+        target=request.target,
+        quarters=[quarter_label(q) for q in job.observations.quarters],
+        model=request.model,
+        preset=request.preset,
+        seed=request.seed,
+        settings=_settings_of(job),
+        drawing=RunDrawing(
+            zoom=request.zoom,
+            far_km=request.far_km,
+            thresholds=[threshold.value for threshold in request.thresholds],
+            self_contained=request.self_contained,
+            **question.record,
+        ),
+        inputs=[input_record(file) for file in files],
+    )
+
+
+def _settings_of(job: Job) -> RunSettings:
+    request, preset, region = job.request, job.preset, job.region
+    own_region, own_strata = request.region is None, request.strata is not None
+    found = RunSettings(
+        h=preset.h,
+        r=preset.r if request.budget is None else "budget",
+        epochs=job.epochs,
+        batch=job.batch,
+        learning_rate=preset.learning_rate_for(job.batch),
+        decay=preset.decay,
+        placement=preset.placement,
+        weights="validation" if request.tune_weights else asdict(preset.weights),
+        refit=preset.refit,
+        head_rate=preset.head_rate,
+        noise_rate=preset.noise_rate,
+        clip=preset.clip,
+        average=preset.average,
+        noise_start=preset.noise_start,
+        optimiser=preset.optimiser,
+        noise=request.noise,
+        tune_weights=request.tune_weights,
+        splits=list(request.splits),
+        folds=request.folds,
+        layers=list(request.layers),
+        covariates=list(request.covariates) or None,
+        conformal=request.conformal,
+        inputs="place" if job.scale.times is None else "place-quarter",
+        source=request.source,
+        boundaries=request.boundaries,
+        urban_vintage=region.urban_vintage,
+        dtype="float32",
+        precision=request.precision,
+        region_file=request.region_file,
+        region_name=region.name if own_region else None,
+        strata_file=request.strata,
+        strata=list(region.strata_names) if own_strata else None,
+        buffer_km=request.buffer_km if BUFFER.name in request.splits else None,
+        budget=request.budget,
+        points_file=request.points,
+        points_columns=list(request.columns) or None,
+        points_units=request.units,
+        points_provider=request.provider,
+        points_technology=request.technology,
+        points_by_provider=request.by_provider or None,
+    )
+    return found if reads_tiles(found) else replace(found, source=request.points)
