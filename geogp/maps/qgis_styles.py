@@ -50,7 +50,7 @@ def scale_of(grid: xr.Dataset, name: str) -> scales.Scale | None:
         make = partial(scales.class_scale, palette=scales.BOUND_PALETTE, names=names)
     elif unit == "%":
         make = partial(scales.change_scale)
-    elif name == "tests":
+    elif name.startswith("tests"):
         make = partial(scales.count_scale, palette=scales.TESTS_PALETTE)
     elif name.startswith(SHARES):
         make = partial(scales.share_scale, palette=scales.PROBABILITY_PALETTE)

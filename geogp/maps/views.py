@@ -1,7 +1,7 @@
 """The views of a map, each with its variable of the grid, its texts and its colours."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -13,6 +13,9 @@ from geogp.distributions.quantity import Quantity
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.maps import scales
 from geogp.maps.grid import FLAG_FILL, quantity_of
+
+FAR, PROVIDER = "far", "provider"
+"""Attributes of a median of one provider: the variable with far tiles, and the provider's name."""
 
 MakeScale = Callable[..., scales.Scale]
 
@@ -74,7 +77,28 @@ def views_of(grid: xr.Dataset) -> tuple[View, ...]:
         return _count_views(int(grid.attrs["zoom"]))
     # Distributions with heavy tails may have no mean.
     with_mean = bool(np.isfinite(grid[f"mean_{quantity.suffix}"].values).any())
-    return tuple(one for one in _speed_views(quantity) if one.name != "mean" or with_mean)
+    found = tuple(one for one in _speed_views(quantity) if one.name != "mean" or with_mean)
+    return found + provider_views(grid, found[0])
+
+
+def provider_views(grid: xr.Dataset, median: View) -> tuple[View, ...]:
+    """Return a view of each provider's median in a run by provider, all on the same scale."""
+    names = [str(name) for name, one in grid.data_vars.items() if FAR in one.attrs]
+    values = np.stack([grid[name].values for name in names]) if names else np.zeros(0)
+
+    def common(_: NDArray[np.float64], **words: str) -> scales.Scale:
+        return scales.speed_scale(values, **words)
+
+    return tuple(
+        replace(
+            median,
+            name=name.replace(median.variable, median.name),
+            variable=name,
+            title=f"{median.title}, {grid[name].attrs[PROVIDER]}",
+            make_scale=common,
+        )
+        for name in names
+    )
 
 
 def find_view(grid: xr.Dataset, name: str) -> View:
@@ -84,12 +108,14 @@ def find_view(grid: xr.Dataset, name: str) -> View:
     return views[name]
 
 
-def veiled(grid: xr.Dataset) -> NDArray[np.bool_]:
+def veiled(grid: xr.Dataset, variable: str | None = None) -> NDArray[np.bool_]:
     """Return which tiles to show in grey, because they are far from any measurement.
 
-    For numbers of tests no tile is grey, because a tile without tests is a measurement of 0.
+    For a `variable` of one provider, these are measurements of the provider. For numbers of tests
+    no tile is grey, because a tile without tests is a measurement of 0.
     """
-    far = np.asarray(grid["far"].values == 1)
+    name = FAR if variable is None else grid[variable].attrs.get(FAR, FAR)
+    far = np.asarray(grid[name].values == 1)
     return np.zeros_like(far) if quantity_of(str(grid.attrs["target"])).counted else far
 
 

@@ -35,7 +35,7 @@ def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | No
         region, frame, below=below, right=right, least=3.8
     )
     figure_layout.draw_raster(axes, frame, values, scale)
-    far = veiled(grid)
+    far = veiled(grid, shown.variable)
     keys = _outline_keys(region)
     if far.any():
         figure_layout.draw_image(axes, frame, np.where(far[:, :, None], VEIL, 0.0), zorder=2)

@@ -63,7 +63,7 @@ from geogp.maps.page.page_quantiles import (
     unpack_quantiles,
 )
 from geogp.maps.prediction_grid import LEVEL
-from geogp.maps.views import QUESTIONS, kernel_label, veiled
+from geogp.maps.views import PROVIDER, QUESTIONS, kernel_label, veiled, views_of
 
 FORMAT = 1
 
@@ -78,6 +78,7 @@ _MAX_OF_16, _MAX_OF_32 = 65_000, 4_200_000_000
 _SHARE_STEP = 0.004
 _ENTROPY_STEP = 0.01
 _MEASURED_STEP = 0.005
+_MEDIAN_STEP = 0.01
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     arrays, names = _arrays(grid, content, frame)
     packed = quantity.counted or quantity.classes
     made = (_by_arrays if packed else _speeds)(grid, content)
-    arrays |= made.pop("arrays")
+    arrays |= made.pop("arrays") | _provider_arrays(grid)
     steps = made.pop("steps") | {"tests": arrays["tests"]["step"]}
     layers = [*made.pop("layers"), tests_layer(grid)]
     layers += slice_layers(content.slices, kernel_label(target), quantity.kernel_unit)
@@ -343,6 +344,16 @@ def _arrays(
         arrays["county"] = pack(raster, 1.0, bits, none=True, offset=0.0)
         names["county"] = found
     return arrays, names
+
+
+def _provider_arrays(grid: xr.Dataset) -> dict[str, Packed]:
+    """Return the median of each provider near its own measurements, by the name of its view."""
+    values = {
+        view.name: np.where(veiled(grid, view.variable), np.nan, view.values(grid))
+        for view in views_of(grid)
+        if PROVIDER in grid[view.variable].attrs
+    }
+    return {name: _within(one, _MEDIAN_STEP) for name, one in values.items()}
 
 
 def _tests(grid: xr.Dataset) -> Floats:

@@ -33,6 +33,7 @@ from geogp.maps.views import (
     WHERE_MEASURED,
     WHO_IS_SERVED,
     View,
+    provider_views,
     views_of,
 )
 
@@ -102,6 +103,10 @@ def speed_layers(
         layer_json(width, predicted, {"width": [0.025, 0.975]}, width.values(grid))
         | {"title": "Uncertainty"},
         layer_json(probability, predicted, {"probability": True}, np.zeros(1)),
+    ]
+    layers += [
+        layer_json(view, predicted, {"array": view.name}, view.values(grid))
+        for view in provider_views(grid, median)
     ]
     if change is not None:
         first, values = change

@@ -14,7 +14,6 @@ from geogp.models.core.elementwise import exponential_
 SILLS = (0.05, 0.1, 0.05, 0.02)
 RANGES_KM = (3.0, 1.5)
 MEMORIES = (4.0, 2.0)
-OWN_SILLS, OWN_RANGES_KM = SILLS, RANGES_KM
 """Start values of s, l (km) and τ (quarters). A tile of zoom 16 is about 0.6 km wide."""
 
 SAME_TILE_KM = 1e-3
@@ -78,7 +77,7 @@ class TileProcess(nn.Module):
         self.log_ranges = nn.Parameter(torch.tensor(RANGES_KM, dtype=dtype).log())
         self.log_memories = nn.Parameter(torch.tensor(MEMORIES, dtype=dtype).log())
         self.head = nn.Parameter(torch.zeros(r, dtype=dtype))
-        start = torch.tensor([*OWN_SILLS, *OWN_RANGES_KM, *MEMORIES], dtype=dtype).log()
+        start = torch.tensor([*SILLS, *RANGES_KM, *MEMORIES], dtype=dtype).log()
         self.log_own = nn.Parameter(start) if by_provider else None
         self.register_buffer("stretch", torch.zeros(2, dtype=torch.float64))
         self.register_buffer("powers", torch.zeros(2, dtype=torch.float64))

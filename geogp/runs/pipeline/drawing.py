@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from geogp.distributions.prediction import Prediction
 from geogp.distributions.quantity import Quantity
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_repair import Repair
@@ -26,6 +27,7 @@ from geogp.maps.page.kernel_basis import KernelBasis, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
 from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_quantiles import QuarterMap
+from geogp.maps.provider_layers import with_providers
 from geogp.maps.qgis_styles import write_styles
 from geogp.maps.rasters import LARGE_TILES, has_zarr, write_geotiffs, write_netcdf, write_zarr
 from geogp.maps.stac_item import write_item
@@ -105,25 +107,21 @@ def draw(
     The zoom is lowered until there are at most a million tiles. `settings` become attributes of the
     grid. `repair` corrects predicted measurements, but not predicted levels.
     """
-    region, seen, question, request = job.region, job.observations, job.question, job.request
+    region, seen, question, request = job.region, job.mapped, job.question, job.request
     zoom = region.zoom_within(request.zoom, MAX_TILES)
     region.check_zoom(zoom)
     tiles = region.tiles(zoom)
-    asker, measured = MapPredictor(job, model, repair, zoom), _measured_tiles(seen)
+    asker = MapPredictor(job, model, repair, zoom)
     prediction = asker.predict(tiles, [question.quarter])
     quantity = quantity_of(seen.target)
-    grid = build_grid(
-        region,
-        tiles,
-        prediction,
-        target=seen.target,
-        distance_km=nearest_km(*tiles.centres, measured.longitude, measured.latitude),
-        far_km=request.far_km,
-        measured=tests_on(tiles, seen),
-        stratum=region.stratum(*tiles.centres),
-        settings={**settings, "quarter": question.at, "zoom": zoom},
-        thresholds=request.thresholds,
-    )
+    grid = _grid(job, tiles, prediction, settings)
+    grids = {job.places.provider: grid}
+    for name in job.providers[1:]:
+        other = job.of_provider(name)
+        found = MapPredictor(other, model, repair, zoom).predict(tiles, [question.quarter])
+        grids[name] = _grid(other, tiles, found, settings)
+    if job.providers:
+        grid = with_providers(grid, {str(name): one for name, one in grids.items()})
     texts = []
     if zoom < request.zoom:
         texts.append(
@@ -163,6 +161,26 @@ def draw(
         else None,
     )
     return Drawing(job, grid, content, texts)
+
+
+def _grid(
+    job: Job, tiles: Tiles, prediction: Prediction, settings: dict[str, str | int | float]
+) -> xr.Dataset:
+    """Return the raster of the predictions for the provider of the map, if there are providers."""
+    region, seen = job.region, job.mapped
+    measured = _measured_tiles(seen)
+    return build_grid(
+        region,
+        tiles,
+        prediction,
+        target=seen.target,
+        distance_km=nearest_km(*tiles.centres, measured.longitude, measured.latitude),
+        far_km=job.request.far_km,
+        measured=tests_on(tiles, seen),
+        stratum=region.stratum(*tiles.centres),
+        settings={**settings, "quarter": job.question.at, "zoom": tiles.zoom},
+        thresholds=job.request.thresholds,
+    )
 
 
 def _kernel(job: Job, model: SpatialGP, tiles: Tiles) -> KernelBasis | None:
@@ -232,7 +250,7 @@ def averages_on(
 
 def reference_slices(job: Job, model: SpatialGP, tiles: Tiles) -> list[KernelSlice]:
     """Return maps of the kernel for a few fixed places, in the quarter of the map."""
-    places = _reference_places(_measured_tiles(job.observations), tiles)
+    places = _reference_places(_measured_tiles(job.mapped), tiles)
     _, _, longitude, latitude = map(np.array, zip(*places, strict=True))
     question = job.question
     references = job.places.at(longitude, latitude, np.full(len(places), question.quarter))
