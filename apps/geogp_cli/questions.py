@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from geogp.commands import run_requests
 from geogp.geodata.tiles.quadkeys import ZOOM
@@ -11,6 +11,9 @@ from geogp.runs.progress import ProgressListener
 from geogp.runs.question import sample_words
 from geogp_cli import console
 from geogp_cli.setting_options import Answer, takes
+
+if TYPE_CHECKING:
+    from geogp.commands.answers.run_answer import RunAnswer
 
 _SHOWN = 10
 """Number of chosen tiles that `geogp next` prints."""
@@ -25,6 +28,8 @@ def areas(request: run_requests.AreasRequest, listener: ProgressListener) -> Ans
     from geogp.commands.answers.areas import make_areas
 
     result = make_areas(request, listener)
+    if request.by_provider:
+        return _providers(result)
     described, level = result.described, request.question == "level"
     kinds, unit = ("level_mean", "level_median") if level else ("tile_mean",), described["unit"]
     weighted = ""
@@ -54,6 +59,27 @@ def areas(request: run_requests.AreasRequest, listener: ProgressListener) -> Ans
         ),
     )
     return Answer(result.described_with("areas"), (first, table, *result.files))
+
+
+def _providers(result: "RunAnswer") -> Answer:
+    """Return the comparison of the providers in each area."""
+    described, unit = result.described, result.described["unit"].lower()
+    table = console.table(
+        f"{described['at']}, {described['unit']}. level: geometric mean over the tiles",
+        "area, provider, level, other, its level, difference, 95 % interval, P(faster)",
+        (
+            (
+                row["area"],
+                *(row["provider"], f"{row[f'level_{unit}']:.1f}"),
+                *(row["other"], f"{row[f'other_level_{unit}']:.1f}"),
+                *_percents(row, "difference"),
+                "-" if math.isnan(p := row["probability_faster"]) else f"{p:.3f}",
+            )
+            for row in result.table.to_dict(orient="records")
+        ),
+        left=("provider", "other"),
+    )
+    return Answer(result.described_with("areas"), (table, *described["notes"], *result.files))
 
 
 @takes(run_requests.ChangeRequest)
@@ -96,18 +122,22 @@ def _directions(rose: int, fell: int, areas: int) -> str:
 
 def _change(row: dict[str, Any], unit: str) -> tuple[str, ...]:
     """Return the cells of an area's change."""
-    percents = (row[f"change{side}_percent"] for side in ("", "_lower", "_upper"))
-    change, low, high = (f"{one:+.{1 if abs(one) < 10 else 0}f}" for one in percents)
     least = row.get("probability_rose_at_least")
     name, tiles, _, far = _area(row)
     return (
         *(name, tiles, far),
         *(f"{row[f'level_{when}_{unit}']:.1f}" for when in ("from", "to")),
-        f"{change} %",
-        f"{low} to {high} %",
+        *_percents(row, "change"),
         f"{row['probability_rose']:.3f}",
         *(() if least is None else (f"{least:.3f}",)),
     )
+
+
+def _percents(row: dict[str, Any], name: str) -> tuple[str, str]:
+    """Return a value in per cent and its interval."""
+    percents = (row[f"{name}{side}_percent"] for side in ("", "_lower", "_upper"))
+    value, low, high = (f"{one:+.{1 if abs(one) < 10 else 0}f}" for one in percents)
+    return f"{value} %", f"{low} to {high} %"
 
 
 def _area(row: dict[str, Any]) -> tuple[str, ...]:

@@ -64,12 +64,12 @@ class Report(ReportFacts):
 
     The following fields have sentences. `headline` states whether the 95 % intervals have the
     stated coverage. `reliance` says what a reader may rely on, by label. `covariates` has one
-    sentence for each covariate. `findings` has one sentence for each split, and `areas` one for
-    each entry of `areas_check` and `areas_unchecked` of run.json. `marks` names the marked strata
-    of each split. `rules` explains how strata are pooled and marked, `repairs` explains how the
-    intervals were repaired, and `statements` explains the limits of the numbers. `splits` has the
-    split reports by name: ``blocks`` comes first; splits with training rows near test rows
-    (`splits.Split.flatters`) come last.
+    sentence for each covariate, and one for all providers. `findings` has one sentence for each
+    split, and `areas` one for each entry of `areas_check` and `areas_unchecked` of run.json.
+    `marks` names the marked strata of each split. `rules` explains how strata are pooled and
+    marked, `repairs` explains how the intervals were repaired, and `statements` explains the limits
+    of the numbers. `splits` has the split reports by name: ``blocks`` comes first; splits with
+    training rows near test rows (`splits.Split.flatters`) come last.
     """
 
     unit: str
@@ -111,7 +111,10 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         plain_unit=plain_unit,
         headline=say("report", "headline", main),
         reliance=say_labelled("report", "reliance", main, far_from_data(run)),
-        covariates=[say("report", "covariate", one, unit) for one in given(run.covariates, [])],
+        covariates=[
+            *(say("report", "covariate", one, unit) for one in given(run.covariates, [])),
+            *([say("report", "providers", run.providers)] if given(run.providers, []) else []),
+        ],
         findings=[say("report", "finding", split) for split in splits.values()],
         areas=[
             *(say("report", "areas", splits[name].title, one) for name, one in checks.items()),

@@ -167,6 +167,22 @@ def _areas(told: dict[str, Any]) -> _Shown:
     return title, columns, told["areas"]
 
 
+def _providers(told: dict[str, Any]) -> _Shown:
+    unit = told["unit"]
+    columns = {
+        "area": "{area}",
+        "provider": "{provider}",
+        f"level, {unit}": f"{{level_{unit.lower()}:.1f}}",
+        "other": "{other}",
+        f"its level, {unit}": f"{{other_level_{unit.lower()}:.1f}}",
+        "difference": "{difference_percent:+.1f} %",
+        "95 % interval": "{difference_lower_percent:+.1f} to {difference_upper_percent:+.1f} %",
+        "probability of faster": "{probability_faster:.3f}",
+        "far from data": "{far_share:.0%}",
+    }
+    return f"The providers by {told['by']}, {told['at']}", columns, told["areas"]
+
+
 def _change(told: dict[str, Any]) -> _Shown:
     unit = told["unit"]
     columns = {
@@ -222,6 +238,7 @@ _KINDS: dict[str, Callable[[dict[str, Any]], _Shown]] = {
     "change_*.json": _change,
     "exceedance_*.json": _exceedance,
     "next_tiles.json": _next,
+    "providers_*.json": _providers,
 }
 """The pattern of the JSON files of each command, and the function that reads them."""
 

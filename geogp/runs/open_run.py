@@ -26,6 +26,7 @@ from geogp.runs.questions.area_levels import area_levels
 from geogp.runs.questions.level_changes import level_changes
 from geogp.runs.questions.measurement_choice import next_tiles
 from geogp.runs.questions.place_answers import place_answers
+from geogp.runs.questions.provider_levels import provider_levels
 from geogp.runs.questions.threshold_shares import threshold_shares
 from geogp.runs.reopen import Reopened, reopen
 from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
@@ -147,6 +148,16 @@ class Run:
             seed=seed,
         )
         return self._answer(area_levels, asked).frame
+
+    def providers(
+        self, by: str = question_types.BY_COUNTY, *, at: str | None = None, seed: int = 0
+    ) -> pd.DataFrame:
+        """Return levels and differences of the providers of a run by provider in each area.
+
+        The table has one row for each area and each pair of providers; see `provider_levels`.
+        """
+        asked = question_types.AreaQuestion(by=by, at=at, seed=seed, by_provider=True)
+        return self._answer(provider_levels, asked).table
 
     def change(
         self,

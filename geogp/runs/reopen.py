@@ -1,6 +1,7 @@
 """Opens a finished run again, with its data and its model."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -54,17 +55,30 @@ class Reopened:
     tiles: Tiles
 
     def level(
-        self, *quarters: int, seed: int = 0, columns: int = 0, calibrated: bool = True
+        self,
+        *quarters: int,
+        providers: Sequence[str] = (),
+        seed: int = 0,
+        columns: int = 0,
+        calibrated: bool = True,
     ) -> JointLevel:
         """Return the joint distribution of the level at the tiles; see `SpatialGP.joint`.
 
         `quarters` are indices, by default the quarter of the map. The result has all tiles of the
-        first quarter, then all tiles of the next quarter.
+        first quarter, then all tiles of the next quarter; with `providers`, first all of the first
+        provider. By default, a run by provider has the level of the provider of the map.
         """
         job, times = self.job, quarters or (self.job.question.quarter,)
+        if job.providers and not providers:
+            job.warn(
+                f"this answer is about {job.places.provider}, the provider with most rows. "
+                "geogp areas --by-provider compares all providers of the run."
+            )
         often = "" if len(times) == 1 else f" in {len(times)} quarters"
         job.listener.stage(f"joint level of {len(self.tiles):,} tiles{often}")
-        places = pd.concat([job.places.of_tiles(self.tiles, quarter) for quarter in times])
+        jobs = [job.of_provider(name) for name in providers] or [job]
+        parts = [one.places.of_tiles(self.tiles, quarter) for one in jobs for quarter in times]
+        places = pd.concat(parts)
         return self.model.joint(
             places, seed=seed, columns=columns, rows=self._rows(), calibrated=calibrated
         )

@@ -1,19 +1,34 @@
 """The level in areas (counties, strata, hexagons, or polygons of the user) from a finished run."""
 
+import json
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from geogp.commands.answers.area_files import write_areas
-from geogp.commands.answers.run_answer import RunAnswer, reopened
+from geogp.commands.answers.run_answer import RunAnswer, plain_rows, reopened
+from geogp.commands.csv_tables import write_csv
 from geogp.commands.run_requests import AreasRequest
-from geogp.files import write_bytes
+from geogp.files import write_bytes, write_text
 from geogp.maps.figures.choropleth import Panel, choropleth
 from geogp.maps.grid import quantity_of
 from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import REACH, AreaLevels, area_levels
+from geogp.runs.questions.provider_levels import provider_levels
 from geogp.runs.reopen import Reopened, weights_tag
+
+PROVIDER_NOTES = (
+    (
+        "Levels contain no measurement noise. They come from the joint distribution of all tiles "
+        "of all providers, from the Gaussian process alone, so they can differ from the map. The "
+        "intervals do not include the uncertainty of the learned basis."
+    ),
+    (
+        "Of many areas, some have a high probability by chance. An area has no probability if most "
+        "of its tiles are far from any measurement of one of the two providers."
+    ),
+)
 
 
 def make_areas(request: AreasRequest, listener: ProgressListener | None = None) -> RunAnswer:
@@ -24,6 +39,8 @@ def make_areas(request: AreasRequest, listener: ProgressListener | None = None) 
     started = monotonic()
     sample = {"tests": request.tests, "devices": request.devices, "at": request.at}
     with reopened(request, listener, **sample) as opened:
+        if request.by_provider:
+            return _compare_providers(opened, request, started)
         found = area_levels(opened, request)
         described = {
             "run": str(request.run),
@@ -32,6 +49,24 @@ def make_areas(request: AreasRequest, listener: ProgressListener | None = None) 
             "seconds": round(monotonic() - started, 1),
         }
         files = _write(opened, request, found, described)
+    return RunAnswer(files, found.table, described)
+
+
+def _compare_providers(opened: Reopened, request: AreasRequest, started: float) -> RunAnswer:
+    """Write the levels of providers and their differences into the run folder, and return them."""
+    found = provider_levels(opened, request)
+    described = {
+        "run": str(request.run),
+        "for": "level",
+        **found.described,
+        "notes": list(PROVIDER_NOTES),
+        "seconds": round(monotonic() - started, 1),
+    }
+    name = f"providers_{found.areas.tag}_{opened.job.request.target}_{opened.job.question.at}"
+    files = request.run / f"{name}.csv", request.run / f"{name}.json"
+    write_csv(files[0], found.table)
+    told = {**described, "areas": plain_rows(found.table)}
+    write_text(files[1], json.dumps(told, indent=1, allow_nan=False) + "\n")
     return RunAnswer(files, found.table, described)
 
 

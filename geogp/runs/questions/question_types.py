@@ -99,10 +99,19 @@ class AreaQuestion(_WeightedQuestion):
         least=MIN_DRAWS,
         most=MAX_DRAWS,
     )
+    by_provider: bool = setting(
+        "Compare the levels of all providers of a run that geogp map --by-provider made.",
+        default=False,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sample(self.tests, self.devices)
+        others = self.weights, self.tests, self.devices
+        if self.by_provider and (self.question != "level" or others != (None, None, None)):
+            raise RequestError(
+                "--by-provider compares levels: leave out --for, --weights, --tests and --devices."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

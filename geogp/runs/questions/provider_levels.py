@@ -1,0 +1,108 @@
+"""Levels of the providers of a run, and their differences, from one joint distribution.
+
+The difference of two providers in an area is a sum over the tiles of both, with the weights w for
+the first and -w for the second. So its variance includes the covariances between the providers. As
+for changes between quarters, the distribution is that of the Gaussian process alone.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse, special
+
+from geogp.distributions.quantity import Quantity
+from geogp.errors import RequestError
+from geogp.maps.grid import quantity_of
+from geogp.models.joint.joint_level import JointLevel
+from geogp.runs.questions.area_levels import REACH
+from geogp.runs.questions.level_changes import FAR_SHARE, as_percent
+from geogp.runs.questions.question_types import AreaQuestion
+from geogp.runs.questions.tile_areas import TileAreas, tile_areas
+from geogp.runs.reopen import Reopened
+
+
+@dataclass(frozen=True)
+class ProviderLevels:
+    """A table with a row for each area and each pair of providers, and the facts for JSON."""
+
+    table: pd.DataFrame
+    areas: TileAreas
+    described: dict[str, Any]
+
+
+def provider_levels(opened: Reopened, asked: AreaQuestion) -> ProviderLevels:
+    """Return the levels of all providers in each area, and the difference of each pair.
+
+    The columns are those of `compared`, with ``area`` and ``key``, ``tests`` and ``other_tests`` of
+    the two providers, and ``far_share``, the share of the tiles that are far from any measurement
+    of one of the two. If this share is above `FAR_SHARE`, ``probability_faster`` is empty. Raises
+    RequestError if the run is not by provider, and the errors of `tile_areas` and
+    `SpatialGP.joint`.
+    """
+    job, providers = opened.job, opened.job.providers
+    if not providers:
+        raise RequestError(
+            f"{opened.path} has no providers. Map the file of your tests with geogp map "
+            "--by-provider, or leave --by-provider out."
+        )
+    areas, quantity = tile_areas(opened, asked.by), quantity_of(job.request.target)
+    pairs = len(areas) * (len(providers) * (len(providers) + 1) // 2)
+    level = opened.level(providers=providers, seed=asked.seed, columns=pairs, calibrated=False)
+    own = {name: replace(opened, job=job.of_provider(name)) for name in providers}
+    tables = {name: areas.table(one) for name, one in own.items()}
+    parts = []
+    for (a, b), columns in compared(level, areas, quantity, providers).items():
+        far = np.array(areas.totals(own[a].far | own[b].far)) / tables[a]["tiles"]
+        columns["probability_faster"] = np.where(
+            far <= FAR_SHARE, columns["probability_faster"], np.nan
+        )
+        about = tables[a][["area", "key", "tiles", "tests"]]
+        parts.append(about.assign(other_tests=tables[b]["tests"], far_share=far, **columns))
+    described = {
+        "by": asked.by,
+        "at": job.question.at,
+        "zoom": opened.tiles.zoom,
+        "providers": list(providers),
+        "unit": quantity.unit,
+        "mean": "geometric: of log10, over tiles",
+        "warnings": job.warnings,
+    }
+    return ProviderLevels(pd.concat(parts, ignore_index=True), areas, described)
+
+
+def compared(
+    level: JointLevel, areas: TileAreas, quantity: Quantity, providers: tuple[str, ...]
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return columns about each pair of providers, (k,); `level` has all tiles of each provider.
+
+    ``level`` and ``other_level`` are geometric means over the tiles, with 95 % intervals.
+    ``difference`` is the level of ``provider`` compared with ``other``, with its 95 % interval, in
+    per cent and in log10. ``probability_faster`` is the probability that ``provider`` has the
+    higher speed, or the lower latency.
+    """
+    mean = areas.means(len(level) // len(providers))
+    unit = np.eye(len(providers))
+
+    def law(blocks: Any) -> tuple[Any, Any]:
+        weights = sparse.csc_array(sparse.kron(blocks[:, None], mean))
+        return level.sum_means(weights), np.sqrt(level.sum_variances(weights))
+
+    alone = dict(zip(providers, map(law, unit), strict=True))
+    found = {}
+    for a, b in combinations(range(len(providers)), 2):
+        names = providers[a], providers[b]
+        columns: dict[str, Any] = {"provider": names[0], "other": names[1]}
+        for start, name in zip(("", "other_"), names, strict=True):
+            for end, sign in (("", 0), ("_lower", -1), ("_upper", 1)):
+                middle, sd = alone[name]
+                columns[f"{start}level{end}_{quantity.suffix}"] = 10 ** (middle + sign * REACH * sd)
+        change, sd = law(unit[a] - unit[b])
+        ends = {"": change, "_lower": change - REACH * sd, "_upper": change + REACH * sd}
+        columns |= {f"difference{end}_percent": as_percent(part) for end, part in ends.items()}
+        columns |= {"difference_log10": change, "difference_sd_log10": sd}
+        faster = change if quantity.bound == "lower" else -change
+        found[names] = columns | {"probability_faster": special.ndtr(faster / sd)}
+    return found
