@@ -8,6 +8,7 @@ from shapely.geometry import box
 
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region import Region
+from geogp.geodata.points import point_tests
 from geogp.geodata.points.point_roles import PointSource, columns_of, named_columns, unit_in
 from geogp.geodata.points.point_table import coordinates, read_point_table
 from geogp.geodata.points.point_tests import read_point_tests
@@ -51,6 +52,42 @@ def pooled(table, column):
     code = tiles_to_codes(*tiles_at(table["longitude"], table["latitude"]))
     quarter = pd.to_datetime(table["time"]).dt.to_period("Q").astype(str)
     return table[column].groupby([quarter.to_numpy(), format_quadkeys(code)]).agg(["mean", "size"])
+
+
+def test_rows_by_provider_are_those_of_each_provider_alone(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(point_tests, "LEAST_ROWS", 50)
+    both = read(table, tmp_path, by_provider=True).observations(REGION, None)
+    seen = both.observations
+    assert (np.diff(seen.quarter) >= 0).all()
+    assert both.files[0].rows_used == seen.tests.sum()
+    for name in ("North", "South"):
+        alone = read(table, tmp_path, provider=name).observations(REGION, None).observations
+        own = seen.of_provider(name)
+        for column in ("quadkey", "quarter", "y", "tests", "longitude"):
+            np.testing.assert_array_equal(getattr(own, column), getattr(alone, column))
+    turned = table.assign(provider=table.provider.map({"North": "South", "South": "North"}))
+    other = read(turned, tmp_path, by_provider=True).observations(REGION, None).observations
+    np.testing.assert_array_equal(other.y, seen.y)
+    assert (other.provider != seen.provider).all()
+
+
+def test_tests_without_a_provider_are_left_out(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(point_tests, "LEAST_ROWS", 50)
+    table.loc[table.index[::10], "provider"] = ""
+    found = read(table, tmp_path, by_provider=True)
+    assert len(found.value) == 360
+    assert any("(40 of 400) of drive.csv have no provider" in text for text in found.warnings)
+
+
+def test_providers_that_cannot_be_compared(table, tmp_path):
+    with pytest.raises(RequestError, match="has no column for provider"):
+        read(table.drop(columns="provider"), tmp_path, by_provider=True)
+    one = read(table.assign(provider="North"), tmp_path, by_provider=True)
+    with pytest.raises(RequestError, match="two providers or more, found only North. Leave"):
+        one.observations(REGION, None)
+    rare = table.assign(provider=np.where(table.index < 7, "Rare", "North"))
+    with pytest.raises(DataError, match=r"100 rows or more of each provider, .* found \d of Rare"):
+        read(rare, tmp_path, by_provider=True).observations(REGION, None)
 
 
 @pytest.mark.parametrize("target", ["download", "latency"])

@@ -1,5 +1,7 @@
 """The level of many tiles together: against dense Gaussian conditioning, and by its own draws."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -30,13 +32,26 @@ def grid(side: int, time: float = 1.0) -> np.ndarray:
     return np.column_stack([east.ravel(), north.ravel(), np.full(side**2, time)])
 
 
-def make_field(side: int, n: int, device: str = "cpu", seed: int = 0) -> FieldNetwork:
+def of_provider(x: np.ndarray, number: int) -> np.ndarray:
+    """The inputs of tiles of the first or the second provider, (n, 5)."""
+    return np.column_stack([x, np.tile(np.eye(2)[number], (len(x), 1))])
+
+
+def make_field(
+    side: int, n: int, device: str = "cpu", seed: int = 0, *, by_provider: bool = False
+) -> FieldNetwork:
     """A model with random parameters that holds n rows on the tiles of a square."""
     random = np.random.default_rng(seed)
     places = grid(side)
     x = places[random.integers(0, len(places), n)]
     x[:, 2] = random.choice(np.linspace(-1, 1, 5), n)
-    model = build("field", SIZES, x, seed=2)
+    sizes = SIZES
+    if by_provider:
+        x = np.concatenate([of_provider(x[: n // 2], 0), of_provider(x[n // 2 :], 1)])
+        names = "east", "north", "time", "a", "b"
+        sizes = replace(SIZES, d=5, units=(*SIZES.units, 1.0, 1.0), columns=names)
+        sizes = replace(sizes, covariates=names[3:], providers=2)
+    model = build("field", sizes, x, seed=2)
     assert isinstance(model, FieldNetwork)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
@@ -102,6 +117,19 @@ class TestAgainstDense:
         np.testing.assert_allclose(level.sum_covariance(every), covariance, atol=1e-8)
         np.testing.assert_allclose(level.single_variances(), np.diag(covariance), atol=1e-8)
         assert np.abs(covariance - np.diag(np.diag(covariance))).max() > 0.01
+
+    def test_providers_share_one_distribution(self):
+        model, x = make_field(5, 60, by_provider=True), grid(5)
+        both = np.concatenate([of_provider(x, number) for number in (0, 1)])
+        level = joint_level(model, None, both, calibrated=False, earlier=50)
+        mean, covariance = dense(model, both)
+        np.testing.assert_allclose(level.mean, mean, atol=1e-8)
+        weights = areas(25, 5)
+        difference = np.concatenate([weights, -weights])
+        expected = difference.T @ covariance @ difference
+        np.testing.assert_allclose(level.sum_covariance(difference), expected, atol=1e-8)
+        apart = weights.T @ (covariance[:25, :25] + covariance[25:, 25:]) @ weights
+        assert (np.diag(expected) < 0.9 * np.diag(apart)).all()  # what both share cancels
 
     def test_before_any_row_it_is_field_plus_tile_process(self):
         model, x = make_field(4, 30), two_times(4, -0.5, 1.0)

@@ -70,6 +70,27 @@ def test_each_form_against_its_formula(smoothness, gneiting, stretched):
     assert np.linalg.eigvalsh(found).min() > 0
 
 
+@pytest.mark.parametrize("smoothness", [0.5, 1.2])
+def test_providers_share_one_part_and_have_another(smoothness):
+    shared, own = TileProcess(3, torch.float64), TileProcess(3, torch.float64)
+    process = TileProcess(3, torch.float64, by_provider=True)
+    for one in (shared, process):
+        one.take_form(_form(smoothness, gneiting=smoothness != 0.5, stretched=False))
+    start = torch.tensor([0.2, 0.3, 0.1, 0.05, 5.0, 2.0, 3.0, 1.0], dtype=torch.float64).log()
+    with torch.no_grad():
+        process.log_own.copy_(start)
+        for name, part in zip(("sills", "ranges", "memories"), start.split([4, 2, 2]), strict=True):
+            getattr(own, f"log_{name}").copy_(part)
+        points = torch.from_numpy(_points(40))
+        provider = torch.arange(40, dtype=torch.float64) % 3
+        found = process(*(torch.cat([points, provider[:, None]], 1),) * 2)
+        same = provider[:, None] == provider
+        expected = shared(points, points) + same * own(points, points)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        assert float(process.variance()) == pytest.approx(float(found[0, 0]))
+    assert np.linalg.eigvalsh(found).min() > 0
+
+
 @pytest.mark.parametrize("n", [1, 16, 17, 50, 90])
 @pytest.mark.parametrize("smoothness", [0.5, 1.3])
 def test_the_lower_triangle_is_that_of_the_whole(n, smoothness):

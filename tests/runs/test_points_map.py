@@ -171,6 +171,19 @@ class TestRequests:
         [
             ({"units": "Mbps"}, "--units describes a file of your own tests"),
             ({"provider": "North"}, "--provider describes a file"),
+            ({"by_provider": True}, "--by-provider describes a file of your own tests"),
+            (
+                {"points": "a.csv", "by_provider": True, "provider": "North"},
+                "--provider maps one provider, and --by-provider maps all",
+            ),
+            (
+                {"points": "a.csv", "by_provider": True, "target": "tests"},
+                "--by-provider is for the model field, and for a speed or a latency",
+            ),
+            (
+                {"points": "a.csv", "by_provider": True, "model": "dbk-rbf"},
+                "found --target download and --model dbk-rbf",
+            ),
             ({"columns": ("latitude=a",)}, "--columns describes a file"),
             ({"points": "a.csv", "units": "mbit"}, "unknown unit 'mbit'"),
             ({"points": "a.csv", "columns": ("lat=a",)}, "unknown column 'lat'"),
