@@ -34,6 +34,9 @@ class RunRequest:
 class AreasRequest(RunRequest, question_types.AreaQuestion):
     """A request for the level, or the mean of tests, in areas."""
 
+    def __post_init__(self) -> None:
+        question_types.AreaQuestion.__post_init__(self)
+
 
 @dataclass(frozen=True)
 class ChangeRequest(RunRequest, question_types.ChangeQuestion):

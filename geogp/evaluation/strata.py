@@ -2,6 +2,7 @@
 
 Rows form classes by number of tests, distance, speed or quarter. A class with fewer than `MIN_ROWS`
 rows joins the next class. All places with fewer than `MIN_ROWS` rows form one stratum, ``others``.
+Each provider is a stratum.
 If a stratum is still too small, its coverage is shown, but has no band.
 """
 
@@ -54,7 +55,7 @@ The FCC's National Broadband Map has mobile tiers with download and upload speed
 """
 
 _ELSEWHERE = "elsewhere"
-_NOUNS = {"county": "counties", "provider": "providers"}
+_NOUNS = {"county": "counties"}
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,10 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
         found["speed"] = joined(ranges(10.0**median, SPEED_CLASSES[target], unit))
     found["quarter"] = joined(value_groups(rows["quarter"].to_numpy(str)))
     for name in rows.columns:
-        if name in _NOUNS or name.startswith(LAYER):
+        if name == "county" or name.startswith(LAYER):
             found[name] = pooled(_places(rows[name]), _NOUNS.get(name, "areas"))
+    if "provider" in rows:  # each for itself, even with few rows
+        found["provider"] = pooled(rows["provider"].to_numpy(str), least=1)
     return found
 
 

@@ -130,7 +130,7 @@ def test_a_file_keeps_the_providers(found, tmp_path):
     assert again.provider == "provider"
     assert (again.predict(both()) == model.predict(both())).all()
     bounds = (5e5, 2e6, 5.1e5, 2.01e6)
-    north, south = (again.grid(bounds, provider=name).median for name in ("North", "South"))
+    north, south = (again.grid(bounds, provider=name)["median"] for name in ("North", "South"))
     assert 0.1 < float((south - north).mean()) < 0.3
 
 
