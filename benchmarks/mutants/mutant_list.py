@@ -309,6 +309,16 @@ MUTANTS = [
         mapped_the_other_way=("(even - odd * a) * north", "(even + odd * a) * north"),
     ),
     *_of(
+        "models/field/tile_process",
+        "models/test_tile_process::test_providers_share_one_part_and_have_another",
+        own_part_of_every_provider=("+ own * same", "+ own"),
+    ),
+    *_of(
+        "runs/questions/provider_levels",
+        "runs/test_provider_runs::test_the_difference_is_that_of_the_joint_level",
+        providers_added=("law(unit[a] - unit[b])", "law(unit[a] + unit[b])"),
+    ),
+    *_of(
         "models/field/vecchia",
         "models/test_vecchia",
         noise_added_twice=("torch.where(known, noise, 1.0)", "torch.where(known, 2 * noise, 1.0)"),

@@ -95,6 +95,7 @@ def provider_views(grid: xr.Dataset, median: View) -> tuple[View, ...]:
             name=name.replace(median.variable, median.name),
             variable=name,
             title=f"{median.title}, {grid[name].attrs[PROVIDER]}",
+            hint=f"The median of {grid[name].attrs[PROVIDER]}, near its own measurements.",
             make_scale=common,
         )
         for name in names

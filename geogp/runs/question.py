@@ -47,7 +47,7 @@ class Question:
 
     def words(self) -> str:
         """Return the predicted quantity in the plural, for notes and legends."""
-        return f"{self._words()}{self._of_provider}"
+        return self._words() + ("" if self.provider is None else f" ({self.provider})")
 
     def _words(self) -> str:
         if self.name == COUNT:
@@ -68,11 +68,7 @@ class Question:
         The text ends with the provider, if there is one.
         """
         end = f" (data end in {quarter_label(self.latest)})" if self.beyond else ""
-        return f"{self.at}{end}{self._of_provider}"
-
-    @property
-    def _of_provider(self) -> str:
-        return "" if self.provider is None else f", {self.provider}"
+        return f"{self.at}{end}" + ("" if self.provider is None else f", {self.provider}")
 
     @property
     def at(self) -> str:

@@ -83,7 +83,7 @@ def test_providers_that_cannot_be_compared(table, tmp_path):
     with pytest.raises(RequestError, match="has no column for provider"):
         read(table.drop(columns="provider"), tmp_path, by_provider=True)
     one = read(table.assign(provider="North"), tmp_path, by_provider=True)
-    with pytest.raises(RequestError, match="two providers or more, found only North. Leave"):
+    with pytest.raises(RequestError, match="two providers or more, found only North"):
         one.observations(REGION, None)
     rare = table.assign(provider=np.where(table.index < 7, "Rare", "North"))
     with pytest.raises(DataError, match=r"100 rows or more of each provider, .* found \d of Rare"):

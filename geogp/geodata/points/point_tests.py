@@ -301,7 +301,8 @@ def _chosen(
     if len(held) > 1 and role == "provider":
         shown = ", ".join(held[:5]) + (", ..." if len(held) > 5 else "")
         warnings.append(
-            f"the map is of {len(held)} providers together ({shown}). Choose one with --provider."
+            f"the map is of {len(held)} providers together ({shown}). Choose one with --provider, "
+            "or map each with --by-provider."
         )
     return np.ones(len(table), np.bool_)
 

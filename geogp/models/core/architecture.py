@@ -73,11 +73,6 @@ class Architecture:
                 f"expected {self.d} different names of columns, and at least one column that is "
                 f"not dropped, found {list(names)}, dropped {list(self.dropped)}."
             )
-        if not 0 <= self.providers <= len(self.covariates):
-            raise RequestError(
-                f"expected at most {len(self.covariates)} providers, one for each covariate, found "
-                f"{self.providers}."
-            )
         if names[self.d - len(self.covariates) :] != self.covariates:
             raise RequestError(
                 f"expected the covariates {list(self.covariates)} as the last of the columns, "
