@@ -315,7 +315,7 @@ MUTANTS = [
     ),
     *_of(
         "runs/questions/provider_levels",
-        "runs/test_provider_runs::test_the_difference_is_that_of_the_joint_level",
+        "runs/test_provider_levels",
         providers_added=("law(unit[a] - unit[b])", "law(unit[a] + unit[b])"),
     ),
     *_of(
