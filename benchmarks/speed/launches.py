@@ -36,11 +36,16 @@ TABLE = RESULTS / "launches" / "table.md"
 
 @dataclass
 class Steps:
-    """Launches and host synchronisations of each training step, and the latter by line."""
+    """Launches and host synchronisations of each training step, and the latter by line.
+
+    `sequences` has the sequences of launches, with shapes, of steps with each number of rows. The
+    first step, which makes the optimiser's state, is left out.
+    """
 
     launches: list[int] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)
     lines: Counter[str] = field(default_factory=Counter)
+    sequences: dict[int, set[tuple[object, ...]]] = field(default_factory=dict)
 
 
 MODELS = CATALOGUE | CLASS_CATALOGUE
@@ -89,10 +94,13 @@ def counted_steps(counts: Counts) -> Iterator[Steps]:
 
     def counted(run: Any, part: Any) -> torch.Tensor:
         launches, waits = counts.launches.total(), counts.waits.copy()
+        counts.sequence.clear()
         loss = update(run, part)
         steps.launches.append(counts.launches.total() - launches)
         steps.waits.append(counts.waits.total() - waits.total())
         steps.lines += counts.waits - waits
+        if len(steps.launches) > 1:
+            steps.sequences.setdefault(part.n, set()).add(tuple(counts.sequence))
         return loss
 
     with patch.object(fits, "_update", counted):
@@ -113,6 +121,7 @@ def row_of(name: str) -> list[object]:
         f"`{name}`",
         f"{median(steps.launches):.0f}",
         f"{median(steps.waits):.0f}",
+        max(map(len, steps.sequences.values())),
         counts.launches.total(),
         counts.waits.total(),
         lines,
@@ -122,15 +131,25 @@ def row_of(name: str) -> list[object]:
 def main() -> None:
     """Count all models, and write the table."""
     options = options_of(__doc__, table="launches", models=MODELS)
-    titles = ("model", "launches", "waits", "launches, predict", "waits, predict", "lines (waits)")
+    titles = (
+        "model",
+        "launches",
+        "waits",
+        "sequences",
+        "launches, predict",
+        "waits, predict",
+        "lines (waits)",
+    )
     text = f"""# Kernel launches and host synchronisations
 
     python -m benchmarks speed.launches
 
 Counted without a GPU, by tensors that behave like those of one. *launches*: kernels of
-a training step (median). *waits*: host synchronisations of a step (median). Two
-columns are for one prediction of 60 rows. The last column has the lines of geogp where
-training waits most. 190 rows, batches of 40, rank 8, three epochs;
+a training step (median). *waits*: host synchronisations of a step (median). *sequences*:
+most different sequences of kernels, with the shapes of their inputs, of steps with equally many
+rows, after the first step; one if a graph of kernels could be recorded once and started as a whole.
+geogp does not do this yet. Two columns are for one prediction of 60 rows. The last column has the
+lines of geogp where training waits most. 190 rows, batches of 40, rank 8, three epochs;
 torch {torch.__version__}.
 
 {table(titles, [row_of(name) for name in options.models])}

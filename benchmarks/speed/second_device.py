@@ -63,15 +63,20 @@ CHECKED = frozenset(
 
 @dataclass
 class Counts:
-    """Kernel launches by operation, and host synchronisations by cause and line of geogp."""
+    """Kernel launches by operation, and host synchronisations by cause and line of geogp.
+
+    `sequence` has the name of each launch in order, with the shapes of the tensors that it reads.
+    """
 
     launches: Counter[str] = field(default_factory=Counter)
     waits: Counter[str] = field(default_factory=Counter)
+    sequence: list[tuple[Any, ...]] = field(default_factory=list)
 
     def clear(self) -> None:
         """Set all counts to 0."""
         self.launches.clear()
         self.waits.clear()
+        self.sequence.clear()
 
 
 class DeviceTensor(Tensor):
@@ -147,6 +152,7 @@ class _Dispatch(TorchDispatchMode):
         args, kwargs = tree_map(_unwrapped, (args, kwargs))
         if name not in VIEWS:
             self.counts.launches[name] += 1
+            self.counts.sequence.append((name, *(tuple(value.shape) for value in tensors)))
         masks = name.startswith("index") and any(value.dtype == torch.bool for value in tensors[1:])
         if masks or name in DATA_DEPENDENT or name in CHECKED:
             self.waits(name)
