@@ -8,6 +8,8 @@ is registered from Python has no device guard for the threads of autograd.
 """
 
 import inspect
+import itertools
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -309,7 +311,8 @@ class _Functions(TorchFunctionMode):
                 dtype = given
         there, to = isinstance(value, DeviceTensor), _is_second(device)
         if there and device is not None and not to:
-            value = self.down(value)
+            # PyTorch's optimisers ask C++ code for the device, which is the CPU there.
+            value = value if _in_optimiser() else self.down(value)
         elif to and not there:
             # Only memory that is locked ("pinned") can be copied while the host goes on.
             at_once = not (kwargs.get("non_blocking") and getattr(value, "pinned", False))
@@ -367,6 +370,13 @@ def _line() -> str:
             return f"{Path(name).relative_to(PACKAGE).as_posix()}:{frame.f_lineno}"
         frame = frame.f_back
     return "a caller of geogp"
+
+
+def _in_optimiser() -> bool:
+    """Return whether a function of `torch.optim` calls."""
+    callers = traceback.walk_stack(inspect.currentframe())
+    names = (frame.f_globals.get("__name__", "") for frame, _ in itertools.islice(callers, 6))
+    return any(name.startswith("torch.optim.") for name in names)
 
 
 def _in_backward() -> bool:
