@@ -78,6 +78,7 @@ def map_page(
         data=json_text(data | {"variables": variables, "words": words, "attribution": attribution}),
         notes=notes,
         base_map=base_map,
+        towns=data["towns"],
         attribution=attribution,
     )
 

@@ -32,11 +32,14 @@ function placeOfQuadkey(text) {
   };
 }
 
-/** The search for counties, towns, coordinates and tiles. */
+/** The search for counties, urban areas, towns, coordinates and tiles. */
 class Search {
   constructor(page) {
     this.page = page;
-    this.places = page.data.places.map((place) => ({...place, words: `${place.name}, ${place.kind}`}));
+    this.places = page.data.places.map(({name, kind, bounds}) => {
+      const [south, west, north] = bounds;
+      return {name, kind, bounds, words: `${name}, ${kind}`, point: south === north && [south, west]};
+    });
     const form = document.getElementById('geogp-search');
     this.field = document.getElementById('geogp-search-field');
     this.answer = document.getElementById('geogp-search-answer');
@@ -75,14 +78,23 @@ class Search {
       || (wish ? tests.map((test) => this.places.find(test)).find(Boolean) : undefined);
   }
 
+  /** Return why nothing is found for a text. */
+  unknown(text) {
+    if (H3_INDEX.test(text)) {
+      return `There is no H3 cell ${text}.`;
+    }
+    const {towns} = this.page.data;
+    const shown = this.places.filter(({point}) => point).length;
+    return `No county or town called ${text} on this map.${shown < towns
+      ? ` It names the largest ${formatNumber(shown)} of ${formatNumber(towns)} towns.` : ''}`;
+  }
+
   /** Show a place, mark it, and open the card of a tile in its middle. */
   async go(place) {
     const {page} = this;
     if (!place) {
       const text = this.field.value.trim();
-      this.answer.textContent = H3_INDEX.test(text)
-        ? `There is no H3 cell ${text}.`
-        : text && `No county or town called ${text} on this map.`;
+      this.answer.textContent = text && this.unknown(text);
       return;
     }
     const [south, west, north, east] = place.bounds;
