@@ -254,7 +254,7 @@ def test_commands_for_numbers_refuse_the_run(tiered, finished, geogp):
             ask()
     for arguments, message in (
         (("figures", tiered.path), "which has no level"),
-        (("compare", tiered.path, finished.path), "expected runs whose target is a number"),
+        (("compare", tiered.path, finished.path), "expected runs of one target, found tier"),
         (("report", tiered.path, "--latex"), "report.tex is a table of intervals"),
     ):
         code, _, told = geogp(*arguments)
