@@ -137,7 +137,8 @@ def checked_classes(probabilities: ArrayLike, codes: ArrayLike) -> tuple[Floats,
 
 
 def _bin_numbers(stated: Floats, bins: int) -> NDArray[np.intp]:
-    return np.clip(np.ceil(stated * bins) - 1, 0, bins - 1).astype(np.intp)
+    number: NDArray[np.intp] = np.clip(np.ceil(stated * bins) - 1, 0, bins - 1).astype(np.intp)
+    return number
 
 
 def _binned(stated: Floats, hit: NDArray[np.bool_], bins: int) -> pd.DataFrame:

@@ -10,7 +10,6 @@ import xarray as xr
 from run_worlds import Heard, run_json
 
 import geogp
-from geogp.commands.batch.batch_plan import BatchRequest
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.class_scores import class_scores
@@ -259,8 +258,6 @@ def test_commands_for_numbers_refuse_the_run(tiered, finished, geogp):
     ):
         code, _, told = geogp(*arguments)
         assert (code, message in " ".join(told.split())) == (2, True), told
-    with pytest.raises(RequestError, match="geogp batch joins maps of numbers only"):
-        BatchRequest("PR", targets="tier", maps={}).runs_in(["PR"])
 
 
 def test_the_command_prints_the_scores_of_classes(tiered, small, geogp):

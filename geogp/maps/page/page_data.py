@@ -164,7 +164,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "bound": quantity.bound,
         "classes": [
             {"name": name, "least": least}
-            for name, least in zip(quantity.classes, [None, *_least(quantity)], strict=False)
+            for name, least in zip(quantity.classes, [None, *quantity.at_least], strict=False)
         ],
         "predicted": content.predicted,
         "far_km": float(grid.attrs["far_km"]),
@@ -255,11 +255,6 @@ def _cells_of(tiles: Tiles, larger: Tiles) -> NDArray[np.int64]:
     )
 
 
-def _least(quantity: Quantity) -> list[str]:
-    """Return the arrays with the probability of each class or a higher one; not of the lowest."""
-    return [f"p_at_least_{tag}" for tag in quantity.class_tags[1:]]
-
-
 def _by_arrays(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     """Return past, layers, arrays and steps of a map of numbers of tests or of classes."""
     quantity = quantity_of(str(grid.attrs["target"]))
@@ -311,7 +306,7 @@ def _class_arrays(quarters: Sequence[QuarterMap], quantity: Quantity) -> dict[st
         values = _rasters(quarters, [one[name][0] for one in held])
         return pack(values, step, 8, none=True, offset=0.0, along=True)
 
-    steps = dict.fromkeys((*_least(quantity), "p_most_probable"), _SHARE_STEP)
+    steps = dict.fromkeys((*quantity.at_least, "p_most_probable"), _SHARE_STEP)
     steps |= dict.fromkeys(flags[0], 1.0) | {"entropy": _ENTROPY_STEP}
     return {name: packed(name, step) for name, step in steps.items()}
 

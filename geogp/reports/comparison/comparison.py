@@ -282,7 +282,7 @@ def _stratum(
 
 
 def _figures(scores: pd.DataFrame, baseline: float | None) -> dict[str, float | None]:
-    means = {name: float(scores[name].mean()) for name in scores}
+    means = {str(name): float(scores[name].mean()) for name in scores}
     found = {name: value if np.isfinite(value) else None for name, value in means.items()}
     ours = found["log_score"]
     return found | {"gain": None if baseline is None or ours is None else baseline - ours}
