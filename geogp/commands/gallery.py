@@ -196,6 +196,7 @@ def _groups(read: Sequence[_ShownRun]) -> list[dict[str, Any]]:
                 "label": drawn.label,
                 "bar": _address(drawn.bar),
                 "ticks": drawn.ticks,
+                "arrows": drawn.arrows,
                 "runs": list(zip(runs, map(_address, drawn.images), strict=True)),
             }
         )

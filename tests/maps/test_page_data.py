@@ -373,25 +373,26 @@ def test_places_beyond_the_antimeridian_follow_the_region():
 def test_towns_are_those_on_the_tiles_of_a_region_beyond_the_antimeridian_too():
     both = box(177, -19, 180, -16).union(box(-180, -19, -178, -16))
     region = Region.from_geometry("FJ", "Fiji", both)
-    towns, count = towns_on(region.tiles(10), region, None)
+    towns, left_out = towns_on(region.tiles(10), region, None)
     found = {one["name"]: one["bounds"] for one in towns}
     assert found["Suva"] == pytest.approx([-18.14, 178.44 - 360] * 2, abs=0.02)
     assert found["Savusavu"] == pytest.approx([-16.78, 179.34 - 360] * 2, abs=0.01)
-    assert len(towns) == count == len(found)
+    assert (len(towns), left_out) == (len(found), "")
     sea = Region.from_geometry("SEA", "Sea", box(-41, 30, -40, 31))
-    assert towns_on(sea.tiles(10), sea, None) == ([], 0)
+    assert towns_on(sea.tiles(10), sea, None) == ([], "")
 
 
 def test_a_page_has_the_largest_towns_and_tells_equal_names_apart(world, monkeypatch):
     county = np.where(world.tiles.centres[0] < -66.5, "West", None)
-    towns, count = towns_on(world.tiles, world.region, county)
+    towns, left_out = towns_on(world.tiles, world.region, county)
     assert [one["name"] for one in towns[:2]] == ["Ponce", "Caguas"]
-    assert len(towns) == count == 100
+    assert (len(towns), left_out) == (100, "")
     twice = [one["kind"] for one in towns if one["name"] == "Palomas"]
     assert twice == ["town in West", "town"]  # no county has the tile of the second
     assert sum(one["kind"] != "town" for one in towns) == 1
     monkeypatch.setattr(page_places, "MAX_TOWNS", 3)
-    assert towns_on(world.tiles, world.region, county) == (towns[:3], 100)
+    told = " It names the largest 3 of 100 towns."
+    assert towns_on(world.tiles, world.region, county) == (towns[:3], told)
 
 
 def test_gaps_do_not_add_their_errors_up():

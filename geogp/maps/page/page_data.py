@@ -16,8 +16,8 @@ The browser decodes and draws the data; the page contains no pictures. The keys 
   tests their sums, packed: a row for each quarter, and a column for each cell with tests, in the
   order of the cells;
 - ``arrays``: rasters of numbers of tests, of the flag for far tiles, and of indices in ``names``;
-- ``places``: counties, urban areas and towns with their bounds; ``towns``: the number of towns in
-  the region, which may be larger than their number in ``places``;
+- ``places``: counties, urban areas and towns with their bounds; ``towns_left_out``: a sentence if
+  there are too many towns, else empty;
 - ``layers``, ``slices``, ``threshold``, ``kernel``: see the other modules of this folder;
 - ``steps``: the packing steps (decoded values differ from the map by at most half a step), and the
   largest errors of a probability found on some tiles, with the number of these tiles.
@@ -151,7 +151,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     layers += slice_layers(content.slices, kernel_label(target), quantity.kernel_unit)
     layers.sort(key=lambda one: QUESTIONS.index(one["group"]))
     places = named_places(content.region, [content.counties, content.urban_areas])
-    towns, all_towns = towns_on(content.tiles, content.region, content.county_names)
+    towns, left_out = towns_on(content.tiles, content.region, content.county_names)
     slices = _slices(content, frame)
     if slices:
         steps["slice"] = slices[0]["step"]
@@ -177,7 +177,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "arrays": arrays,
         "names": names,
         "places": [*places, *towns],
-        "towns": all_towns,
+        "towns_left_out": left_out,
         "layers": layers,
         "slices": slices,
         "kernel": _kernel(content, target),

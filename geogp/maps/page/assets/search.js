@@ -78,30 +78,22 @@ class Search {
       || (wish ? tests.map((test) => this.places.find(test)).find(Boolean) : undefined);
   }
 
-  /** Return why nothing is found for a text. */
-  unknown(text) {
-    if (H3_INDEX.test(text)) {
-      return `There is no H3 cell ${text}.`;
-    }
-    const {towns} = this.page.data;
-    const shown = this.places.filter(({point}) => point).length;
-    return `No county or town called ${text} on this map.${shown < towns
-      ? ` It names the largest ${formatNumber(shown)} of ${formatNumber(towns)} towns.` : ''}`;
-  }
-
   /** Show a place, mark it, and open the card of a tile in its middle. */
   async go(place) {
     const {page} = this;
     if (!place) {
       const text = this.field.value.trim();
-      this.answer.textContent = text && this.unknown(text);
+      this.answer.textContent = H3_INDEX.test(text)
+        ? `There is no H3 cell ${text}.`
+        : text && `No county or town called ${text} on this map.${page.data.towns_left_out}`;
       return;
     }
     const [south, west, north, east] = place.bounds;
     const corners = [[south, west], [north, east]];
     const words = `The map shows ${place.words}.`;
     this.answer.textContent = place.point ? '' : words;
-    fitBeside(page.map, corners, 30, {maxZoom: 14, animate: !stillWanted()});
+    const maxZoom = place.name && place.point ? 12 : 14;
+    fitBeside(page.map, corners, 30, {maxZoom, animate: !stillWanted()});
     page.panel.fold();
     await page.update({point: place.point || await this.middle(place)});
     if (place.point) {
