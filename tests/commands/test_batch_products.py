@@ -146,6 +146,8 @@ def test_the_page_shows_every_run_and_its_links_hold(batch):
             link = f"./../../{name}/{file}"
             assert f'href="{link}"' in page
             assert (batch / NATIONAL / link).is_file()
+    for file in ("map.tif", "tiles.parquet"):
+        assert f'href="{file}"' in page
 
 
 def write_raster(folder, tile, values, *, nodata=np.nan):

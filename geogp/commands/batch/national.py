@@ -87,7 +87,7 @@ def join_runs(
         def write(folder: Path) -> None:
             nonlocal rows
             join_rasters(runs, bands, folder / RASTER_FILE)
-            make_gallery(runs, out=folder)
+            make_gallery(runs, out=folder, files=(RASTER_FILE, TABLE_FILE))
             rows = join_tables(base, found, folder / TABLE_FILE)
 
         try:

@@ -65,7 +65,7 @@ def difference_figure(comparison: Comparison) -> str:
             Line2D([], [], color=mark.colour, marker=mark.marker, label=name)
             for name, mark in marks_of(shown).items()
         ]
-        figure.legend(handles=handles, loc="outside upper right", ncols=len(shown), frameon=False)
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(shown), frameon=False)
 
     height = 0.7 + len(splits) * (0.75 + _RUN_INCHES * len(others))
     return drawn(draw, (8.0, height), 9)
