@@ -112,8 +112,8 @@ def test_the_gallery_shows_the_maps_that_contain_a_text(visit, pages):
     ):
         seen.get_by_label("Find a map").fill(text)
         assert seen.locator(".card:visible").count() == cards
-        assert seen.locator("#numbers tbody tr:visible").count() == cards * (2 if cards else 0)
-        assert seen.locator("h2:visible").count() == 2 if cards else 1
+        assert seen.locator("#numbers tbody tr:visible").count() == cards
+        assert seen.locator("h2:visible").count() == (2 if cards else 1)
         assert seen.inner_text("output") == told
 
 
