@@ -89,7 +89,7 @@ def _check_resume(context: typer.Context) -> None:
 
 def _told(result: "BatchResult") -> list[Table | str]:
     """Return the printed output: a table of the runs, the failures, and the joined files."""
-    headings = "run, state, log score, 95 % coverage, seconds, attempts"
+    headings = "run, state, log score, 95 % coverage or accuracy, seconds, attempts"
     rows = ((name, *_cells(row)) for name, row in result.rows.items())
     told: list[Table | str] = [
         console.table(result.place, headings, rows, left=headings.split(", "))
@@ -112,10 +112,11 @@ def _told(result: "BatchResult") -> list[Table | str]:
 
 def _cells(row: "BatchRow") -> tuple[str, ...]:
     """Return the table row of a run; a cell has the scores of all splits, with commas between."""
+    shares = row.coverage_95 or row.accuracy
     return (
         row.state if row.how is None else f"{row.state}, {row.how}",
         ", ".join("-" if one is None else f"{one:.3f}" for one in row.log_score.values()),
-        ", ".join("-" if one is None else f"{one:.1%}" for one in row.coverage_95.values()),
+        ", ".join("-" if one is None else f"{one:.1%}" for one in shares.values()),
         "" if row.seconds is None else f"{row.seconds:.0f}",
         str(row.attempts or ""),
     )

@@ -63,26 +63,30 @@ def _runs(found: "Comparison") -> Table:
 
 
 def _table(found: "Comparison", split: "SplitComparison") -> Table:
+    from geogp.reports.comparison.comparison_rows import score_names
     from geogp.reports.words import count, estimate, number, percent
 
-    rows = []
+    names, rows = score_names(found.target), []
+    first, second, share, last = names.short
     for name, stratum in split.strata.items():
         for place, run in enumerate(found.runs, 1):
             figures, differences = stratum.figures[run.name], stratum.differences.get(run.name)
             cells = (
                 name if place == 1 else "",
                 str(place),
-                number(figures.log_score),
-                estimate(differences["log_score"], 3) if differences else "",
-                number(figures.crps),
-                estimate(differences["crps"], 3) if differences else "",
-                percent(figures.coverage_95),
-                number(figures.width_95, 2),
+                number(figures[first]),
+                estimate(differences[first], 3) if differences else "",
+                number(figures[second]),
+                estimate(differences[second], 3) if differences else "",
+                percent(figures[share]),
+                percent(figures[last]) if last in names.shares else number(figures[last], 2),
             )
             rows.append(cells)
         rows.append(())
     return console.table(
         f"{split.title}, {count(split.n)} common test rows",
-        "stratum, run, log score, against 1, CRPS, against 1, 95 % coverage, width",
+        "stratum, run, {}, against 1, {}, against 1, {}, {}".format(
+            *(names.titles[name] for name in names.short)
+        ),
         rows,
     )

@@ -476,6 +476,12 @@ MUTANTS = [
         shares_without_prior=("counts += every / every.sum()", "counts += 1 / classes"),
     ),
     *_of(
+        "evaluation/class_scores",
+        "evaluation/test_class_scores",
+        observed_class_not_reached=("y[:, None] <= np.arange", "y[:, None] < np.arange"),
+        errors_of_bins_cancel=("away * np.sign(np.bincount(number, away))[number]", "away"),
+    ),
+    *_of(
         "evaluation/threshold_reliability",
         "evaluation/test_class_tables",
         class_or_higher=("p[:, self.code :].sum(1)", "p[:, self.code + 1 :].sum(1)"),

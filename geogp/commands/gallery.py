@@ -79,13 +79,18 @@ class _ShownRun:
 
 
 def make_gallery(
-    places: Sequence[Path], *, out: Path = Path("gallery"), listener: ProgressListener | None = None
+    places: Sequence[Path],
+    *,
+    out: Path = Path("gallery"),
+    files: Sequence[str] = (),
+    listener: ProgressListener | None = None,
 ) -> Gallery:
     """Write index.html, one page with a thumbnail and the key numbers of each run.
 
     `places` are run folders, and folders that contain run folders. In a folder that contains run
     folders, unfinished or unreadable runs are skipped, and the page states the reason. Links to
-    maps and reports are relative.
+    maps and reports are relative. The page also has links to `files`, the names of files beside
+    the page with the data of all maps.
 
     Raises RequestError if a folder has no run, or `out` is in a run folder. Raises DataError if a
     file of a run folder in `places` is damaged, and OutputError if the page cannot be written.
@@ -115,7 +120,8 @@ def make_gallery(
         (printable(str(path)), printable(" ".join(reason.split()))) for path, reason in skipped
     ]
     page = {"groups": _groups(read), "skipped": left_out, "attributions": attributions}
-    write_text(out / _PAGE, html_page("gallery", page | {"count": len(read), "units": UNITS}))
+    more = {"count": len(read), "units": UNITS, "files": files}
+    write_text(out / _PAGE, html_page("gallery", page | more))
     return Gallery(out / _PAGE, tuple(one.path for one in read), tuple(skipped))
 
 
@@ -196,6 +202,7 @@ def _groups(read: Sequence[_ShownRun]) -> list[dict[str, Any]]:
                 "label": drawn.label,
                 "bar": _address(drawn.bar),
                 "ticks": drawn.ticks,
+                "arrows": drawn.arrows,
                 "runs": list(zip(runs, map(_address, drawn.images), strict=True)),
             }
         )

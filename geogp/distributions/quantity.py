@@ -43,6 +43,11 @@ class Quantity:
         return class_tags(self.classes)
 
     @property
+    def at_least(self) -> list[str]:
+        """Variables with the probability of a class or a higher one, for all but the lowest."""
+        return [f"p_at_least_{tag}" for tag in self.class_tags[1:]]
+
+    @property
     def kernel_unit(self) -> str:
         """The unit of the kernel: squared logit of a class, ln of a count, log10 of an average."""
         if self.classes:

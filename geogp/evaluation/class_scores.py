@@ -1,4 +1,4 @@
-"""Scores of class probabilities: accuracy, log score, Brier score, calibration error, AUROC."""
+"""Scores of class probabilities: accuracy, log score, Brier score, RPS, calibration, AUROC."""
 
 import numpy as np
 import pandas as pd
@@ -23,13 +23,34 @@ def class_scores(probabilities: ArrayLike, codes: ArrayLike) -> ClassScores:
     Raises DataError if a probability is not from 0 to 1, a row's sum is not 1, or a code is not the
     number of a class.
     """
+    rows = class_row_scores(probabilities, codes)
+    accuracy, nll, brier = (float(rows[name].mean()) for name in ("accuracy", "nll", "brier"))
+    ece = calibration_terms(rows["confidence"], rows["accuracy"]).mean()
+    return ClassScores(len(rows), accuracy, nll, brier, float(ece))
+
+
+def class_row_scores(probabilities: ArrayLike, codes: ArrayLike) -> pd.DataFrame:
+    """Return the scores of each row; the arguments and errors are those of `class_scores`.
+
+    Columns: ``accuracy``, true if the most probable class is observed; ``confidence``, its
+    probability; ``nll`` and ``brier`` as in `ClassScores`; and ``rps``, the ranked probability
+    score Σ_j (F_j - O_j)² (Epstein 1969), with F_j and O_j the sums of p and o up to class j. The
+    RPS is the CRPS of the number of the class.
+    """
     p, y = checked_classes(probabilities, codes)
     observed = p[np.arange(len(y)), y]
+    reached = y[:, None] <= np.arange(p.shape[1])
     with np.errstate(divide="ignore"):  # the score of an observed class with probability 0 is inf
-        nll = float(-np.log(observed).mean())
-    brier = float((np.square(p).sum(1) - 2 * observed + 1).mean())
-    accuracy = float((p.argmax(1) == y).mean())
-    return ClassScores(len(y), accuracy, nll, brier, calibration_error(p, y))
+        nll = -np.log(observed)
+    return pd.DataFrame(
+        {
+            "accuracy": p.argmax(1) == y,
+            "confidence": p.max(1),
+            "nll": nll,
+            "brier": np.square(p).sum(1) - 2 * observed + 1,
+            "rps": np.square(p.cumsum(1) - reached).sum(1),
+        }
+    )
 
 
 def reliability_of_class(
@@ -53,7 +74,7 @@ def calibration_error(probabilities: ArrayLike, codes: ArrayLike) -> float:
     are made as in `reliability_of_class`.
     """
     p, y = checked_classes(probabilities, codes)
-    return _gap(p.max(1), p.argmax(1) == y)
+    return float(calibration_terms(p.max(1), p.argmax(1) == y).mean())
 
 
 def class_calibration_errors(probabilities: ArrayLike, codes: ArrayLike) -> list[float]:
@@ -63,7 +84,18 @@ def class_calibration_errors(probabilities: ArrayLike, codes: ArrayLike) -> list
     The bins are made as in `reliability_of_class`.
     """
     p, y = checked_classes(probabilities, codes)
-    return [_gap(p[:, code], y == code) for code in range(p.shape[1])]
+    return [float(calibration_terms(p[:, code], y == code).mean()) for code in range(p.shape[1])]
+
+
+def calibration_terms(stated: ArrayLike, hit: ArrayLike) -> Floats:
+    """Return values (n,) whose mean is a calibration error, from probabilities of events, (n,).
+
+    A value is the event (`hit`, 1 or 0) minus its probability, times the sign of the sum of these
+    differences in the row's bin.
+    """
+    away = np.asarray(hit, np.float64) - np.asarray(stated, np.float64)
+    number = _bin_numbers(np.asarray(stated, np.float64), CALIBRATION_BINS)
+    return away * np.sign(np.bincount(number, away))[number]
 
 
 def auroc(score: ArrayLike, outlier: ArrayLike) -> float:
@@ -104,13 +136,13 @@ def checked_classes(probabilities: ArrayLike, codes: ArrayLike) -> tuple[Floats,
     return p, y.astype(np.intp)
 
 
-def _gap(stated: Floats, hit: NDArray[np.bool_]) -> float:
-    found = _binned(stated, hit, CALIBRATION_BINS)
-    return float((found["n"] * (found["observed"] - found["stated"]).abs()).sum() / len(hit))
+def _bin_numbers(stated: Floats, bins: int) -> NDArray[np.intp]:
+    number: NDArray[np.intp] = np.clip(np.ceil(stated * bins) - 1, 0, bins - 1).astype(np.intp)
+    return number
 
 
 def _binned(stated: Floats, hit: NDArray[np.bool_], bins: int) -> pd.DataFrame:
-    number = np.clip(np.ceil(stated * bins) - 1, 0, bins - 1).astype(np.intp)
+    number = _bin_numbers(stated, bins)
     rows = pd.DataFrame({"bin": number, "stated": stated, "observed": hit.astype(np.float64)})
     grouped = rows.groupby("bin")
     found = grouped.mean()

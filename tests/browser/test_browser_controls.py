@@ -52,6 +52,25 @@ def test_the_search_offers_all_places_and_says_when_there_is_none(visit, made):
     assert seen.evaluate(BOUNDS) == before
 
 
+def test_a_town_is_found_without_accents_from_its_beginning_and_its_card_opened(visit, made):
+    seen = visit(made.page)
+    assert "Names of towns: GeoNames, CC BY 4.0" in seen.inner_text("#geogp-credits")
+    for text, name in (("caguas", "Caguas"), ("MANATI", "Manatí"), ("san seb", "San Sebastián")):
+        seen.update(point=None)
+        seen.fill("#geogp-search-field", text)
+        seen.keyboard.press("Enter")
+        seen.until(ANSWER + f" === 'The map shows {name}, town.'")
+        town = next(one for one in made.data["places"] if one["name"] == name)
+        assert seen.state["point"] == town["bounds"][:2]
+        assert seen.is_visible("#geogp-place")
+        assert seen.evaluate(MARKED) == 0
+        assert seen.evaluate("geogp.page.map.getZoom()") == 12
+    seen.evaluate("geogp.page.data.towns_left_out = ' It names the largest 3 of 100 towns.'")
+    seen.fill("#geogp-search-field", "Atlantis")
+    seen.keyboard.press("Enter")
+    seen.until(ANSWER + ".endsWith('on this map. It names the largest 3 of 100 towns.')")
+
+
 def test_what_is_found_is_marked_and_its_card_opened(visit, made):
     seen, data = visit(made.page), made.data
     county = unpack(data["arrays"]["county"])

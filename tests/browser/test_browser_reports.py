@@ -103,6 +103,20 @@ def test_tables_that_scroll_can_be_reached_by_key(seen):
     assert not seen.evaluate(f"[...document.querySelectorAll('.scroll')].some({wide})")
 
 
+def test_the_gallery_shows_the_maps_that_contain_a_text(visit, pages):
+    seen = visit(pages["gallery"].read_text("utf-8"), ready=False)
+    for text, cards, told in (
+        ("  SECÓND", 1, "1 of 2 maps"),
+        ("none", 0, "0 of 2 maps"),
+        ("", 2, ""),
+    ):
+        seen.get_by_label("Find a map").fill(text)
+        assert seen.locator(".card:visible").count() == cards
+        assert seen.locator("#numbers tbody tr:visible").count() == cards
+        assert seen.locator("h2:visible").count() == (2 if cards else 1)
+        assert seen.inner_text("output") == told
+
+
 def test_map_and_report_link_to_each_other(visit, pages):
     folder = pages["report"].parent
     seen = visit((folder / "map.html").read_text("utf-8"))

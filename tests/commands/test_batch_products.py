@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -145,6 +146,8 @@ def test_the_page_shows_every_run_and_its_links_hold(batch):
             link = f"./../../{name}/{file}"
             assert f'href="{link}"' in page
             assert (batch / NATIONAL / link).is_file()
+    for file in ("map.tif", "tiles.parquet"):
+        assert f'href="{file}"' in page
 
 
 def write_raster(folder, tile, values, *, nodata=np.nan):
@@ -221,6 +224,42 @@ def test_whole_numbers_without_data_become_nan(tmp_path):
     join_rasters([tmp_path / "run"], ["v"], tmp_path / "map.tif")
     with rasterio.open(tmp_path / "map.tif") as raster:
         np.testing.assert_array_equal(raster.read(1), [[7, np.nan], [np.nan, 2]])
+
+
+def test_an_overview_of_classes_has_no_class_between_two(tmp_path):
+    classes = (2 * (np.indices((600, 600)).sum(0) % 2)).astype(np.uint8)
+    write_raster(tmp_path / "run", (12, 30, 40), classes, nodata=255)
+    told = {"flag_values": "0 1 2", "flag_meanings": "low middle high"}
+    with rasterio.open(tmp_path / "run" / "v.tif", "r+") as raster:
+        raster.update_tags(1, **told)
+    join_rasters([tmp_path / "run"], ["v"], tmp_path / "map.tif")
+    with rasterio.open(tmp_path / "map.tif", overview_level=0) as small:
+        assert small.shape == (300, 300)
+        assert set(np.unique(small.read(1))) <= {0, 2}
+    with rasterio.open(tmp_path / "map.tif") as raster:
+        np.testing.assert_array_equal(raster.read(1), classes)
+        assert told.items() <= raster.tags(1).items()
+
+
+@pytest.mark.trial
+@pytest.mark.usefixtures("here")
+def test_tiers_of_several_states_are_joined(states, tmp_path):
+    request = states.request("AA,BB", targets="tier", model="class-rbf")
+    made = make_batch(request, str(tmp_path / "out"))
+    assert made.exit_code == 0
+    names = ("AA-mobile-tier", "BB-mobile-tier")
+    group = tmp_path / "out" / "national" / "mobile-tier"
+    for name in names:
+        run = json.loads((tmp_path / "out" / name / "run.json").read_text("utf-8"))
+        assert made.rows[name].accuracy["random"] == run["metrics"]["random"]["all"]["accuracy"]
+    with rasterio.open(group / "map.tif") as whole:
+        bands = [*("tier", "p_at_least_5_1", "p_at_least_7_1", "p_at_least_35_3")]
+        assert whole.tags()["variables"].split() == [*bands, "p_most_probable"]
+        assert whole.tags(1)["flag_meanings"] == "below_5_1 5_1 7_1 35_3"
+        tier = whole.read(1)
+    table = gpd.read_parquet(group / "tiles.parquet")
+    names = np.array(["below 5/1", "5/1", "7/1", "35/3"])[tier[np.isfinite(tier)].astype(int)]
+    assert pd.Series(names).value_counts().to_dict() == table["tier"].value_counts().to_dict()
 
 
 def test_what_is_no_raster_of_tiles_is_refused(tmp_path):

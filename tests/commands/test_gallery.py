@@ -19,7 +19,10 @@ from run_worlds import Page, run_json
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
 from geogp.maps.figures.thumbnails import draw_thumbnails, read_picture
+from geogp.maps.scales import format_tick
 from geogp_cli.main import run
+
+PAGE_DATA = r'<script type="application/json" id="geogp-data">(.*?)</script>'
 
 
 @pytest.fixture
@@ -189,6 +192,19 @@ def test_thumbnails_hold_the_medians_of_blocks_in_one_scale(finished, tmp_path):
     places = [place for place, _ in drawn.ticks]
     assert places[0] == 0
     assert places[-1] == pytest.approx(100)
+    data = json.loads(re.search(PAGE_DATA, (finished.path / "map.html").read_text("utf-8"))[1])
+    level = next(one for one in data["layers"] if one["id"] == "level")["scale"]
+    assert [text for _, text in drawn.ticks] == [format_tick(tick) for tick in level["ticks"]]
+    low, high = level["low"], level["high"]
+    assert [one is not None for one in drawn.arrows] == [whole.ends[0] < low, whole.ends[1] > high]
+    # Another map with a wider scale widens the scale of both.
+    wider = replace(whole, scale=replace(whole.scale, low=low / 10, high=high * 10))
+    both = draw_thumbnails([whole, wider])
+    assert [both.ticks[place][1] for place in (0, -1)] == [
+        format_tick(low / 10),
+        format_tick(high * 10),
+    ]
+    assert both.arrows == (None, None)
 
 
 def test_the_page_reads_without_its_script(finished, tmp_path):

@@ -8,6 +8,8 @@ from geogp.errors import DataError
 from geogp.evaluation.class_scores import (
     auroc,
     calibration_error,
+    calibration_terms,
+    class_row_scores,
     class_scores,
     reliability_of_class,
 )
@@ -26,6 +28,17 @@ def test_the_scores_are_those_of_scikit_learn():
     assert found.brier == pytest.approx(sum(each))
 
 
+def test_the_ranked_probability_score_is_the_crps_of_the_number_of_the_class():
+    found = class_row_scores(P, Y)
+    number = np.arange(5)
+    # E|X - y| - E|X - X'| / 2 (Gneiting and Raftery 2007).
+    away = (P * np.abs(number - Y[:, None])).sum(1)
+    apart = np.einsum("nj,nk,jk->n", P, P, np.abs(number - number[:, None]))
+    assert found["rps"].to_numpy() == pytest.approx(away - apart / 2)
+    sure, next_to_it = class_row_scores(np.eye(5)[[2, 1]], [2, 2])["rps"]
+    assert (sure, next_to_it) == (0, 1)
+
+
 def test_an_impossible_class_has_an_infinite_score():
     assert class_scores([[1.0, 0.0]], [1]).nll == np.inf
 
@@ -38,6 +51,7 @@ def test_the_calibration_error_by_a_loop():
             error += rows.mean() * abs(hit[rows].mean() - confidence[rows].mean())
     assert calibration_error(P, Y) == pytest.approx(error)
     assert class_scores(P, Y).ece == pytest.approx(error)
+    assert calibration_terms(confidence, hit).mean() == pytest.approx(error)
     assert calibration_error(np.full((10, 2), 0.5), [0, 1] * 5) == pytest.approx(0)
     assert calibration_error(np.tile([1.0, 0.0], (4, 1)), [0, 0, 0, 1]) == pytest.approx(0.25)
 

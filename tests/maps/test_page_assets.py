@@ -1,4 +1,4 @@
-"""What a page is made of: Leaflet as npm has it, and styles that name no other file."""
+"""What a page is made of: Leaflet as npm has it, named towns, styles that name no other file."""
 
 import hashlib
 import json
@@ -23,13 +23,12 @@ def test_files_of_others_have_their_licence_and_hashes(folder):
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
     assert hashes == told["files"]
     assert told["licence"] in (ROOT / "pyproject.toml").read_text("utf-8")
-    assert f"{told['name'].capitalize()} {told['version']}" in (ROOT / "README.md").read_text(
-        "utf-8"
-    )
+    readme = (ROOT / "README.md").read_text("utf-8").casefold()
+    assert f"{told['name']} {told['version']}" in readme
 
 
-def test_leaflet_is_among_them():
-    assert [folder.name for folder in FOLDERS] == ["leaflet"]
+def test_leaflet_and_geonames_are_among_them():
+    assert [folder.name for folder in FOLDERS] == ["geonames", "leaflet"]
 
 
 def test_scripts_and_styles_name_no_other_file():

@@ -18,12 +18,13 @@ from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import thresholds_of
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
+from geogp.maps.page import page_places
 from geogp.maps.page.interactive_page import outlines, outlines_within
 from geogp.maps.page.kernel_basis import coarser, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
 from geogp.maps.page.packing import text_bytes, unpack
 from geogp.maps.page.page_data import PageContent, page_data
-from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places
+from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places, towns_on
 from geogp.maps.page.page_quantiles import (
     PAST_LEVELS,
     SHOWN_LEVELS,
@@ -217,9 +218,10 @@ def test_latency_asks_for_at_most(latency_world):
     layers = {layer["id"]: layer for layer in found["layers"]}
     assert layers["bound"]["source"] == {"quantile": 0.95}
     assert "at most" in layers["bound"]["label"]
-    assert found["names"] == {"stratum": [], "county": []}  # neither towns nor counties
+    assert found["names"] == {"stratum": [], "county": []}  # neither urban areas nor counties
     assert set(found["arrays"]) == {"tests", "far"}
-    assert found["places"] == found["slices"] == []
+    assert {place["kind"] for place in found["places"]} == {"town"}
+    assert found["slices"] == []
     assert found["kernel"] is None
 
 
@@ -316,7 +318,7 @@ def test_the_kernel_is_stated_with_its_error(world):
 
 
 def test_places_have_their_bounds_within_the_region(world, data):
-    assert [place["name"] for place in data["places"]] == ["East & <b>", "West"]
+    assert [place["name"] for place in data["places"][:3]] == ["East & <b>", "West", "Ponce"]
     south, west, north, east = data["places"][1]["bounds"]
     edges = world.region.bounds
     assert (west, south) == (pytest.approx(edges[0], abs=1e-4), pytest.approx(edges[1], abs=1e-4))
@@ -366,6 +368,31 @@ def test_places_beyond_the_antimeridian_follow_the_region():
     places = {place["name"]: place["bounds"] for place in named_places(region, [layer, None])}
     assert places["West"] == [51, -189, 52, -185]
     assert places["East"] == [51, -170, 52, -169]
+
+
+def test_towns_are_those_on_the_tiles_of_a_region_beyond_the_antimeridian_too():
+    both = box(177, -19, 180, -16).union(box(-180, -19, -178, -16))
+    region = Region.from_geometry("FJ", "Fiji", both)
+    towns, left_out = towns_on(region.tiles(10), region, None)
+    found = {one["name"]: one["bounds"] for one in towns}
+    assert found["Suva"] == pytest.approx([-18.14, 178.44 - 360] * 2, abs=0.02)
+    assert found["Savusavu"] == pytest.approx([-16.78, 179.34 - 360] * 2, abs=0.01)
+    assert (len(towns), left_out) == (len(found), "")
+    sea = Region.from_geometry("SEA", "Sea", box(-41, 30, -40, 31))
+    assert towns_on(sea.tiles(10), sea, None) == ([], "")
+
+
+def test_a_page_has_the_largest_towns_and_tells_equal_names_apart(world, monkeypatch):
+    county = np.where(world.tiles.centres[0] < -66.5, "West", None)
+    towns, left_out = towns_on(world.tiles, world.region, county)
+    assert [one["name"] for one in towns[:2]] == ["Ponce", "Caguas"]
+    assert (len(towns), left_out) == (100, "")
+    twice = [one["kind"] for one in towns if one["name"] == "Palomas"]
+    assert twice == ["town in West", "town"]  # no county has the tile of the second
+    assert sum(one["kind"] != "town" for one in towns) == 1
+    monkeypatch.setattr(page_places, "MAX_TOWNS", 3)
+    told = " It names the largest 3 of 100 towns."
+    assert towns_on(world.tiles, world.region, county) == (towns[:3], told)
 
 
 def test_gaps_do_not_add_their_errors_up():

@@ -14,6 +14,7 @@ from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.paired import Estimate, mark, paired_estimates
+from geogp.evaluation.scores import ClassScores
 from geogp.maps.figures.figure_style import MARKS
 from geogp.records.run_record import RunSettings
 from geogp.reports.comparison.compare_pages import (
@@ -23,7 +24,7 @@ from geogp.reports.comparison.compare_pages import (
     difference_figure,
 )
 from geogp.reports.comparison.comparison import compare
-from geogp.reports.comparison.comparison_rows import SCORES, RunContent
+from geogp.reports.comparison.comparison_rows import NUMBERS, RunContent
 from geogp.reports.rendering import report_json
 
 URBAN, ROWS = 400, 600
@@ -103,7 +104,7 @@ def test_a_known_difference_is_recovered(pair, errors):
     worse = found.strata["rural"].differences["worse"]
     assert worse["log_score"].value == pytest.approx(expected, rel=1e-10)
     assert worse["absolute_error"].value == pytest.approx(0.2, rel=1e-10)
-    assert all(worse[score].marked and worse[score].lower > 0 for score in SCORES)
+    assert all(worse[score].marked and worse[score].lower > 0 for score in NUMBERS.scores)
     assert all(
         found.strata["urban"].differences["worse"][name] == Estimate(0, 0, 0, 0, 1)
         for name in worse
@@ -113,7 +114,7 @@ def test_a_known_difference_is_recovered(pair, errors):
     assert whole == pytest.approx(share * expected, rel=1e-10)
     z = 1.6448536269514722
     held = (rural <= z * 0.3).mean(), (rural + 0.2 <= z * 0.3).mean()
-    assert found.strata["rural"].figures["worse"].coverage_90 == pytest.approx(held[1])
+    assert found.strata["rural"].figures["worse"]["coverage_90"] == pytest.approx(held[1])
     assert worse["coverage_90"].value == pytest.approx(held[1] - held[0])
     assert not worse["coverage_90"].marked
     assert [found.strata[name].n for name in found.strata] == [ROWS, URBAN, ROWS - URBAN]
@@ -228,15 +229,15 @@ def test_the_reference_comes_first(pair):
 
 def test_the_gain_is_given_where_the_rows_are_all_rows(pair):
     good, worse = pair
-    ours = compare(pair).splits["random"].strata["all"].figures["good"].log_score
+    ours = compare(pair).splits["random"].strata["all"].figures["good"]["log_score"]
     baseline = {"random": {"all": replace(EMPTY, n=ROWS, nll=2.0)}}
     known = replace(good, run=structs.replace(good.run, baseline=baseline))
     found = compare([known, worse]).splits["random"].strata
-    assert found["all"].figures["good"].gain == pytest.approx(2.0 - ours)
-    assert found["urban"].figures["good"].gain is None
+    assert found["all"].figures["good"]["gain"] == pytest.approx(2.0 - ours)
+    assert found["urban"].figures["good"]["gain"] is None
     fewer = replace(worse, predictions=worse.predictions.iloc[1:])
     found = compare([known, fewer]).splits["random"].strata
-    assert found["all"].figures["good"].gain is None
+    assert found["all"].figures["good"]["gain"] is None
 
 
 def test_settings_that_differ_are_told(pair):
@@ -276,6 +277,71 @@ def test_counts_are_compared_by_the_probability_of_the_count():
         compare([runs[0], run_of("normal", predicted(rows, np.ones(ROWS)), target="tests")])
 
 
+TIERS = [f"p_tier_{name}" for name in ("below_5_1", "5_1", "7_1", "35_3")]
+
+
+def of_tiers(name, rows, p, **changes):
+    rows = rows.assign(**dict(zip(TIERS, np.transpose(p), strict=True)))
+    found = run_of(name, rows, target="tier", model="class-dbk")
+    return replace(found, run=structs.replace(found.run, **changes))
+
+
+@pytest.fixture(scope="module")
+def tiers():
+    """A run that gives the measured tier 0.7, and one that gives it 0.4 in the country."""
+    rows = world().assign(y=np.arange(ROWS) % 4.0)
+    hit, rural = np.eye(4)[np.arange(ROWS) % 4], (rows["stratum"] == "rural").to_numpy()
+    good, poor = (hit * (4 * p - 1) / 3 + (1 - p) / 3 for p in (0.7, 0.4))
+    stored = {"random": {"all": ClassScores(ROWS, 1.0, -float(np.log(0.7)), 0.12, 0.3)}}
+    return (
+        of_tiers("good", rows, good, metrics=stored, baseline=stored),
+        of_tiers("poor", rows, np.where(rural[:, None], poor, good)),
+    )
+
+
+def test_tiers_are_compared_by_the_scores_of_classes(tiers):
+    found = compare(tiers)
+    split = found.splits["random"].strata
+    good, rural = split["all"].figures["good"], split["rural"].differences["poor"]
+    assert good["brier"] == pytest.approx(0.3**2 + 3 * 0.1**2)
+    assert (good["accuracy"], good["ece"]) == (1, pytest.approx(0.3))
+    assert good["gain"] == pytest.approx(0)
+    # Each of the other tiers has 0.1 or 0.2, so the means are over the four measured tiers.
+    assert good["rps"] == pytest.approx(0.1**2 * (14 + 6 + 6 + 14) / 4)
+    assert rural["rps"].value == pytest.approx((0.2**2 - 0.1**2) * 10)
+    assert rural["log_score"].value == pytest.approx(np.log(0.7 / 0.4))
+    assert rural["log_score"].marked
+    assert rural["ece"].value == pytest.approx(0.6 - 0.3)
+    assert (rural["accuracy"].value, rural["ece"].marked) == (0, False)
+    assert split["urban"].differences["poor"]["ece"] == Estimate(0, 0, 0, 0, 1)
+    for page in (comparison_markdown(found), comparison_html(found), comparison_latex(found)):
+        assert "RPS" in page
+        assert "CRPS" not in page
+        assert "width" not in page.partition("</style>")[2]
+    assert "shares of the classes in each quarter" in comparison_markdown(found)
+
+
+def test_the_calibration_error_of_all_rows_is_not_the_mean_of_the_strata(tiers):
+    """The errors of the two strata in one bin have opposite signs, so they cancel."""
+    rows = tiers[0].predictions
+    wrong = rows.assign(y=np.where(rows["stratum"] == "rural", (rows["y"] + 1) % 4, rows["y"]))
+    runs = [replace(tiers[1], name=name, predictions=wrong) for name in ("one", "two")]
+    strata = compare(runs).splits["random"].strata
+    error = {name: found.figures["one"]["ece"] for name, found in strata.items()}
+    assert error == pytest.approx({"all": 0.7 - 2 / 3, "urban": 0.3, "rural": 0.7})
+
+
+def test_edited_probabilities_of_tiers_are_refused(tiers):
+    good, poor = tiers
+    with pytest.raises(DataError, match=r"poor: .* lacks the columns p_tier_5_1"):
+        compare([good, replace(poor, predictions=poor.predictions.drop(columns=TIERS[1]))])
+    with pytest.raises(DataError, match="with the sum 1 in each row"):
+        compare([good, replace(poor, predictions=poor.predictions.assign(**{TIERS[1]: 0.9}))])
+    edited = good.predictions.assign(**dict.fromkeys(TIERS, 0.25))
+    with pytest.raises(DataError, match=r"good: .*nll of random"):
+        compare([replace(good, predictions=edited), poor])
+
+
 def test_an_infinite_score_has_no_mean(pair):
     good, worse = pair
     far = worse.predictions.copy()
@@ -283,7 +349,7 @@ def test_an_infinite_score_has_no_mean(pair):
     with np.errstate(over="ignore"):
         found = compare([good, replace(worse, predictions=far)])
     stratum = found.splits["random"].strata["all"]
-    assert stratum.figures["worse"].log_score is None
+    assert stratum.figures["worse"]["log_score"] is None
     assert stratum.differences["worse"]["log_score"] == Estimate(None)
     assert stratum.differences["worse"]["absolute_error"].value > 1e150
     assert "measured values is 0" in found.notes[0]

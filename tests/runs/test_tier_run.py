@@ -10,7 +10,6 @@ import xarray as xr
 from run_worlds import Heard, run_json
 
 import geogp
-from geogp.commands.batch.batch_plan import BatchRequest
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.class_scores import class_scores
@@ -254,13 +253,11 @@ def test_commands_for_numbers_refuse_the_run(tiered, finished, geogp):
             ask()
     for arguments, message in (
         (("figures", tiered.path), "which has no level"),
-        (("compare", tiered.path, finished.path), "expected runs whose target is a number"),
+        (("compare", tiered.path, finished.path), "expected runs of one target, found tier"),
         (("report", tiered.path, "--latex"), "report.tex is a table of intervals"),
     ):
         code, _, told = geogp(*arguments)
         assert (code, message in " ".join(told.split())) == (2, True), told
-    with pytest.raises(RequestError, match="geogp batch joins maps of numbers only"):
-        BatchRequest("PR", targets="tier", maps={}).runs_in(["PR"])
 
 
 def test_the_command_prints_the_scores_of_classes(tiered, small, geogp):

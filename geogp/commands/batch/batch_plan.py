@@ -14,7 +14,6 @@ from geogp.choices import check_settings, setting, settings_of
 from geogp.errors import RequestError
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
-from geogp.geodata.tiles.targets import TARGETS
 from geogp.runs.settings import AUTO, MapRequest
 
 VARIED = ("region", "service", "target", "quarters")
@@ -42,7 +41,8 @@ class BatchRequest:
     states: str = setting("States by postal code, name or FIPS number, such as GA,NM; or all.")
     services: str = setting("mobile, fixed, or both as mobile,fixed.", default="mobile")
     targets: str = setting(
-        "download, upload, latency or tests; separate several with commas.", default="download"
+        "download, upload, latency, tests or tier; separate several with commas.",
+        default="download",
     )
     quarters: str | None = setting(settings_of(MapRequest)["quarters"].told)
     each_quarter: bool = setting(
@@ -77,12 +77,6 @@ class BatchRequest:
 
     def runs_in(self, regions: Sequence[str]) -> list["PlannedRun"]:
         """Return the runs for some regions."""
-        for target in self.listed("targets"):
-            if target in TARGETS and TARGETS[target].classes:
-                raise RequestError(
-                    f"expected targets that are numbers, found {target}: geogp batch joins maps of "
-                    f"numbers only. Map each state with geogp map --target {target}."
-                )
         many = product(regions, self.listed("services"), self.listed("targets"), self.quarter_sets)
         return [
             run_of(MapRequest(**{**self.maps, **dict(zip(VARIED, one, strict=True))}))

@@ -25,7 +25,8 @@ class BatchRow(Struct, kw_only=True):
     """One run of a batch: what the run maps, and the latest result.
 
     `how` is ``made``, or ``kept`` if the run was already complete. Scores are for all test rows, by
-    split. For a failed run, `error` is the message and `kind` the kind of failure (see `kind_of`).
+    split: numbers have a coverage, and classes an accuracy. For a failed run, `error` is the
+    message and `kind` the kind of failure (see `kind_of`).
     """
 
     region: str
@@ -37,6 +38,7 @@ class BatchRow(Struct, kw_only=True):
     attempts: int = 0
     log_score: dict[str, float | None] = {}
     coverage_95: dict[str, float | None] = {}
+    accuracy: dict[str, float | None] = {}
     seconds: float | None = None
     cpu_seconds: float | None = None
     peak_bytes: int | None = None
@@ -49,7 +51,9 @@ class BatchRow(Struct, kw_only=True):
         """Copy scores, seconds and warnings from the run.json of a finished run."""
         scores = {split: strata["all"] for split, strata in run.metrics.items()}
         self.log_score = {split: one.nll for split, one in scores.items()}
-        self.coverage_95 = {split: one.coverage_95 for split, one in scores.items()}
+        for name in ("coverage_95", "accuracy"):
+            held = {k: getattr(one, name) for k, one in scores.items() if hasattr(one, name)}
+            setattr(self, name, held)
         self.seconds = sum(given(run.seconds, {}).values())
         self.warnings = given(run.warnings, [])
 

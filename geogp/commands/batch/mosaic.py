@@ -30,7 +30,7 @@ _WHOLE = """<VRTDataset rasterXSize="{frame.width}" rasterYSize="{frame.height}"
 {bands}</VRTDataset>
 """
 _BAND = """<VRTRasterBand dataType="Float32" band="{number}"><Description>{about}</Description>
-<UnitType>{unit}</UnitType><NoDataValue>nan</NoDataValue>
+<UnitType>{unit}</UnitType><NoDataValue>nan</NoDataValue><Metadata>{flags}</Metadata>
 {sources}</VRTRasterBand>
 """
 _SOURCE = """<ComplexSource><SourceFilename>{path}</SourceFilename><SourceBand>1</SourceBand>
@@ -45,8 +45,9 @@ def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
 
     The raster covers the smallest rectangle around all runs. Columns beyond longitude 180 are
     placed in the far west. Rasters with a lower zoom are enlarged to the highest zoom. Where
-    several runs have a value, the raster has the value of the first run. GDAL reads only the data
-    that a block needs, and keeps at most `CACHE_BYTES` in memory.
+    several runs have a value, the raster has the value of the first run. Overviews have means, or,
+    if a band has numbers of classes, the values of single pixels. GDAL reads only the data that a
+    block needs, and keeps at most `CACHE_BYTES` in memory.
 
     Raises DataError if a raster is damaged or is not a raster of tiles, and OutputError if a file
     cannot be written.
@@ -58,7 +59,8 @@ def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
         "variables": " ".join(bands),
         "attribution": " ".join(sorted({one.attribution for one in sources[0]} - {""})),
     }
-    options = cog_options(frame, BLOCK, "AVERAGE") | {"sparse_ok": True, "bigtiff": "IF_SAFER"}
+    resampling = "NEAREST" if any(many[0].flags for many in sources) else "AVERAGE"
+    options = cog_options(frame, BLOCK, resampling) | {"sparse_ok": True, "bigtiff": "IF_SAFER"}
     virtual.write_text(_virtual(sources, frame, metadata), "utf-8")
     try:
         with rasterio.Env(GDAL_CACHEMAX=CACHE_BYTES):
@@ -79,6 +81,7 @@ class _Source:
     about: str
     unit: str
     attribution: str
+    flags: dict[str, str]
 
 
 def _source(path: Path) -> _Source:
@@ -86,7 +89,8 @@ def _source(path: Path) -> _Source:
         with rasterio.open(path, driver="GTiff") as raster:
             about, unit = raster.descriptions[0] or path.stem, raster.units[0] or ""
             attribution = str(raster.tags().get("attribution", ""))
-            return _Source(path, _tiles_of(raster), raster.nodata, about, unit, attribution)
+            flags = {key: text for key, text in raster.tags(1).items() if key.startswith("flag_")}
+            return _Source(path, _tiles_of(raster), raster.nodata, about, unit, attribution, flags)
     except (RasterioError, DataError) as error:
         raise damaged(path, error) from error
 
@@ -147,6 +151,7 @@ def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, metadata: dict[
             number=number,
             about=escape(many[0].about),
             unit=escape(many[0].unit),
+            flags=_entries(many[0].flags),
             sources="".join(_drawn(one, frame) for one in reversed(many)),
         )
         for number, many in enumerate(sources, 1)
@@ -154,11 +159,13 @@ def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, metadata: dict[
     return _WHOLE.format(
         frame=frame,
         transform=", ".join(map(repr, frame.transform.to_gdal())),
-        metadata="".join(
-            f'<MDI key="{key}">{escape(text)}</MDI>' for key, text in metadata.items()
-        ),
+        metadata=_entries(metadata),
         bands="".join(bands),
     )
+
+
+def _entries(metadata: dict[str, str]) -> str:
+    return "".join(f'<MDI key="{key}">{escape(text)}</MDI>' for key, text in metadata.items())
 
 
 def _drawn(source: _Source, frame: Frame) -> str:

@@ -19,7 +19,6 @@ from geogp.commands.batch.mosaic import damaged, join_rasters
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, OutputError
 from geogp.files import write_into
-from geogp.geodata.tiles.targets import TARGETS
 from geogp.maps.grid import quantity_of
 from geogp.runs.run_folder import GRID_FILE, PREDICTIONS_FILE
 from geogp.runs.run_names import RUN_FILE
@@ -61,9 +60,11 @@ class Joined:
 
 def bands_of(target: str) -> tuple[str, ...]:
     """Return the names of a run's rasters that become bands of the joined raster."""
-    suffix = quantity_of(target).suffix
-    middle = "expected" if TARGETS[target].counted else "median"
-    return tuple(f"{name}_{suffix}" for name in (middle, "lower", "upper"))
+    quantity = quantity_of(target)
+    if quantity.classes:
+        return quantity.suffix, *quantity.at_least, "p_most_probable"
+    middle = "expected" if quantity.counted else "median"
+    return tuple(f"{name}_{quantity.suffix}" for name in (middle, "lower", "upper"))
 
 
 def join_runs(
@@ -86,7 +87,7 @@ def join_runs(
         def write(folder: Path) -> None:
             nonlocal rows
             join_rasters(runs, bands, folder / RASTER_FILE)
-            make_gallery(runs, out=folder)
+            make_gallery(runs, out=folder, files=(RASTER_FILE, TABLE_FILE))
             rows = join_tables(base, found, folder / TABLE_FILE)
 
         try:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
+from geogp.maps.figures.figure_layout import extend_of
 from geogp.maps.figures.map_figures import VEIL
 from geogp.maps.scales import LEVELS, Bytes, Scale, paletted_png
 from geogp.maps.views import View, veiled, views_of
@@ -35,12 +37,16 @@ class Picture:
     """The main view of a map at a lower resolution.
 
     `values` (height, width) have row 0 in the north and NaN outside the region. `veiled`, with the
-    same shape, is true for pixels whose tiles are mostly far from any measurement.
+    same shape, is true for pixels whose tiles are mostly far from any measurement. `scale` is the
+    colour scale of the map in its page and figure, and `ends` are the least and the largest value
+    of the map.
     """
 
     view: View
     values: NDArray[np.float64]
     veiled: NDArray[np.bool_]
+    scale: Scale
+    ends: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -49,13 +55,15 @@ class Thumbnails:
 
     `images` are PNG files in the order of the pictures; `label` names the values and the unit.
     `bar` is the scale as a PNG file one pixel high, with low values on the left. Each tick is a
-    position on the bar, in percent of the bar's length from the left, and a text.
+    position on the bar, in percent of the bar's length from the left, and a text. `arrows` are the
+    colours of the two ends of the bar, or None if no value lies beyond the end.
     """
 
     images: tuple[bytes, ...]
     label: str
     bar: bytes
     ticks: tuple[tuple[float, str], ...]
+    arrows: tuple[str | None, str | None]
 
 
 def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = None) -> Picture:
@@ -76,6 +84,7 @@ def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = Non
             view = views_of(grid)[0]
             values = view.values(grid)
             far = veiled(grid) & np.isfinite(values)
+            scale = view.make_scale(values, label=view.label, palette=view.palette)
     except _DAMAGE as error:
         raise DataError(
             f"expected a map in {path}, but the file cannot be read ({error})."
@@ -85,32 +94,48 @@ def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = Non
     step = -(-max(values.shape) // most)
     reduced = _medians(values, step)
     shares = _sums(far, step) / np.maximum(_sums(np.isfinite(values), step), 1)
-    return Picture(view, reduced, shares > 0.5)
+    ends = float(np.nanmin(values)), float(np.nanmax(values))
+    return Picture(view, reduced, shares > 0.5, scale, ends)
 
 
 def draw_thumbnails(pictures: Sequence[Picture]) -> Thumbnails:
-    """Draw pictures of the same view with one colour scale for the values of all pictures.
+    """Draw pictures of the same view with one colour scale.
 
-    Raises DataError if there is no picture, or the pictures have different views.
+    The scale is that of the maps; if their scales differ, it is from the lowest to the highest of
+    their ends. Raises DataError if there is no picture, or the pictures have different views.
     """
     labels = {picture.view.label for picture in pictures}
     if len(labels) != 1:
         raise DataError(
             f"expected pictures of one view, found {', '.join(sorted(labels)) or 'none'}."
         )
-    view = pictures[0].view
-    everything = np.concatenate([picture.values.ravel() for picture in pictures])
-    scale = view.make_scale(everything, label=view.label, palette=view.palette)
+    scale = _scale_of(pictures)
     colours = _colours(scale)
+    beyond = extend_of(np.array([picture.ends for picture in pictures]), scale)
+    first, last = (to_hex(colour) for colour in scale.colours()[[1, -1], :3] / 255)
     return Thumbnails(
         tuple(_draw(picture, scale, colours) for picture in pictures),
-        view.label,
+        pictures[0].view.label,
         paletted_png(np.arange(1, LEVELS + 1, dtype=np.uint8)[None], scale.colours()),
         tuple(
             (100 * float(scale.fraction(tick)), text)
             for tick, text in zip(scale.ticks, scale.labels, strict=True)
         ),
+        (
+            first if beyond in {"min", "both"} else None,
+            last if beyond in {"max", "both"} else None,
+        ),
     )
+
+
+def _scale_of(pictures: Sequence[Picture]) -> Scale:
+    scales = {picture.scale for picture in pictures}
+    if len(scales) == 1:
+        return scales.pop()
+    view = pictures[0].view
+    ends = min(one.low for one in scales), max(one.high for one in scales)
+    # Many copies, because the ends of a scale are percentiles.
+    return view.make_scale(np.repeat(ends, 100), label=view.label, palette=view.palette)
 
 
 def _draw(picture: Picture, scale: Scale, colours: Bytes) -> bytes:

@@ -16,7 +16,7 @@ from geogp.geodata.places.region import Region
 from geogp.maps.frame import Frame
 from geogp.maps.page.packing import json_text
 from geogp.maps.page.page_assets import asset, page_scripts, page_styles
-from geogp.maps.page.page_places import unwrapped
+from geogp.maps.page.page_places import TOWN, unwrapped
 from geogp.maps.page.page_policy import page_policy
 
 OOKLA_ATTRIBUTION = (
@@ -78,6 +78,7 @@ def map_page(
         data=json_text(data | {"variables": variables, "words": words, "attribution": attribution}),
         notes=notes,
         base_map=base_map,
+        towns=any(place["kind"].startswith(TOWN) for place in data["places"]),
         attribution=attribution,
     )
 

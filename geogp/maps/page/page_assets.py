@@ -64,7 +64,11 @@ def page_styles() -> tuple[str, str]:
     return _IMAGE.sub("none", _text(f"{_LEAFLET}/leaflet.css")), asset("page.css")
 
 
+def asset_bytes(name: str) -> bytes:
+    """Return the content of a file in the folder of this module."""
+    return resources.files("geogp.maps.page").joinpath(name).read_bytes()
+
+
 def _text(name: str) -> str:
     """Return the text of a file with LF line ends, because browsers hash the text in this form."""
-    text = resources.files("geogp.maps.page").joinpath(name).read_bytes().decode("utf-8")
-    return text.replace("\r\n", "\n")
+    return asset_bytes(name).decode("utf-8").replace("\r\n", "\n")

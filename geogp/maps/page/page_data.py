@@ -16,7 +16,8 @@ The browser decodes and draws the data; the page contains no pictures. The keys 
   tests their sums, packed: a row for each quarter, and a column for each cell with tests, in the
   order of the cells;
 - ``arrays``: rasters of numbers of tests, of the flag for far tiles, and of indices in ``names``;
-- ``places``: counties and urban areas with their bounds;
+- ``places``: counties, urban areas and towns with their bounds; ``towns_left_out``: a sentence if
+  there are too many towns, else empty;
 - ``layers``, ``slices``, ``threshold``, ``kernel``: see the other modules of this folder;
 - ``steps``: the packing steps (decoded values differ from the map by at most half a step), and the
   largest errors of a probability found on some tiles, with the number of these tiles.
@@ -47,7 +48,12 @@ from geogp.maps.page.page_layers import (
     speed_layers,
     tests_layer,
 )
-from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places
+from geogp.maps.page.page_places import (
+    labelled_tiles,
+    main_bounds,
+    named_places,
+    towns_on,
+)
 from geogp.maps.page.page_quantiles import (
     PAST_LEVELS,
     QuarterMap,
@@ -145,6 +151,8 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     layers = [*made.pop("layers"), tests_layer(grid)]
     layers += slice_layers(content.slices, kernel_label(target), quantity.kernel_unit)
     layers.sort(key=lambda one: QUESTIONS.index(one["group"]))
+    places = named_places(content.region, [content.counties, content.urban_areas])
+    towns, left_out = towns_on(content.tiles, content.region, content.county_names)
     slices = _slices(content, frame)
     if slices:
         steps["slice"] = slices[0]["step"]
@@ -157,7 +165,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "bound": quantity.bound,
         "classes": [
             {"name": name, "least": least}
-            for name, least in zip(quantity.classes, [None, *_least(quantity)], strict=False)
+            for name, least in zip(quantity.classes, [None, *quantity.at_least], strict=False)
         ],
         "predicted": content.predicted,
         "far_km": float(grid.attrs["far_km"]),
@@ -169,7 +177,8 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "measured": _measured(grid, content, frame),
         "arrays": arrays,
         "names": names,
-        "places": named_places(content.region, [content.counties, content.urban_areas]),
+        "places": [*places, *towns],
+        "towns_left_out": left_out,
         "layers": layers,
         "slices": slices,
         "kernel": _kernel(content, target),
@@ -247,11 +256,6 @@ def _cells_of(tiles: Tiles, larger: Tiles) -> NDArray[np.int64]:
     )
 
 
-def _least(quantity: Quantity) -> list[str]:
-    """Return the arrays with the probability of each class or a higher one; not of the lowest."""
-    return [f"p_at_least_{tag}" for tag in quantity.class_tags[1:]]
-
-
 def _by_arrays(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     """Return past, layers, arrays and steps of a map of numbers of tests or of classes."""
     quantity = quantity_of(str(grid.attrs["target"]))
@@ -303,7 +307,7 @@ def _class_arrays(quarters: Sequence[QuarterMap], quantity: Quantity) -> dict[st
         values = _rasters(quarters, [one[name][0] for one in held])
         return pack(values, step, 8, none=True, offset=0.0, along=True)
 
-    steps = dict.fromkeys((*_least(quantity), "p_most_probable"), _SHARE_STEP)
+    steps = dict.fromkeys((*quantity.at_least, "p_most_probable"), _SHARE_STEP)
     steps |= dict.fromkeys(flags[0], 1.0) | {"entropy": _ENTROPY_STEP}
     return {name: packed(name, step) for name, step in steps.items()}
 

@@ -1,9 +1,11 @@
-"""Places on a page: the county of each tile, and the bounds of counties and urban areas."""
+"""Places on a page: the county of each tile; bounds of counties and urban areas; towns."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import shapely
 from numpy.typing import NDArray
 from scipy import ndimage
@@ -12,7 +14,17 @@ from shapely.geometry.base import BaseGeometry
 from geogp.errors import DataError
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region, Tiles
+from geogp.geodata.tiles.quadkeys import tiles_at
 from geogp.maps.frame import Frame
+from geogp.maps.page.page_assets import asset_bytes
+
+MAX_TOWNS = 2_000
+"""Largest number of towns on a page."""
+
+TOWN = "town"
+"""First word of the kind of a town."""
+
+_TOWNS = "vendored/geonames/towns.parquet"
 
 _MAIN_SHARE = 0.99
 
@@ -54,6 +66,32 @@ def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[
             bounds = [south, west, north, east]
             found.append({"name": name, "kind": layer.name, "bounds": bounds})
     return found
+
+
+def towns_on(
+    tiles: Tiles, region: Region, county: NDArray[np.object_] | None
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the largest towns on tiles, in the form of `named_places`.
+
+    The names are those of GeoNames; the largest town comes first. The bounds of a town are a point.
+    `county` has the name of each tile's county; the kind of a town whose name is not unique then
+    includes the county. The second value is empty, or, if there are more than `MAX_TOWNS`, a space
+    and a sentence that says so.
+    """
+    towns = pd.read_parquet(BytesIO(asset_bytes(_TOWNS)))
+    x, y = region.unwrap(towns["longitude"] / 1000), towns["latitude"] / 1000
+    column, row = tiles_at(x, y, tiles.zoom)
+    cells = pd.DataFrame({"column": tiles.column, "row": tiles.row, "county": county})
+    found = towns.assign(longitude=x, latitude=y, column=column, row=row).merge(cells)
+    told = found["name"].duplicated(keep=False) & found["county"].notna()
+    found["kind"] = np.where(told, f"{TOWN} in " + found["county"].astype(str), TOWN)
+    columns = found[["name", "kind", "latitude", "longitude"]].head(MAX_TOWNS).round(3)
+    places = [
+        {"name": name, "kind": kind, "bounds": [*place, *place]}
+        for name, kind, *place in columns.itertuples(index=False)
+    ]
+    left_out = f" It names the largest {len(places):,} of {len(found):,} towns."
+    return places, left_out if len(found) > len(places) else ""
 
 
 def main_bounds(tests: NDArray[np.float64], frame: Frame) -> list[float]:

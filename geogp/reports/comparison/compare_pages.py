@@ -8,15 +8,13 @@ from matplotlib.lines import Line2D
 
 from geogp.maps.figures.figure_style import marks_of
 from geogp.reports.comparison.comparison import Comparison, SplitComparison
-from geogp.reports.comparison.comparison_rows import COVERAGES, LEVELS
+from geogp.reports.comparison.comparison_rows import score_names
 from geogp.reports.rendering import environment, html_page, latex_table
 from geogp.reports.report_figures import drawn, short
 
-_SCORES = {"log_score": "log score", "crps": "CRPS"}
 _LONGEST = 28
 _RUN_INCHES = 0.5
 _APART = 0.22
-_SCORE_TITLES = {"log_score": "Log score", "crps": "CRPS", "absolute_error": "Absolute error"}
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -41,34 +39,33 @@ def comparison_latex(comparison: Comparison) -> str:
 
 
 def _context(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "comparison": comparison,
-        "score_titles": _SCORE_TITLES,
-        "coverages": dict(zip(COVERAGES, LEVELS, strict=True)),
-    }
+    names = score_names(comparison.target)
+    drawn_scores = {score: names.scores[score] for score in names.short[:2]}
+    return {"comparison": comparison, "names": names, "drawn": drawn_scores}
 
 
 def difference_figure(comparison: Comparison) -> str:
     """Draw each run's differences from the reference; a filled point is significant."""
     splits = list(comparison.splits.values())
+    titles = _context(comparison)["drawn"]
     others = [one.name for one in comparison.runs[1:]]
 
     def draw(figure: Figure) -> None:
         # All splits share one scale for each score, so that readers can compare splits.
         panels = figure.subplots(len(splits), 2, sharey=True, sharex="col", squeeze=False)
         for line, split in zip(panels, splits, strict=True):
-            for axes, (score, label) in zip(line, _SCORES.items(), strict=True):
+            for axes, (score, label) in zip(line, titles.items(), strict=True):
                 _panel(axes, split, others, score)
                 axes.set_title(f"{split.title}: {label}", loc="left", fontsize=9)
         panels[0, 0].set_ylim(len(others) - 0.5, -0.5)
-        for axes, label in zip(panels[-1], _SCORES.values(), strict=True):
+        for axes, label in zip(panels[-1], titles.values(), strict=True):
             axes.set_xlabel(f"difference of {label}")
         shown = list(dict.fromkeys(name for split in splits for name in split.strata))
         handles = [
             Line2D([], [], color=mark.colour, marker=mark.marker, label=name)
             for name, mark in marks_of(shown).items()
         ]
-        figure.legend(handles=handles, loc="outside upper right", ncols=len(shown), frameon=False)
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(shown), frameon=False)
 
     height = 0.7 + len(splits) * (0.75 + _RUN_INCHES * len(others))
     return drawn(draw, (8.0, height), 9)

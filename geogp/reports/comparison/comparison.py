@@ -23,12 +23,13 @@ from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.places.stratum_column import ALL
 from geogp.records.run_record import RunSettings, given
 from geogp.reports.comparison.comparison_rows import (
-    COVERAGES,
-    SCORES,
     RunContent,
+    ScoreNames,
     check_comparable,
     check_same_rows,
     check_stored,
+    group_scores,
+    score_names,
     scores_of,
     shared_splits,
     table_of,
@@ -37,8 +38,6 @@ from geogp.reports.rendering import say, say_all
 from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS, plain
 
 Floats = NDArray[np.float64]
-
-_FIGURES = (*SCORES, *COVERAGES, "width_95")
 
 
 @dataclass(frozen=True)
@@ -57,39 +56,21 @@ class RunFacts:
 
 
 @dataclass(frozen=True)
-class RunFigures:
-    """Mean scores, coverages and width of a run on the common rows of one stratum.
-
-    Lower scores are better. The absolute error is the error of the median. A score that is not
-    finite is None. Coverages are shares of rows inside the central intervals; `width_95` is the
-    mean width. `gain` is the log score of the baseline minus the log score of the run. `gain` is
-    None unless the common rows are all test rows of the run, because run.json has the score of the
-    baseline only for all test rows.
-    """
-
-    log_score: float | None
-    crps: float | None
-    absolute_error: float | None
-    coverage_50: float | None
-    coverage_80: float | None
-    coverage_90: float | None
-    coverage_95: float | None
-    width_95: float | None
-    gain: float | None
-
-
-@dataclass(frozen=True)
 class StratumComparison:
     """The comparison of runs in one stratum of one split.
 
     `n` is the number of common rows, and `blocks` the number of blocks of 0.1 degrees with such
-    rows. `figures` has the figures of each run. `differences` has the differences (run minus
-    reference) by run, then by score or coverage.
+    rows. `figures` has the means of each run by the names in `ScoreNames`; a mean that is not
+    finite is None. The absolute error is the error of the median; coverages are shares of rows
+    inside the central intervals. `gain` is the log score of the baseline minus the log score of the
+    run. `gain` is None unless the common rows are all test rows of the run, because run.json has
+    the score of the baseline only for all test rows. `differences` has the differences (run minus
+    reference) by run, then by score or share.
     """
 
     n: int
     blocks: int
-    figures: dict[str, RunFigures]
+    figures: dict[str, dict[str, float | None]]
     differences: dict[str, dict[str, Estimate]]
 
 
@@ -164,22 +145,36 @@ def compare(runs: Sequence[RunContent], *, reference: str | None = None) -> Comp
             "expected test rows that all runs have in common, found none in any split of "
             f"{which}. " + say("compare", "no_rows", list(seeds.values()))
         )
-    first = runs[0].run
+    first, names = runs[0].run, score_names(runs[0].run.target)
     return Comparison(
         region=first.region_in_words,
         service=first.service,
         target=first.target,
-        unit=UNITS[first.target][0],
+        unit=UNITS.get(first.target, ("", ""))[0],
         reference=runs[0].name,
         runs=[_facts(one) for one in runs],
         settings=_different_settings(runs),
         findings=[
-            say("compare", "finding", split.title, run, runs[0].name, found)
+            say(
+                "compare",
+                "finding",
+                split.title,
+                run,
+                runs[0].name,
+                {title: found[score] for score, title in names.scores.items()},
+            )
             for split in splits.values()
             for run, found in split.strata[ALL].differences.items()
         ],
         notes=notes,
-        method=say_all("compare", "method", DRAWS, FEW_BLOCKS, counted(runs[0].predictions)),
+        method=say_all(
+            "compare",
+            "method",
+            DRAWS,
+            FEW_BLOCKS,
+            names,
+            counts=counted(runs[0].predictions),
+        ),
         attribution=given(first.attribution, "") or DEFAULT_ATTRIBUTION,
         splits=splits,
     )
@@ -212,7 +207,8 @@ def _compare_split(
         return None, [f"{title}: left out, because no test row is common to all runs. {why}"]
     joined = {name: table.loc[common] for name, table in tables.items()}
     check_same_rows(title, joined)
-    scores = {name: scores_of(table) for name, table in joined.items()}
+    target = runs[0].run.target
+    scores = {name: scores_of(table, target) for name, table in joined.items()}
     for one in runs:
         if not beyond[one.name]:
             check_stored(one, split, scores[one.name])
@@ -233,15 +229,15 @@ def _compare_split(
     strata = {}
     for stratum, chosen in rows_by_group(base["stratum"], len(base)).items():
         if chosen.any():
-            part = {name: found[chosen] for name, found in scores.items()}
+            part = {name: group_scores(found, chosen) for name, found in scores.items()}
             stored = {
                 one.name: given(one.run.baseline, {}).get(split, {}).get(stratum)
                 for one in runs
                 if not beyond[one.name]
             }
             gains = {k: v.nll for k, v in stored.items() if v is not None and v.n == chosen.sum()}
-            strata[stratum] = _stratum(part, blocks[chosen], gains)
-    _mark(strata)
+            strata[stratum] = _stratum(part, blocks[chosen], gains, score_names(target))
+    _mark(strata, [*score_names(target).scores])
     sides = {one.run.block_side for one in runs}
     question = SPLITS[split].asked(sides.pop() if len(sides) == 1 else None)
     return SplitComparison(split, title, question, len(common), beyond, strata), notes
@@ -263,9 +259,10 @@ def _stratum(
     scores: dict[str, pd.DataFrame],
     blocks: NDArray[np.int64],
     baselines: dict[str, float | None],
+    about: ScoreNames,
 ) -> StratumComparison:
     """Return the comparison in a stratum; `baselines` has the known log scores of baselines."""
-    names = [*SCORES, *COVERAGES]
+    names = [*about.differences]
     (_, base), *others = scores.items()
     with np.errstate(invalid="ignore"):  # infinity - infinity is NaN
         columns = [
@@ -276,24 +273,27 @@ def _stratum(
     return StratumComparison(
         n=len(base),
         blocks=len(np.unique(blocks)),
-        figures={name: _figures(found, baselines.get(name)) for name, found in scores.items()},
+        figures={
+            name: _figures(found[[*about.titles]], baselines.get(name))
+            for name, found in scores.items()
+        },
         differences={run: {name: next(estimates) for name in names} for run, _ in others},
     )
 
 
-def _figures(scores: pd.DataFrame, baseline: float | None) -> RunFigures:
-    means = {name: float(scores[name].mean()) for name in _FIGURES}
+def _figures(scores: pd.DataFrame, baseline: float | None) -> dict[str, float | None]:
+    means = {str(name): float(scores[name].mean()) for name in scores}
     found = {name: value if np.isfinite(value) else None for name, value in means.items()}
     ours = found["log_score"]
-    return RunFigures(**found, gain=None if baseline is None or ours is None else baseline - ours)
+    return found | {"gain": None if baseline is None or ours is None else baseline - ours}
 
 
-def _mark(strata: dict[str, StratumComparison]) -> None:
+def _mark(strata: dict[str, StratumComparison], scores: Sequence[str]) -> None:
     """Mark the significant differences in all strata, as one family of tests."""
     differences = [one for found in strata.values() for one in found.differences.values()]
-    family = iter(mark([one[score] for one in differences for score in SCORES]))
+    family = iter(mark([one[score] for one in differences for score in scores]))
     for one in differences:
-        one |= {score: next(family) for score in SCORES}
+        one |= {score: next(family) for score in scores}
 
 
 def _facts(one: RunContent) -> RunFacts:

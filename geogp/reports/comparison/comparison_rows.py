@@ -5,9 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import check_columns, counted, prediction_of
+from geogp.evaluation.class_scores import calibration_terms, class_row_scores
+from geogp.evaluation.class_tables import (
+    MODEL,
+    check_class_columns,
+    codes_of,
+    probability_columns,
+)
 from geogp.evaluation.metrics import row_scores
 from geogp.evaluation.scores import TOLERANCE
 from geogp.evaluation.splits.split_names import SPLITS
@@ -15,16 +23,57 @@ from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.records.run_record import RunRecord
 
-SCORES = ("log_score", "crps", "absolute_error")
-"""Scores for which lower is better; significant differences of these scores are marked."""
+_LEVELS = (50, 80, 90, 95)
 
-LEVELS = (50, 80, 90, 95)
-COVERAGES = tuple(f"coverage_{level}" for level in LEVELS)
+
+@dataclass(frozen=True)
+class ScoreNames:
+    """The figures in a comparison, with their titles.
+
+    Lower `scores` are better, and their significant differences are marked. Differences of `shares`
+    are in percentage points. `widths` have no differences. `short` are two scores and two other
+    figures, for tables with few columns.
+    """
+
+    scores: dict[str, str]
+    shares: dict[str, str]
+    widths: dict[str, str]
+    short: tuple[str, ...]
+
+    @property
+    def differences(self) -> dict[str, str]:
+        """The titles of the figures that have differences."""
+        return self.scores | self.shares
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """The titles of all figures."""
+        return self.differences | self.widths
+
+
+NUMBERS = ScoreNames(
+    {"log_score": "log score", "crps": "CRPS", "absolute_error": "absolute error"},
+    {f"coverage_{level}": f"in {level} %" for level in _LEVELS},
+    {"width_95": "mean width"},
+    ("log_score", "crps", "coverage_95", "width_95"),
+)
+CLASSES = ScoreNames(
+    {"log_score": "log score", "rps": "RPS", "brier": "Brier score"},
+    {"accuracy": "accuracy", "ece": "ECE"},
+    {},
+    ("log_score", "rps", "accuracy", "ece"),
+)
+
+
+def score_names(target: str) -> ScoreNames:
+    """Return the figures in a comparison of runs with a target."""
+    return CLASSES if TARGETS[target].classes else NUMBERS
+
 
 _KEYS = ("quadkey", "quarter", "fold")
 _SAME = ("target", "service", "region")
 _ORDER = sorted(SPLITS, key=lambda name: SPLITS[name].flatters)
-_STORED = {"log_score": "nll", "crps": "crps"}
+_STORED = {"log_score": "nll", "crps": "crps", "brier": "brier"}
 
 
 @dataclass(frozen=True)
@@ -39,18 +88,15 @@ class RunContent:
 def check_comparable(runs: Sequence[RunContent]) -> None:
     """Raise an error if runs cannot be compared.
 
-    Raises RequestError if targets, services or regions differ, only some runs predict counts, or a
-    target is a class.
+    Raises RequestError if targets, services or regions differ, or only some runs predict counts.
     Raises DataError if columns are missing.
     """
     for one in runs:
-        if TARGETS[one.run.target].classes:
-            raise RequestError(
-                f"expected runs whose target is a number, found the target {one.run.target} "
-                f"({one.name}). For classes, compare metrics and baseline in run.json."
-            )
         try:
-            check_columns(one.predictions)
+            if TARGETS[one.run.target].classes:
+                check_class_columns(one.predictions, _probabilities(one.run.target))
+            else:
+                check_columns(one.predictions)
         except DataError as error:
             raise DataError(f"{one.name}: {error}") from error
     first = runs[0]
@@ -114,15 +160,37 @@ def check_same_rows(title: str, joined: dict[str, pd.DataFrame]) -> None:
             )
 
 
-def scores_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return all scores of each row, computed fold by fold because each fold has its own fit."""
+def scores_of(table: pd.DataFrame, target: str) -> pd.DataFrame:
+    """Return all scores of each row; for numbers fold by fold, because each fold has its own fit.
+
+    For classes, the scores lack the calibration error, see `group_scores`.
+    """
+    if TARGETS[target].classes:
+        p = table[_probabilities(target)].to_numpy(np.float64)
+        return class_row_scores(p, codes_of(table)).rename(columns={"nll": "log_score"})
     found = [_scores_of_fold(part) for _, part in table.groupby(level="fold", sort=False)]
     return pd.concat(found).loc[table.index].reset_index(drop=True)
 
 
+def group_scores(scores: pd.DataFrame, rows: NDArray[np.bool_]) -> pd.DataFrame:
+    """Return the scores of some rows; for classes also ``ece``, whose mean is the error of these.
+
+    Its standard error takes the sign of the error in each bin as known.
+    """
+    part = scores[rows]
+    if "confidence" not in part:
+        return part
+    return part.assign(ece=calibration_terms(part["confidence"], part["accuracy"]))
+
+
+def _probabilities(target: str) -> list[str]:
+    about = TARGETS[target]
+    return probability_columns(MODEL, about.suffix, about.classes)
+
+
 def _scores_of_fold(rows: pd.DataFrame) -> pd.DataFrame:
     prediction, y = prediction_of(rows), rows["y"].to_numpy(np.float64)
-    found = row_scores(prediction, y, LEVELS)
+    found = row_scores(prediction, y, _LEVELS)
     found["absolute_error"] = np.abs(y - prediction.quantile(0.5))
     return found.rename(columns={"nll": "log_score", "width": "width_95"}).set_index(rows.index)
 
@@ -131,8 +199,9 @@ def check_stored(one: RunContent, split: str, scores: pd.DataFrame) -> None:
     """Raise DataError if the scores of all test rows of a run differ from run.json."""
     stored = one.run.metrics.get(split, {}).get(ALL)
     for name, key in _STORED.items():
-        on_file, found = getattr(stored, key, None), float(scores[name].mean())
-        if on_file is not None and not abs(on_file - found) <= TOLERANCE:
+        on_file = getattr(stored, key, None)
+        found = float(scores[name].mean()) if name in scores else None
+        if on_file is not None and found is not None and not abs(on_file - found) <= TOLERANCE:
             raise DataError(
                 f"{one.name}: expected the scores in run.json to agree with "
                 f"test_predictions.parquet, found {key} of {split}: {on_file} in run.json, {found} "

@@ -22,3 +22,20 @@ const keyOf = (row, place) => {
     table.tBodies[0].append(...sorted);
   });
 });
+
+// A field that shows only the maps whose texts contain its text, whatever its capitals and accents.
+const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").trim().toLowerCase();
+const label = document.createElement("label");
+const field = document.createElement("input");
+const found = document.createElement("output");
+label.className = "find";
+field.type = "search";
+label.append("Find a map", field, found);
+document.querySelector("header").append(label);
+field.addEventListener("input", () => {
+  const wish = plain(field.value), cards = [...document.querySelectorAll(".card")];
+  for (const one of [...cards, ...table.tBodies[0].rows]) one.hidden = !plain(one.textContent).includes(wish);
+  const shown = (part) => part.querySelector(".card:not([hidden])") !== null;
+  for (const section of document.querySelectorAll("section:has(.card)")) section.hidden = !shown(section);
+  found.textContent = wish && `${cards.filter((one) => !one.hidden).length} of ${cards.length} maps`;
+});

@@ -29,7 +29,7 @@ class Names {
     }
   }
 
-  /** Draw the names of the largest places in view that do not overlap. */
+  /** Draw the names of the largest places in view that do not overlap, each name once. */
   draw() {
     this.group.clearLayers();
     if (!this.map.hasLayer(this.group)) {
@@ -42,8 +42,9 @@ class Names {
       const at = this.map.latLngToContainerPoint(middle);
       const reach = L.point(4 * name.length + 6, 11);
       const box = L.bounds(at.subtract(reach), at.add(reach));
-      if (drawn.length < MOST_NAMES && view.contains(at) && !drawn.some((one) => one.intersects(box))) {
-        drawn.push(box);
+      const taken = drawn.some((one) => one.name === name || one.box.intersects(box));
+      if (drawn.length < MOST_NAMES && view.contains(at) && !taken) {
+        drawn.push({name, box});
         const icon = L.divIcon({className: 'geogp-name', html: element('span', '', name), iconSize: null});
         L.marker(middle, {
           icon, interactive: false, keyboard: false, pane: 'geogp-pane-names',

@@ -32,11 +32,14 @@ function placeOfQuadkey(text) {
   };
 }
 
-/** The search for counties, towns, coordinates and tiles. */
+/** The search for counties, urban areas, towns, coordinates and tiles. */
 class Search {
   constructor(page) {
     this.page = page;
-    this.places = page.data.places.map((place) => ({...place, words: `${place.name}, ${place.kind}`}));
+    this.places = page.data.places.map(({name, kind, bounds}) => {
+      const [south, west, north] = bounds;
+      return {name, kind, bounds, words: `${name}, ${kind}`, point: south === north && [south, west]};
+    });
     const form = document.getElementById('geogp-search');
     this.field = document.getElementById('geogp-search-field');
     this.answer = document.getElementById('geogp-search-answer');
@@ -82,14 +85,15 @@ class Search {
       const text = this.field.value.trim();
       this.answer.textContent = H3_INDEX.test(text)
         ? `There is no H3 cell ${text}.`
-        : text && `No county or town called ${text} on this map.`;
+        : text && `No county or town called ${text} on this map.${page.data.towns_left_out}`;
       return;
     }
     const [south, west, north, east] = place.bounds;
     const corners = [[south, west], [north, east]];
     const words = `The map shows ${place.words}.`;
     this.answer.textContent = place.point ? '' : words;
-    fitBeside(page.map, corners, 30, {maxZoom: 14, animate: !stillWanted()});
+    const maxZoom = place.name && place.point ? 12 : 14;
+    fitBeside(page.map, corners, 30, {maxZoom, animate: !stillWanted()});
     page.panel.fold();
     await page.update({point: place.point || await this.middle(place)});
     if (place.point) {
