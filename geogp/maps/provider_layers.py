@@ -8,6 +8,8 @@ import xarray as xr
 from geogp.maps.grid import quantity_of
 from geogp.maps.views import FAR, PROVIDER
 
+LONGEST_TAG = 40
+
 
 def with_providers(grid: xr.Dataset, grids: Mapping[str, xr.Dataset]) -> xr.Dataset:
     """Return a grid with median, 95 % interval, tests and far tiles of each provider.
@@ -31,10 +33,12 @@ def provider_tags(names: tuple[str, ...]) -> dict[str, str]:
     Examples
     --------
     >>> provider_tags(("North Telecom", "AT&T", "AT T"))
-    {'North Telecom': 'north_telecom', 'AT&T': 'at_t', 'AT T': 'at_t_3'}
+    {'North Telecom': 'north_telecom', 'AT&T': 'at_t', 'AT T': 'at_t_2'}
     """
     found: dict[str, str] = {}
-    for number, name in enumerate(names, start=1):
-        tag = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or str(number)
-        found[name] = f"{tag}_{number}" if tag in found.values() else tag
+    for name in names:
+        tag = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:LONGEST_TAG] or "provider"
+        others = (f"{tag}_{number}" for number in range(2, len(names) + 2))
+        taken = set(found.values())
+        found[name] = next(one for one in (tag, *others) if one not in taken)
     return found

@@ -95,11 +95,18 @@ def provider_views(grid: xr.Dataset, median: View) -> tuple[View, ...]:
             name=name.replace(median.variable, median.name),
             variable=name,
             title=f"{median.title}, {grid[name].attrs[PROVIDER]}",
-            hint=f"The median of {grid[name].attrs[PROVIDER]}, near its own measurements.",
+            hint=_literal(
+                f"The median of {grid[name].attrs[PROVIDER]}, near its own measurements."
+            ),
             make_scale=common,
         )
         for name in names
     )
+
+
+def _literal(text: str) -> str:
+    """Return a text for `str.format` that stays as it is."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def find_view(grid: xr.Dataset, name: str) -> View:

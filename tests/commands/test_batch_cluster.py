@@ -195,7 +195,7 @@ def test_the_command_has_all_options_of_map():
         for command in ("map", "batch")
     }
     apart = {"region", "--service", "--target", "--region-file", "--region-name"}
-    apart |= {"--points", "--columns", "--units", "--provider", "--technology"}  # of one region
+    apart |= {"--points", "--columns", "--units", "--provider", "--by-provider", "--technology"}
     assert options["map"] - apart <= options["batch"]
     assert {"--services", "--targets", "--states", "--resume"} <= options["batch"]
 

@@ -113,7 +113,7 @@ def test_tables_that_lack_a_covariate_are_refused(fitted, points):
     with pytest.raises(DataError, match="expected finite numbers in the column height"):
         fitted.predict(points.assign(height=np.nan))
     model = FieldGP(**PLAIN, **TINY, covariates=["height"])
-    with pytest.raises(RequestError, match="expected a table with the covariates height"):
+    with pytest.raises(RequestError, match="expected a table with the columns height"):
         model.fit(points[["east", "north"]].to_numpy(), points.value)
 
 
