@@ -219,7 +219,7 @@ Two settings of an earlier table made `vbll` and `dbk-silu` worse than uniform a
 regression for all actions it played only action 0 at delta 0.95, at 120 %: the many rows of one
 action narrowed the posterior of the others. The scale, the rates and this form were chosen on seed
 0 with the deltas 0.5 and 0.95, so these lines are not independent of the choice. At delta 0.99 and
-this seed, all models with one posterior for all actions still play only action 0; they never see a
+seed 0, all models with one posterior for all actions still play only action 0; they never see a
 large reward. The paper's models find it, with a new posterior at every gradient step.
 
 Regret is that of expected rewards, in percent of the uniform policy's on the same contexts; it
