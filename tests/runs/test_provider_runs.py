@@ -11,7 +11,10 @@ from run_worlds import run_json
 from shapely.geometry import box
 
 from geogp.errors import RequestError
+from geogp.maps.page.page_layers import layer_json
 from geogp.maps.provider_layers import provider_tags
+from geogp.maps.scales import SPEED_PALETTE, speed_scale
+from geogp.maps.views import FAR, PROVIDER, View, provider_views
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
@@ -149,7 +152,21 @@ def test_a_run_without_providers_is_refused(drive, tmp_path):
 
 
 def test_tags_are_different_and_plain():
-    names = ("A b", "a B", "Ä", "-")
+    names = ("A b", "a B", "Ä", "-", "AT&T 3", "AT&T", "AT T", "AT&T 2", "w" * 300, "w" * 301)
     tags = list(provider_tags(names).values())
+    assert max(map(len, tags)) < 50
     assert len(set(tags)) == len(names)
     assert all(tag.replace("_", "a").isalnum() and tag.isascii() for tag in tags)
+
+
+def test_a_layer_shows_the_name_of_its_provider_as_it_is():
+    name = "$_{\\frac$ {unit} {predicted}"
+    cells = xr.DataArray([[1.0, 2.0]], attrs={PROVIDER: name, FAR: "far_x"})
+    grid = xr.Dataset({"median_mbps_x": cells})
+    texts = dict.fromkeys(("label", "hint", "unit", "question"), "")
+    median = View(
+        "median", "median_mbps", "Median", palette=SPEED_PALETTE, make_scale=speed_scale, **texts
+    )
+    [view] = provider_views(grid, median)
+    hint = layer_json(view, "tests", {}, grid["median_mbps_x"].values)["hint"]
+    assert hint == f"The median of {name}, near its own measurements."
