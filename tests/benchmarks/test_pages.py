@@ -44,7 +44,7 @@ PAGES = {
     "out-of-distribution/table": ("networks.out_of_distribution", lambda held: (held["cases"],)),
     "scale-figures/table": ("networks.scale_figures", lambda held: (held["groups"],)),
     "scale-regression/table": ("networks.scale_regression", lambda held: (held["fits"], 50)),
-    "wheel/table": ("networks.wheel", lambda held: (held, 1, len(held))),
+    "wheel/table": ("networks.wheel", lambda held: (held, 2, len(held))),
     "bytes-read/table": ("speed.bytes_read", lambda held: (held, "NM")),
     "page/table": ("speed.page_speed", _whole),
     "paper-scale/table": ("speed.paper_scale", _whole),

@@ -124,7 +124,8 @@ def test_no_text_of_a_page_runs(visit, hostile_everywhere):
         assert HOSTILE[:30] in seen.inner_text(where), where
     for where in ("#geogp-place", "#geogp-credits", "#geogp-notes p"):
         assert HOSTILE[:30] in seen.inner_text(where), where
-    assert seen.locator(f"#geogp-places option[value^={json.dumps(HOSTILE)}]").count() == 5
+    named = seen.locator(f"#geogp-places option[value^={json.dumps(HOSTILE)}]").count()
+    assert named == len(data["places"]) > 5
 
 
 @pytest.mark.trial
