@@ -152,6 +152,7 @@ def main() -> None:
         "launches",
         "waits",
         "sequences",
+        "recorded",
         "launches, predict",
         "waits, predict",
         "lines (waits)",
