@@ -18,6 +18,7 @@ from geogp.distributions.sinh_arcsinh import (
     shape_of,
 )
 from geogp.errors import NumericalError
+from geogp.models.training.optimisers import LBFGS
 
 COVARIATES = (
     "log tests",
@@ -323,7 +324,7 @@ def _minimise(
     loss: Callable[[], torch.Tensor], parameters: list[torch.Tensor], iterations: int
 ) -> None:
     """Minimise a loss in place by L-BFGS."""
-    optimiser = torch.optim.LBFGS(
+    optimiser = LBFGS(
         parameters, max_iter=iterations, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
     )
 
