@@ -68,10 +68,10 @@ def test_single_tiles_are_those_of_the_map():
     model, x, level = level_of(1.0)
     stated = model.predict(x, level=True).function_variance
     np.testing.assert_allclose(level.single_variances(), stated, rtol=1e-9)
-    process = replace(level, unseen=np.zeros((len(x), 0))).single_variances()
+    process = replace(level, unseen=sparse.csr_array((len(x), 0))).single_variances()
     assert (stated > process).sum() > len(x) / 2
     measured = level.measured(5.0)
-    added = np.square(level.unseen).sum(1)
+    added = level.unseen.power(2).sum(1)
     one = model.predict(x, 5.0).function_variance
     np.testing.assert_allclose(measured.single_variances(), one + added, rtol=1e-9)
 
@@ -79,7 +79,7 @@ def test_single_tiles_are_those_of_the_map():
 def test_sums_and_draws_contain_it():
     _, x, level = level_of(1.0)
     weights = sparse.csc_array(np.full((len(x), 1), 1 / len(x)))
-    process = replace(level, unseen=np.zeros((len(x), 0)))
+    process = replace(level, unseen=sparse.csr_array((len(x), 0)))
     added = float(np.square(level.unseen.mean(0)).sum())
     total = level.sum_variances(weights)[0]
     assert total == pytest.approx(process.sum_variances(weights)[0] + added, rel=1e-9)
@@ -94,8 +94,8 @@ def test_changes_do_not_contain_it():
     _, x, level = level_of(-0.5, 1.0)
     n = len(x) // 2
     change = sparse.csc_array(np.repeat([-1 / n, 1 / n], n)[:, None])
-    process = replace(level, unseen=np.zeros((2 * n, 0)))
-    assert level.unseen.any()
+    process = replace(level, unseen=sparse.csr_array((2 * n, 0)))
+    assert level.unseen.nnz
     np.testing.assert_allclose(level.sum_variances(change), process.sum_variances(change))
 
 

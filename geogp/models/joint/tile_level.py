@@ -15,13 +15,14 @@ from geogp.models.core.memory import check_level
 from geogp.models.core.threads import threads_of
 from geogp.models.field.field_process import BLOCKS_AT_ONCE
 from geogp.models.field.level_drift import drift_factor
-from geogp.models.field.near_rows import Conditionals, WeightPosterior, with_counts
+from geogp.models.field.near_rows import Conditional, Conditionals, WeightPosterior, with_counts
 from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.far_level import far_level
 from geogp.models.joint.joint_level import (
     JointLevel,
     LevelOptions,
+    Single,
     Weights,
     batches,
     gathered,
@@ -107,6 +108,14 @@ class TileLevel(JointLevel):
     def stated_variances(self) -> Floats:
         """Return the variance of the level at each tile in the model's own prediction, (n,)."""
         return super().stated_variances() if self.near is None else self.single_variances()
+
+    @property
+    def single(self) -> Single:
+        """The level of single tiles in the map; nothing if there are tiles at other times."""
+        if self.near is None or self.near.found is not self.near.within:
+            return {}
+        own = {"level": torch.from_numpy(self.mean), "factor": torch.from_numpy(self.factor)}
+        return self.near.found._asdict() | own
 
     @property
     def _fresh(self) -> Floats:
@@ -200,9 +209,15 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
     if not options.calibrated:
         means = model.row_means(scaled, weights.m) + tiles.told[:, 0]
         return replace(raw, mean=float(model.y_mean) + float(model.y_sd) * means)
+    unseen = far_level(model, scaled)
+    if options.single:
+        found = Conditional(*(options.single[name] for name in Conditional._fields))
+        level, factor = (options.single[name].numpy() for name in ("level", "factor"))
+        near = Conditionals(found, found)
+        return replace(raw, mean=level, factor=factor, near=near, unseen=unseen)
     endless = model.endless(n)
     near = model.conditionals(scaled, endless)
     raw = replace(raw, near=near)
     stated = model.predict_scaled(scaled, endless, level=True, near=near)
     factor = np.sqrt(stated.function_variance / raw.single_variances())
-    return replace(raw, mean=stated.mean, factor=factor, unseen=far_level(model, scaled))
+    return replace(raw, mean=stated.mean, factor=factor, unseen=unseen)
