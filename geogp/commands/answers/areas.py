@@ -9,8 +9,8 @@ from geogp.commands.answers.run_answer import RunAnswer, reopened
 from geogp.commands.run_requests import AreasRequest
 from geogp.files import write_bytes
 from geogp.maps.figures.choropleth import Panel, choropleth
-from geogp.maps.grid import quantity_of
 from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
+from geogp.maps.target_quantities import quantity_of
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import REACH, AreaLevels, area_levels
 from geogp.runs.reopen import Reopened, weights_tag
