@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -39,11 +40,13 @@ def test_without_the_file_the_answer_is_the_same(copy, first, kept):
 
 def test_a_damaged_file_is_made_again(copy, first, kept):
     tensors, described = read_tensors(kept)
+    tensors = {name: value.clone() for name, value in tensors.items()}  # not those of the file
     kept.write_bytes(kept.read_bytes()[:-100] + bytes(100))
     pd.testing.assert_frame_equal(answer(copy.path), first)
     again = read_tensors(kept)
     assert again[1] == described
-    assert all(again[0][name].equal(value) for name, value in tensors.items())
+    for name, value in tensors.items():
+        np.testing.assert_array_equal(again[0][name], value, err_msg=name)
 
 
 @pytest.mark.parametrize("name", ["model", "quarter", "tiles", "precision"])
