@@ -353,7 +353,7 @@ class TestWithoutTiles:
         # With hardly any memory, each batch needs its own pass.
         monkeypatch.setattr("geogp.models.joint.joint_level.HELD_BYTES", 1)
         assert np.concatenate(list(level.paths(100))).shape == (100, 40)
-        assert len(passes) == 1 + 4
+        assert len(passes) == 1 + 7
 
     def test_what_the_diagonal_adds_is_independent_between_tiles(self, own, train):
         model, x = own, np.random.default_rng(3).uniform(-1, 1, (40, 2))

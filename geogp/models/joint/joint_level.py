@@ -32,7 +32,7 @@ Weights = Any
 EARLIER_TILES = 24
 """Largest number of earlier tiles that condition a tile (`tile_sequence.py`)."""
 
-AT_ONCE = 32
+AT_ONCE = 16
 """Number of sums or paths in one batch."""
 
 

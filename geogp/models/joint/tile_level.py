@@ -12,7 +12,7 @@ from scipy import sparse
 
 from geogp.errors import RequestError
 from geogp.models.core.memory import check_level
-from geogp.models.core.threads import threads_of
+from geogp.models.core.threads import in_threads, threads_of
 from geogp.models.field.field_process import BLOCKS_AT_ONCE
 from geogp.models.field.level_drift import drift_factor
 from geogp.models.field.near_rows import Conditional, Conditionals, WeightPosterior, with_counts
@@ -65,15 +65,20 @@ class TileLevel(JointLevel):
 
     def low_rank(self) -> Floats:
         """Return P, (n, r) or more: the last columns are the drift, and the error far from rows."""
-        found = float(self.model.y_sd) * self.tiles.low
+        low = self.tiles.low
+        factor, unseen = self.factor.astype(low.dtype)[:, None], self.unseen.astype(low.dtype)
+        found = float(self.model.y_sd) * factor * low
         if self.shared.any():
-            found = np.column_stack([found, self.shared])
-        return np.column_stack([self.factor[:, None] * found, self.unseen.toarray()])
+            found = np.column_stack([found, factor * self.shared.astype(low.dtype)])
+        return np.column_stack([found, unseen.toarray()]) if unseen.nnz else found
 
     def local_times(self, x: Floats) -> Floats:
         """Return K x for x (n, k), with K as in `low_rank`."""
-        inner = np.square(self._fresh) * self.tiles.back(self.factor[:, None] * x)
-        found: Floats = self.factor[:, None] * self.tiles.forward(inner)
+        factor = self.factor.astype(x.dtype)[:, None]
+        inner = self.tiles.back(factor * x)
+        inner *= np.square(self._fresh).astype(x.dtype)
+        found: Floats = self.tiles.forward(inner)
+        found *= factor
         return found
 
     def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> Self:
@@ -158,12 +163,10 @@ class TileLevel(JointLevel):
         low, s = self.tiles.low.astype(single, copy=False), self.tiles.s.astype(single)[:, None]
         shared, unseen = self.shared.astype(single), self.unseen.astype(single)
         factor = (float(self.model.y_sd) * self.factor).astype(single)[:, None]
-        common = self.factor.astype(single)[:, None]
-        for part in batches(paths):
-            weights, own, drift, far = (
-                rng.standard_normal((size, part.stop - part.start), single)
-                for size in (low.shape[1], len(s), shared.shape[1], unseen.shape[1])
-            )
+        common, mean = self.factor.astype(single)[:, None], self.mean.astype(single)[:, None]
+
+        def path(normal: list[NDArray[np.float32]]) -> Floats:
+            weights, own, drift, far = normal
             own *= s
             found = self.tiles.forward(own)
             found += low @ weights
@@ -172,7 +175,15 @@ class TileLevel(JointLevel):
                 found += common * (shared @ drift)
             if unseen.nnz:
                 found += unseen @ far
-            yield self.mean + found.T
+            found += mean
+            return found.T
+
+        sizes = low.shape[1], len(s), shared.shape[1], unseen.shape[1]
+        normals = (
+            [rng.standard_normal((size, part.stop - part.start), single) for size in sizes]
+            for part in batches(paths)
+        )
+        yield from in_threads(path, normals, self.model.device)
 
 
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
