@@ -13,9 +13,14 @@ from scipy import sparse
 from geogp.errors import RequestError
 from geogp.models.core.memory import check_level
 from geogp.models.core.threads import in_threads, threads_of
-from geogp.models.field.field_process import BLOCKS_AT_ONCE
 from geogp.models.field.level_drift import drift_factor
-from geogp.models.field.near_rows import Conditional, Conditionals, WeightPosterior, with_counts
+from geogp.models.field.near_rows import (
+    PATCH,
+    Conditional,
+    Conditionals,
+    WeightPosterior,
+    with_counts,
+)
 from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.far_level import far_level
@@ -189,8 +194,8 @@ class TileLevel(JointLevel):
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
     """Return the joint distribution of the level at tiles; raise the errors of `joint_level`."""
     n, rows, scaled = len(x), model.rows.as_rows(), model.scaled(x)
-    block = min(threads_of(model.device) * BLOCKS_AT_ONCE, n)
-    block *= (PREDICTION_ROWS + options.earlier) ** 2
+    block = min(threads_of(model.device) * model.blocks_at_once // 2, n)
+    block *= (int(PATCH * PREDICTION_ROWS) + 2 * options.earlier) ** 2
     check_level(model.architecture, n, rows.n, options.columns, block)
     if not rows.n:
         raise RequestError("the model is not fitted: it has no training rows.")
