@@ -24,7 +24,6 @@ def main(arguments: list[str]) -> int:
         say(f"error: expected the name of a script, found {name!r}: {', '.join(scripts())}.")
         return 2
     sys.argv = [f"python -m benchmarks {name}", *options]  # what the script reads
-    torch.set_flush_denormal(True)
     try:
         return importlib.import_module(f"benchmarks.{name}").main() or 0
     except GeogpError as error:
@@ -33,4 +32,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    torch.set_flush_denormal(True)  # here and not in `main`: tests call that in their process
     sys.exit(main(sys.argv[1:]))

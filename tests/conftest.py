@@ -43,6 +43,13 @@ def one_reader() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def same_arithmetic() -> Iterator[None]:
+    """Fail a test after which this process flushes denormal numbers: the next ones would differ."""
+    yield
+    assert sys.float_info.min / 2 > 0, "denormal numbers are flushed to zero after this test"
+
+
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Make a folder that all test processes share. Tests must not change it."""

@@ -270,6 +270,12 @@ MUTANTS = [
     ),
     # Bases and kernels
     *_of(
+        "models/training/recorded_steps",
+        "devices/test_recorded_steps",
+        recorded_rows_never_change=("held.numbers.copy_(part.numbers)", "held.numbers"),
+        slower_way_is_kept=("if recorded > alone:", "if recorded < alone:"),
+    ),
+    *_of(
         "models/bases/rbf",
         "models/test_rbf",
         distances_doubled=(

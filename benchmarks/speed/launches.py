@@ -20,14 +20,14 @@ import torch
 
 from benchmarks.markdown import table
 from benchmarks.script import RESULTS, options_of
-from benchmarks.speed.second_device import DEVICE, Counts, second_device
+from benchmarks.speed.second_device import DEVICE, NAME, Counts, second_device
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.catalogue_rows import CATALOGUE, CLASS_CATALOGUE
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.families.categorical import ClassProcess
-from geogp.models.training import training_loop
+from geogp.models.training import recorded_steps, training_loop
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_data import Data
 
@@ -36,11 +36,16 @@ TABLE = RESULTS / "launches" / "table.md"
 
 @dataclass
 class Steps:
-    """Launches and host synchronisations of each training step, and the latter by line."""
+    """Launches and host synchronisations of each training step, and the latter by line.
+
+    `sequences` has the sequences of launches, with shapes, of steps with each number of rows. The
+    first step, which makes the optimiser's state, is left out.
+    """
 
     launches: list[int] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)
     lines: Counter[str] = field(default_factory=Counter)
+    sequences: dict[int, set[tuple[object, ...]]] = field(default_factory=dict)
 
 
 MODELS = CATALOGUE | CLASS_CATALOGUE
@@ -75,9 +80,9 @@ def predicted(model: LowRankGP, x: np.ndarray) -> np.ndarray:
     return np.stack([found.mean, found.sd])
 
 
-def fitted(model: LowRankGP, train: Data, validation: Data) -> float:
+def fitted(model: LowRankGP, train: Data, validation: Data, epochs: int = 3) -> float:
     """Fit a model in a few steps; return its best validation score."""
-    settings = FitSettings(epochs=3, batch=40, learning_rate=1e-2)
+    settings = FitSettings(epochs=epochs, batch=40, learning_rate=1e-2)
     return training_loop.fit(model, train, validation, settings).best_nll
 
 
@@ -89,10 +94,13 @@ def counted_steps(counts: Counts) -> Iterator[Steps]:
 
     def counted(run: Any, part: Any) -> torch.Tensor:
         launches, waits = counts.launches.total(), counts.waits.copy()
+        counts.sequence.clear()
         loss = update(run, part)
         steps.launches.append(counts.launches.total() - launches)
         steps.waits.append(counts.waits.total() - waits.total())
         steps.lines += counts.waits - waits
+        if len(steps.launches) > 1:
+            steps.sequences.setdefault(part.n, set()).add(tuple(counts.sequence))
         return loss
 
     with patch.object(fits, "_update", counted):
@@ -108,29 +116,57 @@ def row_of(name: str) -> list[object]:
             fitted(model, train, validation)
         counts.clear()
         predicted(model, validation.x)
+        started, waits = counts.launches.total(), counts.waits.total()
+        recorded = _recorded(name, counts) if MODELS[name].step.same_kernels else ""
     lines = ", ".join(f"{line} ({number})" for line, number in steps.lines.most_common(3))
     return [
         f"`{name}`",
         f"{median(steps.launches):.0f}",
         f"{median(steps.waits):.0f}",
-        counts.launches.total(),
-        counts.waits.total(),
+        max(map(len, steps.sequences.values())),
+        recorded,
+        started,
+        waits,
         lines,
     ]
+
+
+def _recorded(name: str, counts: Counts) -> int:
+    """Return the launches of a recorded step."""
+    train, validation = world(name, 190, 1), world(name, 60, 2)
+    recorders = {NAME: counts.record}
+    with (
+        patch.object(recorded_steps, "RECORDERS", recorders),
+        patch.object(recorded_steps, "monotonic", counts.launches.total),
+        counted_steps(counts) as steps,
+    ):
+        fitted(made(name, train).to(DEVICE), train, validation, epochs=6)
+    return steps.launches[-2]  # the last step of an epoch has fewer rows
 
 
 def main() -> None:
     """Count all models, and write the table."""
     options = options_of(__doc__, table="launches", models=MODELS)
-    titles = ("model", "launches", "waits", "launches, predict", "waits, predict", "lines (waits)")
+    titles = (
+        "model",
+        "launches",
+        "waits",
+        "sequences",
+        "launches, predict",
+        "waits, predict",
+        "lines (waits)",
+    )
     text = f"""# Kernel launches and host synchronisations
 
     python -m benchmarks speed.launches
 
 Counted without a GPU, by tensors that behave like those of one. *launches*: kernels of
-a training step (median). *waits*: host synchronisations of a step (median). Two
-columns are for one prediction of 60 rows. The last column has the lines of geogp where
-training waits most. 190 rows, batches of 40, rank 8, three epochs;
+a training step (median). *waits*: host synchronisations of a step (median). *sequences*:
+most different sequences of kernels, with the shapes of their inputs, of steps with equally many
+rows, after the first step. With one sequence, a step can be recorded and started as a whole, if it
+is that of a batch and draws no random numbers; *recorded*: kernels of such a step, the copy of its
+row numbers included. Two columns are for one prediction of 60 rows. The last column has the
+lines of geogp where training waits most. 190 rows, batches of 40, rank 8, three epochs;
 torch {torch.__version__}.
 
 {table(titles, [row_of(name) for name in options.models])}

@@ -8,17 +8,20 @@ is registered from Python has no device guard for the threads of autograd.
 """
 
 import inspect
+import itertools
+import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
@@ -63,15 +66,22 @@ CHECKED = frozenset(
 
 @dataclass
 class Counts:
-    """Kernel launches by operation, and host synchronisations by cause and line of geogp."""
+    """Kernel launches by operation, and host synchronisations by cause and line of geogp.
+
+    `sequence` has the name of each launch in order, with the shapes of the tensors that it reads.
+    `record` is a `Recorder` (see `geogp.models.training.recorded_steps`).
+    """
 
     launches: Counter[str] = field(default_factory=Counter)
     waits: Counter[str] = field(default_factory=Counter)
+    sequence: list[tuple[Any, ...]] = field(default_factory=list)
+    record: Any = None
 
     def clear(self) -> None:
         """Set all counts to 0."""
         self.launches.clear()
         self.waits.clear()
+        self.sequence.clear()
 
 
 class DeviceTensor(Tensor):
@@ -120,6 +130,9 @@ class _Dispatch(TorchDispatchMode):
     def __init__(self, counts: Counts) -> None:
         super().__init__()
         self.counts = counts
+        counts.record = self.record
+        self.tape: list[tuple[Any, ...]] | None = None
+        self.before: list[tuple[Tensor, Tensor]] = []
 
     def __torch_dispatch__(self, op: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.run(op, args, kwargs or {})
@@ -130,7 +143,7 @@ class _Dispatch(TorchDispatchMode):
         here = [isinstance(value, DeviceTensor) for value in tensors]
         device = kwargs.get("device")
         if not any(here) and not _is_second(device):
-            found = op(*args, **kwargs)
+            found = self._done(op, args, kwargs)
             made = not tensors and device in {None, torch.device("cpu")}
             # For autograd, `DEVICE` is the CPU, where it makes zeros for outputs that no loss uses.
             return _wrapped(found, {}) if made and _in_backward() else found
@@ -138,7 +151,7 @@ class _Dispatch(TorchDispatchMode):
         if name == "_to_copy":
             return self._copied(op, args, kwargs)
         if name == "copy_":
-            return self._copy(*args)
+            return self._copy(op, *args)
         if name == "_local_scalar_dense":
             self.waits("item")
             return op(args[0].held)
@@ -147,10 +160,46 @@ class _Dispatch(TorchDispatchMode):
         args, kwargs = tree_map(_unwrapped, (args, kwargs))
         if name not in VIEWS:
             self.counts.launches[name] += 1
+            self.counts.sequence.append((name, *(tuple(value.shape) for value in tensors)))
         masks = name.startswith("index") and any(value.dtype == torch.bool for value in tensors[1:])
         if masks or name in DATA_DEPENDENT or name in CHECKED:
             self.waits(name)
-        return _wrapped(op(*args, **kwargs), held)
+        return _wrapped(self._done(op, args, kwargs), held)
+
+    def _done(self, op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        if self.tape is None:
+            return op(*args, **kwargs)
+        for argument, given in zip(op._schema.arguments, args, strict=False):  # noqa: SLF001
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                self.before += [(value, value.clone()) for value in tree_flatten(given)[0]]
+        found = op(*args, **kwargs)
+        self.tape.append((op, args, kwargs, found))
+        return found
+
+    def record(self, step: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None]]:
+        """Record a step as a GPU would: its kernels, with the addresses of their arrays.
+
+        A GPU does not make the step while it records it; here, the step is made and undone.
+        """
+        self.tape, self.before, tape = [], [], []
+        try:
+            found = step()
+            tape = self.tape
+        finally:
+            self.tape = None
+            with _disable_current_modes(), torch.no_grad():
+                for value, earlier in reversed(self.before):
+                    value.copy_(earlier)
+        return found, partial(self._replay, tape)
+
+    def _replay(self, tape: list[tuple[Any, ...]]) -> None:
+        self.counts.launches["recorded step"] += 1
+        with _disable_current_modes(), torch.no_grad():
+            for op, args, kwargs, found in tape:
+                again = op(*args, **kwargs)
+                for old, new in zip(tree_flatten(found)[0], tree_flatten(again)[0], strict=True):
+                    if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
+                        old.copy_(new)
 
     def waits(self, cause: str) -> None:
         """Count a host synchronisation."""
@@ -172,14 +221,14 @@ class _Dispatch(TorchDispatchMode):
         to = kept or _is_second(device)
         self._transfer(source, to)
         plain = {**kwargs, "device": torch.device("cpu")} if device is not None else kwargs
-        found: Tensor = op(_unwrapped(source), *args[1:], **plain)
+        found: Tensor = self._done(op, (_unwrapped(source), *args[1:]), plain)
         self.counts.launches["_to_copy"] += 1
         return DeviceTensor(found) if to else found
 
-    def _copy(self, target: Tensor, source: Tensor, *_: Any) -> Tensor:
+    def _copy(self, op: Any, target: Tensor, source: Tensor, *_: Any) -> Tensor:
         self._transfer(source, isinstance(target, DeviceTensor))
         self.counts.launches["copy_"] += 1
-        _unwrapped(target).copy_(_unwrapped(source))
+        self._done(op, (_unwrapped(target), _unwrapped(source)), {})
         return target
 
     def _transfer(self, source: Tensor, to: bool) -> None:
@@ -262,7 +311,8 @@ class _Functions(TorchFunctionMode):
                 dtype = given
         there, to = isinstance(value, DeviceTensor), _is_second(device)
         if there and device is not None and not to:
-            value = self.down(value)
+            # PyTorch's optimisers ask C++ code for the device, which is the CPU there.
+            value = value if _in_optimiser() else self.down(value)
         elif to and not there:
             # Only memory that is locked ("pinned") can be copied while the host goes on.
             at_once = not (kwargs.get("non_blocking") and getattr(value, "pinned", False))
@@ -320,6 +370,13 @@ def _line() -> str:
             return f"{Path(name).relative_to(PACKAGE).as_posix()}:{frame.f_lineno}"
         frame = frame.f_back
     return "a caller of geogp"
+
+
+def _in_optimiser() -> bool:
+    """Return whether a function of `torch.optim` calls."""
+    callers = traceback.walk_stack(inspect.currentframe())
+    names = (frame.f_globals.get("__name__", "") for frame, _ in itertools.islice(callers, 6))
+    return any(name.startswith("torch.optim.") for name in names)
 
 
 def _in_backward() -> bool:

@@ -21,10 +21,10 @@ MORE = 1.05
 
 
 def _limits() -> dict[str, list[int]]:
-    """Return launches and waits of a training step and of a prediction, from the table."""
+    """Return the counts of each model from the table, 0 for an empty cell."""
     lines = launches.TABLE.read_text("utf-8").splitlines()
     cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if "| `" in line]
-    return {row[0].strip("`"): [int(cell) for cell in row[1:5]] for row in cells}
+    return {row[0].strip("`"): [int(cell or 0) for cell in row[1:7]] for row in cells}
 
 
 @pytest.mark.parametrize("name", sorted(launches.MODELS))
@@ -53,7 +53,8 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path, monkey
         )
     again, _ = load_model(tmp_path / "there.safetensors")
     np.testing.assert_array_equal(launches.predicted(again, validation.x), predicted)
-    most_launches, most_waits, predict_launches, predict_waits = _limits()[name]
+    most_launches, most_waits, sequences, _, predict_launches, predict_waits = _limits()[name]
+    assert max(map(len, steps.sequences.values())) <= sequences
     assert np.median(steps.waits) <= most_waits, steps.lines
     assert np.median(steps.launches) <= MORE * most_launches
     assert predicted_launches <= MORE * predict_launches
@@ -63,6 +64,10 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path, monkey
 def test_steps_wait_only_where_numbers_are_drawn_or_integrated_on_the_cpu():
     waiting = {name for name, (_, waits, *_) in _limits().items() if waits}
     assert waiting == {"burr-process", "class-t-process"}
+
+
+def test_all_steps_start_the_same_kernels_except_where_neighbours_differ():
+    assert {name for name, (_, _, sequences, *_) in _limits().items() if sequences > 1} == {"field"}
 
 
 @pytest.mark.parametrize("name", ["field", "sv-rbf", "dbk-rbf", "nystrom-mixed", "nngp"])

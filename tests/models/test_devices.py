@@ -1,11 +1,14 @@
 """The same model on the CPU and on a GPU, where there is one."""
 
+import logging
+
 import numpy as np
 import pytest
 import torch
 
 from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.models.joint.joint_law import effective_rank, joint_posterior
+from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import fit
 
 NAMES = sorted(name for name, spec in CATALOGUE.items() if not spec.about.counts)
@@ -36,3 +39,14 @@ def test_a_fit_on_the_gpu_learns_what_one_on_the_cpu_does(
     here, there = make_model(name), make_model(name).to("cuda")
     states = [fit(model, train, validation, quick) for model in (here, there)]
     assert states[1].best_nll == pytest.approx(states[0].best_nll, abs=0.05)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].step.same_kernels])
+def test_steps_are_recorded_on_the_gpu(name, train, validation, make_model, caplog):
+    here, there = make_model(name), make_model(name).to("cuda")
+    settings = FitSettings(epochs=12, batch=40)
+    with caplog.at_level(logging.INFO, logger="geogp.models.training.recorded_steps"):
+        states = [fit(model, train, validation, settings) for model in (here, there)]
+    assert "recorded" in caplog.text
+    assert "not recorded" not in caplog.text
+    np.testing.assert_allclose(states[1].losses, states[0].losses, atol=0.02)

@@ -254,7 +254,7 @@ class TestSchedule:
             optimiser.register_step_pre_hook(
                 lambda opt, *_: seen.append(
                     {
-                        names[id(value)]: (group["lr"], value.grad.clone())
+                        names[id(value)]: (float(group["lr"]), value.grad.clone())
                         for group in opt.param_groups
                         for value in group["params"]
                     }

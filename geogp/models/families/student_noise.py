@@ -8,7 +8,7 @@ not reduce the influence of a bad row.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -99,6 +99,8 @@ class StudentPerBatch(ByInputs[StudentGP]):
 
     `missed` (b,) is the variance of f that the objective adds to s² = ||L' phi||².
     """
+
+    same_kernels: ClassVar[bool] = True
 
     missed: Callable[[BatchTerms], Tensor]
     combines: bool = False

@@ -52,13 +52,16 @@ def make_optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.Optim
             tolerance_change=1e-8,
             line_search_fn="strong_wolfe",
         )
+    # A recorded step (see `RecordedStep`) reads its rate on the device, with CUDA as float32.
+    dtype = torch.float32 if model.device.type == "cuda" else torch.float64
+    rate = torch.full((), settings.learning_rate, dtype=dtype, device=model.device)
     filled = [
-        {"params": found, **groups[kind], "rate": factor * groups[kind]["rate"]}
+        {"params": found, **groups[kind], "rate": factor * groups[kind]["rate"], "lr": rate.clone()}
         for kind, by_rate in parameters.items()
         for factor, found in by_rate.items()
     ]
     # The fused optimiser needs one pass over each parameter instead of a dozen small operations.
-    return torch.optim.AdamW(filled, lr=settings.learning_rate, fused=True)
+    return torch.optim.AdamW(filled, fused=True)
 
 
 def state_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -30,9 +30,11 @@ class Step(ABC, Generic[M]):
     """How a class of models is trained: which rows a step uses, and how it learns from them.
 
     `one_core_each` is true if the operations are small; see the function `one_core_each`.
+    `same_kernels` is true if `RecordedStep` can record a step.
     """
 
     one_core_each: ClassVar[bool] = False
+    same_kernels: ClassVar[bool] = False
 
     def rows(self, batch: int, n: int) -> int:
         """Return how many of the n rows a step uses; by default the requested batch size."""
@@ -141,6 +143,7 @@ def _seed(numbers: Tensor) -> int:
 class PerBatch(ByInputs["LowRankGP"]):
     """Training step on the objective of a batch of rows; see `Step`."""
 
+    same_kernels: ClassVar[bool] = True
     objective: BatchObjective
     combines: bool = True
 

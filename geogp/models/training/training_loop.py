@@ -17,7 +17,7 @@ from torch import Tensor
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.catalogue.build_model import spec_of
 from geogp.models.catalogue.storage import read_tensors, write_tensors
-from geogp.models.core.linalg import deferred_checks
+from geogp.models.core.linalg import deferred_checks, is_deferred
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.threads import one_core_each
 from geogp.models.training.optimisers import (
@@ -29,6 +29,7 @@ from geogp.models.training.optimisers import (
     state_tensors,
 )
 from geogp.models.training.parallel import announcement, learn, tell, under
+from geogp.models.training.recorded_steps import RecordedStep
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import Part
 from geogp.models.training.teams import current_team
@@ -152,6 +153,7 @@ class _Run:
         self.train, self.validation = train, validation
         self.optimiser = make_optimiser(model, settings)
         self._must_check = False
+        self.recorded = RecordedStep(self._move, self.optimiser, model.device)
         n = self.rows.n
         size = self.step.rows(settings.batch, n)
         self.average = ParameterAverage(model, settings.average * math.ceil(n / size))
@@ -320,12 +322,18 @@ class _Run:
         if self.settings.optimiser == "lbfgs":
             closure = self._guarded(part)
             loss = torch.as_tensor(self.optimiser.step(closure), dtype=torch.float64)
+        elif self.step.same_kernels and self.team.size == 1 and is_deferred(part.numbers):
+            loss = self.recorded(part)
         else:
-            loss = self._learn(part)
-            if self.settings.clip is not None:
-                torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
-            self.optimiser.step()
+            loss = self._move(part)
         self.average.update()
+        return loss
+
+    def _move(self, part: Part) -> Tensor:
+        loss = self._learn(part)
+        if self.settings.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        self.optimiser.step()
         return loss
 
     def _guarded(self, part: Part) -> Callable[[], float]:
@@ -376,7 +384,7 @@ class _Run:
             return
         factor = 0.5 * (1 + math.cos(math.pi * share)) if settings.decay == "cosine" else 1.0
         for group in self.optimiser.param_groups:
-            group["lr"] = settings.learning_rate * factor * group["rate"]
+            group["lr"].fill_(settings.learning_rate * factor * group["rate"])
 
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

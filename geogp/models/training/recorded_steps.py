@@ -1,0 +1,113 @@
+"""Training steps that a GPU records once and then starts as a whole.
+
+A step of a small network starts some hundred kernels. Starting them one by one takes the CPU longer
+than the GPU needs to compute them. If all steps start the same kernels on arrays of the same shapes
+and never wait for the GPU, a CUDA graph can hold them, and one call starts all of them.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+
+import torch
+from torch import Tensor
+
+from geogp.models.training.steps import Part
+
+logger = logging.getLogger(__name__)
+
+WARM_UP, TIMED = 3, 8
+"""Number of steps before any time is measured, and number of steps that are timed each way."""
+
+Recorder = Callable[[Callable[[], Tensor]], tuple[Tensor, Callable[[], None]]]
+"""Records a step without making it. Returns its result, and a function that makes the step."""
+
+
+def cuda_graph(step: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None]]:
+    """Record a step as a CUDA graph; see `Recorder`."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step()
+    return loss, graph.replay
+
+
+RECORDERS: dict[str, Recorder] = {"cuda": cuda_graph}
+"""The recorder of each type of device; on other devices, no step is recorded."""
+
+
+@dataclass
+class _Trial:
+    """How steps with equally many rows are made, their number so far, and seconds of both ways."""
+
+    make: Callable[[Part], Tensor]
+    made: int = 0
+    seconds: list[float] = field(default_factory=lambda: [0.0, 0.0])
+
+
+class RecordedStep:
+    """A training step on a device, recorded if this makes it faster.
+
+    For each number of rows, the first steps start their kernels one by one. Then a step is
+    recorded, and the way that takes less time makes all further steps; a log message has both
+    times. If a step cannot be recorded, a log message says why.
+
+    `step` makes a step of `optimiser` and returns its loss. For all parts with equally many rows,
+    it must start the same kernels, without waiting for the device, and change tensors in place.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[Part], Tensor],
+        optimiser: torch.optim.Optimizer,
+        device: torch.device,
+    ) -> None:
+        self.step, self.optimiser, self.recorder = step, optimiser, RECORDERS.get(device.type)
+        self.trials: dict[int, _Trial] = {}
+
+    def __call__(self, part: Part) -> Tensor:
+        """Make a step; return its loss, which is valid until the next call."""
+        trial = self.trials.setdefault(len(part.numbers), _Trial(self.step))
+        at = trial.made - WARM_UP
+        trial.made += 1
+        if self.recorder is None or not 0 <= at < 2 * TIMED:
+            return trial.make(part)
+        if at == TIMED:
+            trial.make = self._record(part, self.recorder)
+        started = monotonic()
+        loss = trial.make(part)
+        loss.item()  # waits until the step is done
+        trial.seconds[at // TIMED] += monotonic() - started
+        if at == 2 * TIMED - 1:
+            self._choose(trial, len(part.numbers))
+        return loss
+
+    def _record(self, part: Part, recorder: Recorder) -> Callable[[Part], Tensor]:
+        held = part._replace(numbers=part.numbers.clone())
+        self._set_capturable(value=True)
+        try:
+            loss, start = recorder(lambda: self.step(held))
+        except RuntimeError as error:
+            logger.warning("training steps are not recorded, and may be slower: %s", error)
+            self.recorder = None
+            return self.step
+        finally:
+            self._set_capturable(value=False)
+
+        def make(part: Part) -> Tensor:
+            held.numbers.copy_(part.numbers)
+            start()
+            return loss
+
+        return make
+
+    def _set_capturable(self, *, value: bool) -> None:
+        """Tell the optimiser whether its step is recorded; it warns if the setting is wrong."""
+        for group in self.optimiser.param_groups:
+            group["capturable"] = value
+
+    def _choose(self, trial: _Trial, rows: int) -> None:
+        alone, recorded = (1000 * seconds / TIMED for seconds in trial.seconds)
+        logger.info("a step of %d rows: %.3g ms, recorded %.3g ms", rows, alone, recorded)
+        if recorded > alone:
+            trial.make = self.step
