@@ -195,7 +195,7 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
     """Return the joint distribution of the level at tiles; raise the errors of `joint_level`."""
     n, rows, scaled = len(x), model.rows.as_rows(), model.scaled(x)
     block = min(threads_of(model.device) * model.blocks_at_once // 2, n)
-    block *= (int(PATCH * PREDICTION_ROWS) + 2 * options.earlier) ** 2
+    block *= (int(PATCH * PREDICTION_ROWS) + options.earlier) ** 2
     check_level(model.architecture, n, rows.n, options.columns, block)
     if not rows.n:
         raise RequestError("the model is not fitted: it has no training rows.")
