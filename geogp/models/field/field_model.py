@@ -32,6 +32,7 @@ from geogp.models.field.near_network import LEAST_ROWS, MEMBERS, law_and_share
 from geogp.models.field.near_rows import (
     Conditional,
     Conditionals,
+    WeightPosterior,
     given_rows,
     near_rows,
     without_rows,
@@ -138,7 +139,7 @@ class FieldNetwork(FieldProcess):
             self.set_law(no_law())
             rng = np.random.default_rng([int(self.order_seed), 3])
             inside = left_out(self, rng)
-            found = self._conditional(validation.x, validation.counts)
+            found = self.conditional(validation.x, validation.counts)
             away = self.distance_to_others(numpy_of(self.points(validation.x)))
             outside = LeftOutRows(validation, found, away)
             training = self._errors(inside, held_out=False)
@@ -347,20 +348,20 @@ class FieldNetwork(FieldProcess):
         errors = pooled.standardised(*prediction_in(covariates))
         return self._assembled(found, known, errors.distribution(), level=level)
 
-    def conditionals(
-        self, x: Tensor, counts: Tensor, *, alone: bool = False, found: Conditional | None = None
-    ) -> Conditionals:
-        """Predict at scaled inputs, also within the times that the error distribution holds for.
-
-        `found` are the predictions at `x`, if they are known.
-        """
-        if found is None:
-            found = self._conditional(x, counts, alone=alone)
-        then = self.seen(x)
-        within = found if torch.equal(then, x) else self._conditional(then, counts, alone=alone)
+    def conditionals(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditionals:
+        """Predict at scaled inputs, also within the times that the error distribution holds for."""
+        found, then = self.conditional(x, counts, alone=alone), self.seen(x)
+        within = found if torch.equal(then, x) else self.conditional(then, counts, alone=alone)
         return Conditionals(found, within)
 
-    def _conditional(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditional:
+    def conditional(
+        self,
+        x: Tensor,
+        counts: Tensor,
+        weights: WeightPosterior | None = None,
+        *,
+        alone: bool = False,
+    ) -> Conditional:
         """Predict at scaled inputs, in chunks, given the stored rows near each input (if any)."""
         nothing = alone or not len(self.rows.y)
         # Near places are in one chunk, because they share conditioning rows.
@@ -372,11 +373,11 @@ class FieldNetwork(FieldProcess):
             rows = on_device(part, self.device)
             asked = x[rows], counts[rows]
             if nothing:
-                return without_rows(self, *asked, weights)
-            return given_rows(self, *asked, near_rows(self, points[part]), weights)
+                return without_rows(self, *asked, held)
+            return given_rows(self, *asked, near_rows(self, points[part]), held)
 
         with torch.no_grad():
-            weights = self.weights
+            held = weights or self.weights
             parts = list(in_threads(predicted, range(0, len(x), size), self.device))
         back = on_device(order.argsort(), self.device)
         return Conditional(*(torch.cat(part)[back] for part in zip(*parts, strict=True)))

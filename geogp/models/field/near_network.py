@@ -1,6 +1,6 @@
 """Small networks that predict a measurement from summaries of the measurements near it."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, silu
 
 from geogp.errors import NumericalError
-from geogp.models.core.threads import in_threads, threads_of
+from geogp.models.core.threads import chunks, in_threads, threads_of
 from geogp.models.field.near_summaries import (
     AFTER,
     BEFORE,
@@ -28,6 +28,9 @@ from geogp.models.field.predictive_law import (
     no_law,
     pooled_law,
 )
+
+if TYPE_CHECKING:
+    from geogp.models.field.field_process import FieldProcess
 
 Floats = NDArray[np.float64]
 
@@ -251,3 +254,18 @@ def law_and_share(
         return float(score - PULL * (share - USUAL_SHARE) ** 2 / of_groups)
 
     return of_networks, max(SHARES, key=objective)
+
+
+def predicted_in_parts(model: "FieldProcess", x: Tensor, counts: Tensor) -> tuple[Floats, Floats]:
+    """Return the networks' means and log standard deviations at scaled inputs, (n,) each."""
+    sums = model.sums
+
+    def predicted(part: slice) -> tuple[Floats, Floats]:
+        at = x[part], counts[part]
+        inputs = model.network_inputs(*at, sums.summaries(model.measurements(*at)))
+        found: tuple[Floats, Floats] = model.networks(inputs)
+        return found
+
+    parts = in_threads(predicted, chunks(len(x), ROWS_AT_ONCE), model.device)
+    mean, log_sd = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return mean, log_sd
