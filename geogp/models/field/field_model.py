@@ -28,7 +28,7 @@ from geogp.models.field.field_process import FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, block_rows, whitened
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
-from geogp.models.field.near_network import LEAST_ROWS, MEMBERS, law_and_share
+from geogp.models.field.near_network import law_and_share, learn_networks
 from geogp.models.field.near_rows import (
     Conditional,
     Conditionals,
@@ -37,7 +37,6 @@ from geogp.models.field.near_rows import (
     near_rows,
     without_rows,
 )
-from geogp.models.field.near_summaries import left_out_summaries, near_summaries
 from geogp.models.field.predictive_law import (
     Errors,
     fit_law,
@@ -147,7 +146,7 @@ class FieldNetwork(FieldProcess):
             precise, n = self.is_precise(), len(self.rows.y)
             groups = np.arange(n) if self.groups is None else self.groups.cpu().numpy()
             with aside(lambda: fit_law(errors, precise=precise), self.device) as law:
-                predicted = self._learn_networks(groups, inside, outside)
+                predicted = learn_networks(self, groups, inside, outside)
             with aside(
                 lambda: law_and_share(errors, groups, law(), predicted), self.device
             ) as both:
@@ -170,30 +169,6 @@ class FieldNetwork(FieldProcess):
         known = self.information()
         pull = known.pull[-c:] - known.precision[-c:, :-c] @ m[:-c]
         self.posterior.take_last(*posterior_of(Information(known.precision[-c:, -c:], pull)))
-
-    def _learn_networks(
-        self, groups: Indices, inside: LeftOutRows, outside: LeftOutRows
-    ) -> tuple[Floats, Floats] | None:
-        """Fit the networks; return their predictions of the rows inside and outside the fit.
-
-        The result has means and log standard deviations. It is None if there are few rows, or if
-        the measurements are precise.
-        """
-        few = len(groups) < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
-        # The networks do not know which of the near rows are the provider's own.
-        few |= self.architecture.used_providers > 0
-        if few or self.is_precise():
-            return None
-        rows, seed = self.rows, int(self.order_seed)
-        source = self.measurements(rows.x, rows.counts, rows.y)
-        summaries = left_out_summaries(near_summaries, source, groups, seed)
-        inputs = self.network_inputs(rows.x, rows.counts, summaries)
-        found = self.networks.fit(inputs, rows.y, groups, seed)
-        assert inside.numbers is not None, "rows inside the fit are stored rows"
-        at = inside.numbers.cpu().numpy()
-        others = self.network_prediction(outside.rows.x, outside.rows.counts)
-        mean, log_sd = (np.concatenate([a[at], b]) for a, b in zip(found, others, strict=True))
-        return mean, log_sd
 
     def _condition_on(self, others: Rows) -> None:
         """Store further rows, and condition the weights on all stored rows."""

@@ -18,6 +18,8 @@ from geogp.models.field.near_summaries import (
     Indices,
     folds,
     is_single,
+    left_out_summaries,
+    near_summaries,
 )
 from geogp.models.field.predictive_law import (
     MIN_SPREAD,
@@ -30,7 +32,9 @@ from geogp.models.field.predictive_law import (
 )
 
 if TYPE_CHECKING:
+    from geogp.models.field.field_model import FieldNetwork
     from geogp.models.field.field_process import FieldProcess
+    from geogp.models.field.left_out import LeftOutRows
 
 Floats = NDArray[np.float64]
 
@@ -226,6 +230,31 @@ def _linear(weights: Tensor, x: Tensor) -> Tensor:
 
 def _pair(found: Tensor) -> tuple[Floats, Floats]:
     mean, log_sd = found.double().cpu().numpy().T
+    return mean, log_sd
+
+
+def learn_networks(
+    model: "FieldNetwork", groups: Indices, inside: "LeftOutRows", outside: "LeftOutRows"
+) -> tuple[Floats, Floats] | None:
+    """Fit the networks; return their predictions of the rows inside and outside the fit.
+
+    The result has means and log standard deviations. It is None if there are few rows, if there are
+    several providers, or if the measurements are precise.
+    """
+    few = len(groups) < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
+    # The networks do not know which of the near rows are the provider's own.
+    few |= model.architecture.used_providers > 0
+    if few or model.is_precise():
+        return None
+    rows, seed = model.rows, int(model.order_seed)
+    source = model.measurements(rows.x, rows.counts, rows.y)
+    summaries = left_out_summaries(near_summaries, source, groups, seed)
+    inputs = model.network_inputs(rows.x, rows.counts, summaries)
+    found = model.networks.fit(inputs, rows.y, groups, seed)
+    assert inside.numbers is not None, "rows inside the fit are stored rows"
+    at = inside.numbers.cpu().numpy()
+    others = model.network_prediction(outside.rows.x, outside.rows.counts)
+    mean, log_sd = (np.concatenate([a[at], b]) for a, b in zip(found, others, strict=True))
     return mean, log_sd
 
 

@@ -141,8 +141,8 @@ def tile_sequence(
     `x` (n, d) are inputs from `FieldNetwork.scaled`. `weights` is the posterior of the weights.
     `residuals` (rows, k) are those of the stored rows, for `told`; by default the targets minus
     their means. `earlier` is the largest number of tiles of earlier patches that condition a tile,
-    or half of it if there are several times or providers. If it is 0, each tile is a patch of its own. `seed`
-    fixes the order of the patches.
+    or half of it if there are several times or providers. If it is 0, each tile is a patch of its
+    own. `seed` fixes the order of the patches.
 
     Raises DataError if two tiles are at one place and time. Raises NumericalError if a block does
     not factorise.
