@@ -39,7 +39,7 @@ from geogp.geodata.simulation.truth import Grid, TruthLaw, field, laws_of, place
 from geogp.geodata.tiles.observations import quarter_periods
 from geogp.geodata.tiles.quadkeys import tiles_to_codes
 from geogp.geodata.tiles.quarters import parse_quarters
-from geogp.maps.grid import quantity_of
+from geogp.maps.target_quantities import quantity_of
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.questions.area_levels import REACH
 from geogp.runs.questions.level_changes import (

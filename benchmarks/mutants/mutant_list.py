@@ -425,6 +425,15 @@ MUTANTS = [
         score_in_posterior_sds=("change / sd / np.sqrt(known + 1e-12)", "change / sd"),
     ),
     *_of(
+        "models/field/tile_sequence",
+        "models/test_joint_level",
+        patch_of_independent_tiles=(
+            "left[:, k + 1 :] -= ratio *",
+            "left[:, k + 1 :] -= 0 * ratio *",
+        ),
+        prior_subtracted_from_itself=("low[part], out=low[part])", "0 * low[part], out=low[part])"),
+    ),
+    *_of(
         "models/joint/far_level",
         "models/test_far_level",
         far_error_that_grows_half_as_fast=("np.expm1(-2 * (", "np.expm1(-1 * ("),

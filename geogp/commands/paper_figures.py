@@ -22,7 +22,7 @@ from geogp.geodata.places.stratum_column import ALL
 from geogp.maps.figures.charts import reliability_panels, width_violins
 from geogp.maps.figures.figure_layout import Canvas
 from geogp.maps.figures.panels import cell_panels, component_panels, slices_panels
-from geogp.maps.grid import quantity_of
+from geogp.maps.target_quantities import quantity_of
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.joint.joint_law import Components, leading_components
 from geogp.reports.rendering import say

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
-from scipy.interpolate import CubicSpline, PPoly
+import scipy
 
 from geogp.distributions.shapes import GAUSSIAN, Floats, Shape, shape_of_rows
 from geogp.errors import RequestError
@@ -113,11 +113,11 @@ class SinhArcsinh(Shape):
         return float((self.from_normal(nodes) * (2 * GAUSSIAN.cdf(nodes) - 1)) @ weights)
 
     @cached_property
-    def _partial(self) -> PPoly:
+    def _partial(self) -> "scipy.interpolate.PPoly":
         """The integral I(z), which `crps` defines, from -9 to z, as a spline."""
         nodes, _ = _grid()
         slopes = self.from_normal(nodes) * np.exp(GAUSSIAN.log_density(nodes))
-        return CubicSpline(nodes, slopes).antiderivative()
+        return scipy.interpolate.CubicSpline(nodes, slopes).antiderivative()
 
 
 def shape_of(skewness: float | Floats, tailweight: float | Floats) -> Shape:

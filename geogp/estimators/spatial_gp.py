@@ -29,7 +29,7 @@ from geogp.geodata.places.region import Region
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import save_model
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.joint.joint_level import JointLevel, check_rows, joint_level
+from geogp.models.joint.joint_level import JointLevel, Single, check_rows, joint_level
 from geogp.models.training.fit_plan import Tell
 from geogp.models.training.training_loop import FitState
 
@@ -194,6 +194,7 @@ class SpatialGP(SpatialParameters):
         columns: int = 0,
         rows: tuple[Any, ArrayLike] | None = None,
         calibrated: bool = True,
+        single: Single | None = None,
     ) -> JointLevel:
         """Return the joint distribution of the level at points.
 
@@ -211,6 +212,8 @@ class SpatialGP(SpatialParameters):
         calibrated
             Whether single points get the mean and the variance of `predict_distribution` with
             ``level=True``; otherwise, everything comes from the Gaussian process alone.
+        single
+            `single` of an earlier result for the same points, which saves time.
 
         Returns
         -------
@@ -238,7 +241,7 @@ class SpatialGP(SpatialParameters):
             )
         train = None if kept is None else data_of(self.scale_, *kept)
         return joint_level(
-            network, train, inputs, calibrated=calibrated, seed=seed, columns=columns
+            network, train, inputs, calibrated=calibrated, seed=seed, columns=columns, single=single
         )
 
     def inputs(self, X: Any) -> Floats:

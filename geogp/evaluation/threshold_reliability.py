@@ -19,8 +19,8 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize
 
 from geogp.evaluation.metrics import binomial_interval, rows_by_group
 from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
@@ -195,7 +195,7 @@ def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
     where = np.unique(p, return_inverse=True)[1]
     size = np.bincount(where)
     share = np.bincount(where, met) / size
-    fitted = optimize.isotonic_regression(share, weights=size).x[where]
+    fitted = scipy.optimize.isotonic_regression(share, weights=size).x[where]
     own, best = _brier(p, met), _brier(fitted, met)
     uncertainty = _brier(np.full(len(p), met.mean()), met)
     return own - best, uncertainty - best, uncertainty

@@ -8,16 +8,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from geogp.choices import one_of
 from geogp.distributions.prediction import Prediction
-from geogp.distributions.quantity import Quantity
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.geodata.places.region import STRATA, UNKNOWN, Region, Strata, Tiles
 from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_M
-from geogp.geodata.tiles.targets import TARGETS
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.frame import Frame
 from geogp.maps.prediction_grid import LEVEL, georeferenced
+from geogp.maps.target_quantities import quantity_of
 
 Settings = dict[str, str | int | float]
 
@@ -44,27 +42,6 @@ _MERCATOR: Settings = {
     "earth_radius": EARTH_RADIUS_M,
 }
 """Attributes that describe EPSG:3857 to readers of CF files that do not read WKT."""
-
-_NAMES = {
-    "download": ("Mbit s-1", "download speed", "lower"),
-    "upload": ("Mbit s-1", "upload speed", "lower"),
-    "latency": ("ms", "latency", "upper"),
-    "tests": ("1", "number of tests", "lower"),
-    "tier": ("1", "tier", "lower"),
-}
-
-
-def quantity_of(target: str) -> Quantity:
-    """Return the names and units of a target; raise RequestError if it is unknown."""
-    one_of("target", target, _NAMES)
-    column = TARGETS[target]
-    return Quantity(
-        column.suffix,
-        column.unit,
-        *_NAMES[target],
-        counted=column.counted,
-        classes=column.classes,
-    )
 
 
 def build_grid(

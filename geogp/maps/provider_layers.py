@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import xarray as xr
 
-from geogp.maps.grid import quantity_of
+from geogp.maps.target_quantities import quantity_of
 from geogp.maps.views import FAR, PROVIDER
 
 LONGEST_TAG = 40

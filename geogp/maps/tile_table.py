@@ -23,7 +23,8 @@ from geogp.geodata.tiles.quadkeys import (
     tiles_to_codes,
 )
 from geogp.maps.frame import Frame
-from geogp.maps.grid import OWN_FLAG, quantity_of, stratum_at
+from geogp.maps.grid import OWN_FLAG, stratum_at
+from geogp.maps.target_quantities import quantity_of
 
 _CRS = "OGC:CRS84"
 _ROW_GROUP = 65_536

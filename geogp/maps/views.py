@@ -12,7 +12,8 @@ from geogp.choices import one_of
 from geogp.distributions.quantity import Quantity
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.maps import scales
-from geogp.maps.grid import FLAG_FILL, quantity_of
+from geogp.maps.grid import FLAG_FILL
+from geogp.maps.target_quantities import quantity_of
 
 FAR, PROVIDER = "far", "provider"
 """Attributes of a median of one provider: the variable with far tiles, and the provider's name."""

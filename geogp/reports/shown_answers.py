@@ -18,8 +18,8 @@ from PIL import Image
 
 from geogp.errors import DataError
 from geogp.files import read_json, read_text
-from geogp.maps.grid import quantity_of
 from geogp.maps.page.packing import json_text
+from geogp.maps.target_quantities import quantity_of
 from geogp.records.run_record import RunRecord
 from geogp.reports.answer_layers import answer_layers, level_column
 from geogp.reports.rendering import environment

@@ -28,6 +28,7 @@ from geogp.runs.run_names import RUN_FILE
 PREDICTIONS_FILE = "test_predictions.parquet"
 GRID_FILE = "grid.nc"
 MODEL_FILE = "model.safetensors"
+LEVEL_FILE = "level_{}.safetensors"
 
 LATER_FILES = (
     "report.tex",
@@ -38,6 +39,7 @@ LATER_FILES = (
     "exceedance_*",
     "excursion_*",
     "next_tiles.*",
+    "level_*",
     "figures",
 )
 """Files that other commands add to a finished run; after a new map, they are out of date."""

@@ -16,7 +16,7 @@ from geogp.commands.answers.change import make_change
 from geogp.commands.run_requests import ChangeRequest
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
-from geogp.maps.grid import quantity_of
+from geogp.maps.target_quantities import quantity_of
 from geogp.runs.open_run import open_run
 from geogp.runs.questions import level_changes
 from geogp.runs.questions.level_changes import (

@@ -320,7 +320,7 @@ def test_the_level_has_the_mean_of_most_tests_and_the_normal_shape(world):
     x = _rows(6, 3, 9)[0]
     level, most = model.predict(x, level=True), model.predict(x, np.inf, np.inf)
     np.testing.assert_array_equal(level.mean, most.mean)
-    far = np.square(far_level(model, model.scaled(x))).sum(1)
+    far = far_level(model, model.scaled(x)).power(2).sum(1)
     np.testing.assert_allclose(level.function_variance, most.function_variance + far, rtol=1e-12)
     assert most.shape is not GAUSSIAN
     assert level.shape is GAUSSIAN

@@ -247,7 +247,7 @@ def test_predictions_are_pooled_from_both_laws(field):
     x = _world(200, seed=3).x
     scaled, counts = field.scaled(x), field.counts_of(3, 2, 200)
     with torch.no_grad():
-        found = field._conditional(scaled, counts)
+        found = field.conditional(scaled, counts)
     distance = field.distance_to_others(field.points(scaled).numpy())
     covariates = field._covariates(counts, found, distance)
     networks = field.network_prediction(scaled, counts)

@@ -430,7 +430,7 @@ class TestFieldModel:
         model, x, _ = finished
         level, most = model.predict(x, level=True), model.predict(x, np.inf, np.inf)
         assert level.shape is GAUSSIAN
-        far = np.square(far_level(model, model.scaled(x))).sum(1)
+        far = far_level(model, model.scaled(x)).power(2).sum(1)
         np.testing.assert_allclose(level.function_variance - far, most.function_variance, rtol=1e-9)
         assert level.function_variance[600:].mean() > 2 * level.function_variance[:600].mean()
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtr
 from shapely.geometry import box
 
-from geogp.maps.grid import quantity_of
+from geogp.maps.target_quantities import quantity_of
 from geogp.runs.questions.provider_levels import compared
 from geogp.runs.questions.tile_areas import TileAreas
 

@@ -11,8 +11,8 @@ from geogp.commands.csv_tables import write_csv
 from geogp.commands.run_requests import AreasRequest
 from geogp.files import write_bytes, write_text
 from geogp.maps.figures.choropleth import Panel, choropleth
-from geogp.maps.grid import quantity_of
 from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
+from geogp.maps.target_quantities import quantity_of
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import REACH, AreaLevels, area_levels
 from geogp.runs.questions.provider_levels import provider_levels

@@ -11,10 +11,10 @@ from geogp.commands.answers.run_answer import RunAnswer, reopened
 from geogp.commands.run_requests import ChangeRequest
 from geogp.files import write_bytes
 from geogp.maps.figures.choropleth import Panel, choropleth
-from geogp.maps.grid import quantity_of
 from geogp.maps.qgis_styles import write_styles
 from geogp.maps.rasters import write_geotiffs
 from geogp.maps.scales import PROBABILITY_PALETTE, change_scale, share_scale
+from geogp.maps.target_quantities import quantity_of
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.level_changes import WRONG_SHARE, LevelChanges, level_changes
 from geogp.runs.reopen import Reopened

@@ -11,7 +11,7 @@ from geogp.commands.answers.run_answer import RunAnswer, reopened
 from geogp.commands.run_requests import NextRequest
 from geogp.files import write_bytes, write_text
 from geogp.maps.figures.numbered import numbered_figure
-from geogp.maps.grid import quantity_of
+from geogp.maps.target_quantities import quantity_of
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.measurement_choice import NextTiles, next_tiles
 from geogp.runs.reopen import Reopened

@@ -19,7 +19,7 @@ from geogp.commands.batch.mosaic import damaged, join_rasters
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, OutputError
 from geogp.files import write_into
-from geogp.maps.grid import quantity_of
+from geogp.maps.target_quantities import quantity_of
 from geogp.runs.run_folder import GRID_FILE, PREDICTIONS_FILE
 from geogp.runs.run_names import RUN_FILE
 

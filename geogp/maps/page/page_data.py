@@ -37,7 +37,7 @@ from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.frame import Floats, Frame
-from geogp.maps.grid import FLAG_FILL, quantity_of, strata_in
+from geogp.maps.grid import FLAG_FILL, strata_in
 from geogp.maps.kernel_slices import KernelSlice, check_slices
 from geogp.maps.page.kernel_basis import KernelBasis
 from geogp.maps.page.packing import Packed, pack, text_bytes
@@ -69,6 +69,7 @@ from geogp.maps.page.page_quantiles import (
     unpack_quantiles,
 )
 from geogp.maps.prediction_grid import LEVEL
+from geogp.maps.target_quantities import quantity_of
 from geogp.maps.views import PROVIDER, QUESTIONS, kernel_label, veiled, views_of
 
 FORMAT = 1

@@ -8,7 +8,6 @@ import xarray as xr
 from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
-from geogp.maps.grid import quantity_of
 from geogp.maps.kernel_slices import KernelSlice
 from geogp.maps.page.page_quantiles import cautious_level
 from geogp.maps.scales import (
@@ -26,6 +25,7 @@ from geogp.maps.scales import (
     share_scale,
     speed_scale,
 )
+from geogp.maps.target_quantities import quantity_of
 from geogp.maps.views import (
     HOW_FAST,
     HOW_IT_THINKS,

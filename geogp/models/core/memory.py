@@ -39,15 +39,15 @@ def check_model(sizes: Architecture) -> None:
 HELD_BYTES = 2**29
 """Approximate bytes of the joint sums or draws that are computed in one pass over the features."""
 
-TILE_WORDS = 430
-"""Numbers per tile with a tile process, for its 24 earlier tiles, for columns to solve, and for the
+TILE_WORDS = 280
+"""Numbers per tile with a tile process, for its earlier tiles, for columns to solve, and for the
 error far from all rows."""
 
-LOW_RANK_ARRAYS = 2
+LOW_RANK_ARRAYS = 1
 """Number of tiles by r arrays with a tile process."""
 
-BLOCK_ARRAYS = 16
-"""Number of copies of the covariances of `TILES_AT_ONCE` tiles; at most 13 were observed."""
+BLOCK_ARRAYS = 10
+"""Number of copies of the covariances of the patches that a thread has at once."""
 
 
 def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:

@@ -8,9 +8,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 from geogp.errors import NumericalError
@@ -316,7 +316,7 @@ class _Sample:
             prior = float(away @ away) / (2 * n)
             return float(found.detach()) + prior, free.gradient() + away / n
 
-        best = minimize(
+        best = scipy.optimize.minimize(
             loss,
             np.zeros(free.number),
             jac=True,

@@ -28,15 +28,15 @@ from geogp.models.field.field_process import FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, block_rows, whitened
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
-from geogp.models.field.near_network import LEAST_ROWS, MEMBERS, law_and_share
+from geogp.models.field.near_network import law_and_share, learn_networks
 from geogp.models.field.near_rows import (
     Conditional,
     Conditionals,
+    WeightPosterior,
     given_rows,
     near_rows,
     without_rows,
 )
-from geogp.models.field.near_summaries import left_out_summaries, near_summaries
 from geogp.models.field.predictive_law import (
     Errors,
     fit_law,
@@ -138,7 +138,7 @@ class FieldNetwork(FieldProcess):
             self.set_law(no_law())
             rng = np.random.default_rng([int(self.order_seed), 3])
             inside = left_out(self, rng)
-            found = self._conditional(validation.x, validation.counts)
+            found = self.conditional(validation.x, validation.counts)
             away = self.distance_to_others(numpy_of(self.points(validation.x)))
             outside = LeftOutRows(validation, found, away)
             training = self._errors(inside, held_out=False)
@@ -146,7 +146,7 @@ class FieldNetwork(FieldProcess):
             precise, n = self.is_precise(), len(self.rows.y)
             groups = np.arange(n) if self.groups is None else self.groups.cpu().numpy()
             with aside(lambda: fit_law(errors, precise=precise), self.device) as law:
-                predicted = self._learn_networks(groups, inside, outside)
+                predicted = learn_networks(self, groups, inside, outside)
             with aside(
                 lambda: law_and_share(errors, groups, law(), predicted), self.device
             ) as both:
@@ -169,30 +169,6 @@ class FieldNetwork(FieldProcess):
         known = self.information()
         pull = known.pull[-c:] - known.precision[-c:, :-c] @ m[:-c]
         self.posterior.take_last(*posterior_of(Information(known.precision[-c:, -c:], pull)))
-
-    def _learn_networks(
-        self, groups: Indices, inside: LeftOutRows, outside: LeftOutRows
-    ) -> tuple[Floats, Floats] | None:
-        """Fit the networks; return their predictions of the rows inside and outside the fit.
-
-        The result has means and log standard deviations. It is None if there are few rows, or if
-        the measurements are precise.
-        """
-        few = len(groups) < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
-        # The networks do not know which of the near rows are the provider's own.
-        few |= self.architecture.used_providers > 0
-        if few or self.is_precise():
-            return None
-        rows, seed = self.rows, int(self.order_seed)
-        source = self.measurements(rows.x, rows.counts, rows.y)
-        summaries = left_out_summaries(near_summaries, source, groups, seed)
-        inputs = self.network_inputs(rows.x, rows.counts, summaries)
-        found = self.networks.fit(inputs, rows.y, groups, seed)
-        assert inside.numbers is not None, "rows inside the fit are stored rows"
-        at = inside.numbers.cpu().numpy()
-        others = self.network_prediction(outside.rows.x, outside.rows.counts)
-        mean, log_sd = (np.concatenate([a[at], b]) for a, b in zip(found, others, strict=True))
-        return mean, log_sd
 
     def _condition_on(self, others: Rows) -> None:
         """Store further rows, and condition the weights on all stored rows."""
@@ -347,20 +323,20 @@ class FieldNetwork(FieldProcess):
         errors = pooled.standardised(*prediction_in(covariates))
         return self._assembled(found, known, errors.distribution(), level=level)
 
-    def conditionals(
-        self, x: Tensor, counts: Tensor, *, alone: bool = False, found: Conditional | None = None
-    ) -> Conditionals:
-        """Predict at scaled inputs, also within the times that the error distribution holds for.
-
-        `found` are the predictions at `x`, if they are known.
-        """
-        if found is None:
-            found = self._conditional(x, counts, alone=alone)
-        then = self.seen(x)
-        within = found if torch.equal(then, x) else self._conditional(then, counts, alone=alone)
+    def conditionals(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditionals:
+        """Predict at scaled inputs, also within the times that the error distribution holds for."""
+        found, then = self.conditional(x, counts, alone=alone), self.seen(x)
+        within = found if torch.equal(then, x) else self.conditional(then, counts, alone=alone)
         return Conditionals(found, within)
 
-    def _conditional(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditional:
+    def conditional(
+        self,
+        x: Tensor,
+        counts: Tensor,
+        weights: WeightPosterior | None = None,
+        *,
+        alone: bool = False,
+    ) -> Conditional:
         """Predict at scaled inputs, in chunks, given the stored rows near each input (if any)."""
         nothing = alone or not len(self.rows.y)
         # Near places are in one chunk, because they share conditioning rows.
@@ -372,11 +348,11 @@ class FieldNetwork(FieldProcess):
             rows = on_device(part, self.device)
             asked = x[rows], counts[rows]
             if nothing:
-                return without_rows(self, *asked, weights)
-            return given_rows(self, *asked, near_rows(self, points[part]), weights)
+                return without_rows(self, *asked, held)
+            return given_rows(self, *asked, near_rows(self, points[part]), held)
 
         with torch.no_grad():
-            weights = self.weights
+            held = weights or self.weights
             parts = list(in_threads(predicted, range(0, len(x), size), self.device))
         back = on_device(order.argsort(), self.device)
         return Conditional(*(torch.cat(part)[back] for part in zip(*parts, strict=True)))

@@ -18,7 +18,7 @@ from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field.field_rows import HeldRows, RowTerms, with_providers
 from geogp.models.field.measurement import MeasurementLaw
-from geogp.models.field.near_network import NearNetworks
+from geogp.models.field.near_network import NearNetworks, predicted_in_parts
 from geogp.models.field.near_rows import WeightPosterior
 from geogp.models.field.near_summaries import Measurements, TileSums
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
@@ -259,9 +259,7 @@ class FieldProcess(LowRankGP):
 
     def network_prediction(self, x: Tensor, counts: Tensor) -> tuple[Floats, Floats]:
         """Return mean and log standard deviation by the networks, for a standardised target."""
-        summaries = self.sums.summaries(self.measurements(x, counts))
-        found: tuple[Floats, Floats] = self.networks(self.network_inputs(x, counts, summaries))
-        return found
+        return predicted_in_parts(self, x, counts)
 
     def predictive_law(self, name: str = "law") -> PredictiveLaw:
         """Return the distribution of prediction errors; `LAWS` contains the names."""

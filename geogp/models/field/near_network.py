@@ -1,6 +1,6 @@
 """Small networks that predict a measurement from summaries of the measurements near it."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, silu
 
 from geogp.errors import NumericalError
-from geogp.models.core.threads import in_threads, threads_of
+from geogp.models.core.threads import chunks, in_threads, threads_of
 from geogp.models.field.near_summaries import (
     AFTER,
     BEFORE,
@@ -18,6 +18,8 @@ from geogp.models.field.near_summaries import (
     Indices,
     folds,
     is_single,
+    left_out_summaries,
+    near_summaries,
 )
 from geogp.models.field.predictive_law import (
     MIN_SPREAD,
@@ -29,6 +31,11 @@ from geogp.models.field.predictive_law import (
     pooled_law,
 )
 from geogp.models.training.optimisers import AdamW
+
+if TYPE_CHECKING:
+    from geogp.models.field.field_model import FieldNetwork
+    from geogp.models.field.field_process import FieldProcess
+    from geogp.models.field.left_out import LeftOutRows
 
 Floats = NDArray[np.float64]
 
@@ -227,6 +234,31 @@ def _pair(found: Tensor) -> tuple[Floats, Floats]:
     return mean, log_sd
 
 
+def learn_networks(
+    model: "FieldNetwork", groups: Indices, inside: "LeftOutRows", outside: "LeftOutRows"
+) -> tuple[Floats, Floats] | None:
+    """Fit the networks; return their predictions of the rows inside and outside the fit.
+
+    The result has means and log standard deviations. It is None if there are few rows, if there are
+    several providers, or if the measurements are precise.
+    """
+    few = len(groups) < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
+    # The networks do not know which of the near rows are the provider's own.
+    few |= model.architecture.used_providers > 0
+    if few or model.is_precise():
+        return None
+    rows, seed = model.rows, int(model.order_seed)
+    source = model.measurements(rows.x, rows.counts, rows.y)
+    summaries = left_out_summaries(near_summaries, source, groups, seed)
+    inputs = model.network_inputs(rows.x, rows.counts, summaries)
+    found = model.networks.fit(inputs, rows.y, groups, seed)
+    assert inside.numbers is not None, "rows inside the fit are stored rows"
+    at = inside.numbers.cpu().numpy()
+    others = model.network_prediction(outside.rows.x, outside.rows.counts)
+    mean, log_sd = (np.concatenate([a[at], b]) for a, b in zip(found, others, strict=True))
+    return mean, log_sd
+
+
 def law_and_share(
     seen: Errors, groups: Indices, law: PredictiveLaw, predicted: tuple[Floats, Floats] | None
 ) -> tuple[PredictiveLaw, float]:
@@ -252,3 +284,18 @@ def law_and_share(
         return float(score - PULL * (share - USUAL_SHARE) ** 2 / of_groups)
 
     return of_networks, max(SHARES, key=objective)
+
+
+def predicted_in_parts(model: "FieldProcess", x: Tensor, counts: Tensor) -> tuple[Floats, Floats]:
+    """Return the networks' means and log standard deviations at scaled inputs, (n,) each."""
+    sums = model.sums
+
+    def predicted(part: slice) -> tuple[Floats, Floats]:
+        at = x[part], counts[part]
+        inputs = model.network_inputs(*at, sums.summaries(model.measurements(*at)))
+        found: tuple[Floats, Floats] = model.networks(inputs)
+        return found
+
+    parts = in_threads(predicted, chunks(len(x), ROWS_AT_ONCE), model.device)
+    mean, log_sd = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return mean, log_sd

@@ -54,17 +54,8 @@ class Conditionals(NamedTuple):
 HISTORY = 5
 """Number of covariates from the near rows."""
 
-
-class WhiteRows(NamedTuple):
-    """Covariances of near rows, (b, m, m), and with the places, (b, m, 1).
-
-    `factor` and `white` are the results of `whiten`; `correlation` is the covariance with the
-    place for amplitude 1.
-    """
-
-    factor: Tensor
-    white: Tensor
-    correlation: Tensor
+PATCH = 1.5
+"""A patch of several tiles has this many times the rows and places of a single tile."""
 
 
 def near_rows(
@@ -73,27 +64,41 @@ def near_rows(
     *,
     among: NearSites | None = None,
     without: NDArray[np.int64] | None = None,
+    patch: Tensor | None = None,
 ) -> NearRows:
-    """Return the stored rows that condition predictions at points (b, 3).
+    """Return the stored rows that condition predictions at points (b, 3), or in b patches.
 
     Among the rows of the nearest places, these have the largest prior correlation with the
     point. `among` are the places to search, by default all. `without` (b,) is a row to leave
-    out for each point.
+    out for each point. `patch` (b, g) marks the points (b, g, 3) of patches; a row then has its
+    largest correlation with a point of the patch, and a patch has `PATCH` times as many rows.
     """
-    search = among or model.sites
-    found = search.rows(points, model.searched)
+    search, most, places = among or model.sites, vecchia.PREDICTION_ROWS, model.searched
+    at = points if patch is None else _centres(points, patch.cpu().numpy())
+    if patch is not None and patch.shape[1] > 1:
+        most, places = int(PATCH * most), int(PATCH * places)
+    found = search.rows(at, places)
     if without is not None:
         found[found == without[:, None]] = NO_ROW
     near = NearRows.of(found, model.device)
-    if found.shape[1] <= vecchia.PREDICTION_ROWS:
+    if found.shape[1] <= most:
         return near
     held = model.points(model.rows.x[near.distinct])[near.at]
-    prior = model.tiles(on_device(points, model.device)[:, None], held)[:, 0]
-    prior = torch.where(near.known, prior, -torch.inf)
+    asked = on_device(points, model.device)
+    prior = model.tiles(asked[:, None] if patch is None else asked, held)
+    if patch is not None:
+        prior = prior.masked_fill(~patch[..., None], -torch.inf)
+    prior = torch.where(near.known, prior.amax(1), -torch.inf)
     # A stable order: the choice among equal rows must not depend on the other points.
     order = prior.sort(dim=1, descending=True, stable=True).indices
-    best = order[:, : vecchia.PREDICTION_ROWS]
+    best = order[:, :most]
     return near._replace(at=near.at.gather(1, best), known=near.known.gather(1, best))
+
+
+def _centres(points: Floats, known: Floats) -> Floats:
+    """Return the mean of the known points (b, g, 3) of each patch, (b, 3)."""
+    found: Floats = (points * known[..., None]).sum(1) / known.sum(1)[:, None]
+    return found
 
 
 class NearTerms(NamedTuple):
@@ -128,12 +133,6 @@ class NearTerms(NamedTuple):
         told = torch.cat([deviations[:, None], spread[: len(held)]], 1)
         return cls(near, model.points(inputs), terms, spread, told, behind[:, 0].log())
 
-    def at(self, part: slice) -> tuple[Tensor, Tensor, Tensor]:
-        """Return near rows (c, m), which of these are known, and the positions of c points."""
-        b, u = len(self.near.at), len(self.told)
-        here = torch.arange(u, u + b, device=self.points.device)[part]
-        return self.near.at[part], self.near.known[part], here
-
 
 def given_rows(
     model: "FieldProcess",
@@ -144,51 +143,35 @@ def given_rows(
 ) -> Conditional:
     """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m)."""
     terms = NearTerms.of(model, x, counts, near, weights)
+    parts = [_given(model, x, terms, part) for part in chunks(len(x), model.blocks_at_once)]
+    return Conditional(*map(torch.cat, zip(*parts, strict=True)))
+
+
+def _given(model: "FieldProcess", x: Tensor, terms: NearTerms, part: slice) -> Conditional:
+    """Predict a part of the inputs `x`."""
+    b, rows = len(terms.near.at), len(terms.told)
+    back, known = terms.near.at[part], terms.near.known[part]
+    here = torch.arange(rows, rows + b, device=x.device)[part]
     amplitude, noise = terms.terms.amplitude, terms.terms.noise
-    found = []
-    for part in chunks(len(x), model.blocks_at_once):
-        back, known, here = terms.at(part)
-        # Dividing by the amplitude at the rows saves the product D K D.
-        prior = model.tiles.lower(terms.points[back])
-        correlation = model.tiles(terms.points[back], terms.points[here][:, None])
-        cross = correlation * amplitude[here][:, None, None]
-        white = whiten(prior, (noise / amplitude.square())[back], known, cross)
-        found.append(conditional(model, x[part], terms, part, WhiteRows(*white, correlation)))
-    return Conditional(*map(torch.cat, zip(*found, strict=True)))
-
-
-def conditional(
-    model: "FieldProcess",
-    x: Tensor,
-    terms: NearTerms,
-    part: slice,
-    whitened: WhiteRows,
-    *,
-    history: bool = True,
-) -> Conditional:
-    """Predict a part of the inputs, `x`, from near rows with known covariances.
-
-    `history`: whether to compute `history_of`, which is otherwise 0.
-    """
-    factor, white, correlation = whitened
-    back, known, here = terms.at(part)
-    amplitude, rows = terms.terms.amplitude, len(terms.told)
+    # Dividing by the amplitude at the rows saves the product D K D.
+    prior = model.tiles.lower(terms.points[back])
+    correlation = model.tiles(terms.points[back], terms.points[here][:, None])
+    cross = correlation * amplitude[here][:, None, None]
+    factor, white = whiten(prior, (noise / amplitude.square())[back], known, cross)
     tile = amplitude[here].square() * model.tiles.variance() - white.square().sum((1, 2))
     # There is one column to solve for, whatever the rank; padding has the weight 0.
     shares = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]
     shares = shares / amplitude[back]
     shared = embedding_bag(back, terms.told, mode="sum", per_sample_weights=shares)
-    field = (terms.spread[here] - shared[:, 1:]).square().sum(-1) + model.beyond(x)
-    covariates = x.new_zeros(len(x), HISTORY, dtype=torch.float64)
-    if history:
-        errors = (terms.told[:, 0] / amplitude[:rows])[back].masked_fill(~known, 0.0)
-        away = (terms.points[back] - terms.points[here][:, None])[..., :2]
-        covariates = history_of(
-            left_out_errors(factor, errors),
-            (correlation[..., 0] / model.tiles.variance()).masked_fill(~known, 0.0),
-            (away.square().sum(-1) < SAME_TILE_KM**2) & known,
-            terms.log_tests[back],
-        )
+    field = (terms.spread[here] - shared[:, 1:]).square().sum(-1) + model.beyond(x[part])
+    errors = (terms.told[:, 0] / amplitude[:rows])[back].masked_fill(~known, 0.0)
+    away = (terms.points[back] - terms.points[here][:, None])[..., :2]
+    covariates = history_of(
+        left_out_errors(factor, errors),
+        (correlation[..., 0] / model.tiles.variance()).masked_fill(~known, 0.0),
+        (away.square().sum(-1) < SAME_TILE_KM**2) & known,
+        terms.log_tests[back],
+    )
     mean = terms.terms.mean[here] + shared[:, 0]
     return Conditional(mean, field, tile.clamp(min=0), terms.terms.noise[here], covariates)
 

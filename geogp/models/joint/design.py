@@ -23,20 +23,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
 from geogp.models.core.devices import WORD
 from geogp.models.core.memory import refuse_above
 from geogp.models.core.options import CANDIDATES
+from geogp.models.core.threads import chunks, in_threads
 from geogp.models.joint.joint_level import JointLevel
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-AT_ONCE = 32
-"""Number of columns of C in memory at once."""
+AT_ONCE = 16
+"""Number of columns of C that a thread has in memory at once."""
 
 PROBES = 64
 """Number of random vectors in the estimate of the local part of q."""
@@ -62,9 +64,13 @@ class LevelCovariance:
         return len(self.low)
 
     def times(self, x: Floats) -> Floats:
-        """Return C x for x (n, k)."""
-        found: Floats = self.low @ (self.low.T @ x) + np.reshape(self.own, (-1, 1)) * x
-        return found if self.local is None else found + self.local(x)
+        """Return C x for x (n, k), with the precision of P."""
+        x = x.astype(self.low.dtype, copy=False)
+        found: Floats = self.low @ (self.low.T @ x)
+        if self.local is None:
+            return found + np.reshape(self.own, (-1, 1)) * x
+        found += self.local(x)
+        return found
 
     def columns(self, tiles: Indices) -> Floats:
         """Return the columns of C for k tiles, (n, k)."""
@@ -72,9 +78,10 @@ class LevelCovariance:
         found[tiles, np.arange(len(tiles))] += np.broadcast_to(self.own, len(self))[tiles]
         if self.local is None:
             return found
-        unit = np.zeros((len(self), len(tiles)))
+        unit = np.zeros((len(self), len(tiles)), self.low.dtype)
         unit[tiles, np.arange(len(tiles))] = 1.0
-        return found + self.local(unit)
+        found += self.local(unit)
+        return found
 
     def about_squares(self, weights: Floats, *, seed: int) -> Floats:
         """Return Σ_j a_j C_ij² for all i, (n,), exact except for the term Σ_j a_j K_ij².
@@ -82,23 +89,25 @@ class LevelCovariance:
         If K is not 0, this term is estimated by the mean of (K diag(a)^(1/2) e)_i² over random
         signs e (Hutchinson 1990). The relative standard error is at most sqrt(2 / `PROBES`), 18 %.
         """
-        weighted = weights[:, None] * self.low
-        found: Floats = np.einsum("ir,ir->i", self.low @ (self.low.T @ weighted), self.low)
+        weighted = weights.astype(self.low.dtype)[:, None] * self.low
+        squares = self.low @ (self.low.T @ weighted)
+        found: Floats = np.einsum("ir,ir->i", squares, self.low, dtype=np.float64)
         found += weights * self.own * (2 * np.square(self.low).sum(1) + self.own)
         if self.local is None:
             return found
-        random, root = np.random.default_rng([seed, 3]), np.sqrt(weights)[:, None]
+        random = np.random.default_rng([seed, 3])
+        root = np.sqrt(weights).astype(self.low.dtype)[:, None]
         for start in range(0, weighted.shape[1], AT_ONCE):
             part = slice(start, start + AT_ONCE)
             found += 2 * (self.low[:, part] * self.local(weighted[:, part])).sum(1)
         for _ in range(PROBES // AT_ONCE):
-            signs = random.choice([-1.0, 1.0], (len(self), AT_ONCE))
+            signs = random.choice(np.array([-1, 1], root.dtype), (len(self), AT_ONCE))
             found += np.square(self.local(root * signs)).sum(1) / PROBES
         return found
 
 
 def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
-    """Return the covariance of a level; the whole of P is in memory, in float64.
+    """Return the covariance of a level; the whole of P is in memory.
 
     `chosen` is the number of tiles to measure; each needs one column of C in memory. Raises
     RequestError if there is not enough memory.
@@ -157,7 +166,7 @@ class SequentialDesign:
 
     def measure(self, tile: int) -> tuple[Floats, float]:
         """Measure a tile; return h (n,) and the gain."""
-        column = self.covariance.columns(np.array([tile]))[:, 0]
+        column = self.covariance.columns(np.array([tile]))[:, 0].astype(np.float64)
         before, count = float(column[tile]), len(self._tiles)
         column -= self._h[:, :count] @ self._h[tile, :count]
         h = column / np.sqrt(column[tile] + self.noise[tile])
@@ -174,7 +183,7 @@ class SequentialDesign:
     def spread(self, h: Floats) -> Floats:
         """Return z_i = Σ_j C_ij a_j h_j, (n,), with C before the last measurement came in."""
         weighted = self.weights * h
-        z = self.covariance.times(weighted[:, None])[:, 0]
+        z = self.covariance.times(weighted[:, None])[:, 0].astype(np.float64)
         earlier = self._h[:, : len(self._tiles) - 1]
         z -= earlier @ (earlier.T @ weighted)
         return z
@@ -207,12 +216,17 @@ class _Gains:
         """Compute exact gains of up to `most` more tiles, the largest estimates first."""
         left = np.flatnonzero(~self.exact & self._open)
         best = left[np.argsort(-self.now()[left], kind="stable")][:most]
-        for start in range(0, len(best), AT_ONCE):
-            part = best[start : start + AT_ONCE]
-            columns = self._measuring.covariance.columns(part)
-            self._square[part] = self._measuring.weights @ np.square(columns)
-            self._variance[part] = columns[part, np.arange(len(part))]
-            self.exact[part] = True
+        measuring, single = self._measuring, self._measuring.covariance.low.dtype
+        weights = measuring.weights.astype(single)
+
+        def evaluated(part: Indices) -> tuple[Indices, Floats, Floats]:
+            columns = measuring.covariance.columns(part)
+            own = columns[part, np.arange(len(part))]
+            return part, weights @ np.square(columns), own
+
+        parts = [best[some] for some in chunks(len(best), AT_ONCE)]
+        for part, square, own in in_threads(evaluated, parts, torch.device("cpu")):
+            self._square[part], self._variance[part], self.exact[part] = square, own, True
 
     def take_best(self) -> None:
         """Measure the tile with the largest exact gain, exclude it, and update all gains."""

@@ -12,11 +12,12 @@ correlation of range L, given its value at a distance of d - d0. c is the correl
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
@@ -44,8 +45,8 @@ def with_far_level(model: "FieldNetwork", x: Tensor, found: Prediction) -> Predi
     return replace(found, function_variance=found.function_variance + variance)
 
 
-def far_level(model: "FieldNetwork", x: Tensor) -> Floats:
-    """Return R (n, q) with R R' the covariance of δ at scaled inputs, in the target's unit."""
+def far_level(model: "FieldNetwork", x: Tensor) -> Any:
+    """Return sparse R (n, q), R R' the covariance of δ at scaled inputs, in the target's unit."""
     return float(model.y_sd) * far_factor(*_distance(model, x))
 
 
@@ -54,21 +55,25 @@ def far_share(distance: Floats) -> Floats:
     return -SHARE * np.expm1(-2 * (distance - NEAR_KM).clip(min=0) / RANGE_KM)
 
 
-def far_factor(places: Floats, distance: Floats) -> Floats:
-    """Return R (n, q) for a target of variance 1, at places (n, 2) in km; q = 0 near all rows.
+def far_factor(places: Floats, distance: Floats) -> Any:
+    """Return sparse R (n, q) for a target of variance 1, at places (n, 2) in km.
 
     `distance` (n,) is the distance of each place to the nearest row in km.
     """
     share = far_share(distance)
-    distinct = np.unique(places[share > 0], axis=0)
-    if not len(distinct):
-        return np.zeros((len(places), 0))
+    far = np.flatnonzero(share > 0)
+    if not len(far):
+        return sparse.csr_array((len(places), 0))
+    distinct = np.unique(places[far], axis=0)
     knots = farthest_points(torch.as_tensor(distinct), min(KNOTS, len(distinct))).numpy()
     value, vectors = np.linalg.eigh(np.exp(-cdist(knots, knots) / RANGE_KM))
-    whitened = np.exp(-cdist(places, knots) / RANGE_KM) @ (vectors / np.sqrt(value.clip(min=TINY)))
+    basis = vectors / np.sqrt(value.clip(min=TINY))
+    whitened = np.exp(-cdist(places[far], knots) / RANGE_KM) @ basis
     size = np.sqrt(np.square(whitened).sum(1)).clip(min=TINY)
-    found: Floats = whitened * (np.sqrt(share) / size)[:, None]
-    return found
+    values = whitened * (np.sqrt(share[far]) / size)[:, None]
+    columns = np.tile(np.arange(len(knots)), len(far))
+    starts = np.append(0, np.cumsum((share > 0) * len(knots)))
+    return sparse.csr_array((values.ravel(), columns, starts), shape=(len(places), len(knots)))
 
 
 def _distance(model: "FieldNetwork", x: Tensor) -> tuple[Floats, Floats]:

@@ -32,7 +32,7 @@ Weights = Any
 EARLIER_TILES = 24
 """Largest number of earlier tiles that condition a tile (`tile_sequence.py`)."""
 
-AT_ONCE = 32
+AT_ONCE = 16
 """Number of sums or paths in one batch."""
 
 
@@ -43,6 +43,11 @@ class LevelOptions(NamedTuple):
     earlier: int = EARLIER_TILES
     seed: int = 0
     columns: int = 0
+    single: "Single | None" = None
+
+
+Single = dict[str, Tensor]
+"""The level of single tiles: tensors by name; see `JointLevel.single`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +207,11 @@ class JointLevel:
         return self.model.predict(self.x, np.inf).function_variance
 
     @property
+    def single(self) -> Single:
+        """The level of single tiles, if `joint_level` can use it again for the same tiles."""
+        return {}
+
+    @property
     def own(self) -> Floats:
         """The part of each tile's variance that is independent of other tiles; see `low_rank`."""
         return self.own_variance * self.factor**2
@@ -257,6 +267,7 @@ def joint_level(
     earlier: int = EARLIER_TILES,
     seed: int = 0,
     columns: int = 0,
+    single: Single | None = None,
 ) -> JointLevel:
     """Return the joint distribution of the level at tiles, for a known basis.
 
@@ -269,6 +280,7 @@ def joint_level(
     `earlier`: largest number of earlier tiles that condition a tile.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws; the check of memory uses it.
+    `single`: `JointLevel.single` of the same model and tiles, which saves time.
 
     Raises RequestError if the model is a model of counts or not fitted, if rows are needed but not
     given, or if there is not enough memory. Raises DataError if two tiles are at one place and
@@ -276,7 +288,7 @@ def joint_level(
     """
     model.check_has_level()
     rows = None if train is None else model.as_rows(train)
-    return model.joint(x, rows, LevelOptions(calibrated, earlier, seed, columns))
+    return model.joint(x, rows, LevelOptions(calibrated, earlier, seed, columns, single))
 
 
 def low_rank_level(

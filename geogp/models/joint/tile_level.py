@@ -2,26 +2,35 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 
 from geogp.errors import RequestError
 from geogp.models.core.memory import check_level
-from geogp.models.core.threads import threads_of
-from geogp.models.field.field_process import BLOCKS_AT_ONCE
+from geogp.models.core.threads import in_threads, threads_of
 from geogp.models.field.level_drift import drift_factor
-from geogp.models.field.near_rows import Conditionals, WeightPosterior, with_counts
+from geogp.models.field.near_rows import (
+    PATCH,
+    Conditional,
+    Conditionals,
+    WeightPosterior,
+    with_counts,
+)
 from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.far_level import far_level
 from geogp.models.joint.joint_level import (
     JointLevel,
     LevelOptions,
+    Single,
     Weights,
     batches,
+    gathered,
     rows_times,
 )
 from geogp.models.training.steps import CHUNK
@@ -46,8 +55,8 @@ class TileLevel(JointLevel):
     `tiles`: the distribution of the tile process.
     `shared`: factor (n, q) of the covariance of the drift outside the times of the rows. The drift
         is common to all tiles of one time.
-    `unseen`: factor (n, q) of the covariance of the error far from all rows (`far_level.py`), which
-        is common to all times; q = 0 for the Gaussian process alone.
+    `unseen`: sparse factor (n, q) of the covariance of the error far from all rows
+        (`far_level.py`), which is common to all times; q = 0 for the Gaussian process alone.
     `near`: the predictions of single tiles in the map, if means and variances equal these.
     """
 
@@ -56,20 +65,25 @@ class TileLevel(JointLevel):
     model: "FieldNetwork"
     tiles: TileSequence
     shared: Floats
-    unseen: Floats
+    unseen: Any
     near: Conditionals | None = None
 
     def low_rank(self) -> Floats:
         """Return P, (n, r) or more: the last columns are the drift, and the error far from rows."""
-        found = float(self.model.y_sd) * self.tiles.low
+        low = self.tiles.low
+        factor, unseen = self.factor.astype(low.dtype)[:, None], self.unseen.astype(low.dtype)
+        found = float(self.model.y_sd) * factor * low
         if self.shared.any():
-            found = np.column_stack([found, self.shared])
-        return np.column_stack([self.factor[:, None] * found, self.unseen])
+            found = np.column_stack([found, factor * self.shared.astype(low.dtype)])
+        return np.column_stack([found, unseen.toarray()]) if unseen.nnz else found
 
     def local_times(self, x: Floats) -> Floats:
         """Return K x for x (n, k), with K as in `low_rank`."""
-        inner = np.square(self._fresh) * self.tiles.back(self.factor[:, None] * x)
-        found: Floats = self.factor[:, None] * self.tiles.forward(inner)
+        factor = self.factor.astype(x.dtype)[:, None]
+        inner = self.tiles.back(factor * x)
+        inner *= np.square(self._fresh).astype(x.dtype)
+        found: Floats = self.tiles.forward(inner)
+        found *= factor
         return found
 
     def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> Self:
@@ -92,7 +106,7 @@ class TileLevel(JointLevel):
 
     def single_variances(self) -> Floats:
         """Return the variance of the level at each single tile, given only the rows, (n,)."""
-        found: Floats = self._alone * self.factor**2 + np.square(self.unseen).sum(1)
+        found: Floats = self._alone * self.factor**2 + self.unseen.power(2).sum(1)
         return found
 
     def prior_covariance(self, tiles: NDArray[np.int64]) -> Floats:
@@ -106,13 +120,30 @@ class TileLevel(JointLevel):
         return super().stated_variances() if self.near is None else self.single_variances()
 
     @property
+    def single(self) -> Single:
+        """The level of single tiles in the map; nothing if there are tiles at other times."""
+        if self.near is None or self.near.found is not self.near.within:
+            return {}
+        own = {"level": torch.as_tensor(self.mean), "factor": torch.as_tensor(self.factor)}
+        return self.near.found._asdict() | own
+
+    @property
     def _fresh(self) -> Floats:
         """Standard deviations of the tile process given earlier tiles, (n, 1)."""
         return float(self.model.y_sd) * self.tiles.s[:, None]
 
-    @property
+    @cached_property
     def _alone(self) -> Floats:
-        return self.tiles.alone * float(self.model.y_sd) ** 2
+        """The variance of the Gaussian process at single tiles, given only the rows, (n,)."""
+        model = self.model
+        if self.near is not None and model.is_conditioned:
+            found = self.near.found
+        else:
+            x = model.scaled(self.x)
+            given = WeightPosterior(self.m, self.L)
+            found = model.conditional(x, model.endless(len(x)), given)
+        alone: Floats = (found.field + found.tile).cpu().numpy() * float(model.y_sd) ** 2
+        return alone
 
     def _variances(self, weights: Weights) -> Floats:
         found = self._independent(weights, self.own)
@@ -122,37 +153,49 @@ class TileLevel(JointLevel):
         return found
 
     def _roots(self, weights: Weights) -> list[Floats]:
-        a = rows_times(self.factor, weights)
+        a = sparse.csr_array(rows_times(self.factor, weights))
+        low = torch.as_tensor(self.tiles.low).split(CHUNK)
         return [
-            float(self.model.y_sd) * np.asarray(a.T @ self.tiles.low).T,
+            float(self.model.y_sd) * gathered(iter(low), a),
             self._fresh * self.tiles.back(a.toarray()),
             np.asarray(a.T @ self.shared).T,
-            np.asarray(weights.T @ self.unseen).T,
+            (self.unseen.T @ weights).toarray(),
         ]
 
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield paths, `AT_ONCE` at a time, in float32: its error is far below that of draws."""
         single = np.float32
-        low, s = self.tiles.low.astype(single), self.tiles.s.astype(single)[:, None]
+        low, s = self.tiles.low.astype(single, copy=False), self.tiles.s.astype(single)[:, None]
         shared, unseen = self.shared.astype(single), self.unseen.astype(single)
         factor = (float(self.model.y_sd) * self.factor).astype(single)[:, None]
-        common = self.factor.astype(single)[:, None]
-        for part in batches(paths):
-            weights, own, drift, far = (
-                rng.standard_normal((size, part.stop - part.start), single)
-                for size in (low.shape[1], len(s), shared.shape[1], unseen.shape[1])
-            )
-            found = factor * (low @ weights + self.tiles.forward(s * own))
+        common, mean = self.factor.astype(single)[:, None], self.mean.astype(single)[:, None]
+
+        def path(normal: list[NDArray[np.float32]]) -> Floats:
+            weights, own, drift, far = normal
+            own *= s
+            found = self.tiles.forward(own)
+            found += low @ weights
+            found *= factor
             if shared.any():
                 found += common * (shared @ drift)
-            yield self.mean + (found + unseen @ far).T
+            if unseen.nnz:
+                found += unseen @ far
+            found += mean
+            return found.T
+
+        sizes = low.shape[1], len(s), shared.shape[1], unseen.shape[1]
+        normals = (
+            [rng.standard_normal((size, part.stop - part.start), single) for size in sizes]
+            for part in batches(paths)
+        )
+        yield from in_threads(path, normals, self.model.device)
 
 
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
     """Return the joint distribution of the level at tiles; raise the errors of `joint_level`."""
     n, rows, scaled = len(x), model.rows.as_rows(), model.scaled(x)
-    block = min(threads_of(model.device) * BLOCKS_AT_ONCE, n)
-    block *= (PREDICTION_ROWS + options.earlier) ** 2
+    block = min(threads_of(model.device) * model.blocks_at_once // 2, n)
+    block *= (int(PATCH * PREDICTION_ROWS) + options.earlier) ** 2
     check_level(model.architecture, n, rows.n, options.columns, block)
     if not rows.n:
         raise RequestError("the model is not fitted: it has no training rows.")
@@ -164,7 +207,6 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
             weights,
             earlier=options.earlier,
             seed=options.seed,
-            history=options.calibrated,
         )
         shared = drift_factor(model.away(scaled), model.drift).cpu().numpy() * float(model.y_sd)
     raw = TileLevel(
@@ -178,13 +220,20 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
         own_variance=np.zeros(n),
         tiles=tiles,
         shared=shared,
-        unseen=np.zeros((n, 0)),
+        unseen=sparse.csr_array((n, 0)),
     )
     if not options.calibrated:
         means = model.row_means(scaled, weights.m) + tiles.told[:, 0]
         return replace(raw, mean=float(model.y_mean) + float(model.y_sd) * means)
+    unseen = far_level(model, scaled)
+    if options.single:
+        found = Conditional(*(options.single[name] for name in Conditional._fields))
+        level, factor = (options.single[name].numpy() for name in ("level", "factor"))
+        near = Conditionals(found, found)
+        return replace(raw, mean=level, factor=factor, near=near, unseen=unseen)
     endless = model.endless(n)
-    near = model.conditionals(scaled, endless, found=tiles.single if model.is_conditioned else None)
+    near = model.conditionals(scaled, endless)
+    raw = replace(raw, near=near)
     stated = model.predict_scaled(scaled, endless, level=True, near=near)
     factor = np.sqrt(stated.function_variance / raw.single_variances())
-    return replace(raw, mean=stated.mean, factor=factor, near=near, unseen=far_level(model, scaled))
+    return replace(raw, mean=stated.mean, factor=factor, unseen=unseen)

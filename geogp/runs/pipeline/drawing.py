@@ -20,7 +20,7 @@ from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quadkeys import ZOOM, tiles_to_codes
 from geogp.maps.figures.map_figures import write_map_figures
 from geogp.maps.figures.panels import slices_panels
-from geogp.maps.grid import build_grid, quantity_of
+from geogp.maps.grid import build_grid
 from geogp.maps.kernel_slices import KernelSlice
 from geogp.maps.page.interactive_page import map_page
 from geogp.maps.page.kernel_basis import KernelBasis, kernel_basis
@@ -31,6 +31,7 @@ from geogp.maps.provider_layers import with_providers
 from geogp.maps.qgis_styles import write_styles
 from geogp.maps.rasters import LARGE_TILES, has_zarr, write_geotiffs, write_netcdf, write_zarr
 from geogp.maps.stac_item import write_item
+from geogp.maps.target_quantities import quantity_of
 from geogp.maps.tile_table import write_tile_table
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import RunMap

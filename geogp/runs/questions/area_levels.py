@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from geogp.distributions.quantity import Quantity
-from geogp.maps.grid import quantity_of
+from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.questions.question_types import AreaQuestion
 from geogp.runs.questions.tile_areas import TileAreas, tile_areas

@@ -20,7 +20,7 @@ from scipy import sparse, special
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
-from geogp.maps.grid import quantity_of
+from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.drawing import tests_on
 from geogp.runs.question import check_quarter
@@ -164,10 +164,9 @@ def describe_changes(
 def tile_changes(level: JointLevel, draws: int, seed: int) -> TileChanges:
     """Return the change at each tile, from joint draws of the level at all tiles at two times."""
     first, last = np.split(level.mean, 2)
-    squares = np.zeros(len(first))
+    n, mean, squares = len(first), (last - first).astype(np.float32), np.zeros(len(first))
     for paths in level.paths(draws, seed=seed):
-        before, after = np.split(paths - level.mean, 2, axis=1)
-        squares += np.square(after - before).sum(0)
+        squares += np.square(paths[:, n:] - paths[:, :n] - mean).sum(0, np.float64)
     return TileChanges(last - first, np.sqrt(squares / draws))
 
 

@@ -13,7 +13,7 @@ from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.quadkeys import tile_bounds
-from geogp.maps.grid import quantity_of
+from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.design import Chosen, choose, covariance_of, widest
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.drawing import tests_on

@@ -15,7 +15,7 @@ from scipy import sparse, special
 
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
-from geogp.maps.grid import quantity_of
+from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.questions.area_levels import REACH
 from geogp.runs.questions.level_changes import FAR_SHARE, as_percent

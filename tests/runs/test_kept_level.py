@@ -1,0 +1,63 @@
+"""The level of single tiles, which an answer keeps in the run folder for later answers."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from geogp.models.catalogue.storage import read_tensors, write_tensors
+from geogp.models.field.field_model import FieldNetwork
+from geogp.runs.open_run import open_run
+
+
+def answer(path: Path) -> pd.DataFrame:
+    return pd.DataFrame(open_run(path).areas(by="stratum", draws=200).drop(columns="geometry"))
+
+
+@pytest.fixture(scope="module")
+def first(copy) -> pd.DataFrame:
+    return answer(copy.path)
+
+
+@pytest.fixture
+def kept(copy, first) -> Path:
+    return copy.path / "level_2023Q4.safetensors"
+
+
+def test_a_later_answer_is_the_same(copy, first, kept, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.delattr(FieldNetwork, "conditional")  # the slow part
+        pd.testing.assert_frame_equal(answer(copy.path), first)
+    assert kept.is_file()
+
+
+def test_without_the_file_the_answer_is_the_same(copy, first, kept):
+    kept.unlink()
+    pd.testing.assert_frame_equal(answer(copy.path), first)
+    assert kept.is_file()
+
+
+def test_a_damaged_file_is_made_again(copy, first, kept):
+    tensors, described = read_tensors(kept)
+    tensors = {name: value.clone() for name, value in tensors.items()}  # not those of the file
+    kept.write_bytes(kept.read_bytes()[:-100] + bytes(100))
+    pd.testing.assert_frame_equal(answer(copy.path), first)
+    again = read_tensors(kept)
+    assert again[1] == described
+    for name, value in tensors.items():
+        np.testing.assert_array_equal(again[0][name], value, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["model", "quarter", "tiles", "precision"])
+def test_a_file_of_another_level_is_not_used(copy, first, kept, name):
+    tensors, described = read_tensors(kept)
+    write_tensors(kept, tensors | {"level": tensors["level"] + 1}, described | {name: "other"})
+    pd.testing.assert_frame_equal(answer(copy.path), first)
+    assert read_tensors(kept)[1] == described
+
+
+def test_another_quarter_has_its_own_file(copy, first):
+    other = open_run(copy.path).areas(by="stratum", draws=200, at="2023Q3")
+    assert (copy.path / "level_2023Q3.safetensors").is_file()
+    assert (other["level_mean_log10"] != first["level_mean_log10"]).all()
