@@ -257,9 +257,7 @@ class _Sample:
         if not before.separable:
             free.append(logits)
         centres = [value.detach().clone() for value in free]
-        optimiser = LBFGS(
-            free, max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
-        )
+        optimiser = LBFGS(free, max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
 
         def loss() -> Tensor:
             powers = before.powers if before.separable else logits.sigmoid()
