@@ -311,11 +311,12 @@ class FieldNetwork(FieldProcess):
         """
         if counts is None:
             counts = self.counts_of(None, None, len(x))
-        found, known = near or self.conditionals(x, counts, alone=alone)
+        law, share = self.predictive_law(), float(self.networks_share)
+        history = bool(share) or not law.is_constant
+        found, known = near or self.conditionals(x, counts, alone=alone, history=history)
         then = self.seen(x)
         distance = self.distance_to_others(numpy_of(self.points(then)))
         covariates = self._covariates(counts, known, distance)
-        law, share = self.predictive_law(), float(self.networks_share)
         if alone or not share or not len(self.rows.y):
             return self._assembled(found, known, law.at(covariates), level=level)
         predicted = self.network_prediction(then, counts)
@@ -323,10 +324,13 @@ class FieldNetwork(FieldProcess):
         errors = pooled.standardised(*prediction_in(covariates))
         return self._assembled(found, known, errors.distribution(), level=level)
 
-    def conditionals(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditionals:
-        """Predict at scaled inputs, also within the times that the error distribution holds for."""
-        found, then = self.conditional(x, counts, alone=alone), self.seen(x)
-        within = found if torch.equal(then, x) else self.conditional(then, counts, alone=alone)
+    def conditionals(self, x: Tensor, counts: Tensor, **how: bool) -> Conditionals:
+        """Predict at scaled inputs, also within the times that the error distribution holds for.
+
+        `how` are options of `conditional`.
+        """
+        found, then = self.conditional(x, counts, **how), self.seen(x)
+        within = found if torch.equal(then, x) else self.conditional(then, counts, **how)
         return Conditionals(found, within)
 
     def conditional(
@@ -336,8 +340,12 @@ class FieldNetwork(FieldProcess):
         weights: WeightPosterior | None = None,
         *,
         alone: bool = False,
+        history: bool = True,
     ) -> Conditional:
-        """Predict at scaled inputs, in chunks, given the stored rows near each input (if any)."""
+        """Predict at scaled inputs, in chunks, given the stored rows near each input (if any).
+
+        If `history` is false, the covariates from the near rows are 0.
+        """
         nothing = alone or not len(self.rows.y)
         # Near places are in one chunk, because they share conditioning rows.
         points = numpy_of(self.points(x))
@@ -349,7 +357,7 @@ class FieldNetwork(FieldProcess):
             asked = x[rows], counts[rows]
             if nothing:
                 return without_rows(self, *asked, held)
-            return given_rows(self, *asked, near_rows(self, points[part]), held)
+            return given_rows(self, *asked, near_rows(self, points[part]), held, history=history)
 
         with torch.no_grad():
             held = weights or self.weights

@@ -91,6 +91,11 @@ class PredictiveLaw:
     outputs: Floats
     most_tail: float = 0.0
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether the errors have the same distribution whatever the covariates."""
+        return not (self.coefficients[:, 1:].any() or self.outputs.any())
+
     def at(self, covariates: Floats) -> tuple[Floats, Floats, Shape]:
         """Return mean (n,), sd (n,) and shape of the errors, for covariates (n, c)."""
         return self.parameters(covariates).distribution()
