@@ -238,7 +238,7 @@ def whiten(
     Raises the error of `factor_of`.
     """
     L = factor_of(covariance, noise, known)
-    V = values.masked_fill(~known[..., None], 0.0)
+    V = torch.where(known[..., None], values, 0.0)
     return L, torch.linalg.solve_triangular(L, V, upper=False)
 
 
@@ -251,7 +251,7 @@ def factor_of(covariance: Tensor, noise: Tensor, known: Tensor) -> Tensor:
     if covariance.device.type == "cpu" and bool(known.all()):
         K = covariance.clone()
     else:
-        K = covariance.masked_fill(~(known[:, :, None] & known[:, None, :]), 0.0)
+        K = torch.where(known[:, :, None] & known[:, None, :], covariance, 0.0)
     K.diagonal(dim1=1, dim2=2).add_(torch.where(known, noise, 1.0))
     found, failed = torch.linalg.cholesky_ex(K)
     L: Tensor = found
