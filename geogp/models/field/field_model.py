@@ -10,6 +10,7 @@ equals that of a linear regression on W Phi.
 """
 
 from copy import deepcopy
+from functools import partial
 
 import numpy as np
 import torch
@@ -324,14 +325,13 @@ class FieldNetwork(FieldProcess):
         errors = pooled.standardised(*prediction_in(covariates))
         return self._assembled(found, known, errors.distribution(), level=level)
 
-    def conditionals(self, x: Tensor, counts: Tensor, **how: bool) -> Conditionals:
-        """Predict at scaled inputs, also within the times that the error distribution holds for.
-
-        `how` are options of `conditional`.
-        """
-        found, then = self.conditional(x, counts, **how), self.seen(x)
-        within = found if torch.equal(then, x) else self.conditional(then, counts, **how)
-        return Conditionals(found, within)
+    def conditionals(
+        self, x: Tensor, counts: Tensor, *, alone: bool = False, history: bool = True
+    ) -> Conditionals:
+        """Predict at scaled inputs, also within the times that the error distribution holds for."""
+        predicted = partial(self.conditional, counts=counts, alone=alone, history=history)
+        found, then = predicted(x), self.seen(x)
+        return Conditionals(found, found if torch.equal(then, x) else predicted(then))
 
     def conditional(
         self,

@@ -197,8 +197,8 @@ def left_out_errors(factor: Tensor, errors: Tensor) -> Tensor:
     """
     eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     inverse = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
-    solved = torch.cholesky_solve(errors[..., None], factor)[..., 0]
-    found: Tensor = solved / torch.linalg.vector_norm(inverse, dim=-2)
+    solved = (inverse.mT @ (inverse @ errors[..., None]))[..., 0]
+    found: Tensor = solved / inverse.square().sum(-2).sqrt()
     return found
 
 

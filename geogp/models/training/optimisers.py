@@ -5,7 +5,7 @@ changed, but not that the content is correct.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import unwrap
 from typing import Any
@@ -50,6 +50,8 @@ class AdamW(_NotCompiled, torch.optim.AdamW):
 
 class LBFGS(_NotCompiled, torch.optim.LBFGS):
     """The optimiser `torch.optim.LBFGS`, which starts faster."""
+
+    step: Callable[..., Any]
 
 
 def make_optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.Optimizer:
