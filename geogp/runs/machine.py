@@ -20,7 +20,7 @@ def tune_process() -> None:
 
     Each training step frees tensors. By default, glibc returns this memory to the operating system,
     which clears it again: on two cores, this took a quarter of the time of a fit. By default,
-    Python often searches for unused cycles, which took a fifth of the time of all imports. The
+    Python often searches for unused cycles, which took a sixth of the time of all imports. The
     settings hold for the whole process, so only a command may call this function, not the library.
     """
     gc.set_threshold(NEW_OBJECTS)
