@@ -165,7 +165,7 @@ class TileProcess(nn.Module):
         s1, s2, s3, s4 = logs[:4].unbind()
         forgetting = (-logs[7]).exp()
         with torch.no_grad():
-            h, t = _lags(a, b)
+            _, h, t = _lags(a, b)
             same = (h < SAME_TILE_KM).to(h.dtype)
         log_h = _squared_distances(form.mapped(a), form.mapped(b)).add(NO_LENGTH).log() / 2
         shared = form.shared(log_h, t, (s1, s2), logs[4:7])
@@ -176,35 +176,37 @@ class TileProcess(nn.Module):
 class _UsualForm(torch.autograd.Function):
     """The covariance of the usual form from (log s, log l, log τ), with few operations.
 
-    It is the sum of the terms E_i = s_i exp(-h u_i - t v_i), with u = (1/l_1, 1/l_2, 0, 0) and v =
-    (0, 1/τ_2, 0, 1/τ_4); E_3 and E_4 are multiplied by [same tile]. With the gradient G by the
-    covariance, the gradients by log s, log l and log τ are sums of G E, G E h u and G E t v.
+    It is the sum of E_1, E_2, E_4 and s_3, the latter two multiplied by [same tile]. Here E_i = s_i
+    exp(-h u_i - t v_i), with u = (1/l_1, 1/l_2, 0, 0) and v = (0, 1/τ_2, 0, 1/τ_4). With the
+    gradient G by the covariance, the gradients by log s, log l and log τ are sums of G E, G E h u
+    and G E t v.
     """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, logs: Tensor) -> Tensor:
-        h, t = _lags(a, b)
-        same = (h < SAME_TILE_KM).to(h.dtype)
-        values = torch.cat([logs[:4].exp(), -(-logs[4:]).exp()])
-        # Rates are negative. On a CPU, numbers of Python are faster; a GPU would have to wait.
-        numbers = values.tolist() if values.device.type == "cpu" else values.unbind()
-        s1, s2, s3, s4, near, fast, fading, forgetting = numbers
-        first = exponential_(h * near).mul_(s1)
-        second = exponential_((h * fast).add_(t * fading)).mul_(s2)
-        own = exponential_(t * forgetting).mul_(s4).mul_(same)
-        ctx.save_for_backward(h, t, same, first, second, own, values)
-        return (first + second).add_(own).add_(same * s3)
+        lags = _lags(a, b)
+        h = lags[1]
+        same = torch.lt(h, SAME_TILE_KM, out=lags[0])
+        rates, s3 = (-logs[4:]).exp(), logs[2].exp()
+        zero = torch.zeros_like(rates[:1])
+        # One row for each term, with the rates of h and t.
+        slopes = torch.cat([rates[:1], zero, rates[1:3], zero, rates[3:]]).view(3, 2)
+        sizes = torch.cat([logs[:2], logs[3:4]])[:, None]
+        terms = exponential_(torch.addmm(sizes, slopes, lags[1:].flatten(1), alpha=-1))
+        terms[2].mul_(same.flatten())
+        ctx.save_for_backward(lags, terms, rates, s3)
+        return terms.sum(0).view(h.shape).addcmul_(same, s3)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
-        h, t, same, first, second, own, values = ctx.saved_tensors
-        lags = torch.stack([torch.ones_like(h), h, t]).flatten(1)
-        a, b, d = (lags @ (part * gradient).flatten() for part in (first, second, own))
-        c = values[2] * torch.dot(same.flatten(), gradient.flatten())
-        by_logs = torch.stack([a[0], b[0], c, d[0], a[1], b[1], b[2], d[2]])
-        by_logs[4:].mul_(-values[4:])
-        return None, None, by_logs
+        lags, terms, rates, s3 = ctx.saved_tensors
+        gradient, lags = gradient.flatten(), lags.flatten(1)
+        parts = terms * gradient
+        sums, c = parts.sum(1), torch.dot(lags[0], gradient) * s3
+        slopes = (parts @ lags[1:].T).flatten()
+        by_rates = torch.cat([slopes[:1], slopes[2:4], slopes[5:]]) * rates
+        return None, None, torch.cat([sums[:2], c[None], sums[2:], by_rates])
 
 
 def _zeros() -> Tensor:
@@ -275,11 +277,13 @@ class Form:
         return first + s2 * matern(log_r - q / 2 * log_psi, self.smoothness) * (-log_psi).exp()
 
 
-def _lags(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return distances in km and absolute times between points, each (..., m, n)."""
-    a, b = (points.movedim(-1, 0).contiguous() for points in (a, b))
-    east, north, time = (a[i, ..., :, None] - b[i, ..., None, :] for i in range(3))
-    return torch.hypot(east, north, out=east), time.abs_()
+def _lags(a: Tensor, b: Tensor) -> Tensor:
+    """Return an array (3, ..., m, n) of which [1] are distances in km and [2] absolute times."""
+    a, b = (points[..., :3].movedim(-1, 0).contiguous() for points in (a, b))
+    lags = a[..., :, None] - b[..., None, :]
+    torch.hypot(lags[0], lags[1], out=lags[1])
+    lags[2].abs_()
+    return lags
 
 
 def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
