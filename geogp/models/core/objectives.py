@@ -144,7 +144,7 @@ def whitened_elbo(
     `log_scale`, `kl`: -log|W| and KL(q(w) || N(0, I)), scalars.
     `n`, `rows`: numbers of training rows, and of the rows here, b.
     """
-    loss = torch.add(log_scale, squared_norms(white[None])[0], alpha=0.5) / rows
+    loss = torch.add(log_scale, squared_norms(white[None]).sum(), alpha=0.5) / rows
     return torch.add(loss, kl, alpha=1 / n) + 0.5 * math.log(2 * math.pi)
 
 

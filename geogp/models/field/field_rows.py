@@ -234,44 +234,45 @@ class _Whitened(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: BlockRows, *given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         noise, log_amplitude, values, *priors = given
-        inverse = (-log_amplitude).exp()
-        square = inverse.square()
-        scaled = noise * square, values * inverse[:, None]
+        amplitude = log_amplitude.exp()
+        square = amplitude.square()
+        scaled = noise / square, values / amplitude[:, None]
         scale = torch.dot(log_amplitude, rows.own)
         factors, kept = [], []
         for part, prior in zip(rows.parts, priors, strict=True):
             last = slice(-part.own.shape[1], None)
-            L = factor_of(prior, scaled[0][part.rows], part.rows >= 0)
+            known = part.rows >= 0
+            L = factor_of(prior, scaled[0][part.rows], known)
             E = prior.new_zeros(*part.rows.shape, part.own.shape[1])
             E[:, last].diagonal(dim1=1, dim2=2).copy_(part.own)
             Y = solve_triangular(L.mT, E, upper=True)
             kept.append((Y.mT @ scaled[1][part.rows]).flatten(0, 1))
             logs = L.diagonal(dim1=1, dim2=2)[:, last].log()
             scale = scale + torch.dot(logs.flatten(), part.own.flatten())
-            factors += [L, Y]
+            factors += [known, L, Y]
         ctx.rows = rows
-        ctx.save_for_backward(inverse, square, *scaled, *factors)
+        ctx.save_for_backward(amplitude, square, *scaled, *factors)
         white = torch.cat(kept) if len(kept) > 1 else kept[0]
         return white[:, 0], white[:, 1:], scale
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        inverse, square, noise, values, *factors = ctx.saved_tensors
+        amplitude, square, noise, values, *factors = ctx.saved_tensors
         rows: BlockRows = ctx.rows
         by_residual, by_spread, by_scale = gradients
         by_white = torch.cat([by_residual[:, None], by_spread], 1)
         by_noise, by_values = torch.zeros_like(noise), torch.zeros_like(values)
         pieces = by_white.split([part.own.numel() for part in rows.parts])
         by_priors = []
-        blocks = zip(rows.parts, pieces, factors[::2], factors[1::2], strict=True)
-        for part, piece, L, Y in blocks:
+        blocks = zip(rows.parts, pieces, factors[::3], factors[1::3], factors[2::3], strict=True)
+        for part, piece, known, L, Y in blocks:
             by_rows = piece.view(*part.own.shape, -1)
             before = L.shape[1] - part.own.shape[1]
             half = by_rows @ values[part.rows].mT
             half = solve_triangular(L.mT, half, upper=True, left=False).tril_(before)
             half.diagonal(before, dim1=1, dim2=2).sub_(by_scale).div_(2)
-            half.mul_(torch.where(part.rows >= 0, -1.0, 0.0)[:, None])
+            half.mul_(torch.where(known, -1.0, 0.0)[:, None])
             by_prior = Y @ solve_triangular(L, half, upper=False, left=False)
             at = (part.rows,)
             by_noise.index_put_(at, by_prior.diagonal(dim1=1, dim2=2), accumulate=True)
@@ -279,5 +280,5 @@ class _Whitened(torch.autograd.Function):
             by_priors.append(by_prior)
         by_log = torch.addcmul(torch.linalg.vecdot(by_values, values), by_noise, noise, value=2)
         by_log = torch.addcmul(by_log.neg_(), rows.own, by_scale)
-        scaled = by_noise * square, by_log, by_values * inverse[:, None]
+        scaled = by_noise / square, by_log, by_values / amplitude[:, None]
         return None, *scaled, *by_priors

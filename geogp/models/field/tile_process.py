@@ -1,7 +1,7 @@
 """The process of single tiles, with correlation over short distances and over time."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -176,37 +176,45 @@ class TileProcess(nn.Module):
 class _UsualForm(torch.autograd.Function):
     """The covariance of the usual form from (log s, log l, log τ), with few operations.
 
-    It is the sum of E_1, E_2, E_4 and s_3, the latter two multiplied by [same tile]. Here E_i = s_i
-    exp(-h u_i - t v_i), with u = (1/l_1, 1/l_2, 0, 0) and v = (0, 1/τ_2, 0, 1/τ_4). With the
-    gradient G by the covariance, the gradients by log s, log l and log τ are sums of G E, G E h u
-    and G E t v.
+    It is the sum of the terms s_i E_i, with E_i = exp(-h u_i - t v_i), u = (1/l_1, 1/l_2, 0, 0) and
+    v = (0, 1/τ_2, 0, 1/τ_4); E_3 and E_4 are multiplied by [same tile]. With the gradient G by the
+    covariance, the gradients by log s, log l and log τ are sums of G s E, G s E h u and G s E t v.
     """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, logs: Tensor) -> Tensor:
         lags = _lags(a, b)
         h = lags[1]
-        same = torch.lt(h, SAME_TILE_KM, out=lags[0])
-        rates, s3 = (-logs[4:]).exp(), logs[2].exp()
-        zero = torch.zeros_like(rates[:1])
-        # One row for each term, with the rates of h and t.
-        slopes = torch.cat([rates[:1], zero, rates[1:3], zero, rates[3:]]).view(3, 2)
-        sizes = torch.cat([logs[:2], logs[3:4]])[:, None]
-        terms = exponential_(torch.addmm(sizes, slopes, lags[1:].flatten(1), alpha=-1))
-        terms[2].mul_(same.flatten())
-        ctx.save_for_backward(lags, terms, rates, s3)
-        return terms.sum(0).view(h.shape).addcmul_(same, s3)
+        terms = lags.new_empty(4, h.numel())  # E_1, E_2, E_4, E_3
+        same = torch.lt(h.flatten(), SAME_TILE_KM, out=terms[3])
+        signs, start, ctx.kinds = _usual_exponents(logs.device, logs.dtype)
+        values = torch.addmv(start, signs, logs).exp_()
+        decays = terms[:3]
+        rates, lags = values[4:].view(3, 2), lags[1:].flatten(1)
+        torch.addmm(decays, rates, lags, beta=0, alpha=-1, out=decays)
+        exponential_(decays)
+        decays[2].mul_(same)
+        ctx.save_for_backward(lags, terms, values)
+        return (terms.T @ values[:4]).view(h.shape)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
-        lags, terms, rates, s3 = ctx.saved_tensors
-        gradient, lags = gradient.flatten(), lags.flatten(1)
-        parts = terms * gradient
-        sums, c = parts.sum(1), torch.dot(lags[0], gradient) * s3
-        slopes = (parts @ lags[1:].T).flatten()
-        by_rates = torch.cat([slopes[:1], slopes[2:4], slopes[5:]]) * rates
-        return None, None, torch.cat([sums[:2], c[None], sums[2:], by_rates])
+        lags, terms, values = ctx.saved_tensors
+        parts = terms * gradient.flatten()
+        by_rates = (parts[:3] @ lags.T) * values[:3, None]
+        by_logs = torch.cat([parts.sum(1), by_rates.flatten()]) * values
+        return None, None, ctx.kinds @ by_logs
+
+
+@cache
+def _usual_exponents(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Return A, b and |A|' of exp(A logs + b), which is s_1, s_2, s_4, s_3, u_1, v_1, ..., v_4."""
+    A, b = torch.zeros(10, 8, dtype=dtype), torch.zeros(10, dtype=dtype)
+    A[range(4), [0, 1, 3, 2]] = 1.0
+    A[[4, 6, 7, 9], [4, 5, 6, 7]] = -1.0
+    b[[5, 8]] = -torch.inf
+    return A.to(device), b.to(device), A.abs().T.to(device)
 
 
 def _zeros() -> Tensor:
