@@ -162,3 +162,19 @@ def test_shares_of_a_step_have_the_gradient_of_the_whole(model, monkeypatch):
         assert other.keys() == found[0].keys()
         for name, value in other.items():
             torch.testing.assert_close(value, found[0][name], rtol=1e-8, atol=1e-11, msg=name)
+
+
+def test_steps_with_equal_shapes_have_the_same_gradients(model):
+    rows, step, random = model.rows.as_rows(), per_place.PerPlace(), np.random.default_rng(0)
+    placed, found, lengths = step.placed(model, rows, 50), [], set()
+    for _ in range(20):
+        parts = step.parts(model, rows, 50, random, 1.0)
+        lengths.update(len(placed(part).numbers) for part in parts)
+    assert len(parts) > 2
+    assert len(lengths) == 1
+    for part in (parts[0], placed(parts[0])):
+        model.zero_grad()
+        loss = step.learn(model, rows, part, Weights())
+        found.append([loss, *(v.grad for v in model.parameters() if v.grad is not None)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)

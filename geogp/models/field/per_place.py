@@ -132,7 +132,8 @@ class PerPlace(Step[FieldNetwork]):
                 loss = loss * (share.n / part.n)
             return loss.detach().double(), torch.autograd.grad(loss, learned, allow_unused=True)
 
-        count = min(SHARES, len(part.numbers)) if model.device.type == "cpu" else 1
+        whole = bool(part.shapes) or model.device.type != "cpu"
+        count = 1 if whole else min(SHARES, len(part.numbers))
         shares = [part] if count == 1 else self.split(model, rows, part, count)
         losses, found = zip(*in_threads(learn, shares, model.device), strict=True)
         for value, *gradients in zip(learned, *found, strict=True):

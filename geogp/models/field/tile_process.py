@@ -191,8 +191,7 @@ class _UsualForm(torch.autograd.Function):
         values = torch.addmv(start, signs, logs).exp_()
         decays = terms[:3]
         rates, lags = values[4:].view(3, 2), lags[1:].flatten(1)
-        torch.addmm(decays, rates, lags, beta=0, alpha=-1, out=decays)
-        exponential_(decays)
+        exponential_(decays.addmm_(rates, lags, beta=0, alpha=-1))
         decays[2].mul_(same)
         ctx.save_for_backward(lags, terms, values)
         return (terms.T @ values[:4]).view(h.shape)

@@ -48,12 +48,13 @@ class _Trial:
 class RecordedStep:
     """A training step on a device, recorded if this makes it faster.
 
-    For each number of rows, the first steps start their kernels one by one. Then a step is
-    recorded, and the way that takes less time makes all further steps; a log message has both
+    For parts with equally many numbers, the first steps start their kernels one by one. Then a step
+    is recorded, and the way that takes less time makes all further steps; a log message has both
     times. If a step cannot be recorded, a log message says why.
 
-    `step` makes a step of `optimiser` and returns its loss. For all parts with equally many rows,
-    it must start the same kernels, without waiting for the device, and change tensors in place.
+    `step` makes a step of `optimiser` and returns its loss. For all parts with equally many
+    numbers, it must start the same kernels, without waiting for the device, and change tensors in
+    place.
     """
 
     def __init__(
