@@ -51,13 +51,16 @@ def simulate_rows(given: argparse.Namespace) -> None:
     """Simulate rows in a state; store scaled places, values and tests in random order."""
     # These imports are not needed if the rows exist.
     import geogp  # noqa: PLC0415
+    from geogp.estimators.point_columns import Points  # noqa: PLC0415
+    from geogp.estimators.point_scale import PointScale  # noqa: PLC0415
     from geogp.geodata.simulation.simulated_tiles import simulate  # noqa: PLC0415
     from geogp.geodata.tiles.quarters import parse_quarters  # noqa: PLC0415
 
     region = geogp.read_region(given.state, boundaries=str(given.boundaries))
     quarters = parse_quarters(QUARTERS).all
     truth = simulate(region, rows=given.rows, quarters=quarters, seed=0).truth
-    x = region.scale(truth["longitude"].to_numpy(), truth["latitude"].to_numpy())
+    places = Points(truth["longitude"].to_numpy(), truth["latitude"].to_numpy())
+    x = PointScale(region.bounds).inputs(places)
     order = np.random.default_rng(0).permutation(given.rows)
     columns = {"x": x, "y": truth["y"].to_numpy(), "tests": truth["tests"].to_numpy(np.float64)}
     np.savez(given.npz, **{name: np.asarray(values)[order] for name, values in columns.items()})

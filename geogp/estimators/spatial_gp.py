@@ -141,7 +141,9 @@ class SpatialGP(SpatialParameters):
         """Return the medians of the predictive distributions at points, (n,), in the unit of y."""
         return self.predict_distribution(X).median
 
-    def predict_distribution(self, X: Any, *, level: bool = False) -> Prediction:
+    def predict_distribution(
+        self, X: Any, *, level: bool = False, single: Single | None = None
+    ) -> Prediction:
         """Return the predictive distributions at points, in the unit of y.
 
         Parameters
@@ -152,6 +154,8 @@ class SpatialGP(SpatialParameters):
         level
             Predict the level, without the noise of measurements. In `FieldGP`, its variance has an
             additional part beyond 2 km from all rows, unless the data are precise.
+        single
+            `network_.single(inputs(X))`, which saves time if it is known.
 
         Raises
         ------
@@ -173,7 +177,9 @@ class SpatialGP(SpatialParameters):
         tests = 1.0 if points.tests is None else points.tests
         if level and not find_model(self.model).has_spread:
             raise RequestError(f"{self.model} does not state the uncertainty of its level.")
-        return network.predict(self.scale_.inputs(points), tests, points.devices, level=level)
+        known: dict[str, Any] = {"single": single} if single else {}
+        x = self.scale_.inputs(points)
+        return network.predict(x, tests, points.devices, level=level, **known)
 
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the mean log density of measurements; higher is better.
@@ -213,7 +219,7 @@ class SpatialGP(SpatialParameters):
             Whether single points get the mean and the variance of `predict_distribution` with
             ``level=True``; otherwise, everything comes from the Gaussian process alone.
         single
-            `single` of an earlier result for the same points, which saves time.
+            As in `predict_distribution`.
 
         Returns
         -------

@@ -1,6 +1,5 @@
 """Opens a finished run again, with its data and its model."""
 
-import hashlib
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,12 +14,10 @@ import pandas as pd
 from msgspec import UNSET
 from numpy.typing import NDArray
 
-from geogp import __version__
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_rows import random_split
-from geogp.files import sha256_of
 from geogp.geodata.places.census import read_tracts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import PolygonLayer, read_layer
@@ -28,13 +25,13 @@ from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.catalogue.storage import read_tensors, write_tensors
-from geogp.models.joint.joint_level import JointLevel, Single
+from geogp.models.joint.joint_level import JointLevel
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
+from geogp.runs.kept_level import KeptLevel
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.questions.question_types import BY_COUNTY, BY_STRATUM, BY_TRACT, CENSUS_LAYERS
-from geogp.runs.run_folder import LEVEL_FILE, MODEL_FILE, check_model
+from geogp.runs.run_folder import check_model
 from geogp.runs.run_identity import input_record, same_input
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MAX_TILES, MapRequest
@@ -88,26 +85,13 @@ class Reopened:
         how: dict[str, Any] = {"seed": seed, "columns": columns, "calibrated": calibrated}
         if not self.model.network_.holds_rows or len(parts) > 1 or job.providers or not calibrated:
             return self.model.joint(places, rows=self._rows(), **how)
-        kept = self.path / LEVEL_FILE.format(quarter_label(times[0]))
-        described = self._described(*times)
-        single = read_kept(kept, described)
-        level = self.model.joint(places, single=single, **how)
-        if single is None and level.single:
+        kept = KeptLevel.of(self.path, quarter_label(times[0]), self.tiles, self.record.precision)
+        single = kept.read()
+        if single is None:
+            single = self.model.network_.single(self.model.inputs(places))
             with suppress(OutputError):  # the next answer takes longer
-                write_tensors(kept, level.single, described)
-        return level
-
-    def _described(self, quarter: int) -> dict[str, Any]:
-        """Return what the level of single tiles in a quarter depends on."""
-        tiles = np.stack([self.tiles.column, self.tiles.row]).astype(np.int64)
-        return {
-            "geogp": __version__,
-            "model": sha256_of(self.path / MODEL_FILE),
-            "precision": self.record.precision,
-            "quarter": quarter_label(quarter),
-            "zoom": self.tiles.zoom,
-            "tiles": hashlib.sha256(tiles.tobytes()).hexdigest(),
-        }
+                kept.write(single)
+        return self.model.joint(places, single=single, **how)
 
     def warn_of_smooth_level(self, level: JointLevel, what: str) -> None:
         """Warn that the uncertainty of `what` is too small if the model has no tile process."""
@@ -164,15 +148,6 @@ class Reopened:
         held_out = np.isin(parts, (VALIDATION, CALIBRATION))
         rows = ~held_out if job.refits else parts == TRAIN
         return job.table[rows], seen.y[rows]
-
-
-def read_kept(path: Path, described: dict[str, Any]) -> Single | None:
-    """Return the tensors of a file with this description; None if there is no such file."""
-    try:
-        tensors, found = read_tensors(path)
-    except DataError:  # missing, or damaged
-        return None
-    return tensors if found == described else None
 
 
 def for_file_name(text: str) -> str:

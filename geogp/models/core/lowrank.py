@@ -23,7 +23,7 @@ from geogp.models.core.noise import Noise
 from geogp.models.core.objectives import BatchTerms, Repeats
 from geogp.models.core.posteriors import Posterior, WeightedRows, condition
 from geogp.models.core.precision import check_precision
-from geogp.models.joint.joint_level import JointLevel, LevelOptions, low_rank_level
+from geogp.models.joint.joint_level import JointLevel, LevelOptions, Single, low_rank_level
 from geogp.models.training.steps import CHUNK
 
 if TYPE_CHECKING:
@@ -306,6 +306,14 @@ class LowRankGP(nn.Module):
         and NumericalError if a predictive variance is not positive.
         """
         return self.predict_scaled(self.scaled(x), level=level).widened(float(self.widening))
+
+    def single(self, x: Floats) -> Single:
+        """Return what a map and the joint level of its tiles both need, (n,) tensors by name.
+
+        Nothing for models whose predictions of single tiles are fast, and if a tile lies outside
+        the times of the rows. `predict` and `joint` of other models take the result as `single`.
+        """
+        return {}
 
     def predict_scaled(
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False

@@ -41,6 +41,7 @@ from geogp.models.field.near_rows import (
     WeightPosterior,
     given_rows,
     near_rows,
+    with_counts,
     without_rows,
 )
 from geogp.models.field.predictive_law import (
@@ -52,7 +53,7 @@ from geogp.models.field.predictive_law import (
 )
 from geogp.models.field.vecchia import NO_ROW, Indices, Sites
 from geogp.models.joint.far_level import with_far_level
-from geogp.models.joint.joint_level import LevelOptions
+from geogp.models.joint.joint_level import LevelOptions, Single
 from geogp.models.joint.tile_level import TileLevel, tile_level
 
 Floats = NDArray[np.float64]
@@ -266,6 +267,7 @@ class FieldNetwork(FieldProcess):
         devices: Floats | float | None = None,
         *,
         level: bool = False,
+        single: Single | None = None,
     ) -> Prediction:
         """Predict at inputs of shape (n, d), in chunks.
 
@@ -286,6 +288,8 @@ class FieldNetwork(FieldProcess):
             is the mean of measurements with the largest numbers of tests and devices in the
             training rows; `tests` and `devices` are ignored. The shape is normal: skewness and
             heavy tails belong to measurements.
+        single
+            `single` of the same inputs, which saves time if it is known.
 
         Returns
         -------
@@ -304,8 +308,19 @@ class FieldNetwork(FieldProcess):
         scaled = self.scaled(x)
         counts = self.endless(len(scaled)) if level else self.counts_of(tests, devices, len(scaled))
         with one_core_each():
-            found = self.predict_scaled(scaled, counts, level=level)
+            near = Conditionals.of(single, self.device)
+            if near and not level:
+                near = with_counts(self, near, scaled, counts)
+            found = self.predict_scaled(scaled, counts, level=level, near=near)
         return with_far_level(self, scaled, found) if level and len(self.rows.y) else found
+
+    def single(self, x: Floats) -> Single:
+        """Return the predictions of the level given near rows; see `LowRankGP.single`."""
+        scaled = self.scaled(x)
+        if not len(self.rows.y) or not torch.equal(self.seen(scaled), scaled):
+            return {}
+        with one_core_each():
+            return self.conditional(scaled, self.endless(len(x)))._asdict()
 
     def predict_scaled(
         self,

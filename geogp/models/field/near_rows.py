@@ -14,6 +14,7 @@ from geogp.models.field import vecchia
 from geogp.models.field.field_rows import NearRows, RowTerms
 from geogp.models.field.tile_process import SAME_TILE_KM
 from geogp.models.field.vecchia import NO_ROW, NearSites, whiten
+from geogp.models.joint.joint_level import Single
 from geogp.models.training.steps import CHUNK
 
 if TYPE_CHECKING:
@@ -49,6 +50,14 @@ class Conditionals(NamedTuple):
 
     found: Conditional
     within: Conditional
+
+    @classmethod
+    def of(cls, single: Single | None, device: torch.device) -> "Conditionals | None":
+        """Return the predictions that `FieldNetwork.single` returned; None if there are none."""
+        if not single:
+            return None
+        found = Conditional(*(single[name].to(device) for name in Conditional._fields))
+        return cls(found, found)
 
 
 HISTORY = 5

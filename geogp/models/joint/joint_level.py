@@ -47,7 +47,7 @@ class LevelOptions(NamedTuple):
 
 
 Single = dict[str, Tensor]
-"""The level of single tiles: tensors by name; see `JointLevel.single`."""
+"""The level of single tiles given the rows near each: tensors by name; see `LowRankGP.single`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,11 +207,6 @@ class JointLevel:
         return self.model.predict(self.x, np.inf).function_variance
 
     @property
-    def single(self) -> Single:
-        """The level of single tiles, if `joint_level` can use it again for the same tiles."""
-        return {}
-
-    @property
     def own(self) -> Floats:
         """The part of each tile's variance that is independent of other tiles; see `low_rank`."""
         return self.own_variance * self.factor**2
@@ -280,7 +275,7 @@ def joint_level(
     `earlier`: largest number of earlier tiles that condition a tile.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws; the check of memory uses it.
-    `single`: `JointLevel.single` of the same model and tiles, which saves time.
+    `single`: `model.single(x)`, which saves time if it is known.
 
     Raises RequestError if the model is a model of counts or not fitted, if rows are needed but not
     given, or if there is not enough memory. Raises DataError if two tiles are at one place and

@@ -16,7 +16,6 @@ from geogp.models.core.threads import in_threads, threads_of
 from geogp.models.field.level_drift import drift_factor
 from geogp.models.field.near_rows import (
     PATCH,
-    Conditional,
     Conditionals,
     WeightPosterior,
     with_counts,
@@ -27,7 +26,6 @@ from geogp.models.joint.far_level import far_level
 from geogp.models.joint.joint_level import (
     JointLevel,
     LevelOptions,
-    Single,
     Weights,
     batches,
     gathered,
@@ -118,14 +116,6 @@ class TileLevel(JointLevel):
     def stated_variances(self) -> Floats:
         """Return the variance of the level at each tile in the model's own prediction, (n,)."""
         return super().stated_variances() if self.near is None else self.single_variances()
-
-    @property
-    def single(self) -> Single:
-        """The level of single tiles in the map; nothing if there are tiles at other times."""
-        if self.near is None or self.near.found is not self.near.within:
-            return {}
-        own = {"level": torch.as_tensor(self.mean), "factor": torch.as_tensor(self.factor)}
-        return self.near.found._asdict() | own
 
     @property
     def _fresh(self) -> Floats:
@@ -225,15 +215,10 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
     if not options.calibrated:
         means = model.row_means(scaled, weights.m) + tiles.told[:, 0]
         return replace(raw, mean=float(model.y_mean) + float(model.y_sd) * means)
-    unseen = far_level(model, scaled)
-    if options.single:
-        found = Conditional(*(options.single[name] for name in Conditional._fields))
-        level, factor = (options.single[name].numpy() for name in ("level", "factor"))
-        near = Conditionals(found, found)
-        return replace(raw, mean=level, factor=factor, near=near, unseen=unseen)
     endless = model.endless(n)
-    near = model.conditionals(scaled, endless)
+    known = Conditionals.of(options.single, model.device)
+    near = known or model.conditionals(scaled, endless)
     raw = replace(raw, near=near)
     stated = model.predict_scaled(scaled, endless, level=True, near=near)
     factor = np.sqrt(stated.function_variance / raw.single_variances())
-    return replace(raw, mean=stated.mean, factor=factor, unseen=unseen)
+    return replace(raw, mean=stated.mean, factor=factor, unseen=far_level(model, scaled))

@@ -33,9 +33,11 @@ from geogp.maps.rasters import LARGE_TILES, has_zarr, write_geotiffs, write_netc
 from geogp.maps.stac_item import write_item
 from geogp.maps.target_quantities import quantity_of
 from geogp.maps.tile_table import write_tile_table
+from geogp.models.joint.joint_level import Single
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import RunMap
 from geogp.reports.rendering import say
+from geogp.runs.kept_level import KeptLevel
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.predicting import MapPredictor
 from geogp.runs.run_folder import GRID_FILE
@@ -44,12 +46,16 @@ from geogp.runs.settings import MAX_TILES
 
 @dataclass(frozen=True)
 class Drawing:
-    """A map in memory: its job, its raster, the content of its page, and warnings."""
+    """A map in memory: its job, its raster, the content of its page, and warnings.
+
+    `single` are the tensors of the `KeptLevel`.
+    """
 
     job: Job
     grid: xr.Dataset
     content: PageContent
     warnings: list[str]
+    single: Single
 
     @property
     def record(self) -> RunMap:
@@ -89,6 +95,8 @@ class Drawing:
         write_styles(self.grid, folder)
         write_item(self.grid, folder)
         tiles, county = content.tiles, content.county_names
+        kept = KeptLevel.of(folder, job.question.at, tiles, job.request.precision)
+        kept.write(self.single)
         write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=county)
         if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
@@ -113,7 +121,8 @@ def draw(
     region.check_zoom(zoom)
     tiles = region.tiles(zoom)
     asker = MapPredictor(job, model, repair, zoom)
-    prediction = asker.predict(tiles, [question.quarter])
+    single = {} if job.providers else asker.single(tiles)
+    prediction = asker.predict(tiles, [question.quarter], single)
     quantity = quantity_of(seen.target)
     grid = _grid(job, tiles, prediction, settings)
     grids = {job.places.provider: grid}
@@ -161,7 +170,7 @@ def draw(
         if others and not quantity.classes
         else None,
     )
-    return Drawing(job, grid, content, texts)
+    return Drawing(job, grid, content, texts, single)
 
 
 def _grid(

@@ -15,6 +15,7 @@ from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.page_quantiles import QuarterMap
+from geogp.models.joint.joint_level import Single
 from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.job import Job
 
@@ -38,15 +39,25 @@ class MapPredictor:
     repair: Repair
     zoom: int
 
-    def predict(self, tiles: Tiles, quarters: Sequence[int]) -> Prediction:
-        """Return predictions at the centres of n tiles in q quarters, (q n,), sorted by quarter."""
+    def predict(
+        self, tiles: Tiles, quarters: Sequence[int], single: Single | None = None
+    ) -> Prediction:
+        """Return predictions at the centres of n tiles in q quarters, (q n,), sorted by quarter.
+
+        `single` is the result of `single` for these tiles and the quarter of the map, if known.
+        """
         question, tables = self.job.question, self.job.places
         counts = {"tests": question.tests, "devices": question.devices}
         places = pd.concat([tables.of_tiles(tiles, quarter, **counts) for quarter in quarters])
-        found = self.model.predict_distribution(places, level=question.name == LEVEL)
+        found = self.model.predict_distribution(places, level=question.name == LEVEL, single=single)
         if self.repair.n and question.name != LEVEL:
             found = self.repair.apply(found, self._places(tiles, len(quarters)))
         return found.pooled(4 ** (ZOOM - self.zoom))
+
+    def single(self, tiles: Tiles) -> Single:
+        """Return the level of single tiles in the quarter of the map; see `LowRankGP.single`."""
+        places = self.job.places.of_tiles(tiles, self.job.question.quarter)
+        return self.model.network_.single(self.model.inputs(places))
 
     def other_quarters(self, tiles: Tiles, quarters: Sequence[int]) -> list[QuarterMap]:
         """Return predictions for other quarters, on larger tiles if there would be too many."""

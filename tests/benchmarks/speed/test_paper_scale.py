@@ -53,3 +53,15 @@ def test_the_table_has_both(found):
         "ours",
         "plain",
     ]
+
+
+@pytest.mark.real
+def test_rows_are_simulated_inside_the_state(real_data, tmp_path):
+    path = tmp_path / "rows.npz"
+    census = real_data / "census"
+    options = ["--boundaries", census, "--state", "VI", "--rows", "2000", "--npz", path]
+    started("speed.paper_scale", *options)
+    with np.load(path) as rows:
+        assert rows["x"].shape == (2000, 2)
+        assert np.abs(rows["x"]).max() <= 1
+        assert len(rows["y"]) == len(rows["tests"]) == 2000
