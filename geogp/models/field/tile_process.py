@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import hardtanh, softplus
 
 from geogp.models.bases.matern import LEAST_SMOOTHNESS, MOST_SMOOTHNESS, matern
+from geogp.models.core.devices import on_device
 from geogp.models.core.elementwise import exponential_
 
 SILLS = (0.05, 0.1, 0.05, 0.02)
@@ -207,13 +208,13 @@ class _UsualForm(torch.autograd.Function):
 
 
 @cache
-def _usual_exponents(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def _usual_exponents(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
     """Return A, b and |A|' of exp(A logs + b), which is s_1, s_2, s_4, s_3, u_1, v_1, ..., v_4."""
     A, b = torch.zeros(10, 8, dtype=dtype), torch.zeros(10, dtype=dtype)
     A[range(4), [0, 1, 3, 2]] = 1.0
     A[[4, 6, 7, 9], [4, 5, 6, 7]] = -1.0
     b[[5, 8]] = -torch.inf
-    return A.to(device), b.to(device), A.abs().T.to(device)
+    return tuple(on_device(part.numpy(), device) for part in (A, b, A.abs().T))
 
 
 def _zeros() -> Tensor:
