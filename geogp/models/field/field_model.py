@@ -25,13 +25,7 @@ from geogp.models.core.posteriors import Information, WeightedRows, information,
 from geogp.models.core.threads import aside, in_threads, one_core_each
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.field_process import FieldProcess, numpy_of
-from geogp.models.field.field_rows import (
-    Block,
-    BlockRows,
-    block_arrays,
-    block_rows,
-    whitened,
-)
+from geogp.models.field.field_rows import Block, BlockRows, block_arrays, block_rows, whitened
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import law_and_share, learn_networks
