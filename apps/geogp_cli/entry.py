@@ -62,9 +62,10 @@ def _code() -> int | str | None:
 def _command() -> None:
     """Run the command; with torchrun, one process runs the command, and the others help."""
     from geogp.runs.machine import tune_process
-    from geogp_cli.main import app
 
     tune_process()
+    from geogp_cli.main import app
+
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         app()
         return

@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -137,10 +138,8 @@ def _by_shape(name: str) -> Callable[..., Floats]:
     def method(self: "RowShapes", values: Floats) -> Floats:
         values = np.broadcast_to(np.asarray(values, np.float64), self.number.shape)
         found = np.empty(values.shape)
-        for number, shape in enumerate(self.shapes):
-            rows = self.number == number
-            if rows.any():
-                found[rows] = getattr(shape, name)(values[rows])
+        for shape, rows in self.rows_by_shape:
+            found[rows] = getattr(shape, name)(values[rows])
         return found
 
     return method
@@ -163,6 +162,13 @@ class RowShapes(Shape):
     log_density = _by_shape("log_density")
     crps = _by_shape("crps")
     exponential_mean = _by_shape("exponential_mean")
+
+    @cached_property
+    def rows_by_shape(self) -> list[tuple[Shape, NDArray[np.intp]]]:
+        """The shapes that rows have, and the indices of the rows of each."""
+        ends = np.cumsum(np.bincount(self.number, minlength=len(self.shapes)))
+        rows = np.split(np.argsort(self.number, kind="stable"), ends[:-1])
+        return [(shape, own) for shape, own in zip(self.shapes, rows, strict=True) if len(own)]
 
     @property
     def columns(self) -> dict[str, float | Floats]:

@@ -30,7 +30,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from scipy import special
 
@@ -233,7 +232,7 @@ def _exact_bands(counts: _Counts, risk: float) -> tuple[Floats, Floats]:
     """Return the ends of Korn and Graubard's intervals, each (strata, levels)."""
     observed = counts.observed
     tail = risk / observed.size / 2
-    normal = float(scipy.stats.norm.isf(tail))
+    normal = -float(special.ndtri(tail))
     shrunk = (normal / student_quantile(normal, counts.split_blocks)) ** 2
     n = counts.sizes.sum(0)[:, None] / counts.design_effect * shrunk
     hits = observed * n

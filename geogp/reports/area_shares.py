@@ -65,20 +65,19 @@ def area_shares(
     `probability` returns the probability that each row meets a threshold, (n,).
     """
     y, found = rows["y"].to_numpy(np.float64), []
+    tile = pd.factorize(rows["quadkey"], sort=True)[0]
     groups = rows.reset_index(drop=True).groupby(area, sort=True).indices
     for threshold in thresholds:
         missed, p = (~threshold.holds(y)).astype(np.float64), 1 - probability(threshold)
         for name, chosen in groups.items():
             if len(chosen) >= LEAST_ROWS:
-                tile = rows["quadkey"].to_numpy()[chosen]
-                found.append(_share(threshold.missed, str(name), tile, missed[chosen], p[chosen]))
+                parts = tile[chosen], missed[chosen], p[chosen]
+                found.append(_share(threshold.missed, str(name), *parts))
     return found
 
 
-def _share(
-    words: str, area: str, tile: NDArray[np.object_], missed: Floats, p: Floats
-) -> AreaShare:
-    where = np.unique(tile.astype(str), return_inverse=True)[1]
+def _share(words: str, area: str, tile: NDArray[np.intp], missed: Floats, p: Floats) -> AreaShare:
+    where = np.unique(tile, return_inverse=True)[1]
     size = np.bincount(where).astype(np.float64)
     value = float((missed - p).mean())
     # Sums over tiles of the errors around their mean give the variance of a ratio.

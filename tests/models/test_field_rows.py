@@ -18,6 +18,7 @@ from geogp.models.field.field_rows import (
     block_rows,
     flat_on_device,
     padded,
+    place_arrays,
 )
 from geogp.models.field.vecchia import NO_ROW
 
@@ -121,7 +122,7 @@ def test_blocks_and_all_their_gradients_are_those_of_each_place(model, parts, mo
 
 
 def test_more_padding_adds_only_zeros(model):
-    arrays = model.block_arrays(np.arange(20, 40), 1)
+    arrays = place_arrays(model.sites.sites, model.earlier.numpy(), np.arange(20, 40), 1)
     shapes = [tuple(np.add(array.shape, 3)) for array in arrays]
     shapes[2] = shapes[0]  # marks of the distinct rows
     shapes[3] = (shapes[1][0], shapes[3][1])

@@ -167,6 +167,21 @@ def test_without_near_rows_there_is_the_prior_and_no_history(model):
     np.testing.assert_allclose(alone.tile, prior, rtol=1e-12)
 
 
+def test_predictions_are_the_same_without_history(model):
+    counts = model.endless(60)
+    full, part = (model.conditional(model.rows.x, counts, history=h) for h in (True, False))
+    for one, other in zip(full[:4], part[:4], strict=True):
+        assert torch.equal(one, other)
+    assert full.history.any()
+    assert not part.history.any()
+    # A law that does not depend on covariates does not need them.
+    assert model.predictive_law().is_constant
+    stated = model.predict_scaled(model.rows.x, counts)
+    np.testing.assert_array_equal(
+        stated.mean, (model.y_mean + model.y_sd * full.mean).double().numpy()
+    )
+
+
 @pytest.mark.usefixtures("exact")
 class TestLeftOut:
     def test_a_single_row_is_predicted_from_all_others(self, model):

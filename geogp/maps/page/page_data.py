@@ -214,7 +214,9 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         steps["past_quantile_log10"] = past["quantiles"][0]["step"]
         steps["past_probability"] = max(
             error_of(
-                one.prediction[cells], past_quantiles(decoded, levels, rounded[:, place, cells])
+                one.prediction,
+                past_quantiles(decoded, levels, rounded[:, place, cells]),
+                cells=cells,
             )[0]
             for place, one in enumerate(content.past)
         )

@@ -237,19 +237,22 @@ def probability_error(
     thresholds: Sequence[float],
     *,
     at_most: bool,
+    cells: NDArray[np.int64] | None = None,
 ) -> tuple[float, int]:
     """Return the largest error of probabilities from decoded quantiles, and the number of tiles.
 
     The probabilities from `decoded` (m, n) are compared with `Prediction.cdf` or `exceedance` at
-    each threshold, on all tiles or on evenly spaced tiles.
+    each threshold, on all tiles or on evenly spaced tiles. `cells` (n,) are the positions of the
+    tiles in `prediction`; by default, it has the same tiles.
     """
-    rows = _sample(len(prediction), SAMPLE)
-    few = prediction[rows]
+    rows = _sample(decoded.shape[1], SAMPLE)
+    used, cell = np.unique(rows if cells is None else cells[rows], return_inverse=True)
+    few = prediction[used]
     found = probabilities(decoded[:, rows], levels, thresholds, at_most=at_most)
     worst = 0.0
     for place, value in enumerate(np.log10(thresholds)):
         exact = few.cdf(value) if at_most else few.exceedance(value)
-        worst = max(worst, float(np.abs(found[place] - exact).max()))
+        worst = max(worst, float(np.abs(found[place] - exact[cell]).max()))
     return worst, len(rows)
 
 

@@ -18,6 +18,7 @@ from geogp.models.bases.matern import LEAST_SMOOTHNESS
 from geogp.models.core.devices import on_device
 from geogp.models.field.tile_process import ROUGH, Form
 from geogp.models.field.vecchia import spacing, time_step
+from geogp.models.training.optimisers import LBFGS
 
 if TYPE_CHECKING:
     from geogp.models.field.field_model import FieldNetwork
@@ -256,9 +257,7 @@ class _Sample:
         if not before.separable:
             free.append(logits)
         centres = [value.detach().clone() for value in free]
-        optimiser = torch.optim.LBFGS(
-            free, max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
-        )
+        optimiser = LBFGS(free, max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
 
         def loss() -> Tensor:
             powers = before.powers if before.separable else logits.sigmoid()

@@ -10,6 +10,7 @@ equals that of a linear regression on W Phi.
 """
 
 from copy import deepcopy
+from functools import partial
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from geogp.models.core.posteriors import Information, WeightedRows, information,
 from geogp.models.core.threads import aside, in_threads, one_core_each
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.field_process import FieldProcess, numpy_of
-from geogp.models.field.field_rows import Block, BlockRows, block_arrays, block_rows, whitened
+from geogp.models.field.field_rows import Block, BlockRows, block_rows, place_arrays, whitened
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import law_and_share, learn_networks
@@ -45,7 +46,7 @@ from geogp.models.field.predictive_law import (
     pooled_law,
     prediction_in,
 )
-from geogp.models.field.vecchia import NO_ROW, Indices, Sites
+from geogp.models.field.vecchia import Indices, Sites
 from geogp.models.joint.far_level import with_far_level
 from geogp.models.joint.joint_level import LevelOptions, Single
 from geogp.models.joint.tile_level import TileLevel, tile_level
@@ -90,18 +91,6 @@ class FieldNetwork(FieldProcess):
             kl=kl,
         )
 
-    def block_arrays(
-        self, number: Indices, parts: int, without: NDArray[np.bool_] | None = None
-    ) -> list[Indices]:
-        """Return the arrays of `BlockRows` for the places with the numbers `number` (b,)."""
-        earlier = self.earlier.numpy()[number]
-        if without is not None:
-            earlier = np.where(without[earlier], NO_ROW, earlier)
-        places = self.sites.sites
-        here = places.rows(number[:, None], int(places.count[number].max()))
-        index = np.concatenate([earlier, here], axis=1)
-        return block_arrays(index, earlier.shape[1], parts)
-
     def rows_at(self, sites: Tensor, without: NDArray[np.bool_] | None = None) -> BlockRows:
         """Return the stored rows at the places with the numbers `sites` (b,), and rows near them.
 
@@ -109,7 +98,8 @@ class FieldNetwork(FieldProcess):
         """
         number = sites.cpu().numpy()
         parts = max(PARTS, len(number) // PART) if self.device.type == "cpu" else 1
-        return block_rows(self.block_arrays(number, parts, without), self.device)
+        arrays = place_arrays(self.sites.sites, self.earlier.numpy(), number, parts, without)
+        return block_rows(arrays, self.device)
 
     def block_at(self, rows: BlockRows, factor: Tensor | None = None) -> Block:
         """Return rows whitened; `factor` is L (r, r) of q(w), or None for W Phi as `spread`."""
@@ -332,11 +322,12 @@ class FieldNetwork(FieldProcess):
         """
         if counts is None:
             counts = self.counts_of(None, None, len(x))
-        found, known = near or self.conditionals(x, counts, alone=alone)
+        law, share = self.predictive_law(), float(self.networks_share)
+        history = bool(share) or not law.is_constant
+        found, known = near or self.conditionals(x, counts, alone=alone, history=history)
         then = self.seen(x)
         distance = self.distance_to_others(numpy_of(self.points(then)))
         covariates = self._covariates(counts, known, distance)
-        law, share = self.predictive_law(), float(self.networks_share)
         if alone or not share or not len(self.rows.y):
             return self._assembled(found, known, law.at(covariates), level=level)
         predicted = self.network_prediction(then, counts)
@@ -344,11 +335,13 @@ class FieldNetwork(FieldProcess):
         errors = pooled.standardised(*prediction_in(covariates))
         return self._assembled(found, known, errors.distribution(), level=level)
 
-    def conditionals(self, x: Tensor, counts: Tensor, *, alone: bool = False) -> Conditionals:
+    def conditionals(
+        self, x: Tensor, counts: Tensor, *, alone: bool = False, history: bool = True
+    ) -> Conditionals:
         """Predict at scaled inputs, also within the times that the error distribution holds for."""
-        found, then = self.conditional(x, counts, alone=alone), self.seen(x)
-        within = found if torch.equal(then, x) else self.conditional(then, counts, alone=alone)
-        return Conditionals(found, within)
+        predicted = partial(self.conditional, counts=counts, alone=alone, history=history)
+        found, then = predicted(x), self.seen(x)
+        return Conditionals(found, found if torch.equal(then, x) else predicted(then))
 
     def conditional(
         self,
@@ -357,8 +350,12 @@ class FieldNetwork(FieldProcess):
         weights: WeightPosterior | None = None,
         *,
         alone: bool = False,
+        history: bool = True,
     ) -> Conditional:
-        """Predict at scaled inputs, in chunks, given the stored rows near each input (if any)."""
+        """Predict at scaled inputs, in chunks, given the stored rows near each input (if any).
+
+        If `history` is false, the covariates from the near rows are 0.
+        """
         nothing = alone or not len(self.rows.y)
         # Near places are in one chunk, because they share conditioning rows.
         points = numpy_of(self.points(x))
@@ -370,7 +367,7 @@ class FieldNetwork(FieldProcess):
             asked = x[rows], counts[rows]
             if nothing:
                 return without_rows(self, *asked, held)
-            return given_rows(self, *asked, near_rows(self, points[part]), held)
+            return given_rows(self, *asked, near_rows(self, points[part]), held, history=history)
 
         with torch.no_grad():
             held = weights or self.weights

@@ -13,7 +13,7 @@ from torch.linalg import solve_triangular
 
 from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
-from geogp.models.field.vecchia import NO_ROW, Indices, factor_of
+from geogp.models.field.vecchia import NO_ROW, Indices, Sites, factor_of
 
 Shapes = Sequence[tuple[int, ...]]
 
@@ -184,6 +184,25 @@ def block_arrays(index: Indices, first_own: int, parts: int) -> list[Indices]:
             rows.append(back[piece[:, None], last])
             marks.append(own[piece[:, None], last[:, -owned[piece].max() :]].astype(np.int64))
     return rows + marks
+
+
+def place_arrays(
+    places: Sites,
+    earlier: Indices,
+    number: Indices,
+    parts: int,
+    without: NDArray[np.bool_] | None = None,
+) -> list[Indices]:
+    """Return `block_arrays` of the places with the numbers `number` (b,).
+
+    `earlier` (s, k) are the rows that condition each place; `without` (n,) marks rows that must
+    not.
+    """
+    before = earlier[number]
+    if without is not None:
+        before = np.where(without[before], NO_ROW, before)
+    here = places.rows(number[:, None], int(places.count[number].max()))
+    return block_arrays(np.concatenate([before, here], axis=1), before.shape[1], parts)
 
 
 def padded(arrays: list[Indices], shapes: Shapes) -> list[Indices]:

@@ -30,6 +30,7 @@ from geogp.models.field.predictive_law import (
     no_law,
     pooled_law,
 )
+from geogp.models.training.optimisers import AdamW
 
 if TYPE_CHECKING:
     from geogp.models.field.field_model import FieldNetwork
@@ -175,7 +176,7 @@ class NearNetworks(nn.Module):
         batch = min(max(len(z) // 40, BATCHES[0]), BATCHES[1], size)
         used = batch * (size // batch)
         steps = EPOCHS * (size // batch)
-        optimiser = torch.optim.AdamW(weights, lr=RATE, fused=True)
+        optimiser = AdamW(weights, lr=RATE, fused=True)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, steps, pct_start=0.1)
         for _ in range(EPOCHS):
             epoch = torch.stack([_drawn(own, used, random) for own in rows])[members]

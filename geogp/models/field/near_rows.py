@@ -149,14 +149,24 @@ def given_rows(
     counts: Tensor,
     near: NearRows,
     weights: WeightPosterior,
+    *,
+    history: bool = True,
 ) -> Conditional:
-    """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m)."""
+    """Predict scaled inputs (b, d) with counts (b, 2) from the stored rows `near` (b, m).
+
+    If `history` is false, the covariates from the near rows are 0.
+    """
     terms = NearTerms.of(model, x, counts, near, weights)
-    parts = [_given(model, x, terms, part) for part in chunks(len(x), model.blocks_at_once)]
+    parts = [
+        _given(model, x, terms, part, history=history)
+        for part in chunks(len(x), model.blocks_at_once)
+    ]
     return Conditional(*map(torch.cat, zip(*parts, strict=True)))
 
 
-def _given(model: "FieldProcess", x: Tensor, terms: NearTerms, part: slice) -> Conditional:
+def _given(
+    model: "FieldProcess", x: Tensor, terms: NearTerms, part: slice, *, history: bool
+) -> Conditional:
     """Predict a part of the inputs `x`."""
     b, rows = len(terms.near.at), len(terms.told)
     back, known = terms.near.at[part], terms.near.known[part]
@@ -173,14 +183,16 @@ def _given(model: "FieldProcess", x: Tensor, terms: NearTerms, part: slice) -> C
     shares = shares / amplitude[back]
     shared = embedding_bag(back, terms.told, mode="sum", per_sample_weights=shares)
     field = (terms.spread[here] - shared[:, 1:]).square().sum(-1) + model.beyond(x[part])
-    errors = (terms.told[:, 0] / amplitude[:rows])[back].masked_fill(~known, 0.0)
-    away = (terms.points[back] - terms.points[here][:, None])[..., :2]
-    covariates = history_of(
-        left_out_errors(factor, errors),
-        (correlation[..., 0] / model.tiles.variance()).masked_fill(~known, 0.0),
-        (away.square().sum(-1) < SAME_TILE_KM**2) & known,
-        terms.log_tests[back],
-    )
+    covariates = tile.new_zeros(len(tile), HISTORY)
+    if history:
+        errors = (terms.told[:, 0] / amplitude[:rows])[back].masked_fill(~known, 0.0)
+        away = (terms.points[back] - terms.points[here][:, None])[..., :2]
+        covariates = history_of(
+            left_out_errors(factor, errors),
+            (correlation[..., 0] / model.tiles.variance()).masked_fill(~known, 0.0),
+            (away.square().sum(-1) < SAME_TILE_KM**2) & known,
+            terms.log_tests[back],
+        )
     mean = terms.terms.mean[here] + shared[:, 0]
     return Conditional(mean, field, tile.clamp(min=0), terms.terms.noise[here], covariates)
 

@@ -14,7 +14,7 @@ from geogp.models.core.objectives import elbo, whitened_elbo
 from geogp.models.core.options import Weights
 from geogp.models.core.threads import in_threads
 from geogp.models.field.field_model import FieldNetwork
-from geogp.models.field.field_rows import BlockRows, Shapes, flat_on_device, padded
+from geogp.models.field.field_rows import BlockRows, Shapes, flat_on_device, padded, place_arrays
 from geogp.models.field.vecchia import NO_ROW, Indices
 from geogp.models.training.steps import Part, Step
 
@@ -89,8 +89,10 @@ class PerPlace(Step[FieldNetwork]):
                 return part
             if not shapes:
                 shapes.extend(self._shapes(model, self._steps(batch, rows.n)))
-            arrays = padded(model.block_arrays(part.numbers.numpy(), 1), shapes)
-            return part._replace(numbers=flat_on_device(arrays, model.device), shapes=shapes)
+            places, earlier = model.sites.sites, model.earlier.numpy()
+            arrays = place_arrays(places, earlier, part.numbers.numpy(), 1)
+            flat = flat_on_device(padded(arrays, shapes), model.device)
+            return part._replace(numbers=flat, shapes=shapes)
 
         return copied
 

@@ -18,6 +18,7 @@ from geogp.distributions.sinh_arcsinh import (
     shape_of,
 )
 from geogp.errors import NumericalError
+from geogp.models.training.optimisers import LBFGS
 
 COVARIATES = (
     "log tests",
@@ -89,6 +90,11 @@ class PredictiveLaw:
     hidden: Floats
     outputs: Floats
     most_tail: float = 0.0
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the errors have the same distribution whatever the covariates."""
+        return not (self.coefficients[:, 1:].any() or self.outputs.any())
 
     def at(self, covariates: Floats) -> tuple[Floats, Floats, Shape]:
         """Return mean (n,), sd (n,) and shape of the errors, for covariates (n, c)."""
@@ -323,7 +329,7 @@ def _minimise(
     loss: Callable[[], torch.Tensor], parameters: list[torch.Tensor], iterations: int
 ) -> None:
     """Minimise a loss in place by L-BFGS."""
-    optimiser = torch.optim.LBFGS(
+    optimiser = LBFGS(
         parameters, max_iter=iterations, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
     )
 

@@ -245,12 +245,14 @@ def whiten(
 def factor_of(covariance: Tensor, noise: Tensor, known: Tensor) -> Tensor:
     """Return the factor L of `whiten`, (b, m, m); only the lower triangle of K counts.
 
-    `noise` must also be positive in the padding, where its root is the diagonal of L.
-    If a covariance does not factorise, raises NumericalError on the CPU, and returns NaN for this
+    `noise` must also be positive in the padding, where its root is the diagonal of L. If a
+    covariance does not factorise, raises NumericalError on the CPU, and returns NaN for this
     block on other devices.
     """
-    both = known[:, :, None] & known[:, None, :]
-    K = torch.where(both, covariance, 0.0)
+    if covariance.device.type == "cpu" and bool(known.all()):
+        K = covariance.clone()
+    else:
+        K = torch.where(known[:, :, None] & known[:, None, :], covariance, 0.0)
     K.diagonal(dim1=1, dim2=2).add_(noise)
     found, failed = torch.linalg.cholesky_ex(K)
     L: Tensor = found

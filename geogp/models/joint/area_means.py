@@ -8,9 +8,8 @@ independent rows is too narrow, because rows of one area err together.
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import sparse, special
 
 from geogp.models.joint.joint_level import JointLevel
 
@@ -62,7 +61,7 @@ class AreaMeans:
 
     def covered(self, sd: Floats, level: float = LEVEL) -> float:
         """Return the share of areas whose error lies in the normal interval with the given sd."""
-        return float(np.mean(np.abs(self.error) <= scipy.stats.norm.ppf((1 + level) / 2) * sd))
+        return float(np.mean(np.abs(self.error) <= special.ndtri((1 + level) / 2) * sd))
 
 
 def blocks_in_quarters(cells: NDArray[np.int64], quarter: NDArray[np.int64]) -> NDArray[np.int64]:

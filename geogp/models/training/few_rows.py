@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
+from scipy import special
 
 from geogp.errors import DataError
 from geogp.models.core.lowrank import LowRankGP
@@ -39,7 +39,7 @@ def width_factor(errors: Floats) -> float:
     """
     known = PRIOR_ERRORS + len(errors)
     s = math.sqrt((PRIOR_ERRORS + float(errors @ errors)) / known)
-    return s * float(scipy.stats.t.ppf(0.975, known) / scipy.stats.norm.ppf(0.975))
+    return s * float(special.stdtrit(known, 0.975) / special.ndtri(0.975))
 
 
 def count_places(data: Data) -> int:
