@@ -140,7 +140,7 @@ def _recorded(name: str, counts: Counts) -> int:
         patch.object(recorded_steps, "monotonic", counts.launches.total),
         counted_steps(counts) as steps,
     ):
-        fitted(made(name, train).to(DEVICE), train, validation, epochs=6)
+        fitted(made(name, train).to(DEVICE), train, validation, epochs=10)
     return steps.launches[-2]  # the last step of an epoch has fewer rows
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,11 @@ from geogp.models.training.schedule import FitSettings
 
 launches, device = load("speed.launches"), load("speed.second_device")
 
-NAMES = sorted(name for name, spec in launches.MODELS.items() if spec.step.same_kernels)
+NAMES = sorted(
+    name
+    for name, spec in launches.MODELS.items()
+    if spec.step.same_kernels and name != "field"  # which has two kinds of steps
+)
 
 SETTINGS = FitSettings(epochs=7, batch=40, learning_rate=1e-2, average=1.0)
 """35 steps: 3 to warm up and 16 of the trial have 40 rows, as have 9 later ones."""
@@ -41,11 +46,13 @@ def _losses(model, train, validation, settings=SETTINGS) -> tuple[list[float], l
     return state.losses, state.validation_nll
 
 
-def _on_device(world: Callable, name: str, counts) -> tuple[object, launches.Steps]:
+def _on_device(
+    world: Callable, name: str, counts, settings=SETTINGS
+) -> tuple[object, launches.Steps]:
     """Return losses and scores of a fit, and the counts of its steps."""
     model, train, validation = world(name)
     with launches.counted_steps(counts) as steps:
-        found = _losses(model.to(device.DEVICE), train, validation)
+        found = _losses(model.to(device.DEVICE), train, validation, settings)
     return found, steps
 
 
@@ -120,3 +127,18 @@ def test_the_optimiser_knows_when_its_step_is_recorded(world, counts, monkeypatc
     _on_device(world, "dnn", counts)
     assert seen.count({True}) == 1
     assert seen.count({False}) == len(seen) - 1 == 3 + 8 + 7  # 7 steps have 30 rows
+
+
+@pytest.mark.usefixtures("padding_of_a_gpu")
+def test_steps_of_whole_places_are_recorded_once_for_all_epochs(world, counts):
+    """Half of the epochs of `field` have single rows, and the others have whole places."""
+    settings = replace(SETTINGS, epochs=14)
+    expected = _losses(*world("field"), settings)
+    found, started = _on_device(world, "field", counts, settings)
+    assert found == expected
+    assert not any(started.waits[-9:])
+    single, places = started.launches[:35], started.launches[35:]
+    tried = recorded_steps.WARM_UP + 2 * recorded_steps.TIMED
+    assert {n for step, n in enumerate(single) if step % 5 < 4 and step > 25} == {3}
+    assert set(places[tried:]) == {3}
+    assert min(places[1 : tried - recorded_steps.TIMED]) > 100

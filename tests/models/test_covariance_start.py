@@ -57,7 +57,9 @@ def test_the_start_raises_the_likelihood_of_all_rows():
 
     def loss(of: FieldNetwork) -> float:
         with torch.no_grad():
-            block = of.block(torch.arange(len(of.sites.sites)), factor=torch.zeros(6, 0).double())
+            block = of.block_at(
+                of.rows_at(torch.arange(len(of.sites.sites))), torch.zeros(6, 0).double()
+            )
         return float((block.residual.square().sum() / 2 + block.log_scale) / 1_500)
 
     assert loss(model) < loss(usual) - 0.5
@@ -87,7 +89,7 @@ def test_a_seed_gives_the_same_values():
 def test_a_covariance_that_does_not_factorise_is_no_better_start(monkeypatch):
     """The line search then sees a high value, and the parameters stay finite."""
     model = _model(300, 0.0)
-    whole = FieldNetwork.block
+    whole = FieldNetwork.block_at
     calls, failed = [], []
 
     def sometimes(self, *arguments, **others):
@@ -97,7 +99,7 @@ def test_a_covariance_that_does_not_factorise_is_no_better_start(monkeypatch):
             raise starting.NumericalError("it does not factorise")
         return whole(self, *arguments, **others)
 
-    monkeypatch.setattr(FieldNetwork, "block", sometimes)
+    monkeypatch.setattr(FieldNetwork, "block_at", sometimes)
     before = _state(model)["tiles.log_ranges"]
     model.begin(0)
     assert len(failed) == 3

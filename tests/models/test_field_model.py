@@ -19,6 +19,7 @@ from geogp.models.core.options import Weights
 from geogp.models.field import vecchia
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.field_process import LAW_PARTS
+from geogp.models.field.field_rows import Block
 from geogp.models.field.per_place import PerPlace
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, near_places
@@ -124,6 +125,10 @@ def _mean(model: FieldNetwork, rows: Rows) -> np.ndarray:
     return float(model.mean_constant.detach()) + phi @ m + _shift(model, rows)
 
 
+def _numbers(block: Block) -> torch.Tensor:
+    return torch.cat([block.residual, block.spread.flatten()])
+
+
 def _everything(model: FieldNetwork) -> torch.Tensor:
     return torch.arange(len(model.sites.sites))
 
@@ -134,7 +139,7 @@ class TestAgainstDense:
         model, rows = world
         model.keep_rows(rows, 0)
         rows = model.rows.as_rows()
-        found = model.block(_everything(model), factor=None)
+        found = model.block_at(model.rows_at(_everything(model)))
         covariance = _dense(model, rows) + np.diag(_noise(model, rows))
         expected = stats.multivariate_normal.logpdf(rows.y, _mean(model, rows), covariance)
         n = len(rows.y)
@@ -144,9 +149,9 @@ class TestAgainstDense:
     def test_the_bound_is_that_of_the_dense_process(self, world):
         model, rows = world
         rows = model.keep_rows(rows, 0)
-        found = model.block(_everything(model), factor=model.factor)
+        found = model.block_at(model.rows_at(_everything(model)), model.factor)
         n, kl = len(rows.y), model.posterior.kl()
-        value = whitened_elbo(found.white, found.log_scale, kl, n)
+        value = whitened_elbo(_numbers(found), found.log_scale, kl, n, n)
         covariance = _dense(model, rows) + np.diag(_noise(model, rows))
         density = stats.multivariate_normal.logpdf(rows.y, _mean(model, rows), covariance)
         phi = model.basis(rows.x).phi.detach().numpy()
@@ -210,9 +215,9 @@ def test_the_optimal_q_raises_the_bound_to_the_evidence(world, exact):
         model.posterior.m.copy_(found.m)
         model.posterior.lower.copy_(L.tril(-1))
         model.posterior.log_diagonal.copy_(L.diagonal().log())
-    block = model.block(_everything(model), factor=model.factor)
+    block = model.block_at(model.rows_at(_everything(model)), model.factor)
     n = len(rows.y)
-    value = whitened_elbo(block.white, block.log_scale, model.posterior.kl(), n)
+    value = whitened_elbo(_numbers(block), block.log_scale, model.posterior.kl(), n, n)
     phi = model.basis(rows.x).phi.detach().numpy()
     covariance = phi @ phi.T + _dense(model, rows) + np.diag(_noise(model, rows))
     base = float(model.mean_constant.detach()) + _shift(model, rows)

@@ -12,7 +12,14 @@ from geogp.models.core.lowrank import Rows
 from geogp.models.core.options import Weights
 from geogp.models.field import field_model as field
 from geogp.models.field import per_place
-from geogp.models.field.field_rows import block_rows
+from geogp.models.field.field_rows import (
+    BlockRows,
+    block_arrays,
+    block_rows,
+    flat_on_device,
+    padded,
+    place_arrays,
+)
 from geogp.models.field.vecchia import NO_ROW
 
 
@@ -23,25 +30,21 @@ def test_arranged_blocks_have_the_same_rows_in_the_same_order(blocks, width, par
     index[random.random((blocks, width)) < 0.4] = NO_ROW
     index[:, -1] = random.integers(0, 50, blocks)
     first_own = width // 2
-    distinct, own, found = block_rows(index, first_own, parts, torch.device("cpu"))
+    arrays = block_arrays(index, first_own, parts)
+    distinct, own, found = block_rows(arrays, torch.device("cpu"))
     assert distinct.tolist() == sorted(set(index[index != NO_ROW].tolist()))
     ours = index[:, first_own:]
-    assert distinct[own].tolist() == ours[ours != NO_ROW].tolist()
+    assert distinct[own > 0].tolist() == sorted(set(ours[ours != NO_ROW].tolist()))
     assert sum(len(part.rows) for part in found) == blocks
     kept = []
-    for part in found:
-        assert part.rows.shape[1] == part.known.sum(1).max()
-        counts = part.known.sum(1, keepdim=True)
-        assert torch.equal(part.known, torch.arange(part.rows.shape[1]) < counts)
-        is_own = torch.zeros_like(part.known)
-        block, slot, number = part.own
-        is_own[block, slot] = True
-        assert number.tolist() == [i for k in is_own.sum(1).tolist() for i in range(k)]
-        assert part.most == is_own.sum(1).max()
-        for k, rows, mine in zip(part.known, part.rows, is_own, strict=True):
-            kept.append((tuple(distinct[rows[k]].tolist()), int(mine.sum())))
-            assert not mine[~k].any()
-            assert mine[k].tolist() == sorted(mine[k].tolist())  # own rows come last
+    for rows, mine in found:
+        count = (rows != NO_ROW).sum(1)
+        assert rows.shape[1] == count.max()
+        assert mine.shape[1] == mine.sum(1).max()
+        for at, k, marks in zip(rows, count.tolist(), mine, strict=True):
+            assert (at[: len(at) - k] == NO_ROW).all()
+            kept.append((tuple(distinct[at[len(at) - k :]].tolist()), int(marks.sum())))
+            assert marks.tolist() == sorted(marks.tolist())  # own rows come last
     expected = [
         (tuple(row[row != NO_ROW].tolist()), int((row[first_own:] != NO_ROW).sum()))
         for row in index
@@ -103,7 +106,7 @@ def _place_by_place(model: field.FieldNetwork) -> torch.Tensor:
 @pytest.mark.parametrize("parts", [1, 4, 1000])
 def test_blocks_and_all_their_gradients_are_those_of_each_place(model, parts, monkeypatch):
     monkeypatch.setattr(field, "PARTS", parts)
-    block = model.block(torch.arange(len(model.sites.sites)), factor=model.factor)
+    block = model.block_at(model.rows_at(torch.arange(len(model.sites.sites))), model.factor)
     ours = _loss(block.residual, block.spread, block.log_scale)
     expected = _place_by_place(model)
     assert ours.item() == pytest.approx(expected.item(), rel=1e-12)
@@ -118,10 +121,28 @@ def test_blocks_and_all_their_gradients_are_those_of_each_place(model, parts, mo
         torch.testing.assert_close(one, another, rtol=1e-8, atol=1e-10, msg=name)
 
 
+def test_more_padding_adds_only_zeros(model):
+    arrays = place_arrays(model.sites.sites, model.earlier.numpy(), np.arange(20, 40), 1)
+    shapes = [tuple(np.add(array.shape, 3)) for array in arrays]
+    shapes[2] = shapes[0]  # marks of the distinct rows
+    shapes[3] = (shapes[1][0], shapes[3][1])
+    flat = flat_on_device(padded(arrays, shapes), model.device)
+    found = []
+    for rows in (block_rows(arrays, model.device), BlockRows.of(flat, shapes)):
+        block = model.block_at(rows, model.factor)
+        loss = _loss(*block)
+        gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+        kept = [part[block.residual != 0] for part in block[:2]]
+        found.append([loss, *kept, rows.own.sum(), *gradients])
+    assert len(found[0]) > 4
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
 def test_an_amplitude_that_runs_off_leaves_the_gradients_finite(model):
     with torch.no_grad():
         model.tiles.head.mul_(1e4)
-    block = model.block(torch.arange(len(model.sites.sites)), factor=model.factor)
+    block = model.block_at(model.rows_at(torch.arange(len(model.sites.sites))), model.factor)
     loss = _loss(block.residual, block.spread, block.log_scale)
     for gradient in torch.autograd.grad(loss, model.parameters(), allow_unused=True):
         assert gradient is None or gradient.isfinite().all()
@@ -142,3 +163,19 @@ def test_shares_of_a_step_have_the_gradient_of_the_whole(model, monkeypatch):
         assert other.keys() == found[0].keys()
         for name, value in other.items():
             torch.testing.assert_close(value, found[0][name], rtol=1e-8, atol=1e-11, msg=name)
+
+
+def test_steps_with_equal_shapes_have_the_same_gradients(model):
+    rows, step, random = model.rows.as_rows(), per_place.PerPlace(), np.random.default_rng(0)
+    placed, found, lengths = step.placed(model, rows, 50), [], set()
+    for _ in range(20):
+        parts = step.parts(model, rows, 50, random, 1.0)
+        lengths.update(len(placed(part).numbers) for part in parts)
+    assert len(parts) > 2
+    assert len(lengths) == 1
+    for part in (parts[0], placed(parts[0])):
+        model.zero_grad()
+        loss = step.learn(model, rows, part, Weights())
+        found.append([loss, *(v.grad for v in model.parameters() if v.grad is not None)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)

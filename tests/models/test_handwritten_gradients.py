@@ -59,13 +59,14 @@ def test_measurement_law():
     law = MeasurementLaw(3, torch.float64)
     law.keep_rows(torch.tensor([[1.0, 1.0], [50.0, 20.0]], dtype=torch.float64))
     counts = torch.tensor([[1.0, 1.0], [7.0, 3.0], [40.0, 20.0]], dtype=torch.float64)
-    logs, lifts = law.log_counts(counts), _drawn(3, 2).requires_grad_()
-    assert torch.autograd.gradcheck(lambda at: law.moments(at, logs), lifts)
-    function, start = _of_parameters(law, "moments", lifts.detach(), logs)
+    logs, lifts = law.log_counts(counts), _drawn(3, 3).requires_grad_()
+    constant = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda *at: law.moments(at[0], logs, at[1]), (lifts, constant))
+    function, start = _of_parameters(law, "moments", lifts.detach(), logs, constant.detach())
     assert len(start) == 5
     assert torch.autograd.gradcheck(function, start)
-    variance, shift = law.moments(0 * lifts, logs)
-    torch.testing.assert_close(shift, law.shift(counts))
+    mean, variance = law.moments(0 * lifts, logs, constant)
+    torch.testing.assert_close(mean, 0.7 + law.shift(counts))
     torch.testing.assert_close(variance, law.anywhere(counts))
 
 

@@ -130,19 +130,21 @@ def elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
     return _expected_nll(terms, y, terms.residual) + terms.kl / n
 
 
-def whitened_elbo(white: Tensor, log_scale: Tensor, kl: Tensor, n: int) -> Tensor:
+def whitened_elbo(
+    white: Tensor, log_scale: Tensor, kl: Tensor, n: int, rows: Tensor | int
+) -> Tensor:
     """Return the negative evidence lower bound of correlated rows, from whitened rows.
 
-    Let W be the inverse of a factor of the covariance of the rows given w. Then
+    Let W be the inverse of a factor of the covariance of the b rows given w. Then
     E_q[-log N(y; m0 + Phi w, (W'W)^(-1))]
     = ½ ||W(y - mu)||² + ½ ||W Phi L||² - log|W| + b/2 log 2π. The function returns this value
     divided by b, plus KL / n.
 
-    `white`: W (y - mu, Phi L), (b, 1 + r).
+    `white`: the numbers in W (y - mu, Phi L), in any order and with any number of zeros, (k,).
     `log_scale`, `kl`: -log|W| and KL(q(w) || N(0, I)), scalars.
-    `n`: number of training rows.
+    `n`, `rows`: numbers of training rows, and of the rows here, b.
     """
-    loss = torch.add(log_scale, squared_norms(white.reshape(1, -1))[0], alpha=0.5) / len(white)
+    loss = torch.add(log_scale, squared_norms(white[None]).sum(), alpha=0.5) / rows
     return torch.add(loss, kl, alpha=1 / n) + 0.5 * math.log(2 * math.pi)
 
 

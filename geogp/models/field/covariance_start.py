@@ -326,13 +326,12 @@ class _Sample:
 
     def _loss(self, sites: Tensor) -> Tensor:
         """Return the negative log likelihood of the rows at places, per row."""
-        model, n = self.model, 0
+        model = self.model
         total = torch.zeros((), dtype=torch.float64, device=model.device)
         for part in sites.split(PLACES_AT_ONCE):
-            block = model.block(part, factor=self.no_weights)
+            block = model.block_at(model.rows_at(part), self.no_weights)
             total = total + block.residual.square().sum() / 2 + block.log_scale
-            n += len(block.residual)
-        return total / n
+        return total / int(model.sites.sites.count[sites.numpy()].sum())
 
 
 class _FreeValues:

@@ -26,7 +26,7 @@ from geogp.models.core.posteriors import Information, WeightedRows, information,
 from geogp.models.core.threads import aside, in_threads, one_core_each
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.field_process import FieldProcess, numpy_of
-from geogp.models.field.field_rows import Block, block_rows, whitened
+from geogp.models.field.field_rows import Block, BlockRows, block_rows, place_arrays, whitened
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import law_and_share, learn_networks
@@ -46,7 +46,7 @@ from geogp.models.field.predictive_law import (
     pooled_law,
     prediction_in,
 )
-from geogp.models.field.vecchia import NO_ROW, Indices, Sites
+from geogp.models.field.vecchia import Indices, Sites
 from geogp.models.joint.far_level import with_far_level
 from geogp.models.joint.joint_level import LevelOptions, Single
 from geogp.models.joint.tile_level import TileLevel, tile_level
@@ -91,27 +91,22 @@ class FieldNetwork(FieldProcess):
             kl=kl,
         )
 
-    def block(
-        self, sites: Tensor, *, factor: Tensor | None, without: NDArray[np.bool_] | None = None
-    ) -> Block:
-        """Return the stored rows, whitened, of the places with the numbers `sites` (b,).
+    def rows_at(self, sites: Tensor, without: NDArray[np.bool_] | None = None) -> BlockRows:
+        """Return the stored rows at the places with the numbers `sites` (b,), and rows near them.
 
-        `factor` is the factor L (r, r) of q(w); if `factor` is None, `spread` of the result is W
-        Phi. `without` (n,) marks stored rows that must not condition the places.
+        `without` (n,) marks stored rows that must not condition the places.
         """
         number = sites.cpu().numpy()
-        earlier = self.earlier.numpy()[number]
-        if without is not None:
-            earlier = np.where(without[earlier], NO_ROW, earlier)
-        places = self.sites.sites
-        here = places.rows(number[:, None], int(places.count[number].max()))
-        index = np.concatenate([earlier, here], axis=1)
         parts = max(PARTS, len(number) // PART) if self.device.type == "cpu" else 1
-        rows = block_rows(index, earlier.shape[1], parts, self.device)
+        arrays = place_arrays(self.sites.sites, self.earlier.numpy(), number, parts, without)
+        return block_rows(arrays, self.device)
+
+    def block_at(self, rows: BlockRows, factor: Tensor | None = None) -> Block:
+        """Return rows whitened; `factor` is L (r, r) of q(w), or None for W Phi as `spread`."""
         points, logs, y = self.table[:, rows.distinct].split([self.table.shape[0] - 3, 2, 1])
         terms = self.terms_at(self.rows.x[rows.distinct], logs.T)
         spread = terms.phi if factor is None else terms.phi @ factor
-        values = torch.cat([(y[0] - terms.mean)[:, None], spread.double()], 1)
+        values = torch.cat([(y[0] - terms.mean)[:, None], spread], 1)
         blocks = [points[:, part.rows].movedim(0, -1) for part in rows.parts]
         priors = [self.tiles(at, at) for at in blocks]
         return whitened(rows, terms, values, priors)
@@ -236,9 +231,9 @@ class FieldNetwork(FieldProcess):
         return posterior_of(self.information())
 
     def whitened(self, sites: Tensor, without: NDArray[np.bool_] | None = None) -> WeightedRows:
-        """Return W Phi and W (y - m0 - shift) for the stored rows at places; see `block`."""
+        """Return W Phi and W (y - m0 - shift) for the stored rows at places; see `block_at`."""
         with torch.no_grad():
-            found = self.block(sites, factor=None, without=without)
+            found = self.block_at(self.rows_at(sites, without))
         mean = found.spread @ self.posterior.m.double()
         return WeightedRows(found.spread, found.residual + mean, torch.ones_like(found.residual))
 

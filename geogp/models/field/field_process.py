@@ -292,10 +292,9 @@ class FieldProcess(LowRankGP):
         """Return `row_terms` for inputs from `seen` and logarithms of counts from `log_counts`."""
         phi = self.basis.values(x)
         m = self.posterior.m if m is None else m.to(phi.dtype)
-        heads = torch.cat([torch.stack([m, self.tiles.head], 1), self.law.heads], 1)
-        mean, lift, lifts = (phi @ heads).double().split([1, 1, 2], 1)
-        noise, shift = self.law.moments(lifts, logs)
-        mean = self.mean_constant.double() + mean.squeeze(1) + shift
+        heads = torch.cat([m[:, None], self.law.heads, self.tiles.head[:, None]], 1)
+        lifts, lift = (phi @ heads).double().split([3, 1], 1)
+        mean, noise = self.law.moments(lifts, logs, self.mean_constant)
         return RowTerms(phi, mean, self.tiles.log_amplitude(lift.squeeze(1)), noise)
 
     def coefficients(self) -> tuple[Floats, Floats]:

@@ -1,6 +1,7 @@
 """Arrays of rows in the field model: stored rows, terms of rows, and whitened blocks."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,9 @@ from torch.linalg import solve_triangular
 
 from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Rows
-from geogp.models.field.vecchia import NO_ROW, Indices, factor_of
+from geogp.models.field.vecchia import NO_ROW, Indices, Sites, factor_of
+
+Shapes = Sequence[tuple[int, ...]]
 
 
 class HeldRows(nn.Module):
@@ -63,26 +66,17 @@ class RowTerms(NamedTuple):
         return self.log_amplitude.exp()
 
 
-@dataclass(frozen=True)
-class Block:
-    """Whitened rows of some places, in no particular order.
+class Block(NamedTuple):
+    """Whitened rows of some places, in no particular order, with padding, which is 0.
 
-    `white` (k, 1 + r) is W (y - mean, Phi), or W (y - mean, Phi L) with the factor L of q(w).
-    The scalar `log_scale` is the sum of the logarithms of the conditional standard deviations.
+    `residual` (k,) is W (y - mean), and `spread` (k, r) is W Phi, or W Phi L with the factor L of
+    q(w). The scalar `log_scale` is the sum of the logarithms of the conditional standard
+    deviations.
     """
 
-    white: Tensor
+    residual: Tensor
+    spread: Tensor
     log_scale: Tensor
-
-    @property
-    def residual(self) -> Tensor:
-        """W (y - mean), (k,)."""
-        return self.white[:, 0]
-
-    @property
-    def spread(self) -> Tensor:
-        """The other columns of `white`, (k, r)."""
-        return self.white[:, 1:]
 
 
 def with_providers(points: Tensor, marks: Tensor) -> Tensor:
@@ -109,7 +103,8 @@ class NearRows(NamedTuple):
     def of(cls, index: Indices, device: torch.device) -> "NearRows":
         """Return the rows with the row numbers `index` (b, m); `NO_ROW` is padding."""
         distinct, back, known = _distinct(index)
-        found, at = _on_device([distinct, np.where(known, back, NO_ROW)], device)
+        arrays = [distinct, np.where(known, back, NO_ROW)]
+        found, at = _arrays(flat_on_device(arrays, device), [array.shape for array in arrays])
         return cls(found, at.clamp(min=0), at >= 0)
 
     @property
@@ -138,67 +133,104 @@ def _distinct(index: Indices) -> tuple[Indices, Indices, NDArray[np.bool_]]:
 class PaddedBlocks(NamedTuple):
     """Blocks with similar numbers of rows, on the device of the model.
 
-    `rows` (b, m) are positions among the distinct rows, and `known` (b, m) marks actual rows, which
-    come before the padding. `own` (3, k) are the block, the slot and the number within the block of
-    each of the blocks' own rows; a block has at most `most` own rows.
+    `rows` (b, m) are positions among the distinct rows; first `NO_ROW` as padding, then the rows
+    that condition the block, then its own rows. `own` (b, k) marks, by 1 and 0, which of the last
+    k rows are the block's own.
     """
 
     rows: Tensor
-    known: Tensor
     own: Tensor
-    most: int
 
 
 class BlockRows(NamedTuple):
     """The rows of blocks, divided into parts with similar numbers of rows, to need less padding.
 
-    `distinct` (u,) are the numbers of the stored rows. `own` (k,) are the positions of the blocks'
-    own rows among these.
+    `distinct` (u,) are the numbers of the stored rows, and `own` (u,) marks the blocks' own rows.
     """
 
     distinct: Tensor
     own: Tensor
     parts: list[PaddedBlocks]
 
+    @classmethod
+    def of(cls, flat: Tensor, shapes: Shapes) -> "BlockRows":
+        """Return the rows from the arrays of `block_arrays`, flat and one after the other."""
+        half = len(shapes) // 2
+        end = sum(map(math.prod, shapes[:half]))
+        distinct, *rows = _arrays(flat[:end], shapes[:half])
+        own, *marks = _arrays(flat[end:].double(), shapes[half:])
+        return cls(distinct, own, [PaddedBlocks(*part) for part in zip(rows, marks, strict=True)])
 
-def block_rows(index: Indices, first_own: int, parts: int, device: torch.device) -> BlockRows:
+
+def block_arrays(index: Indices, first_own: int, parts: int) -> list[Indices]:
     """Arrange the rows of blocks; each block has the row numbers in a row of `index` (b, m).
 
     `NO_ROW` is padding. From column `first_own` on, a row belongs to the block itself; the other
-    rows condition it. The rows of a block keep their order. All of this is computed on the CPU, and
-    goes to the device in one transfer, because the sizes depend on the values.
+    rows condition it. The rows of a block keep their order. The result has the arrays of
+    `BlockRows`: the row numbers, then the marks. All of this is computed on the CPU, because the
+    sizes depend on the values.
     """
     distinct, back, known = _distinct(index)
     own = known & (np.arange(index.shape[1]) >= first_own)
-    order = np.argsort(~known, axis=1, kind="stable")
-    count = known.sum(1)
-    pieces = [p for p in np.array_split(np.argsort(count, kind="stable"), parts) if len(p)]
-    arrays, mosts = [distinct, back[own]], []
-    for piece in pieces:
-        kept = piece[:, None], order[piece, : count[piece[-1]]]
-        block, slot = np.nonzero(own[kept])
-        number = np.arange(len(block)) - np.searchsorted(block, block)
-        arrays += [back[kept], count[piece], np.stack([block, slot, number])]
-        mosts.append(int(number.max(initial=0)) + 1)
-    first, second, *others = _on_device(arrays, device)
+    mark = np.zeros_like(distinct)
+    mark[back[own]] = 1
+    back[~known] = NO_ROW
+    order = np.argsort(known, axis=1, kind="stable")
+    count, owned = known.sum(1), own.sum(1)
+    rows, marks = [distinct], [mark]
+    for piece in np.array_split(np.argsort(count, kind="stable"), parts):
+        if len(piece):
+            last = order[piece, -count[piece[-1]] :]
+            rows.append(back[piece[:, None], last])
+            marks.append(own[piece[:, None], last[:, -owned[piece].max() :]].astype(np.int64))
+    return rows + marks
+
+
+def place_arrays(
+    places: Sites,
+    earlier: Indices,
+    number: Indices,
+    parts: int,
+    without: NDArray[np.bool_] | None = None,
+) -> list[Indices]:
+    """Return `block_arrays` of the places with the numbers `number` (b,).
+
+    `earlier` (s, k) are the rows that condition each place; `without` (n,) marks rows that must
+    not.
+    """
+    before = earlier[number]
+    if without is not None:
+        before = np.where(without[before], NO_ROW, before)
+    here = places.rows(number[:, None], int(places.count[number].max()))
+    return block_arrays(np.concatenate([before, here], axis=1), before.shape[1], parts)
+
+
+def padded(arrays: list[Indices], shapes: Shapes) -> list[Indices]:
+    """Return arrays of `block_arrays`, of one part, with more padding, so that they have shapes."""
     found = []
-    for rows, counts, positions, most in zip(
-        others[::3], others[1::3], others[2::3], mosts, strict=True
-    ):
-        slots = torch.arange(rows.shape[1], device=device)
-        found.append(PaddedBlocks(rows, slots < counts[:, None], positions, most))
-    return BlockRows(first, second, found)
+    for array, shape, fill in zip(arrays, shapes, (0, NO_ROW, 0, 0), strict=True):
+        widths = [(0, shape[0] - len(array)), *((w - array.shape[1], 0) for w in shape[1:])]
+        found.append(np.pad(array, widths, constant_values=fill))
+    return found
 
 
-def _on_device(arrays: list[Indices], device: torch.device) -> list[Tensor]:
-    """Return integer arrays on a device, in one transfer."""
-    flat = on_device(np.concatenate([part.reshape(-1) for part in arrays]), device)
-    pieces = flat.split([part.size for part in arrays])
-    return [piece.view(part.shape) for piece, part in zip(pieces, arrays, strict=True)]
+def block_rows(arrays: list[Indices], device: torch.device) -> BlockRows:
+    """Return the arrays of `block_arrays` on a device, in one transfer."""
+    return BlockRows.of(flat_on_device(arrays, device), [array.shape for array in arrays])
+
+
+def flat_on_device(arrays: list[Indices], device: torch.device) -> Tensor:
+    """Return integer arrays, one after the other, on a device, in one transfer."""
+    return on_device(np.concatenate([part.reshape(-1) for part in arrays]), device)
+
+
+def _arrays(flat: Tensor, shapes: Shapes) -> list[Tensor]:
+    pieces = flat.split([math.prod(shape) for shape in shapes])
+    return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
 def whitened(rows: BlockRows, terms: RowTerms, values: Tensor, priors: list[Tensor]) -> Block:
-    """Return the own rows of blocks, with `values` (u, c) whitened.
+    """Return the own rows of blocks, with `values` (u, 1 + r) whitened.
 
     `terms` are those of the distinct rows. `priors` are the symmetric covariances (b, m, m) of the
     tile process in each part, for amplitude 1; values in the padding do not count.
@@ -214,57 +246,58 @@ class _Whitened(torch.autograd.Function):
     the white values are V = Y' U with Y = L^(-T) E. Let A and a be the gradients by V and by log
     L_ii of the own rows. The gradients by U and K are Y A and -Y tri(A U' L^(-T) - E' diag a)
     L^(-1), up to an antisymmetric part; tri is the lower triangle with half of the diagonal (Murray
-    2016). K and U are divided by the amplitude D at the rows, which saves the product D K D.
+    2016). K and U are divided by the amplitude D at the rows, which saves the product D K D. E has
+    the columns of the last k rows, and columns of rows that are not the block's own are 0.
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: BlockRows, *given: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, rows: BlockRows, *given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         noise, log_amplitude, values, *priors = given
-        inverse = (-log_amplitude).exp()
-        square = inverse.square()
-        scaled = noise * square, values * inverse[:, None]
-        factors, kept, scales = [], [], [log_amplitude[rows.own]]
+        amplitude = log_amplitude.exp()
+        square = amplitude.square()
+        scaled = noise / square, values / amplitude[:, None]
+        scale = torch.dot(log_amplitude, rows.own)
+        factors, kept = [], []
         for part, prior in zip(rows.parts, priors, strict=True):
-            block, slot, number = part.own
-            L = factor_of(prior, scaled[0][part.rows], part.known)
-            E = prior.new_zeros(*part.rows.shape, part.most)
-            E[block, slot, number] = 1.0
+            last = slice(-part.own.shape[1], None)
+            known = part.rows >= 0
+            L = factor_of(prior, scaled[0][part.rows], known)
+            E = prior.new_zeros(*part.rows.shape, part.own.shape[1])
+            E[:, last].diagonal(dim1=1, dim2=2).copy_(part.own)
             Y = solve_triangular(L.mT, E, upper=True)
-            white = Y.mT @ scaled[1][part.rows]
-            kept.append(white[block, number])
-            scales.append(L.diagonal(dim1=1, dim2=2)[block, slot].log())
-            factors += [L, Y]
+            kept.append((Y.mT @ scaled[1][part.rows]).flatten(0, 1))
+            logs = L.diagonal(dim1=1, dim2=2)[:, last].log()
+            scale = scale + torch.dot(logs.flatten(), part.own.flatten())
+            factors += [known, L, Y]
         ctx.rows = rows
-        ctx.save_for_backward(inverse, square, *scaled, *factors)
-        return torch.cat(kept) if len(kept) > 1 else kept[0], torch.cat(scales).sum()
+        ctx.save_for_backward(amplitude, square, *scaled, *factors)
+        white = torch.cat(kept) if len(kept) > 1 else kept[0]
+        return white[:, 0], white[:, 1:], scale
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, by_white: Tensor, by_scale: Tensor) -> tuple[Tensor | None, ...]:
-        inverse, square, noise, values, *factors = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        amplitude, square, noise, values, *factors = ctx.saved_tensors
         rows: BlockRows = ctx.rows
+        by_residual, by_spread, by_scale = gradients
+        by_white = torch.cat([by_residual[:, None], by_spread], 1)
         by_noise, by_values = torch.zeros_like(noise), torch.zeros_like(values)
-        pieces = by_white.split([part.own.shape[1] for part in rows.parts])
+        pieces = by_white.split([part.own.numel() for part in rows.parts])
         by_priors = []
-        blocks = zip(rows.parts, pieces, factors[::2], factors[1::2], strict=True)
-        for part, piece, L, Y in blocks:
-            block, slot, number = part.own
-            by_rows = piece.new_zeros(len(Y), part.most, values.shape[1])
-            by_rows[block, number] = piece
+        blocks = zip(rows.parts, pieces, factors[::3], factors[1::3], factors[2::3], strict=True)
+        for part, piece, known, L, Y in blocks:
+            by_rows = piece.view(*part.own.shape, -1)
+            before = L.shape[1] - part.own.shape[1]
             half = by_rows @ values[part.rows].mT
-            half = solve_triangular(L.mT, half, upper=True, left=False)
-            half[block, number, slot] = (half[block, number, slot] - by_scale) / 2
-            slots = torch.arange(L.shape[1], device=L.device)
-            last = slots.new_zeros(len(Y), part.most)
-            last[block, number] = slot
-            half.masked_fill_(slots > last[..., None], 0.0)
-            by_prior = (Y @ solve_triangular(L, half, upper=False, left=False)).neg_()
+            half = solve_triangular(L.mT, half, upper=True, left=False).tril_(before)
+            half.diagonal(before, dim1=1, dim2=2).sub_(by_scale).div_(2)
+            half.mul_(torch.where(known, -1.0, 0.0)[:, None])
+            by_prior = Y @ solve_triangular(L, half, upper=False, left=False)
             at = (part.rows,)
             by_noise.index_put_(at, by_prior.diagonal(dim1=1, dim2=2), accumulate=True)
             by_values.index_put_(at, Y @ by_rows, accumulate=True)
             by_priors.append(by_prior)
-        by_log = torch.linalg.vecdot(by_values, values)
-        by_log = torch.addcmul(by_log, by_noise, noise, value=2).neg_()
-        by_log.index_add_(0, rows.own, by_scale.expand(len(rows.own)))
-        scaled = by_noise * square, by_log, by_values * inverse[:, None]
+        by_log = torch.addcmul(torch.linalg.vecdot(by_values, values), by_noise, noise, value=2)
+        by_log = torch.addcmul(by_log.neg_(), rows.own, by_scale)
+        scaled = by_noise / square, by_log, by_values / amplitude[:, None]
         return None, *scaled, *by_priors

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from geogp.models.core.noise import NOISE_FLOOR, Noise
 
@@ -75,15 +76,17 @@ class MeasurementLaw(Noise):
         """Return the variance, (b,) float64, for features (b, r), tests and devices (b, 2)."""
         assert phi is not None, "expected features of the inputs, found none"
         assert counts is not None, "expected numbers of tests and devices, found none"
-        return self.moments((phi @ self.heads).double(), self.log_counts(counts))[0]
+        lifts = pad((phi @ self.heads).double(), (1, 0))
+        return self.moments(lifts, self.log_counts(counts), torch.zeros_like(self.gain))[1]
 
-    def moments(self, lifts: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return variance and shift, (b,) float64.
+    def moments(self, lifts: Tensor, logs: Tensor, constant: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance, (b,) float64.
 
-        `lifts` (b, 2) are <c_a, phi> and <c_b, phi>; `logs` (b, 2) are from `log_counts`.
+        `lifts` (b, 3) are the mean without `constant` and shift, <c_a, phi> and <c_b, phi>; `logs`
+        (b, 2) are from `log_counts`.
         """
-        scalars = torch.stack([self.log_floor, self.log_single, self.gain])
-        law = torch.cat([scalars, self.log_decays, self.log_gain_decays]).double()
+        scalars = (one[None] for one in (constant, self.log_floor, self.log_single, self.gain))
+        law = torch.cat([*scalars, self.log_decays, self.log_gain_decays]).double()
         found: tuple[Tensor, Tensor] = _Moments.apply(lifts, logs, law)  # type: ignore[no-untyped-call]
         return found
 
@@ -106,26 +109,28 @@ class MeasurementLaw(Noise):
 
 
 class _Moments(torch.autograd.Function):
-    """Variance and shift of `MeasurementLaw`, by lifts and by (a, b, g, log p, q, log s, t)."""
+    """Mean and variance of `MeasurementLaw`, by lifts and by (m0, a, b, g, log p, q, log s, t)."""
 
     @staticmethod
     def forward(ctx: Any, lifts: Tensor, logs: Tensor, law: Tensor) -> tuple[Tensor, Tensor]:
-        exponents = law[3:].exp().view(2, 2)
-        power, rest = (-(exponents @ logs.T)).exp()
-        parts = (law[:2] + lifts).exp()
+        gain, exponents = law[3], law[4:].exp().view(2, 2)
+        power, rest = (exponents @ logs.T).neg_().exp_()
+        parts = (law[1:3] + lifts[:, 1:]).exp_()
         parts[:, 1].mul_(power)
-        ctx.save_for_backward(parts, rest, logs, exponents, law[2])
-        return parts.sum(1).add_(NOISE_FLOOR), law[2] * (1 - rest)
+        ctx.save_for_backward(parts, rest, logs, exponents, gain)
+        mean = torch.addcmul(lifts[:, 0] + (law[0] + gain), gain, rest, value=-1)
+        return mean, parts.sum(1).add_(NOISE_FLOOR)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, by_variance: Tensor, by_shift: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, by_mean: Tensor, by_variance: Tensor) -> tuple[Tensor | None, ...]:
         parts, rest, logs, exponents, gain = ctx.saved_tensors
-        by_lifts = parts * by_variance[:, None]
-        by_powers = torch.stack([by_lifts[:, 1], -gain * by_shift * rest])
-        by_exponents = (by_powers @ logs).mul_(exponents).neg_().flatten()
-        by_gain = torch.dot(by_shift, 1 - rest)
-        return by_lifts, None, torch.cat([by_lifts.sum(0), by_gain[None], by_exponents])
+        faded, by_parts = by_mean * rest, parts * by_variance[:, None]
+        both = torch.cat([by_mean[:, None], by_parts, faded[:, None]], 1)
+        sums = both.sum(0)
+        by_single, by_shift = (both[:, 2:].T @ logs).mul_(exponents)
+        by_law = [sums[:3], (sums[0] - sums[3])[None], by_single.neg(), by_shift * gain]
+        return both[:, :3], None, torch.cat(by_law)
 
 
 def _parameter(value: float | list[float], dtype: torch.dtype) -> nn.Parameter:

@@ -1,5 +1,6 @@
 """Training steps of the field model: single rows first, then places with the rows near them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +14,8 @@ from geogp.models.core.objectives import elbo, whitened_elbo
 from geogp.models.core.options import Weights
 from geogp.models.core.threads import in_threads
 from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.field_rows import BlockRows, Shapes, flat_on_device, padded, place_arrays
+from geogp.models.field.vecchia import NO_ROW, Indices
 from geogp.models.training.steps import Part, Step
 
 GROUP = 16
@@ -32,6 +35,7 @@ class PerPlace(Step[FieldNetwork]):
     """
 
     one_core_each: ClassVar[bool] = True
+    same_kernels: ClassVar[bool] = True
 
     single: float = 0.5
 
@@ -55,10 +59,9 @@ class PerPlace(Step[FieldNetwork]):
         if not self.complete(share):
             order = torch.as_tensor(rng.permutation(n)).to(model.device)
             return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
-        sites = model.sites.sites
-        groups = np.array_split(np.arange(len(sites)), max(1, len(sites) // GROUP))
+        sites, groups = model.sites.sites, _groups(model)
         shuffled = rng.permutation(len(groups))
-        steps = np.array_split(shuffled, max(1, round(n / self.rows(batch, n))))
+        steps = np.array_split(shuffled, self._steps(batch, n))
         chosen = [np.concatenate([groups[i] for i in step]) for step in steps if len(step)]
         return [
             Part(torch.as_tensor(c), int(sites.count[c].sum()), whole_places=True) for c in chosen
@@ -72,6 +75,39 @@ class PerPlace(Step[FieldNetwork]):
         places = model.sites.sites
         counts = [int(places.count[numbers.cpu().numpy()].sum()) for numbers in own]
         return [Part(numbers, n, whole_places=True) for numbers, n in zip(own, counts, strict=True)]
+
+    def _steps(self, batch: int, n: int) -> int:
+        """Return the number of steps of an epoch with whole places."""
+        return max(1, round(n / self.rows(batch, n)))
+
+    def placed(self, model: FieldNetwork, rows: Rows, batch: int) -> Callable[[Part], Part]:
+        """Return a function that copies the rows of places to a GPU, in arrays of equal shapes."""
+        shapes: list[tuple[int, ...]] = []
+
+        def copied(part: Part) -> Part:
+            if not part.whole_places:
+                return part
+            if not shapes:
+                shapes.extend(self._shapes(model, self._steps(batch, rows.n)))
+            places, earlier = model.sites.sites, model.earlier.numpy()
+            arrays = place_arrays(places, earlier, part.numbers.numpy(), 1)
+            flat = flat_on_device(padded(arrays, shapes), model.device)
+            return part._replace(numbers=flat, shapes=shapes)
+
+        return copied
+
+    def _shapes(self, model: FieldNetwork, steps: int) -> Shapes:
+        """Return shapes that are large enough for the arrays of every step of every epoch."""
+        places, earlier, groups = model.sites.sites, model.earlier.numpy(), _groups(model)
+        ends = places.first + places.count
+        distinct = [
+            len(np.union1d(earlier[group], np.arange(places.first[group[0]], ends[group[-1]])))
+            for group in groups
+        ]
+        most = -(-len(groups) // steps)
+        u, b = (sum(sorted(sizes)[-most:]) for sizes in (distinct, map(len, groups)))
+        m = int(((earlier != NO_ROW).sum(1) + places.count).max())
+        return [(u,), (b, m), (u,), (b, int(places.count.max()))]
 
     def learn(self, model: FieldNetwork, rows: Rows, part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
@@ -87,24 +123,38 @@ class PerPlace(Step[FieldNetwork]):
         learned = [value for value in model.parameters() if value.requires_grad]
 
         def learn(share: Part) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-            L = model.factor
-            block = model.block(share.numbers, factor=None)
+            L, at = model.factor, _rows_of(model, share)
+            block = model.block_at(at)
             # There are fewer whitened rows than rows that condition them.
-            spread = (block.spread.to(L.dtype) @ L).double()
-            white = torch.cat([block.residual[:, None], spread], 1)
-            loss = whitened_elbo(white, block.log_scale, model.posterior.kl(L), rows.n)
-            loss = loss * (share.n / part.n)
+            spread = block.spread.to(L.dtype) @ L
+            white = torch.cat([block.residual, spread.flatten()])
+            kl = model.posterior.kl(L)
+            loss = whitened_elbo(white, block.log_scale, kl, rows.n, at.own.sum())
+            if share is not part:
+                loss = loss * (share.n / part.n)
             return loss.detach().double(), torch.autograd.grad(loss, learned, allow_unused=True)
 
-        count = min(SHARES, len(part.numbers)) if model.device.type == "cpu" else 1
+        whole = bool(part.shapes) or model.device.type != "cpu"
+        count = 1 if whole else min(SHARES, len(part.numbers))
         shares = [part] if count == 1 else self.split(model, rows, part, count)
         losses, found = zip(*in_threads(learn, shares, model.device), strict=True)
         for value, *gradients in zip(learned, *found, strict=True):
             for gradient in gradients:
                 if gradient is not None:
                     value.grad = gradient if value.grad is None else value.grad + gradient
-        return torch.stack(losses).sum()
+        return losses[0] if count == 1 else torch.stack(losses).sum()
 
     def predicted(self, model: FieldNetwork, rows: Rows, share: float) -> Prediction:
         """Predict from the field; in epochs with whole places, also from rows of near places."""
         return model.predict_scaled(rows.x, rows.counts, alone=not self.complete(share))
+
+
+def _groups(model: FieldNetwork) -> list[Indices]:
+    """Return the numbers of the places of each group."""
+    n = len(model.sites.sites)
+    return np.array_split(np.arange(n), max(1, n // GROUP))
+
+
+def _rows_of(model: FieldNetwork, part: Part) -> BlockRows:
+    """Return the rows of a part with whole places."""
+    return BlockRows.of(part.numbers, part.shapes) if part.shapes else model.rows_at(part.numbers)

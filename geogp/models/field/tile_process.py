@@ -1,7 +1,7 @@
 """The process of single tiles, with correlation over short distances and over time."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import hardtanh, softplus
 
 from geogp.models.bases.matern import LEAST_SMOOTHNESS, MOST_SMOOTHNESS, matern
+from geogp.models.core.devices import on_device
 from geogp.models.core.elementwise import exponential_
 
 SILLS = (0.05, 0.1, 0.05, 0.02)
@@ -165,7 +166,7 @@ class TileProcess(nn.Module):
         s1, s2, s3, s4 = logs[:4].unbind()
         forgetting = (-logs[7]).exp()
         with torch.no_grad():
-            h, t = _lags(a, b)
+            _, h, t = _lags(a, b)
             same = (h < SAME_TILE_KM).to(h.dtype)
         log_h = _squared_distances(form.mapped(a), form.mapped(b)).add(NO_LENGTH).log() / 2
         shared = form.shared(log_h, t, (s1, s2), logs[4:7])
@@ -176,35 +177,44 @@ class TileProcess(nn.Module):
 class _UsualForm(torch.autograd.Function):
     """The covariance of the usual form from (log s, log l, log τ), with few operations.
 
-    It is the sum of the terms E_i = s_i exp(-h u_i - t v_i), with u = (1/l_1, 1/l_2, 0, 0) and v =
-    (0, 1/τ_2, 0, 1/τ_4); E_3 and E_4 are multiplied by [same tile]. With the gradient G by the
-    covariance, the gradients by log s, log l and log τ are sums of G E, G E h u and G E t v.
+    It is the sum of the terms s_i E_i, with E_i = exp(-h u_i - t v_i), u = (1/l_1, 1/l_2, 0, 0) and
+    v = (0, 1/τ_2, 0, 1/τ_4); E_3 and E_4 are multiplied by [same tile]. With the gradient G by the
+    covariance, the gradients by log s, log l and log τ are sums of G s E, G s E h u and G s E t v.
     """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, logs: Tensor) -> Tensor:
-        h, t = _lags(a, b)
-        same = (h < SAME_TILE_KM).to(h.dtype)
-        values = torch.cat([logs[:4].exp(), -(-logs[4:]).exp()])
-        # Rates are negative. On a CPU, numbers of Python are faster; a GPU would have to wait.
-        numbers = values.tolist() if values.device.type == "cpu" else values.unbind()
-        s1, s2, s3, s4, near, fast, fading, forgetting = numbers
-        first = exponential_(h * near).mul_(s1)
-        second = exponential_((h * fast).add_(t * fading)).mul_(s2)
-        own = exponential_(t * forgetting).mul_(s4).mul_(same)
-        ctx.save_for_backward(h, t, same, first, second, own, values)
-        return (first + second).add_(own).add_(same * s3)
+        lags = _lags(a, b)
+        h = lags[1]
+        terms = lags.new_empty(4, h.numel())  # E_1, E_2, E_4, E_3
+        same = torch.lt(h.flatten(), SAME_TILE_KM, out=terms[3])
+        signs, start, ctx.kinds = _usual_exponents(logs.device, logs.dtype)
+        values = torch.addmv(start, signs, logs).exp_()
+        decays = terms[:3]
+        rates, lags = values[4:].view(3, 2), lags[1:].flatten(1)
+        exponential_(decays.addmm_(rates, lags, beta=0, alpha=-1))
+        decays[2].mul_(same)
+        ctx.save_for_backward(lags, terms, values)
+        return (terms.T @ values[:4]).view(h.shape)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
-        h, t, same, first, second, own, values = ctx.saved_tensors
-        lags = torch.stack([torch.ones_like(h), h, t]).flatten(1)
-        a, b, d = (lags @ (part * gradient).flatten() for part in (first, second, own))
-        c = values[2] * torch.dot(same.flatten(), gradient.flatten())
-        by_logs = torch.stack([a[0], b[0], c, d[0], a[1], b[1], b[2], d[2]])
-        by_logs[4:].mul_(-values[4:])
-        return None, None, by_logs
+        lags, terms, values = ctx.saved_tensors
+        parts = terms * gradient.flatten()
+        by_rates = (parts[:3] @ lags.T) * values[:3, None]
+        by_logs = torch.cat([parts.sum(1), by_rates.flatten()]) * values
+        return None, None, ctx.kinds @ by_logs
+
+
+@cache
+def _usual_exponents(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Return A, b and |A|' of exp(A logs + b), which is s_1, s_2, s_4, s_3, u_1, v_1, ..., v_4."""
+    A, b = torch.zeros(10, 8, dtype=dtype), torch.zeros(10, dtype=dtype)
+    A[range(4), [0, 1, 3, 2]] = 1.0
+    A[[4, 6, 7, 9], [4, 5, 6, 7]] = -1.0
+    b[[5, 8]] = -torch.inf
+    return tuple(on_device(part.numpy(), device) for part in (A, b, A.abs().T))
 
 
 def _zeros() -> Tensor:
@@ -275,11 +285,13 @@ class Form:
         return first + s2 * matern(log_r - q / 2 * log_psi, self.smoothness) * (-log_psi).exp()
 
 
-def _lags(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return distances in km and absolute times between points, each (..., m, n)."""
-    a, b = (points.movedim(-1, 0).contiguous() for points in (a, b))
-    east, north, time = (a[i, ..., :, None] - b[i, ..., None, :] for i in range(3))
-    return torch.hypot(east, north, out=east), time.abs_()
+def _lags(a: Tensor, b: Tensor) -> Tensor:
+    """Return an array (3, ..., m, n) of which [1] are distances in km and [2] absolute times."""
+    a, b = (points[..., :3].movedim(-1, 0).contiguous() for points in (a, b))
+    lags = a[..., :, None] - b[..., None, :]
+    torch.hypot(lags[0], lags[1], out=lags[1])
+    lags[2].abs_()
+    return lags
 
 
 def _squared_distances(a: Tensor, b: Tensor) -> Tensor:

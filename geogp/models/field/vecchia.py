@@ -237,7 +237,7 @@ def whiten(
     and (b, m, c). In rows of padding, L equals the identity matrix, and the other result is 0.
     Raises the error of `factor_of`.
     """
-    L = factor_of(covariance, noise, known)
+    L = factor_of(covariance, torch.where(known, noise, 1.0), known)
     V = torch.where(known[..., None], values, 0.0)
     return L, torch.linalg.solve_triangular(L, V, upper=False)
 
@@ -245,14 +245,15 @@ def whiten(
 def factor_of(covariance: Tensor, noise: Tensor, known: Tensor) -> Tensor:
     """Return the factor L of `whiten`, (b, m, m); only the lower triangle of K counts.
 
-    If a covariance does not factorise, raises NumericalError on the CPU, and returns NaN for this
+    `noise` must also be positive in the padding, where its root is the diagonal of L. If a
+    covariance does not factorise, raises NumericalError on the CPU, and returns NaN for this
     block on other devices.
     """
     if covariance.device.type == "cpu" and bool(known.all()):
         K = covariance.clone()
     else:
         K = torch.where(known[:, :, None] & known[:, None, :], covariance, 0.0)
-    K.diagonal(dim1=1, dim2=2).add_(torch.where(known, noise, 1.0))
+    K.diagonal(dim1=1, dim2=2).add_(noise)
     found, failed = torch.linalg.cholesky_ex(K)
     L: Tensor = found
     if K.device.type != "cpu":

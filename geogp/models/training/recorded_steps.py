@@ -48,12 +48,13 @@ class _Trial:
 class RecordedStep:
     """A training step on a device, recorded if this makes it faster.
 
-    For each number of rows, the first steps start their kernels one by one. Then a step is
-    recorded, and the way that takes less time makes all further steps; a log message has both
+    For parts with equally many numbers, the first steps start their kernels one by one. Then a step
+    is recorded, and the way that takes less time makes all further steps; a log message has both
     times. If a step cannot be recorded, a log message says why.
 
-    `step` makes a step of `optimiser` and returns its loss. For all parts with equally many rows,
-    it must start the same kernels, without waiting for the device, and change tensors in place.
+    `step` makes a step of `optimiser` and returns its loss. For all parts with equally many
+    numbers, it must start the same kernels, without waiting for the device, and change tensors in
+    place.
     """
 
     def __init__(
@@ -63,11 +64,12 @@ class RecordedStep:
         device: torch.device,
     ) -> None:
         self.step, self.optimiser, self.recorder = step, optimiser, RECORDERS.get(device.type)
-        self.trials: dict[int, _Trial] = {}
+        self.trials: dict[tuple[bool, int], _Trial] = {}
 
     def __call__(self, part: Part) -> Tensor:
         """Make a step; return its loss, which is valid until the next call."""
-        trial = self.trials.setdefault(len(part.numbers), _Trial(self.step))
+        kind = part.whole_places, len(part.numbers)
+        trial = self.trials.setdefault(kind, _Trial(self.step))
         at = trial.made - WARM_UP
         trial.made += 1
         if self.recorder is None or not 0 <= at < 2 * TIMED:
@@ -79,7 +81,7 @@ class RecordedStep:
         loss.item()  # waits until the step is done
         trial.seconds[at // TIMED] += monotonic() - started
         if at == 2 * TIMED - 1:
-            self._choose(trial, len(part.numbers))
+            self._choose(trial, part.n)
         return loss
 
     def _record(self, part: Part, recorder: Recorder) -> Callable[[Part], Tensor]:

@@ -3,7 +3,7 @@
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -58,6 +58,10 @@ class Step(ABC, Generic[M]):
     def split(self, model: M, rows: "Rows", part: "Part", count: int) -> list["Part"]:
         """Divide a part into `count` parts for several processes; a part may be empty."""
 
+    def placed(self, model: M, rows: "Rows", batch: int) -> Callable[["Part"], "Part"]:
+        """Return a function that copies a part to a GPU, for `RecordedStep`; by default nothing."""
+        return lambda part: part
+
     @abstractmethod
     def learn(self, model: M, rows: "Rows", part: "Part", weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
@@ -75,13 +79,15 @@ def no_prior(model: "LowRankGP") -> Tensor:
 class Part(NamedTuple):
     """The `n` rows of one step, as row numbers or as numbers of whole places.
 
-    `seed` depends on the row numbers alone, for steps that draw random numbers.
+    `seed` depends on the row numbers alone, for steps that draw random numbers. With `shapes`,
+    `numbers` has arrays of these shapes, one after the other; see `BlockRows`.
     """
 
     numbers: Tensor
     n: int
     whole_places: bool = False
     seed: int = 0
+    shapes: Sequence[tuple[int, ...]] = ()
 
 
 class ByInputs(Step[M]):

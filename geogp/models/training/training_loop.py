@@ -154,6 +154,7 @@ class _Run:
         self.optimiser = make_optimiser(model, settings)
         self._must_check = False
         self.recorded = RecordedStep(self._move, self.optimiser, model.device)
+        self.placed = self.step.placed(model, self.rows, settings.batch)
         n = self.rows.n
         size = self.step.rows(settings.batch, n)
         self.average = ParameterAverage(model, settings.average * math.ceil(n / size))
@@ -322,8 +323,8 @@ class _Run:
         if self.settings.optimiser == "lbfgs":
             closure = self._guarded(part)
             loss = torch.as_tensor(self.optimiser.step(closure), dtype=torch.float64)
-        elif self.step.same_kernels and self.team.size == 1 and is_deferred(part.numbers):
-            loss = self.recorded(part)
+        elif self.step.same_kernels and self.team.size == 1 and is_deferred(self.rows.x):
+            loss = self.recorded(self.placed(part))
         else:
             loss = self._move(part)
         self.average.update()
