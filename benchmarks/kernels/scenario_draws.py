@@ -1,21 +1,18 @@
 """Inputs and functions of the simulation study of Mixed, section 5.1, and exact predictions.
 
 "Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
-Gaussian Processes". Functions are drawn from the mixed kernel by Vecchia's approximation.
+Gaussian Processes". Functions are drawn from the mixed kernel, exactly for few points, and as wide
+random networks for many.
 """
 
-from dataclasses import dataclass
+import math
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.script import Floats
 from geogp.models.bases.kernels import MixedKernel
-from geogp.models.field.vecchia import NO_ROW, whiten
-
-Indices = NDArray[np.int64]
 
 NUGGET = 0.04
 """Noise variance divided by the mean of k(x, x) (Mixed equation (25))."""
@@ -23,16 +20,13 @@ NUGGET = 0.04
 JITTER = 1e-9
 """Relative jitter of the covariances that are factorised."""
 
-BLOCK_VALUES = 2_000_000
-"""Approximate number of covariance values in memory at a time."""
+UNITS, ROWS = 4000, 1024
+"""Units of each kind in a random network, and number of points that are computed together."""
 
 SQUARE_RANGE = (1 / 12, 7 / 12)
 """Range of 4 E x_j² in the stratified design; the mean, 1/3, is that of the uniform design."""
 
 POLES = 8
-
-NEAREST = 30
-"""Nearest earlier points that condition each point in addition to the first points."""
 
 
 def truth() -> MixedKernel:
@@ -67,87 +61,37 @@ def stratified_design(n: int, inputs: int, rng: np.random.Generator) -> Floats:
     return size * np.where(agrees, corner, -corner)
 
 
-def near_earlier(x: Floats, m: int) -> Indices:
-    """Return the nearest earlier points of each point, at most m, (n, m), filled with `NO_ROW`.
-
-    The distance is Euclidean. The first m + 1 points have all earlier points.
-    """
-    n = len(x)
-    found = np.full((n, m), NO_ROW)
-    points = torch.from_numpy(x).float()
-    squares = points.square().sum(1)
-    for start in range(1, n, 512):
-        stop = min(n, start + 512)
-        distance = squares[:stop] - 2 * points[start:stop] @ points[:stop].T
-        distance[torch.arange(stop) >= torch.arange(start, stop)[:, None]] = torch.inf
-        count = min(m, stop - 1)
-        nearest = distance.topk(count, largest=False)
-        taken = torch.where(nearest.values.isinf(), NO_ROW, nearest.indices)
-        found[start:stop, :count] = taken.numpy()
-    return found
-
-
-@dataclass(frozen=True)
-class Vecchia:
-    """A Gaussian process at n points, given by its conditional distributions (Vecchia 1988).
-
-    Every point is conditioned on the first p points, which are drawn exactly, and on the m nearest
-    of the other earlier points. The first points are needed because with many inputs kernels of
-    networks vary so slowly that near points alone have little information. With phi = L^(-1) k_Z
-    for the first p points Z,
-
-    f_i = <phi_i, w> + r_i,  r_i = <weights_i, r[earlier_i]> + sd_i z_i,
-
-    where w and z are standard normal and the weights are those of k(x, x') - <phi, phi'>.
-    """
-
-    phi: Floats  # (n, p)
-    earlier: Indices  # neighbours of the points after the first p, counted from p, (n - p, m)
-    weights: Floats  # weights of these neighbours, 0 for `NO_ROW`
-    sd: Floats  # conditional standard deviations, (n,)
-
-    @classmethod
-    def of(cls, kernel: MixedKernel, x: Floats, m: int, shared: int = 0) -> "Vecchia":
-        """Condition each point (n, d) on the first `shared` and the m nearest earlier points."""
-        points = torch.from_numpy(x)
-        L, phi = shared_features(kernel, points, shared)
-        earlier = near_earlier(x[shared:], m)
-        weights, sd = conditionals(kernel, points[shared:], phi, earlier)
-        both = torch.cat([L, phi]).numpy()
-        return cls(both, earlier, weights, np.append(L.diagonal().numpy(), sd))
-
-    def draw(self, rng: np.random.Generator, count: int) -> Floats:
-        """Return independent functions at the points, (count, n)."""
-        n, p = self.phi.shape
-        w, z = rng.standard_normal((p, count)), rng.standard_normal((n - p, count))
-        r, sd = np.zeros((n - p, count)), self.sd[p:]
-        for i in range(n - p):
-            r[i] = self.weights[i] @ r[self.earlier[i]] + sd[i] * z[i]
-        f = self.phi @ w
-        f[p:] += r
-        return f.T
-
-    def covariance(self) -> Floats:
-        """Return the covariance of the conditional distributions, (n, n); for few points."""
-        n, p = self.phi.shape
-        unit = np.eye(n - p)
-        for i in range(n - p):
-            known = self.earlier[i] != NO_ROW
-            unit[i, self.earlier[i][known]] = -self.weights[i][known]
-        root = np.linalg.solve(unit, np.diag(self.sd[p:]))
-        found: Floats = self.phi @ self.phi.T
-        found[p:, p:] += root @ root.T
-        return found
-
-
-def shared_features(kernel: MixedKernel, x: Tensor, shared: int) -> tuple[Tensor, Tensor]:
-    """Return L, (p, p), of the first p points and L^(-1) k_Z of the others, (n - p, p)."""
-    first, rest = x[:shared], x[shared:]
-    K = covariance_matrix(kernel, first, first)
+def exact_draws(kernel: MixedKernel, x: Floats, rng: np.random.Generator, count: int) -> Floats:
+    """Return independent functions at the points (n, d), (count, n); needs memory for n² values."""
+    points = torch.from_numpy(x)
+    K = covariance_matrix(kernel, points, points)
     K.diagonal().mul_(1 + JITTER)
-    L = torch.linalg.cholesky(K)
-    across = covariance_matrix(kernel, first, rest)
-    return L, torch.linalg.solve_triangular(L, across, upper=False).T.contiguous()
+    found: Floats = torch.linalg.cholesky(K).numpy() @ rng.standard_normal((len(x), count))
+    return found.T
+
+
+def network_draws(x: Floats, rng: np.random.Generator, count: int, units: int = UNITS) -> Floats:
+    """Return random networks with the parameters of `truth` at the points (n, d), (count, n).
+
+    f = b + Σ_j v_j psi_j(a_j + <u_j, x>) / sqrt(`units`) with standard normal b, v, a and u, for
+    `units` units of each kind. A kind has half of the variance. Each function has its own network,
+    so the covariance of the functions is the kernel exactly, whatever `units`; with many units,
+    they are close to a Gaussian process. A sequence of conditional distributions given near points
+    fails here: with 20 inputs, its errors grow along the sequence.
+    """
+    points = torch.from_numpy(x)
+    found = np.empty((count, len(x)))
+    for function in found:
+        hidden = torch.from_numpy(rng.standard_normal((1 + x.shape[1], 2, units)))
+        out = torch.from_numpy(rng.standard_normal((2, units))) / math.sqrt(2 * units)
+        bias = rng.standard_normal()
+        for start in range(0, len(x), ROWS):
+            part = points[start : start + ROWS]
+            smooth, leaky = (hidden[0, kind] + part @ hidden[1:, kind] for kind in (0, 1))
+            smooth = torch.erf(smooth.mul_(math.sqrt(math.pi) / 2))
+            leaky = torch.maximum(leaky, leaky / 2)
+            function[start : start + ROWS] = (bias + smooth @ out[0] + leaky @ out[1]).numpy()
+    return found
 
 
 def covariance_matrix(kernel: MixedKernel, a: Tensor, b: Tensor) -> Tensor:
@@ -156,43 +100,6 @@ def covariance_matrix(kernel: MixedKernel, a: Tensor, b: Tensor) -> Tensor:
     for start in range(0, len(a), 256):
         found[start : start + 256] = kernel(a[start : start + 256], b)
     return found
-
-
-def conditionals(
-    kernel: MixedKernel, x: Tensor, phi: Tensor, earlier: Indices
-) -> tuple[Floats, Floats]:
-    """Return weights (n, m) and standard deviations (n,) of points given `earlier`.
-
-    The weights are those of the process with covariance k - <phi, phi'>, for points (n, d),
-    features (n, p) and neighbours (n, m).
-    """
-    count, m = len(x), earlier.shape[1]
-    weights, sd = np.zeros((count, m)), np.zeros(count)
-    step = max(1, BLOCK_VALUES // ((m + 1) * max(m + 1, phi.shape[1])))
-    for part in range(0, len(x), step):
-        near = torch.from_numpy(earlier[part : part + step])
-        known, at = near != NO_ROW, near.clamp(min=0)
-        own, others = x[part : part + step, None], x[at]
-        u, v = phi[part : part + step, None], phi[at]
-        K = covariances_of(kernel, others, others)
-        jitter = JITTER * K.diagonal(dim1=1, dim2=2)
-        cross = covariances_of(kernel, others, own) - v @ u.mT
-        L, half = whiten(K - v @ v.mT, jitter, known, cross)
-        solved = torch.linalg.solve_triangular(L.mT, half, upper=True)[..., 0]
-        variance = covariances_of(kernel, own, own)[:, 0, 0] * (1 + JITTER)
-        left = variance - u.square().sum((1, 2)) - half.square().sum((1, 2))
-        at_once = slice(part, part + step)
-        weights[at_once] = torch.where(known, solved, 0.0).numpy()
-        sd[at_once] = left.sqrt().numpy()
-    return weights, sd
-
-
-def covariances_of(kernel: MixedKernel, a: Tensor, b: Tensor) -> Tensor:
-    """Return k(a, b) for stacks of points, (s, m, d), (s, k, d) -> (s, m, k), float64."""
-    bias, weight = kernel.log_hidden_bias.double().exp(), kernel.log_hidden_weight.double().exp()
-    k11 = bias + weight * a.square().sum(2)[:, :, None]
-    k22 = bias + weight * b.square().sum(2)[:, None]
-    return kernel.through(k11, bias + weight * a @ b.mT, k22)
 
 
 def exact_means(

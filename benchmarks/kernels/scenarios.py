@@ -26,11 +26,11 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.kernels.scenario_draws import (
-    NEAREST,
     NUGGET,
-    Vecchia,
+    exact_draws,
     exact_means,
     kernel_errors,
+    network_draws,
     stratified_design,
     truth,
     uniform_design,
@@ -52,16 +52,13 @@ from geogp.models.training.training_loop import fit
 
 STUDIES = ("replicates", "anchors", "known", "oracle")
 
-SHARED = {10_000: 10_000, 20_000: 2_000, 50_000: 1_000}
-"""Number of points in the exact first block, which conditions all others, by n."""
-
 ANCHORS: tuple[Placement, ...] = ("kmeans++", "first")
 """Anchors of the replicates; the paper has both."""
 
 MAX_DRAWS = 20
 
 LARGEST_EXACT = 10_000
-"""Largest number of rows with an exact oracle."""
+"""Largest number of rows with exact draws and an exact oracle."""
 
 PAIRS = 500
 """Number of points for whose pairs a kernel is compared with the truth."""
@@ -136,8 +133,9 @@ def make_world(scenario: Scenario) -> World:
     design = stratified_design if scenario.stratified else uniform_design
     x, kernel = design(scenario.n, scenario.inputs, rng), truth()
     mean_variance = float(kernel.diagonal(torch.from_numpy(x)).mean())
-    process = Vecchia.of(kernel, x, NEAREST, SHARED.get(scenario.n, scenario.n))
-    return World(x, process.draw(rng, MAX_DRAWS), NUGGET * mean_variance, mean_variance)
+    few = scenario.n <= LARGEST_EXACT
+    f = exact_draws(kernel, x, rng, MAX_DRAWS) if few else network_draws(x, rng, MAX_DRAWS)
+    return World(x, f, NUGGET * mean_variance, mean_variance)
 
 
 class Study:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.kernels.scenario_draws import UNITS
 from benchmarks.markdown import percent, plus_minus, spread, table
 from benchmarks.script import Figures
 
@@ -164,9 +165,10 @@ Replicates for each kind of anchors: {counted}. The paper: C1 20 (table 5), othe
     python -m benchmarks kernels.scenarios
 
 Truth: all variances 1, alpha = w = ½; noise variance 0.04 of the mean of k(x, x); inputs
-uniform in [-½, ½]^I, or our own stratified design (C7, C8; `scenario_draws.py`). Rows
-are split 85:5:10 (paper: 90:10). The model standardises the targets, so start values and
-priors are in the standardised unit.
+uniform in [-½, ½]^I, or our own stratified design (C7, C8; `scenario_draws.py`). The
+functions of C1 and C2 are drawn exactly, the others as random networks with
+{2 * UNITS:,} units. Rows are split 85:5:10 (paper: 90:10). The model
+standardises the targets, so start values and priors are in the standardised unit.
 `nystrom-mixed`, r = {first["r"]},
 kernel learned by {10 * first["epochs"]} iterations of L-BFGS on {first["batch"]} rows,
 posterior from all training rows. Parameters are printed in the target's unit. *error of

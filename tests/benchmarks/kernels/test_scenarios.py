@@ -1,6 +1,7 @@
 """The simulation study: its inputs, its draws against exact covariances, and one tiny study."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -55,35 +56,29 @@ def test_strata_spread_norms_and_angles(draws):
     assert largest[1] > 1.5 * largest[0]
 
 
-def test_neighbours_are_the_nearest_of_those_before(draws):
-    x = uniform(draws, 700, 3)
-    found = draws.near_earlier(x, 5)
-    for i in (1, 4, 5, 300, 511, 512, 513, 699):
-        distance = np.square(x[:i] - x[i]).sum(1)
-        expected = set(np.argsort(distance)[:5].tolist())
-        assert set(found[i][found[i] != draws.NO_ROW].tolist()) == expected
-    assert (found[0] == draws.NO_ROW).all()
+@pytest.mark.parametrize("how", ["exact", "network"])
+def test_draws_have_the_covariance_of_the_kernel(draws, how, monkeypatch):
+    monkeypatch.setattr(draws, "ROWS", 5)
+    x, rng, kernel = uniform(draws, 12), np.random.default_rng(1), draws.truth()
+    if how == "exact":
+        f = draws.exact_draws(kernel, x, rng, 40_000)
+    else:
+        f = draws.network_draws(x, rng, 40_000, units=8)
+    products = f[:, :, None] * f[:, None]
+    error = products.mean(0) - kernel(torch.from_numpy(x), torch.from_numpy(x)).numpy()
+    assert (abs(error) <= 4.5 * products.std(0) / math.sqrt(len(f))).all()
+    assert (abs(f.mean(0)) <= 4.5 * f.std(0) / math.sqrt(len(f))).all()
 
 
-@pytest.mark.parametrize("shared", [0, 40])
-def test_the_covariance_becomes_exact_as_m_grows(draws, shared):
-    x, kernel = uniform(draws, 150), draws.truth()
-    exact = kernel(torch.from_numpy(x), torch.from_numpy(x)).numpy()
-    errors = [
-        abs(draws.Vecchia.of(kernel, x, m, shared).covariance() - exact).max()
-        for m in (5, 50, 149 - shared)
-    ]
-    assert errors[0] > errors[1] > 10 * errors[2]
-    assert errors[2] < 1e-6
-
-
-@pytest.mark.parametrize("shared", [0, 10, 40])
-def test_draws_have_the_covariance_that_the_conditionals_imply(draws, shared):
-    process = draws.Vecchia.of(draws.truth(), uniform(draws, 40), 4, shared)
-    f = process.draw(np.random.default_rng(1), 20_000)
-    expected = process.covariance()
-    # The standard error of a covariance is at most sqrt(2 / 20,000) times the variance.
-    np.testing.assert_allclose(f.T @ f / len(f), expected, atol=0.05 * expected.max())
+def test_wide_networks_are_close_to_gaussian(draws):
+    """The variance given the hidden units, which differs between networks, tends to one value."""
+    x, rng = uniform(draws, 1), np.random.default_rng(0)
+    kurtosis = []
+    for units in (1, 100):
+        f = draws.network_draws(x, rng, 20_000, units=units)[:, 0]
+        kurtosis.append(np.mean(f**4) / np.mean(f**2) ** 2)
+    assert kurtosis[0] > 3.3
+    assert kurtosis[1] == pytest.approx(3, abs=0.2)
 
 
 def test_exact_predictions_are_the_conditionals(draws):
