@@ -5,7 +5,8 @@
 
 "Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
 Gaussian Processes". As in the paper, all replicates have the same inputs (seed 0) and new functions
-and noise, and each is fitted with two kinds of anchors. Each fit is scored with two predictive
+and noise, and each is fitted with two kinds of anchors. There are --seeds replicates where the
+functions are drawn exactly, and --other-seeds elsewhere. Each fit is scored with two predictive
 variances, of `nystrom-mixed` and of `nystrom-mixed-dtc`. Rows are split 85:5:10; the 5 % choose
 among the few epochs. Each fit has its own file under --out, and the same command continues where
 it stopped.
@@ -291,7 +292,8 @@ def cases(study: str, options: argparse.Namespace) -> Iterator[Case]:
     base = Case("C1", r=options.r, batch=options.batch, epochs=options.epochs)
     if study == "replicates":
         for name, anchors in itertools.product(options.scenarios, ANCHORS):
-            for seed in range(options.seeds if name == "C1" else options.other_seeds):
+            few = SCENARIOS[name].n <= LARGEST_EXACT
+            for seed in range(options.seeds if few else options.other_seeds):
                 yield replace(base, scenario=name, anchors=anchors, seed=seed)
     elif study == "anchors":
         for name, anchors in itertools.product(options.scenarios, (*ANCHORS, "pivoted")):
@@ -314,9 +316,8 @@ def run(study: Study, name: str, options: argparse.Namespace) -> list[Figures]:
         made = {}
         for scenario in options.scenarios:
             if study.scenarios[scenario].n <= LARGEST_EXACT:
-                seeds = options.seeds if scenario == "C1" else options.other_seeds
-                make = functools.partial(study.oracle, scenario, seeds)
-                made[f"oracle/{scenario}-{seeds}"] = make
+                make = functools.partial(study.oracle, scenario, options.seeds)
+                made[f"oracle/{scenario}-{options.seeds}"] = make
     else:
         made = {
             f"fits/{case.name}": functools.partial(study.measure, case)
