@@ -9,11 +9,10 @@ import numpy as np
 
 from geogp import __version__
 from geogp.errors import DataError
-from geogp.files import sha256_of
 from geogp.geodata.places.region import Tiles
 from geogp.models.catalogue.storage import read_tensors, write_tensors
 from geogp.models.joint.joint_level import Single
-from geogp.runs.run_folder import LEVEL_FILE, MODEL_FILE
+from geogp.runs.run_folder import LEVEL_FILE
 
 
 @dataclass(frozen=True)
@@ -27,13 +26,12 @@ class KeptLevel:
     depends: dict[str, Any]
 
     @classmethod
-    def of(cls, folder: Path, quarter: str, tiles: Tiles, precision: str) -> Self:
-        """Return the file in a folder that contains the model."""
+    def of(cls, folder: Path, model: str, quarter: str, tiles: Tiles) -> Self:
+        """Return the file in the folder of a run; `model` is the SHA-256 of the model's file."""
         places = np.stack([tiles.column, tiles.row]).astype(np.int64)
         depends = {
             "geogp": __version__,
-            "model": sha256_of(folder / MODEL_FILE),
-            "precision": precision,
+            "model": model,
             "quarter": quarter,
             "zoom": tiles.zoom,
             "tiles": hashlib.sha256(places.tobytes()).hexdigest(),
@@ -49,6 +47,6 @@ class KeptLevel:
         return tensors if found == self.depends else None
 
     def write(self, single: Single) -> None:
-        """Write the tensors, if there are any; raise OutputError if the file cannot be written."""
+        """Write the tensors, if there are any; raise OutputError if this is impossible."""
         if single:
             write_tensors(self.path, single, self.depends)

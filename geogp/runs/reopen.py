@@ -31,7 +31,7 @@ from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.kept_level import KeptLevel
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.questions.question_types import BY_COUNTY, BY_STRATUM, BY_TRACT, CENSUS_LAYERS
-from geogp.runs.run_folder import check_model
+from geogp.runs.run_folder import MODEL_FILE, check_model
 from geogp.runs.run_identity import input_record, same_input
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MAX_TILES, MapRequest
@@ -83,9 +83,13 @@ class Reopened:
         parts = [one.places.of_tiles(self.tiles, quarter) for one in jobs for quarter in times]
         places = pd.concat(parts)
         how: dict[str, Any] = {"seed": seed, "columns": columns, "calibrated": calibrated}
-        if not self.model.network_.holds_rows or len(parts) > 1 or job.providers or not calibrated:
+        records = given(self.record.file_records, {})
+        keeps = self.model.network_.holds_rows and job.keeps_level and calibrated
+        if not keeps or len(parts) > 1 or MODEL_FILE not in records:
             return self.model.joint(places, rows=self._rows(), **how)
-        kept = KeptLevel.of(self.path, quarter_label(times[0]), self.tiles, self.record.precision)
+        # The hash in run.json is that of the loaded model, even if the folder changes meanwhile.
+        model = records[MODEL_FILE].sha256
+        kept = KeptLevel.of(self.path, model, quarter_label(times[0]), self.tiles)
         single = kept.read()
         if single is None:
             single = self.model.network_.single(self.model.inputs(places))

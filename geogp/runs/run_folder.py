@@ -1,5 +1,6 @@
 """The run folder, and functions that start, continue, complete and read a run."""
 
+import fnmatch
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +40,7 @@ LATER_FILES = (
     "exceedance_*",
     "excursion_*",
     "next_tiles.*",
-    "level_*",
+    LEVEL_FILE.format("*"),
     "figures",
 )
 """Files that other commands add to a finished run; after a new map, they are out of date."""
@@ -190,12 +191,14 @@ class RunFolder:
             self._unstage()
             staged.mkdir(parents=True)
             written = write(staged)
-            files = sorted(file.name for file in staged.iterdir())
+            names = {file.name for file in staged.iterdir()}
+            # A run is whole without the kept level, which answers can make again.
+            files = sorted(names - {*fnmatch.filter(names, LEVEL_FILE.format("*"))})
             run = replace(written, files=files, file_records=records_of(staged, files))
             old = {*self._held().get("files", [])}
             if not keep_later:
                 old |= {file.name for name in LATER_FILES for file in self.path.glob(name)}
-            write_text(self._stale, json.dumps(sorted(old - set(files))))
+            write_text(self._stale, json.dumps(sorted(old - names)))
             write_text(staged / RUN_FILE, run_text(run))
         except BaseException as error:
             with suppress(OSError):

@@ -538,6 +538,21 @@ class TestRecovery:
             list(second.shape.columns.values()), list(first.shape.columns.values())
         )
 
+    @pytest.mark.parametrize("asked", [{}, {"tests": 7.0, "devices": 2.0}, {"level": True}])
+    def test_predictions_from_the_level_of_single_tiles_are_the_same(self, recovered, asked):
+        model, truth, test = recovered
+        x = truth["x"][test]
+        first, second = model.predict(x, **asked), model.predict(x, single=model.single(x), **asked)
+        for part in ("mean", "function_variance", "tile_variance", "noise_variance"):
+            np.testing.assert_allclose(
+                getattr(second, part), getattr(first, part), rtol=1e-9, atol=1e-12, err_msg=part
+            )
+
+    def test_outside_the_times_of_the_rows_there_is_no_level_to_keep(self, recovered):
+        model, truth, _ = recovered
+        assert set(model.single(truth["x"][:3])) == {"mean", "field", "tile", "noise", "history"}
+        assert model.single(truth["x"][:3] * [1, 1, 0] + [0, 0, 1.5]) == {}
+
     def test_level_has_no_noise_and_single_tests_most(self, recovered):
         model, truth, _ = recovered
         x = truth["x"][:20]

@@ -193,6 +193,12 @@ class TestApproximation:
         spread = np.sqrt((covariance**2 + product) / 2000)
         assert np.abs((np.cov(drawn.T) - covariance) / spread).max() < 4
 
+    def test_paths_around_a_large_mean_keep_their_deviations(self, level):
+        far = replace(level, mean=level.mean + 1e8)
+        first, moved = (np.concatenate(list(one.paths(40, seed=3))) for one in (level, far))
+        assert moved.dtype == np.float64
+        np.testing.assert_allclose(moved - 1e8, first, atol=1e-6)
+
     def test_a_seed_gives_the_same_paths(self, level):
         first, again, other = (
             np.concatenate(list(level.paths(40, seed=seed))) for seed in (7, 7, 8)

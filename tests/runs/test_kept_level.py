@@ -8,6 +8,7 @@ import pytest
 
 from geogp.models.catalogue.storage import read_tensors, write_tensors
 from geogp.models.field.field_model import FieldNetwork
+from geogp.runs.file_records import damaged_files
 from geogp.runs.open_run import open_run
 
 
@@ -57,12 +58,20 @@ def test_a_damaged_file_is_made_again(copy, first, kept, made):
     same_tensors(kept, made)
 
 
-@pytest.mark.parametrize("name", ["model", "quarter", "tiles", "precision"])
+@pytest.mark.parametrize("name", ["model", "quarter", "tiles", "zoom"])
 def test_a_file_of_another_level_is_not_used(copy, first, kept, name):
     tensors, described = read_tensors(kept)
     write_tensors(kept, tensors | {"mean": tensors["mean"] + 1}, described | {name: "other"})
     pd.testing.assert_frame_equal(answer(copy.path), first)
     assert read_tensors(kept)[1] == described
+
+
+def test_a_run_without_the_file_is_whole(copy, first, kept):
+    run = open_run(copy.path).record
+    assert kept.name not in {*run.files, *run.file_records}
+    assert read_tensors(kept)[1]["model"] == run.file_records["model.safetensors"].sha256
+    kept.unlink()
+    assert damaged_files(copy.path, run) == []
 
 
 def test_another_quarter_has_its_own_file(copy, first):

@@ -169,7 +169,8 @@ class _Told:
 
     counts: bool = False
 
-    def predict_distribution(self, places, *, level):
+    def predict_distribution(self, places, *, level, single):
+        assert single is None
         tests = set(places["tests"]) if "tests" in places else None
         self.asked = (tests, level)
         quarter = places["quarter"].dt.year * 4.0 + places["quarter"].dt.quarter - 1

@@ -26,6 +26,10 @@ def single(small, tmp_path_factory):
     return request
 
 
+def test_no_level_is_kept(single):
+    assert not list(single.out.glob("level_*"))
+
+
 def test_it_is_in_the_record_of_the_run_and_the_fit_is_kept(single, small, tmp_path):
     text = (single.out / "run.json").read_text("utf-8")
     assert json.loads(text)["settings"]["precision"] == "single"

@@ -129,8 +129,8 @@ class JointLevel:
         """Return the joint distribution of sums over points with weights (n, k) or (n,).
 
         The covariances are approximate, because each point is conditioned only on near points that
-        come earlier. The variance of a single point may differ from `single_variances` by about 0.1
-        %.
+        come earlier. The variance of a single point may differ from `single_variances` by some per
+        cent.
 
         Raises
         ------
@@ -272,7 +272,7 @@ def joint_level(
         level=True)`. If so, deviations are multiplied by the ratio of the standard deviations in
         the map and in the uncalibrated distribution. The result differs from the map by a few per
         cent. Models without a tile process need no calibration, because nothing is approximated.
-    `earlier`: largest number of earlier tiles that condition a tile.
+    `earlier`: see `tile_sequence`.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws; the check of memory uses it.
     `single`: `model.single(x)`, which saves time if it is known.

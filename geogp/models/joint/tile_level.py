@@ -153,12 +153,12 @@ class TileLevel(JointLevel):
         ]
 
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
-        """Yield paths, `AT_ONCE` at a time, in float32: its error is far below that of draws."""
+        """Yield paths, `AT_ONCE` at a time; deviations from the mean are computed in float32."""
         single = np.float32
         low, s = self.tiles.low.astype(single, copy=False), self.tiles.s.astype(single)[:, None]
         shared, unseen = self.shared.astype(single), self.unseen.astype(single)
         factor = (float(self.model.y_sd) * self.factor).astype(single)[:, None]
-        common, mean = self.factor.astype(single)[:, None], self.mean.astype(single)[:, None]
+        common = self.factor.astype(single)[:, None]
 
         def path(normal: list[NDArray[np.float32]]) -> Floats:
             weights, own, drift, far = normal
@@ -170,8 +170,8 @@ class TileLevel(JointLevel):
                 found += common * (shared @ drift)
             if unseen.nnz:
                 found += unseen @ far
-            found += mean
-            return found.T
+            deviations: Floats = found.T
+            return self.mean + deviations
 
         sizes = low.shape[1], len(s), shared.shape[1], unseen.shape[1]
         normals = (

@@ -13,7 +13,7 @@ from geogp.distributions.prediction import Prediction
 from geogp.distributions.quantity import Quantity
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_repair import Repair
-from geogp.files import write_bytes
+from geogp.files import sha256_of, write_bytes
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.region import UNKNOWN, Tiles
 from geogp.geodata.tiles.observations import Observations
@@ -40,7 +40,7 @@ from geogp.reports.rendering import say
 from geogp.runs.kept_level import KeptLevel
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.predicting import MapPredictor
-from geogp.runs.run_folder import GRID_FILE
+from geogp.runs.run_folder import GRID_FILE, MODEL_FILE
 from geogp.runs.settings import MAX_TILES
 
 
@@ -95,8 +95,8 @@ class Drawing:
         write_styles(self.grid, folder)
         write_item(self.grid, folder)
         tiles, county = content.tiles, content.county_names
-        kept = KeptLevel.of(folder, job.question.at, tiles, job.request.precision)
-        kept.write(self.single)
+        model = sha256_of(folder / MODEL_FILE)
+        KeptLevel.of(folder, model, job.question.at, tiles).write(self.single)
         write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=county)
         if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
@@ -121,7 +121,7 @@ def draw(
     region.check_zoom(zoom)
     tiles = region.tiles(zoom)
     asker = MapPredictor(job, model, repair, zoom)
-    single = {} if job.providers else asker.single(tiles)
+    single = asker.single(tiles) if job.keeps_level else {}
     prediction = asker.predict(tiles, [question.quarter], single)
     quantity = quantity_of(seen.target)
     grid = _grid(job, tiles, prediction, settings)

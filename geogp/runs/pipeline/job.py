@@ -33,7 +33,7 @@ from geogp.models.catalogue.build_model import find_spec, with_noise
 from geogp.models.catalogue.model_names import ModelName, find_model
 from geogp.models.catalogue.presets import Preset, find_preset
 from geogp.models.core.devices import pick_device
-from geogp.models.core.options import NOISES, Weights
+from geogp.models.core.options import DOUBLE, NOISES, Weights
 from geogp.models.training.training_data import Data
 from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
@@ -131,6 +131,15 @@ class Job:
             covariates=covariate_scales(self.places.names, covariates.to_numpy(np.float64)),
             providers=self.providers,
         )
+
+    @property
+    def keeps_level(self) -> bool:
+        """Whether the run folder keeps the level of single tiles; see `KeptLevel`.
+
+        In single precision, rounding errors decide which rows are near, and the model that was
+        fitted and the model from the file have different ones.
+        """
+        return not self.providers and self.request.precision == DOUBLE
 
     @cached_property
     def providers(self) -> tuple[str, ...]:
