@@ -225,7 +225,9 @@ def test_a_fresh_run_leaves_no_file_of_the_old_one(small, tmp_path):
     assert (out / "notes.txt").read_text() == "mine"
     assert sorted(path.name for path in out.glob("*_mbps.tif")) == []
     files = json.loads((out / "run.json").read_text())["files"]
-    assert {*files, "run.json", "notes.txt", LOCK_FILE} == {path.name for path in out.iterdir()}
+    assert {*files, "level_2023Q4.safetensors", "run.json", "notes.txt", LOCK_FILE} == {
+        path.name for path in out.iterdir()
+    }
 
 
 @pytest.mark.parametrize("fresh", [False, True])
