@@ -107,7 +107,9 @@ class Frame:
         outside = (down < 0) | (down >= self.height) | (across < 0) | (across >= self.width)
         if outside.any():
             raise DataError(f"{int(outside.sum())} of {len(tiles)} tiles lie outside the raster.")
-        repeated = len(tiles) - len(np.unique(down * self.width + across))
+        filled = np.zeros((self.height, self.width), np.bool_)
+        filled[down, across] = True
+        repeated = len(tiles) - int(filled.sum())
         if repeated:
             raise DataError(
                 f"expected each tile once, found {repeated} repeated. Map one quarter at a time."

@@ -173,7 +173,7 @@ def _given(
     here = torch.arange(rows, rows + b, device=x.device)[part]
     amplitude, noise = terms.terms.amplitude, terms.terms.noise
     # Dividing by the amplitude at the rows saves the product D K D.
-    prior = model.tiles.lower(terms.points[back])
+    prior = model.tiles.lower_at(terms.points, back)
     correlation = model.tiles(terms.points[back], terms.points[here][:, None])
     cross = correlation * amplitude[here][:, None, None]
     factor, white = whiten(prior, (noise / amplitude.square())[back], known, cross)

@@ -25,6 +25,9 @@ NO_LENGTH = 1e-30
 STRIPES, STRIPE = 4, 16
 """Largest number and smallest width of the stripes of `TileProcess.lower`."""
 
+DISTINCT_PAIRS = 3
+"""`TileProcess.lower_at` computes all pairs of distinct points if that is this many times fewer."""
+
 NO_TIME = -1e5
 """Stands for the logarithm of the time 0, so that its products are finite."""
 
@@ -143,6 +146,27 @@ class TileProcess(nn.Module):
             end = min(start + width, m)
             found[:, start:end, :end] = self(points[:, start:end], points[:, :end])
         return found
+
+    def lower_at(self, points: Tensor, at: Tensor) -> Tensor:
+        """Return `lower(points[at])`, (b, m, m), for points (n, 3) and positions (b, m).
+
+        On a CPU, each pair of distinct points is computed once, if these are few. The values are
+        the same.
+        """
+        b, m = at.shape
+        if points.device.type != "cpu":
+            return self.lower(points[at])
+        used = torch.zeros(len(points), dtype=torch.bool)
+        used[at.flatten()] = True
+        u = int(used.sum())
+        if DISTINCT_PAIRS * u * u > b * m * m:
+            return self.lower(points[at])
+        found = self.lower(points[used][None])[0]
+        found = torch.maximum(found, found.T).flatten()  # k is positive
+        place = (used.cumsum(0) - 1).int()[at]
+        return found.index_select(0, (place[:, :, None] * u + place[:, None]).flatten()).view(
+            b, m, m
+        )
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k for amplitude 1 between points (..., m, 3) and (..., n, 3): (..., m, n).

@@ -26,6 +26,7 @@ from torch import Tensor
 from geogp.errors import DataError
 from geogp.models.core.devices import on_device
 from geogp.models.core.threads import chunks, in_threads
+from geogp.models.field.field_rows import NearRows
 from geogp.models.field.near_rows import NearTerms, WeightPosterior, near_rows
 from geogp.models.field.vecchia import GROWTH, NO_ROW, Sites, earlier_places, spacing, whiten
 from geogp.models.joint.joint_level import AT_ONCE, EARLIER_TILES
@@ -258,9 +259,8 @@ def _blocks(
             values = torch.cat([residuals[near.distinct], values[:, 1:]], 1)
         for few in chunks(len(number), model.blocks_at_once // 2):
             held = patches.rows(before[part][few], most)
-            there = on_device(held != NO_ROW, model.device)
-            at = on_device(patches.order[held], model.device)
-            earlier = _Neighbours(points[at], amplitude[at], there)
+            found = NearRows.of(np.where(held == NO_ROW, NO_ROW, patches.order[held]), model.device)
+            earlier = _Earlier(points[found.distinct], amplitude[found.distinct], found)
             arrays = _conditioned(model, terms, values, few, (known[few], earlier))
             on_tiles, deviation, heard = (array.cpu().numpy() for array in arrays)
             here, inside = number[few], number[few] != NO_ROW
@@ -316,12 +316,12 @@ class _EarlierTiles:
         return sparse.csr_array((self.values, self.columns, self.starts), shape=(n, n), copy=False)
 
 
-class _Neighbours(NamedTuple):
-    """The earlier tiles of c patches: points (c, m, 3), amplitudes (c, m), and which are known."""
+class _Earlier(NamedTuple):
+    """The earlier tiles `near` of c patches; distinct ones have points (k, 3), amplitudes (k,)."""
 
     points: Tensor
     amplitude: Tensor
-    known: Tensor
+    near: NearRows
 
 
 def _conditioned(
@@ -329,7 +329,7 @@ def _conditioned(
     terms: NearTerms,
     told: Tensor,
     part: slice,
-    tiles: tuple[Tensor, _Neighbours],
+    tiles: tuple[Tensor, _Earlier],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return arrays of c patches of at most g tiles, from their near rows and earlier tiles.
 
@@ -341,14 +341,16 @@ def _conditioned(
     back, width = near.at[part], near.at.shape[1]
     own = u + torch.arange(part.start * g, part.start * g + c * g, device=back.device).view(c, g)
     amplitude, noise = terms.terms.amplitude, terms.terms.noise
-    points = torch.cat([terms.points[back], earlier.points], 1)
-    size = torch.cat([amplitude[back], earlier.amplitude], 1)
-    noise = torch.cat([noise[back], torch.zeros_like(earlier.amplitude)], 1)
-    there = torch.cat([near.known[part], earlier.known], 1)
+    points = torch.cat([terms.points, earlier.points])
+    at = torch.cat([back, len(terms.points) + earlier.near.at], 1)
+    size = torch.cat([amplitude, earlier.amplitude])[at]
+    noise = torch.cat([noise, torch.zeros_like(earlier.amplitude)])[at]
+    there = torch.cat([near.known[part], earlier.near.known], 1)
     # Dividing the covariances by the amplitude at the rows saves the product D K D.
     mine = amplitude[own] * known
-    cross = model.tiles(points, terms.points[own]) * mine[:, None]
-    factor, white = whiten(model.tiles.lower(points), noise / size.square(), there, cross)
+    cross = model.tiles(points[at], terms.points[own]) * mine[:, None]
+    between = model.tiles.lower_at(points, at)
+    factor, white = whiten(between, noise / size.square(), there, cross)
     prior = model.tiles(terms.points[own], terms.points[own]) * mine[:, :, None] * mine[:, None]
     within, variance = _eliminated(prior - white.mT @ white, prior)
     shares = torch.linalg.solve_triangular(factor.mT, white, upper=True) / size[..., None]
