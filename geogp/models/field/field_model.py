@@ -27,10 +27,11 @@ from geogp.models.core.threads import aside, in_threads, one_core_each
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.field_process import FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, BlockRows, block_rows, place_arrays, whitened
-from geogp.models.field.left_out import LeftOutRows, left_out
+from geogp.models.field.left_out import LeftOutRows, held_out, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import law_and_share, learn_networks
 from geogp.models.field.near_rows import (
+    NETWORKS,
     Conditional,
     Conditionals,
     WeightPosterior,
@@ -135,9 +136,7 @@ class FieldNetwork(FieldProcess):
             self.set_law(no_law())
             rng = np.random.default_rng([int(self.order_seed), 3])
             inside = left_out(self, rng)
-            found = self.conditional(validation.x, validation.counts)
-            away = self.distance_to_others(numpy_of(self.points(validation.x)))
-            outside = LeftOutRows(validation, found, away)
+            outside = held_out(self, validation, rng)
             training = self._errors(inside, held_out=False)
             errors = training.joined(self._errors(outside, held_out=True))
             precise, n = self.is_precise(), len(self.rows.y)
@@ -303,8 +302,13 @@ class FieldNetwork(FieldProcess):
         scaled = self.scaled(x)
         if not len(self.rows.y) or not torch.equal(self.seen(scaled), scaled):
             return {}
+        counts = self.endless(len(x))
         with one_core_each():
-            return self.conditional(scaled, self.endless(len(x)))._asdict()
+            found = self.conditional(scaled, counts)._asdict()
+            if self.networks_share:
+                predicted = map(torch.as_tensor, self.network_prediction(scaled, counts))
+                found |= zip(NETWORKS, predicted, strict=True)
+            return found
 
     def predict_scaled(
         self,
@@ -324,13 +328,14 @@ class FieldNetwork(FieldProcess):
             counts = self.counts_of(None, None, len(x))
         law, share = self.predictive_law(), float(self.networks_share)
         history = bool(share) or not law.is_constant
-        found, known = near or self.conditionals(x, counts, alone=alone, history=history)
+        near = near or self.conditionals(x, counts, alone=alone, history=history)
+        found, known, networks = near
         then = self.seen(x)
         distance = self.distance_to_others(numpy_of(self.points(then)))
         covariates = self._covariates(counts, known, distance)
         if alone or not share or not len(self.rows.y):
             return self._assembled(found, known, law.at(covariates), level=level)
-        predicted = self.network_prediction(then, counts)
+        predicted = networks or self.network_prediction(then, counts)
         pooled = pooled_law(law, self.predictive_law("networks_law"), share, covariates, predicted)
         errors = pooled.standardised(*prediction_in(covariates))
         return self._assembled(found, known, errors.distribution(), level=level)

@@ -23,6 +23,9 @@ Floats = NDArray[np.float64]
 MOST_ROWS = 12_000
 """Largest number of training rows whose errors are estimated; from more rows, a subset is drawn."""
 
+MOST_HELD_OUT = 20_000
+"""Largest number of validation rows whose errors are estimated, as for training rows."""
+
 FOLDS = 16
 """Largest number of folds; the groups of a fold are left out together."""
 
@@ -59,6 +62,15 @@ def left_out(model: "FieldNetwork", rng: np.random.Generator) -> LeftOutRows:
     held = model.rows.as_rows().at(order)._replace(groups=groups.to(order.device)[order])
     joined = Conditional(*(torch.cat(part) for part in zip(*found, strict=True)))
     return LeftOutRows(held, joined, np.concatenate(distance), order)
+
+
+def held_out(model: "FieldNetwork", rows: Rows, rng: np.random.Generator) -> LeftOutRows:
+    """Predict rows that are not stored, or a random subset if there are many."""
+    if len(rows.y) > MOST_HELD_OUT:
+        chosen = np.sort(rng.permutation(len(rows.y))[:MOST_HELD_OUT])
+        rows = rows.at(on_device(chosen, model.device))
+    found = model.conditional(rows.x, rows.counts)
+    return LeftOutRows(rows, found, model.distance_to_others(model.points(rows.x).cpu().numpy()))
 
 
 Part = tuple[Tensor, Conditional, Floats]

@@ -50,6 +50,9 @@ EPOCHS, RATE, BATCHES = 8, 4e-3, (128, 1024)
 unless a bound applies.
 """
 
+ENOUGH_STEPS = 1000
+"""With more steps than this, there are fewer epochs, at least two."""
+
 DEGREES = 5.0
 """Degrees of freedom of the loss, a Student t distribution: it limits the effect of outliers."""
 
@@ -175,10 +178,11 @@ class NearNetworks(nn.Module):
         size = sum(len(own) for own in rows) // len(rows)
         batch = min(max(len(z) // 40, BATCHES[0]), BATCHES[1], size)
         used = batch * (size // batch)
-        steps = EPOCHS * (size // batch)
+        epochs = min(EPOCHS, max(ENOUGH_STEPS // (size // batch), 2))
+        steps = epochs * (size // batch)
         optimiser = AdamW(weights, lr=RATE, fused=True)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, steps, pct_start=0.1)
-        for _ in range(EPOCHS):
+        for _ in range(epochs):
             epoch = torch.stack([_drawn(own, used, random) for own in rows])[members]
             for chosen in epoch.to(z.device).split(batch, 1):
                 mean, log_sd = _outputs(weights, z[chosen]).unbind(2)

@@ -46,10 +46,14 @@ class Conditional(NamedTuple):
 
 
 class Conditionals(NamedTuple):
-    """Predictions at given inputs, and at the same inputs within the times of the stored rows."""
+    """Predictions at given inputs, and at the same inputs within the times of the stored rows.
+
+    `networks` are the networks' means and log standard deviations, (n,) each, if they are known.
+    """
 
     found: Conditional
     within: Conditional
+    networks: tuple[Floats, Floats] | None = None
 
     @classmethod
     def of(cls, single: Single | None, device: torch.device) -> "Conditionals | None":
@@ -57,8 +61,14 @@ class Conditionals(NamedTuple):
         if not single:
             return None
         found = Conditional(*(single[name].to(device) for name in Conditional._fields))
-        return cls(found, found)
+        if not set(NETWORKS) <= set(single):
+            return cls(found, found)
+        mean, log_sd = (single[name].numpy() for name in NETWORKS)
+        return cls(found, found, (mean, log_sd))
 
+
+NETWORKS = "network_mean", "network_log_sd"
+"""Names of the networks' predictions in `Single`."""
 
 HISTORY = 5
 """Number of covariates from the near rows."""
@@ -256,5 +266,5 @@ def with_counts(
         pairs = zip(x.split(CHUNK), counts.split(CHUNK), strict=True)
         noise = torch.cat([model.row_terms(*pair).noise for pair in pairs])
         change = model.law.shift(counts) - model.law.shift(model.endless(1))
-    found, within = (one._replace(mean=one.mean + change, noise=noise) for one in near)
+    found, within = (one._replace(mean=one.mean + change, noise=noise) for one in near[:2])
     return Conditionals(found, within)
