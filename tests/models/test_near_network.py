@@ -14,6 +14,7 @@ from geogp.errors import DataError, NumericalError
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
 from geogp.models.core.architecture import Architecture
+from geogp.models.core.threads import threads_of
 from geogp.models.field import near_network
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
@@ -129,6 +130,20 @@ def test_a_large_group_leaves_enough_steps_for_all_networks():
     asked = _columns(2_000, seed=2)
     true_mean, _ = _truth(asked)
     assert np.square(networks(asked)[0] - true_mean).mean() < 0.25 * true_mean.var()
+
+
+@pytest.mark.parametrize(("enough", "epochs"), [(1000, 8), (160, 5), (10, 2)])
+def test_more_steps_than_enough_shorten_the_training(enough, epochs, monkeypatch):
+    """There are 32 steps in an epoch: 4,000 rows, a fifth less, in batches of 100."""
+    monkeypatch.setattr(near_network, "ENOUGH_STEPS", enough)
+    monkeypatch.setattr(near_network, "BATCHES", (100, 100))
+    steps, clip = [], near_network._clip
+    monkeypatch.setattr(near_network, "_clip", lambda weights: (steps.append(1), clip(weights)))
+    columns = _columns(4_000)
+    with torch.no_grad():
+        NearNetworks(INPUTS, torch.float32).fit(columns, _targets(columns), np.arange(4_000), 0)
+    threads = len(np.array_split(np.arange(5), min(5, threads_of(torch.device("cpu")))))
+    assert len(steps) == 32 * epochs * threads
 
 
 def test_a_seed_gives_the_same_networks_and_another_does_not():
@@ -282,6 +297,24 @@ def test_chunks_do_not_change_predictions(field):
     whole, some = field.predict(x, 3), field.predict(x[::7], 3)
     np.testing.assert_allclose(some.mean, whole.mean[::7], rtol=1e-9)
     np.testing.assert_allclose(some.sd, whole.sd[::7], rtol=1e-9)
+
+
+@pytest.mark.parametrize("level", [False, True])
+def test_a_known_level_needs_no_networks_again(field, level, monkeypatch):
+    x = _world(300, seed=3).x
+    single, expected = field.single(x), field.predict(x, np.inf, level=level)
+
+    def refused(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(type(field), "network_prediction", refused)
+    if level:
+        found = field.predict(x, single=single, level=True)
+        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+        np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-12)
+    else:  # measurements have other tests
+        with pytest.raises(AssertionError):
+            field.predict(x, 3, single=single)
 
 
 def test_save_and_load(field, tmp_path):

@@ -11,6 +11,7 @@ from test_joint_level import exact, grid, make_field
 
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import Rows
 from geogp.models.field import field_process
 from geogp.models.field import left_out as leaving
 from geogp.models.field.field_model import FieldNetwork
@@ -229,6 +230,18 @@ class TestLeftOut:
         at = [model.rows.y.tolist().index(y) for y in rows.y]
         assert len(set(at)) == 20
         np.testing.assert_allclose(_laws(found), every[at], rtol=1e-9)
+
+    def test_of_more_held_out_rows_some_are_chosen(self, model, monkeypatch):
+        rows = Rows(model.rows.x + 0.01, model.rows.y, model.rows.counts)
+        every = leaving.held_out(model, rows, np.random.default_rng(0))
+        assert len(every.distance) == len(every.rows.y) == 60
+        monkeypatch.setattr(leaving, "MOST_HELD_OUT", 20)
+        some = leaving.held_out(model, rows, np.random.default_rng(0))
+        at = [rows.y.tolist().index(y) for y in some.rows.y]
+        assert len(set(at)) == 20
+        assert some.numbers is None
+        np.testing.assert_allclose(_laws(some.found), _laws(every.found)[at], rtol=1e-9)
+        np.testing.assert_array_equal(some.distance, every.distance[at])
 
     @staticmethod
     def _group(model: FieldNetwork, rule: Callable[[Floats], Floats]) -> Floats:

@@ -103,6 +103,24 @@ def test_the_lower_triangle_is_that_of_the_whole(n, smoothness):
     torch.testing.assert_close(found.tril(), whole.tril(), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("distinct", [1, 12, 60])
+def test_covariances_of_points_that_blocks_share_are_the_same(distinct, monkeypatch):
+    process = TileProcess(3, torch.float64)
+    points = torch.from_numpy(_points(60))
+    at = torch.from_numpy(np.random.default_rng(0).integers(60 - distinct, 60, (9, 24)))
+    sizes, lower = [], process.lower
+
+    def counted(given: torch.Tensor) -> torch.Tensor:
+        sizes.append(given.shape[:2].numel())
+        return lower(given)
+
+    monkeypatch.setattr(process, "lower", counted)
+    with torch.no_grad():
+        found, expected = process.lower_at(points, at), process(points[at], points[at])
+    assert sizes == [len(at.unique()) if distinct < 60 else at.numel()]
+    torch.testing.assert_close(found.tril(), expected.tril(), rtol=1e-12, atol=1e-14)
+
+
 def test_the_usual_form_is_a_case_of_the_others():
     """Two routes: the fast one, and the general one with a stretch of nearly nothing."""
     process, at = TileProcess(3, torch.float64), torch.from_numpy(_points(30))
