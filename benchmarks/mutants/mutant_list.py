@@ -429,8 +429,8 @@ MUTANTS = [
         "models/field/tile_sequence",
         "models/test_joint_level",
         patch_of_independent_tiles=(
-            "left[:, k + 1 :] -= ratio *",
-            "left[:, k + 1 :] -= 0 * ratio *",
+            "left[:, k:, k:] -= column",
+            "left[:, k:, k:] -= 0 * column",
         ),
         prior_subtracted_from_itself=("low[part], out=low[part])", "0 * low[part], out=low[part])"),
     ),

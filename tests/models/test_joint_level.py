@@ -212,22 +212,37 @@ class TestApproximation:
         monkeypatch.setattr("geogp.models.joint.joint_level.AT_ONCE", 2)
         np.testing.assert_allclose(level.sum_variances(weights), whole, rtol=1e-12)
 
-    def test_a_group_depends_on_earlier_groups_alone(self, level):
+    def test_patches_depend_on_tiles_of_earlier_groups_alone(self, level):
         tiles, n = level.tiles, len(level)
-        dense, ends = tiles.B.toarray(), tiles.ends.tolist()
-        assert ends[-1] == n
-        assert len(ends) < 0.6 * n
-        for start, end in zip([0, *ends[:-1]], ends, strict=True):
-            assert not dense[start:end, start:].any()
+        every = tiles.tiles.flatten()
+        np.testing.assert_array_equal(every[every < n].sort()[0], np.arange(n))
+        assert (tiles.groups[0].start, tiles.groups[-1].stop) == (0, len(tiles.tiles))
+        assert len(tiles.groups) < 0.6 * len(tiles.tiles)
+        known = torch.tensor([n])
+        for group in tiles.groups:
+            assert torch.isin(tiles.earlier[group], known).all()
+            known = torch.cat([known, tiles.tiles[group].flatten()])
 
     def test_solutions_are_those_of_the_dense_matrices(self, level):
         tiles, n = level.tiles, len(level)
         random = np.random.default_rng(2).standard_normal((n, 3))
-        inverse = np.linalg.inv(np.eye(n) - tiles.B.toarray())
-        forward = np.empty((n, 3))
-        forward[tiles.order] = inverse @ random
-        np.testing.assert_allclose(tiles.forward(random), forward, rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(tiles.back(random), inverse.T @ random[tiles.order], atol=1e-12)
+        C, F = np.zeros((2, n + 1, n + 1))
+        for own, earlier, weights, factor in zip(
+            tiles.tiles, tiles.earlier, tiles.C, tiles.F, strict=True
+        ):
+            C[np.ix_(own, earlier)] = weights
+            F[np.ix_(own, own)] = factor
+        assert not C[n].any()
+        assert not F[n].any()
+        inverse, F = np.linalg.inv(np.eye(n) - C[:n, :n]), F[:n, :n]
+        forward, close = inverse @ random, {"rtol": 1e-10, "atol": 1e-12}
+        np.testing.assert_allclose(tiles.forward(random), forward, **close)
+        by_patch = np.zeros((*tiles.tiles.shape, 3))
+        by_patch[tiles.tiles < n] = random[tiles.tiles[tiles.tiles < n]]
+        np.testing.assert_allclose(tiles.drawn(by_patch), inverse @ F @ random, **close)
+        roots = np.zeros((n + 1, 3))
+        roots[tiles.tiles] = tiles.roots(random)
+        np.testing.assert_allclose(roots[:n], F.T @ inverse.T @ random, **close)
         single = tiles.forward(random.astype(np.float32))
         assert single.dtype == np.float32
         np.testing.assert_allclose(single, forward, rtol=1e-4, atol=1e-5)

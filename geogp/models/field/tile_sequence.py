@@ -1,26 +1,25 @@
 """The tile process at many tiles given the rows, as a sequence of conditional distributions.
 
 This is a "response first" Vecchia approximation (Katzfuss, Guinness, Gong and Zilber 2020, section
-4) in blocks (Guinness 2018). A patch has a few neighbouring tiles. The effect u_t of a tile is
-conditioned on the training rows near its patch, on the effects of near patches that come earlier in
-a random order, and on the tiles before it in its patch. So one factorisation serves a whole patch.
-A tile at two times counts as two tiles. With w the weights of the field and b the mean of the rows
-at w = 0,
+4) in blocks (Guinness 2018). A patch has a few neighbouring tiles. Their effects are conditioned on
+the training rows near the patch, and on the effects of tiles in near patches that come earlier in a
+random order. So one factorisation serves a whole patch. A tile at two times counts as two tiles.
+With w the weights of the field and b the mean of the rows at w = 0,
 
-u = A (y - b - Phi_rows w) + B u + s eps,    eps ~ N(0, I).
+u = A (y - b - Phi_rows w) + C u + F eps,    eps ~ N(0, I).
 
-A and B are sparse, and B is strictly lower triangular in the order of the sequence. If every tile
-were conditioned on all rows and all earlier tiles, the distribution of u would be exact.
+C has a block for the earlier tiles of each patch, and F is lower triangular for each patch. If
+every patch were conditioned on all rows and all earlier tiles, the distribution of u would be
+exact.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
 
 from geogp.errors import DataError
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Sparse = Any
-"""Type of a sparse array of SciPy; SciPy itself provides none."""
 
 PATCH_TILES = 8
 """Largest number of tiles in a patch."""
@@ -57,75 +54,70 @@ ROUNDING = 1e-12
 class TileSequence:
     """The tile process u at n tiles given w and the rows, for a standardised target.
 
-    A tile needs memory for the tiles that condition it, and for its row of `low`. No array is a
-    dense n by n matrix. Tiles that do not depend on each other form a group; the groups are solved
-    one after the other, each by one product of a sparse with a dense matrix.
+    No array is a dense n by n matrix. Patches that do not depend on each other form a group; the
+    groups are solved one after the other, each by one product of blocks. Arrays of values (n, k)
+    are in the order of the tile numbers.
 
-    `order`: numbers of the tiles, in the order of the sequence, (n,).
-    `ends`: the end of each group in the sequence.
-    `B`: sparse matrix (n, n), with rows and columns in the order of the sequence.
-    `s`: conditional standard deviations, in the order of the sequence, (n,).
-    `low`: H L, (n, r), by tile number, in the model's dtype. With f = Phi w + u the level without
-        its mean, H w is the mean of f given w and rows of value 0: H = Phi - (I - B)^(-1) A
-        Phi_rows.
-    `told`: the mean of u for the residuals of the rows, by tile number, (n, k).
+    `tiles`: the tiles of each patch, in the order of the sequence, (p, g); n is padding.
+    `earlier`: the tiles that condition each patch, (p, m); n is padding.
+    `groups`: the patches of each group.
+    `C`, `F`: blocks (p, g, m) and (p, g, g), 0 in the padding, in the model's dtype.
+    `low`: H L, (n, r), in the model's dtype. With f = Phi w + u the level without its mean, H w is
+        the mean of f given w and rows of value 0: H = Phi - (I - C)^(-1) A Phi_rows.
+    `told`: the mean of u for the residuals of the rows, (n, k).
     """
 
-    order: Indices
-    ends: Indices
-    B: Sparse
-    s: Floats
+    tiles: Tensor
+    earlier: Tensor
+    groups: list[slice]
+    C: Tensor
+    F: Tensor
     low: NDArray[Any]
     told: Floats
 
-    def back(self, weights: Floats) -> Floats:
-        """Return (I - B)^(-T) a in the sequence's order, for weights a (n, k) by tile number."""
-        found = np.ascontiguousarray(weights[self.order])
-        for start, end, part in reversed(self._later):
-            found[start:end] += part @ found
-        return found
+    def forward(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return (I - C)^(-1) v for v (n, k), in the type of v, float64 or float32."""
+        return self._solved(_padded(values), None)
 
-    def forward(self, parts: NDArray[Any]) -> NDArray[Any]:
-        """Return u = (I - B)^(-1) v by tile number, for v (n, k) in the order of the sequence.
+    def drawn(self, normal: NDArray[Any]) -> NDArray[Any]:
+        """Return (I - C)^(-1) F e, (n, k), for e (p, g, k) by patch, in the type of e."""
+        given = torch.as_tensor(normal)
+        return self._solved(given.new_zeros(len(self.low) + 1, given.shape[2]), given)
 
-        The result has the type of v, float64 or float32.
-        """
-        solved = np.array(parts, order="C")
-        for start, end, part in self._single if parts.dtype == np.float32 else self._earlier:
-            solved[start:end] += part @ solved
-        found = np.empty_like(solved)
-        found[self.order] = solved
-        return found
+    def _solved(self, found: Tensor, normal: Tensor | None) -> NDArray[Any]:
+        """Return (I - C)^(-1) (v + F e), for v padded, which is overwritten."""
+        for group in self.groups:
+            tiles, earlier, C, F = self._of(group, found.dtype)
+            own = _rows(found, tiles) if normal is None else F @ normal[group]
+            own = torch.baddbmm(own, C, _rows(found, earlier))
+            found.index_copy_(0, tiles.flatten(), own.flatten(0, 1))
+        return found[:-1].numpy()
 
-    @cached_property
-    def _earlier(self) -> "list[_Group]":
-        return _groups(self.B, self.ends)
+    def roots(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return F' (I - C)^(-T) a, (p, g, k) by patch, for a (n, k), in the type of a."""
+        left = _padded(values)
+        found = left.new_empty(*self.tiles.shape, left.shape[1])
+        for group in reversed(self.groups):
+            tiles, earlier, C, F = self._of(group, left.dtype)
+            own = _rows(left, tiles)
+            torch.bmm(F.mT, own, out=found[group])
+            left.index_add_(0, earlier.flatten(), (C.mT @ own).flatten(0, 1))
+        return found.numpy()
 
-    @cached_property
-    def _single(self) -> "list[_Group]":
-        return _groups(self.B.astype(np.float32, copy=False), self.ends)
-
-    @cached_property
-    def _later(self) -> "list[_Group]":
-        return _groups(sparse.csr_array(self.B.T), self.ends)
-
-
-_Group = tuple[int, int, Sparse]
-"""First and last + 1 of the tiles of a group, and their rows of a matrix."""
+    def _of(self, group: slice, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        blocks = self.C[group].to(dtype), self.F[group].to(dtype)
+        return self.tiles[group], self.earlier[group], *blocks
 
 
-def _groups(matrix: Sparse, ends: Indices) -> list[_Group]:
-    """Return the rows of a sparse matrix by group; they share the memory of the matrix."""
-    found, start = [], 0
-    for end in ends.tolist():
-        first, last = matrix.indptr[[start, end]]
-        held = matrix.data[first:last], matrix.indices[first:last]
-        rows = (*held, matrix.indptr[start : end + 1] - first)
-        if first < last:
-            part = sparse.csr_array(rows, shape=(end - start, matrix.shape[1]), copy=False)
-            found.append((start, end, part))
-        start = end
-    return found
+def _rows(values: Tensor, numbers: Tensor) -> Tensor:
+    """Return values[numbers], (b, m, k), for numbers (b, m), in half of the time."""
+    return values.index_select(0, numbers.flatten()).view(*numbers.shape, values.shape[1])
+
+
+def _padded(values: NDArray[Any]) -> Tensor:
+    """Return a copy of values (n, k) with a last row of zeros."""
+    nothing = np.zeros((1, values.shape[1]), values.dtype)
+    return torch.as_tensor(np.concatenate([values, nothing]))
 
 
 def tile_sequence(
@@ -155,13 +147,11 @@ def tile_sequence(
     before = earlier_places(patches.centre, random, earlier)
     count = np.where(before == NO_ROW, 0, patches.count[before])
     before[np.cumsum(count, 1) - count >= earlier] = NO_ROW
-    group = np.repeat(_groups_of(before, random), patches.count) * PATCH_TILES
-    group += np.arange(len(x)) - np.repeat(patches.first, patches.count)
-    order, size = np.argsort(group, kind="stable"), np.bincount(group)
-    given = patches, before, order, earlier
-    B, s, low, told = _blocks(model, x, weights, given, residuals)
-    ends = np.cumsum(size[size > 0])
-    sequence = TileSequence(patches.order[order], ends, B, s, low, told)
+    group = _groups_of(before, random)
+    order, ends = np.argsort(group, kind="stable"), np.cumsum(np.bincount(group)).tolist()
+    sequence = _blocks(model, x, weights, (patches, before, order, earlier), residuals)
+    low, told = sequence.low, sequence.told
+    sequence.groups.extend(slice(*pair) for pair in pairwise([0, *ends]))
     told[:] = sequence.forward(told)
     for columns in chunks(low.shape[1], AT_ONCE):
         low[:, columns] = sequence.forward(low[:, columns])
@@ -229,30 +219,28 @@ def _blocks(
     weights: WeightPosterior,
     given: tuple[Sites, Indices, Indices, int],
     residuals: Tensor | None,
-) -> tuple[Sparse, Floats, NDArray[Any], Floats]:
-    """Return B, s, A Phi_rows L and A residuals, in the order of the sequence.
+) -> TileSequence:
+    """Return a sequence without groups; its `low` is A Phi_rows L, and its `told` A residuals.
 
-    `given` are the patches, the earlier patches of each, the positions of the sequence's tiles
-    among those of the patches, (n,), and the largest number of earlier tiles.
+    `given` are the patches, the earlier patches of each, their order in the sequence, and the
+    largest number of earlier tiles.
     """
     patches, before, order, most = given
     points, n, r = model.points(x), len(x), weights.L.shape[1]
     amplitude = torch.cat([model.amplitude(part) for part in x.split(CHUNK)]).detach()
-    dtype = np.float32 if model.architecture.dtype == "float32" else np.float64
-    s, low = np.zeros(n), np.zeros((n, r), dtype)
-    k = 1 if residuals is None else residuals.shape[1]
-    told = np.zeros((n, k))
-    position = np.empty(n, np.int64)
-    position[order] = np.arange(n)
-    rows = _EarlierTiles.of(patches, before, order, most, dtype)
+    k, g = 1 if residuals is None else residuals.shape[1], int(patches.count.max())
+    kind = torch.float32 if model.architecture.dtype == "float32" else torch.float64
+    place = np.argsort(order)
+    tiles, earlier = (torch.full((len(patches), width), n) for width in (g, most))
+    C, F = (torch.zeros(len(patches), g, width, dtype=kind) for width in (most, g))
+    low, told = torch.zeros(n, r, dtype=kind), torch.zeros(n, k, dtype=torch.float64)
 
     def compute(part: slice) -> None:
-        number = patches.rows(np.arange(part.start, part.stop)[:, None], PATCH_TILES)
-        number = number[:, : patches.count[part].max()]
-        tiles = on_device(patches.order[number], model.device)
+        number = patches.rows(np.arange(part.start, part.stop)[:, None], g)
         known = on_device(number != NO_ROW, model.device)
-        near = near_rows(model, points[tiles].cpu().numpy(), patch=known)
-        asked = x[tiles.flatten()], model.endless(tiles.numel()), near
+        own = on_device(patches.order[number], model.device)
+        near = near_rows(model, points[own].cpu().numpy(), patch=known)
+        asked = x[own.flatten()], model.endless(own.numel()), near
         terms = NearTerms.of(model, *asked, weights)
         values = terms.told
         if residuals is not None:
@@ -260,60 +248,22 @@ def _blocks(
         for few in chunks(len(number), model.blocks_at_once // 2):
             held = patches.rows(before[part][few], most)
             found = NearRows.of(np.where(held == NO_ROW, NO_ROW, patches.order[held]), model.device)
-            earlier = _Earlier(points[found.distinct], amplitude[found.distinct], found)
-            arrays = _conditioned(model, terms, values, few, (known[few], earlier))
-            on_tiles, deviation, heard = (array.cpu().numpy() for array in arrays)
-            here, inside = number[few], number[few] != NO_ROW
-            at = position[here[inside]]
-            s[at], told[at], low[at] = deviation[inside], heard[inside, :k], heard[inside, k:]
-            rows.take(on_tiles, held, here, position)
+            others = _Earlier(points[found.distinct], amplitude[found.distinct], found)
+            arrays = _conditioned(model, terms, values, few, (known[few], others))
+            on_earlier, own_factor, heard = (array.cpu() for array in arrays)
+            inside, at = known[few].cpu(), torch.as_tensor(place[part][few])
+            here = own[few].cpu()
+            tiles[at] = torch.where(inside, here, n)
+            earlier[at] = torch.where(found.known, found.distinct[found.at], n).cpu()
+            C[at], F[at] = on_earlier.to(kind), own_factor.to(kind)
+            told[here[inside]] = heard[inside][:, :k]
+            low[here[inside]] = heard[inside][:, k:].to(kind)
 
     # Near patches are in the same chunk, because they share conditioning rows.
     with torch.no_grad():
         parts = chunks(len(patches), model.places_at_once // PATCH_TILES)
         list(in_threads(compute, parts, model.device))
-    return rows.matrix(), s, low, told
-
-
-@dataclass(frozen=True)
-class _EarlierTiles:
-    """The rows of B while they are computed: the arrays of a sparse array."""
-
-    values: NDArray[Any]
-    columns: NDArray[Any]
-    starts: NDArray[Any]
-
-    @classmethod
-    def of(
-        cls, patches: Sites, before: Indices, order: Indices, most: int, dtype: Any
-    ) -> "_EarlierTiles":
-        """Return rows for the sequence `order` (n,), each with at most `most` earlier tiles.
-
-        A row also has the tiles that come before it in its patch.
-        """
-        earlier = np.where(before == NO_ROW, 0, patches.count[before]).sum(1).clip(max=most)
-        count = np.repeat(earlier - patches.first, patches.count) + np.arange(len(order))
-        starts = np.append(0, np.cumsum(count[order]))
-        number = np.int32 if starts[-1] <= np.iinfo(np.int32).max else np.int64
-        return cls(np.zeros(starts[-1], dtype), np.zeros(starts[-1], number), starts.astype(number))
-
-    def take(self, values: Floats, earlier: Indices, own: Indices, position: Indices) -> None:
-        """Take the values (c, g, m + g) of c patches, for tiles `earlier` (c, m) and `own` (c, g).
-
-        `NO_ROW` is padding. `position` (n,) is the position of each tile in the sequence.
-        """
-        g = own.shape[1]
-        tiles = np.concatenate([earlier, own], 1)
-        comes_before = np.tri(g, tiles.shape[1], earlier.shape[1] - 1, dtype=np.bool_)
-        known = (tiles != NO_ROW)[:, None] & comes_before & (own != NO_ROW)[:, :, None]
-        at = self.starts[position[own]][..., None] + np.cumsum(known, 2) - 1
-        column = np.broadcast_to(position[tiles][:, None], known.shape)
-        self.values[at[known]], self.columns[at[known]] = values[known], column[known]
-
-    def matrix(self) -> Sparse:
-        """Return B."""
-        n = len(self.starts) - 1
-        return sparse.csr_array((self.values, self.columns, self.starts), shape=(n, n), copy=False)
+    return TileSequence(tiles, earlier, [], C, F, low.numpy(), told.numpy())
 
 
 class _Earlier(NamedTuple):
@@ -333,8 +283,8 @@ def _conditioned(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return arrays of c patches of at most g tiles, from their near rows and earlier tiles.
 
-    The arrays are the weights of the m earlier tiles and of the tiles of the patch, (c, g, m + g),
-    s (c, g), and A `told`, with `told` = [residuals, Phi_rows L].
+    The arrays are the blocks of C, (c, g, m), the blocks of F, (c, g, g), and A `told`, with `told`
+    = [residuals, Phi_rows L].
     """
     known, earlier = tiles
     near, (c, g), u = terms.near, known.shape, len(terms.told)
@@ -347,32 +297,30 @@ def _conditioned(
     noise = torch.cat([noise, torch.zeros_like(earlier.amplitude)])[at]
     there = torch.cat([near.known[part], earlier.near.known], 1)
     # Dividing the covariances by the amplitude at the rows saves the product D K D.
-    mine = amplitude[own] * known
-    cross = model.tiles(points[at], terms.points[own]) * mine[:, None]
-    between = model.tiles.lower_at(points, at)
+    mine, at = amplitude[own] * known, points[at]
+    cross = model.tiles(at, terms.points[own]) * mine[:, None]
+    between = points.new_zeros(c, at.shape[1], at.shape[1])
+    between[:, :width, :width] = model.tiles.lower_at(terms.points, back)
+    between[:, width:] = model.tiles(at[:, width:], at)
     factor, white = whiten(between, noise / size.square(), there, cross)
     prior = model.tiles(terms.points[own], terms.points[own]) * mine[:, :, None] * mine[:, None]
-    within, variance = _eliminated(prior - white.mT @ white, prior)
+    own_factor = _factored(prior - white.mT @ white, prior)
     shares = torch.linalg.solve_triangular(factor.mT, white, upper=True) / size[..., None]
-    shares = within @ shares.mT
-    eye = torch.eye(g, dtype=shares.dtype, device=shares.device)
-    on_tiles = torch.cat([shares[..., width:], eye - within], -1)
-    return on_tiles, variance.sqrt(), shares[..., :width] @ told[back]
+    shares = shares.mT
+    return shares[..., width:], own_factor, shares[..., :width] @ told[back]
 
 
-def _eliminated(covariance: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
-    """Return unit lower triangular M (c, g, g) and d (c, g), with M S M' = diag(d).
+def _factored(covariance: Tensor, prior: Tensor) -> Tensor:
+    """Return the Cholesky factor of covariances (c, g, g).
 
-    S is `covariance` (c, g, g). A variance that is tiny compared with that of `prior` is a rounding
-    error, and counts as 0.
+    A conditional variance that is tiny compared with that of `prior` is a rounding error, and
+    counts as 0.
     """
-    g = covariance.shape[-1]
-    left = covariance.clone()
-    made = torch.eye(g, dtype=left.dtype, device=left.device).expand_as(left).clone()
-    for k in range(g - 1):
-        pivot, column = left[:, k, k, None], left[:, k + 1 :, k]
+    left, found = covariance.clone(), torch.zeros_like(covariance)
+    for k in range(covariance.shape[-1]):
+        pivot = left[:, k, k, None]
         some = pivot > ROUNDING * prior[:, k, k, None]
-        ratio = torch.where(some, column / torch.where(some, pivot, 1.0), 0.0)[..., None]
-        left[:, k + 1 :] -= ratio * left[:, k, None]
-        made[:, k + 1 :] -= ratio * made[:, k, None]
-    return made, left.diagonal(dim1=1, dim2=2).clamp(min=0)
+        column = torch.where(some, left[:, k:, k] / torch.where(some, pivot, 1.0).sqrt(), 0.0)
+        found[:, k:, k] = column
+        left[:, k:, k:] -= column[:, :, None] * column[:, None]
+    return found

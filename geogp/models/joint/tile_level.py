@@ -43,10 +43,10 @@ Floats = NDArray[np.float64]
 class TileLevel(JointLevel):
     """The joint distribution of the level at n tiles, at one or more times, given the rows.
 
-    Let a_j be the weight of tile j in a sum, times `factor`. Let H L, B and s_j be the matrices and
-    the standard deviations of the `TileSequence`, and g = (I - B)^(-T) a. Then
+    Let a_j be the weight of tile j in a sum, times `factor`. With the matrices H L, C and F of the
+    `TileSequence`,
 
-    Var = ||L' H' a||² + Σ_j s_j² g_j² + ||shared' a||² + ||unseen' w||²,
+    Var = ||L' H' a||² + ||F' (I - C)^(-T) a||² + ||shared' a||² + ||unseen' w||²,
 
     with w the weights without `factor`.
 
@@ -78,10 +78,8 @@ class TileLevel(JointLevel):
     def local_times(self, x: Floats) -> Floats:
         """Return K x for x (n, k), with K as in `low_rank`."""
         factor = self.factor.astype(x.dtype)[:, None]
-        inner = self.tiles.back(factor * x)
-        inner *= np.square(self._fresh).astype(x.dtype)
-        found: Floats = self.tiles.forward(inner)
-        found *= factor
+        found: Floats = self.tiles.drawn(self.tiles.roots(factor * x))
+        found *= factor * float(self.model.y_sd) ** 2
         return found
 
     def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> Self:
@@ -117,11 +115,6 @@ class TileLevel(JointLevel):
         """Return the variance of the level at each tile in the model's own prediction, (n,)."""
         return super().stated_variances() if self.near is None else self.single_variances()
 
-    @property
-    def _fresh(self) -> Floats:
-        """Standard deviations of the tile process given earlier tiles, (n, 1)."""
-        return float(self.model.y_sd) * self.tiles.s[:, None]
-
     @cached_property
     def _alone(self) -> Floats:
         """The variance of the Gaussian process at single tiles, given only the rows, (n,)."""
@@ -144,10 +137,10 @@ class TileLevel(JointLevel):
 
     def _roots(self, weights: Weights) -> list[Floats]:
         a = sparse.csr_array(rows_times(self.factor, weights))
-        low = torch.as_tensor(self.tiles.low).split(CHUNK)
+        low, sd = torch.as_tensor(self.tiles.low).split(CHUNK), float(self.model.y_sd)
         return [
-            float(self.model.y_sd) * gathered(iter(low), a),
-            self._fresh * self.tiles.back(a.toarray()),
+            sd * gathered(iter(low), a),
+            sd * self.tiles.roots(a.toarray()).reshape(-1, a.shape[1]),
             np.asarray(a.T @ self.shared).T,
             (self.unseen.T @ weights).toarray(),
         ]
@@ -155,15 +148,14 @@ class TileLevel(JointLevel):
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield paths, `AT_ONCE` at a time; deviations from the mean are computed in float32."""
         single = np.float32
-        low, s = self.tiles.low.astype(single, copy=False), self.tiles.s.astype(single)[:, None]
+        low = self.tiles.low.astype(single, copy=False)
         shared, unseen = self.shared.astype(single), self.unseen.astype(single)
         factor = (float(self.model.y_sd) * self.factor).astype(single)[:, None]
         common = self.factor.astype(single)[:, None]
 
         def path(normal: list[NDArray[np.float32]]) -> Floats:
             weights, own, drift, far = normal
-            own *= s
-            found = self.tiles.forward(own)
+            found = self.tiles.drawn(own)
             found += low @ weights
             found *= factor
             if shared.any():
@@ -173,9 +165,10 @@ class TileLevel(JointLevel):
             deviations: Floats = found.T
             return self.mean + deviations
 
-        sizes = low.shape[1], len(s), shared.shape[1], unseen.shape[1]
+        patches = tuple(self.tiles.tiles.shape)
+        sizes = (low.shape[1],), patches, (shared.shape[1],), (unseen.shape[1],)
         normals = (
-            [rng.standard_normal((size, part.stop - part.start), single) for size in sizes]
+            [rng.standard_normal((*size, part.stop - part.start), single) for size in sizes]
             for part in batches(paths)
         )
         yield from in_threads(path, normals, self.model.device)
