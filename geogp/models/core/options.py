@@ -23,7 +23,7 @@ Optimiser = Literal["adamw", "lbfgs"]
 OFFSET = "log_exposure"
 """Input column that models of counts add to the log rate; no basis uses this column."""
 
-CANDIDATES = 2000
+CANDIDATES = 1000
 """Default number of tiles whose gain is computed exactly when measurements are chosen."""
 
 OPTIMISERS: tuple[str, ...] = get_args(Optimiser)

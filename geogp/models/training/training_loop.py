@@ -52,7 +52,7 @@ class FitState:
     `best_epoch`, `best_nll`: the epoch with the lowest mean validation log score, and this score in
         the target's unit (after `solve_mean`, if that lowers it).
     `losses`, `validation_nll`: one value for each finished epoch.
-    `seconds`: time of the finished epochs, summed over all calls.
+    `seconds`: time of the finished epochs, summed over all calls, and of the end of the fit.
     """
 
     epoch: int = 0
@@ -121,10 +121,12 @@ def fit(
             run.save()
             raise
         run.save()
+        ending = monotonic()
         model.load_state_dict(run.best)
         if settings.solve_mean:
             run.solve_mean()
         model.finish(run.held_out)
+        run.state.seconds += monotonic() - ending
     return run.state
 
 
