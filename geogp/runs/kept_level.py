@@ -14,6 +14,9 @@ from geogp.models.catalogue.storage import read_tensors, write_tensors
 from geogp.models.joint.joint_level import Single
 from geogp.runs.run_folder import LEVEL_FILE
 
+FORMAT = 2
+"""Number of the contents of a file; 2 has the predictions of the networks."""
+
 
 @dataclass(frozen=True)
 class KeptLevel:
@@ -31,6 +34,7 @@ class KeptLevel:
         places = np.stack([tiles.column, tiles.row]).astype(np.int64)
         depends = {
             "geogp": __version__,
+            "format": FORMAT,
             "model": model,
             "quarter": quarter,
             "zoom": tiles.zoom,

@@ -206,6 +206,11 @@ class TestApproximation:
         np.testing.assert_array_equal(first, again)
         assert np.abs(first - other).max() > 0.01
 
+    def test_no_sums_have_no_covariance(self, level):
+        nothing = np.zeros((len(level), 0))
+        assert level.sum_covariance(nothing).shape == (0, 0)
+        assert level.sum_variances(nothing).shape == level.sum_means(nothing).shape == (0,)
+
     def test_sums_in_blocks_are_those_at_once(self, level, monkeypatch):
         weights = areas(len(level), self.SIDE)
         whole = level.sum_variances(weights)
@@ -237,12 +242,8 @@ class TestApproximation:
         inverse, F = np.linalg.inv(np.eye(n) - C[:n, :n]), F[:n, :n]
         forward, close = inverse @ random, {"rtol": 1e-10, "atol": 1e-12}
         np.testing.assert_allclose(tiles.forward(random), forward, **close)
-        by_patch = np.zeros((*tiles.tiles.shape, 3))
-        by_patch[tiles.tiles < n] = random[tiles.tiles[tiles.tiles < n]]
-        np.testing.assert_allclose(tiles.drawn(by_patch), inverse @ F @ random, **close)
-        roots = np.zeros((n + 1, 3))
-        roots[tiles.tiles] = tiles.roots(random)
-        np.testing.assert_allclose(roots[:n], F.T @ inverse.T @ random, **close)
+        np.testing.assert_allclose(tiles.drawn(random), inverse @ F @ random, **close)
+        np.testing.assert_allclose(tiles.roots(random), F.T @ inverse.T @ random, **close)
         single = tiles.forward(random.astype(np.float32))
         assert single.dtype == np.float32
         np.testing.assert_allclose(single, forward, rtol=1e-4, atol=1e-5)
@@ -265,6 +266,15 @@ class TestApproximation:
         width = 2 * np.diff(np.unique(points[:, 0]))[0]
         assert all((np.ptp(part[:, :2], axis=0) <= width).all() for part in parts)
         assert np.mean([len(part) for part in parts]) > 5
+
+    def test_patches_of_scattered_points_have_little_padding(self, model):
+        """One dense spot must not make all blocks as large as its own."""
+        random = np.random.default_rng(0)
+        x = np.vstack([random.uniform(-1, 1, (400, 3)), random.uniform(0, 0.01, (30, 3))])
+        x[:, 2] = 0
+        patches = tile_sequence._patches(model.points(model.scaled(x)).numpy(), 8)
+        np.testing.assert_array_equal(np.sort(patches.order), np.arange(430))
+        assert patches.count.max() <= np.ceil(2 * 430 / len(np.unique(patches.centre, axis=0)))
 
     def test_without_earlier_tiles_single_ones_are_those_of_prediction(self, model):
         x = grid(self.SIDE)

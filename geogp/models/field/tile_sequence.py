@@ -13,6 +13,7 @@ every patch were conditioned on all rows and all earlier tiles, the distribution
 exact.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,6 +40,9 @@ Indices = NDArray[np.int64]
 
 PATCH_TILES = 8
 """Largest number of tiles in a patch."""
+
+MOST_OVER_MEAN = 2
+"""Largest number of tiles in a patch as a multiple of the mean, because patches are padded."""
 
 PATCH_WIDTH = 2.0
 """Width of a patch, as a multiple of the median distance between neighbouring tiles."""
@@ -80,29 +84,29 @@ class TileSequence:
         return self._solved(_padded(values), None)
 
     def drawn(self, normal: NDArray[Any]) -> NDArray[Any]:
-        """Return (I - C)^(-1) F e, (n, k), for e (p, g, k) by patch, in the type of e."""
-        given = torch.as_tensor(normal)
-        return self._solved(given.new_zeros(len(self.low) + 1, given.shape[2]), given)
+        """Return (I - C)^(-1) F e for e (n, k), in the type of e."""
+        given = _padded(normal)
+        return self._solved(torch.zeros_like(given), given)
 
     def _solved(self, found: Tensor, normal: Tensor | None) -> NDArray[Any]:
         """Return (I - C)^(-1) (v + F e), for v padded, which is overwritten."""
         for group in self.groups:
             tiles, earlier, C, F = self._of(group, found.dtype)
-            own = _rows(found, tiles) if normal is None else F @ normal[group]
+            own = _rows(found, tiles) if normal is None else F @ _rows(normal, tiles)
             own = torch.baddbmm(own, C, _rows(found, earlier))
             found.index_copy_(0, tiles.flatten(), own.flatten(0, 1))
         return found[:-1].numpy()
 
     def roots(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return F' (I - C)^(-T) a, (p, g, k) by patch, for a (n, k), in the type of a."""
+        """Return F' (I - C)^(-T) a for a (n, k), in the type of a."""
         left = _padded(values)
-        found = left.new_empty(*self.tiles.shape, left.shape[1])
+        found = torch.zeros_like(left)
         for group in reversed(self.groups):
             tiles, earlier, C, F = self._of(group, left.dtype)
             own = _rows(left, tiles)
-            torch.bmm(F.mT, own, out=found[group])
+            found.index_copy_(0, tiles.flatten(), (F.mT @ own).flatten(0, 1))
             left.index_add_(0, earlier.flatten(), (C.mT @ own).flatten(0, 1))
-        return found.numpy()
+        return found[:-1].numpy()
 
     def _of(self, group: slice, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         blocks = self.C[group].to(dtype), self.F[group].to(dtype)
@@ -174,7 +178,8 @@ def _like_first(points: Floats) -> NDArray[np.bool_]:
 def _patches(points: Floats, most: int) -> Sites:
     """Return patches of at most `most` neighbouring tiles, from points (n, 3) or more.
 
-    Near patches follow each other. In a patch, the times and providers of one place do.
+    `MOST_OVER_MEAN` also bounds the number of tiles. Near patches follow each other. In a patch,
+    the times and providers of one place do.
     """
     at_once = points[_like_first(points), :2]
     asked = np.arange(0, len(at_once), -(-len(at_once) // SAMPLED))
@@ -182,6 +187,7 @@ def _patches(points: Floats, most: int) -> Sites:
     cells = Sites.of(np.floor((points[:, :2] - points[:, :2].min(0)) / width))
     cell = np.empty(len(points), np.int64)
     cell[cells.order] = np.repeat(np.arange(len(cells)), cells.count)
+    most = min(most, math.ceil(MOST_OVER_MEAN * len(points) / len(cells)))
     order = np.lexsort((*points.T[::-1], cell))
     repeated = int((np.diff(points[order], axis=0) == 0).all(1).sum())
     if repeated:

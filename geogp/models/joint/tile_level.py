@@ -140,7 +140,7 @@ class TileLevel(JointLevel):
         low, sd = torch.as_tensor(self.tiles.low).split(CHUNK), float(self.model.y_sd)
         return [
             sd * gathered(iter(low), a),
-            sd * self.tiles.roots(a.toarray()).reshape(-1, a.shape[1]),
+            sd * self.tiles.roots(a.toarray()),
             np.asarray(a.T @ self.shared).T,
             (self.unseen.T @ weights).toarray(),
         ]
@@ -165,10 +165,9 @@ class TileLevel(JointLevel):
             deviations: Floats = found.T
             return self.mean + deviations
 
-        patches = tuple(self.tiles.tiles.shape)
-        sizes = (low.shape[1],), patches, (shared.shape[1],), (unseen.shape[1],)
+        sizes = low.shape[1], len(low), shared.shape[1], unseen.shape[1]
         normals = (
-            [rng.standard_normal((*size, part.stop - part.start), single) for size in sizes]
+            [rng.standard_normal((size, part.stop - part.start), single) for size in sizes]
             for part in batches(paths)
         )
         yield from in_threads(path, normals, self.model.device)
