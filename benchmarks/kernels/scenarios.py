@@ -5,8 +5,7 @@
 
 "Mixed" stands for Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to
 Gaussian Processes". As in the paper, all replicates have the same inputs (seed 0) and new functions
-and noise, and each is fitted with two kinds of anchors. There are --seeds replicates where the
-functions are drawn exactly, and --other-seeds elsewhere. Each fit is scored with two predictive
+and noise, and each is fitted with two kinds of anchors. Each fit is scored with two predictive
 variances, of `nystrom-mixed` and of `nystrom-mixed-dtc`. Rows are split 85:5:10; the 5 % choose
 among the few epochs. Each fit has its own file under --out, and the same command continues where
 it stopped.
@@ -292,8 +291,7 @@ def cases(study: str, options: argparse.Namespace) -> Iterator[Case]:
     base = Case("C1", r=options.r, batch=options.batch, epochs=options.epochs)
     if study == "replicates":
         for name, anchors in itertools.product(options.scenarios, ANCHORS):
-            few = SCENARIOS[name].n <= LARGEST_EXACT
-            for seed in range(options.seeds if few else options.other_seeds):
+            for seed in range(options.seeds):
                 yield replace(base, scenario=name, anchors=anchors, seed=seed)
     elif study == "anchors":
         for name, anchors in itertools.product(options.scenarios, (*ANCHORS, "pivoted")):
@@ -338,7 +336,6 @@ def main() -> None:
         epochs=2,
     )
     asked.add_argument("--seeds", type=int, default=20, choices=range(1, MAX_DRAWS + 1))
-    asked.add_argument("--other-seeds", type=int, default=5, choices=range(1, MAX_DRAWS + 1))
     options = asked.parse_args()
     study = Study(options.out)
     figures: Studies = {name: run(study, name, options) for name in STUDIES}
