@@ -177,9 +177,8 @@ def test_on_a_phone_the_panel_makes_room_for_what_is_found(visit, made):
     seen.tap("#geogp-panel > summary")
     seen.fill("#geogp-search-field", "Mayag")
     seen.tap("text=Show >> nth=0")
-    seen.settle()
-    assert seen.is_visible("#geogp-place")
-    assert seen.is_hidden("#geogp-search-field")
+    seen.wait_for_selector("#geogp-place")
+    seen.wait_for_selector("#geogp-search-field", state="hidden")
 
 
 @pytest.mark.trial
