@@ -178,7 +178,7 @@ def test_on_a_phone_the_panel_makes_room_for_what_is_found(visit, made):
     seen.fill("#geogp-search-field", "Mayag")
     seen.tap("text=Show >> nth=0")
     seen.wait_for_selector("#geogp-place")
-    seen.wait_for_selector("#geogp-search-field", state="hidden")
+    assert seen.is_hidden("#geogp-search-field")
 
 
 @pytest.mark.trial
