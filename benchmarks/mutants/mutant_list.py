@@ -314,6 +314,7 @@ MUTANTS = [
         "models/test_tile_process",
         separable_range=("log_r - q / 2 * log_psi", "log_r - 0 * q * log_psi"),
         mapped_the_other_way=("(even - odd * a) * north", "(even + odd * a) * north"),
+        shared_pairs_of_one_triangle=("torch.maximum(found, found.T)", "found"),
     ),
     *_of(
         "models/field/tile_process",
@@ -432,6 +433,7 @@ MUTANTS = [
             "left[:, k:, k:] -= column",
             "left[:, k:, k:] -= 0 * column",
         ),
+        roots_without_transpose=("(F.mT @ own)", "(F @ own)"),
         prior_subtracted_from_itself=("low[part], out=low[part])", "0 * low[part], out=low[part])"),
     ),
     *_of(

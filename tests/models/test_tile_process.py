@@ -103,7 +103,7 @@ def test_the_lower_triangle_is_that_of_the_whole(n, smoothness):
     torch.testing.assert_close(found.tril(), whole.tril(), rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("distinct", [1, 12, 60])
+@pytest.mark.parametrize("distinct", [1, 12, 40, 60])
 def test_covariances_of_points_that_blocks_share_are_the_same(distinct, monkeypatch):
     process = TileProcess(3, torch.float64)
     points = torch.from_numpy(_points(60))
