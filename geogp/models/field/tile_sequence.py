@@ -89,7 +89,7 @@ class TileSequence:
         return self._solved(torch.zeros_like(given), given)
 
     def _solved(self, found: Tensor, normal: Tensor | None) -> NDArray[Any]:
-        """Return (I - C)^(-1) (v + F e), for v padded, which is overwritten."""
+        """Return (I - C)^(-1) v, or (I - C)^(-1) F e if e is given; both are padded, v is lost."""
         for group in self.groups:
             tiles, earlier, C, F = self._of(group, found.dtype)
             own = _rows(found, tiles) if normal is None else F @ _rows(normal, tiles)
