@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from geogp.errors import DataError
+from geogp.maps.page import packing
 from geogp.maps.page.packing import filled, pack, text_bytes, unpack
 
 SHAPES = st.one_of(
@@ -50,6 +51,18 @@ def test_thirty_two_bits_keep_whole_numbers(values):
     values = np.round(values)
     found = unpack(json.loads(json.dumps(pack(values, 1.0, 32, none=True))))
     np.testing.assert_array_equal(found, values)
+
+
+def test_large_arrays_are_deflated_faster(monkeypatch):
+    values = np.round(np.cumsum(np.random.default_rng(0).standard_normal((200, 100)), 1)) + 50
+    small = pack(values, 1.0, 8)
+    monkeypatch.setattr(packing, "LARGE", 200 * 100)
+    large = pack(values, 1.0, 8)
+    for packed, level in (small, 9), (large, 7):
+        deflated = base64.b64decode(packed["data"])
+        assert deflated == zlib.compress(zlib.decompress(deflated), level)
+    assert small != large
+    np.testing.assert_array_equal(unpack(large), values)
 
 
 def test_the_bytes_are_those_of_the_format():

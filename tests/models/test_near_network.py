@@ -15,7 +15,7 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.threads import threads_of
-from geogp.models.field import near_network
+from geogp.models.field import field_model, near_network
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
 from geogp.models.field.near_summaries import OWN, SUMMARIES
@@ -265,7 +265,7 @@ def test_predictions_are_pooled_from_both_laws(field):
         found = field.conditional(scaled, counts)
     distance = field.distance_to_others(field.points(scaled).numpy())
     covariates = field._covariates(counts, found, distance)
-    networks = field.network_prediction(scaled, counts)
+    networks = near_network.network_predictions(field, scaled, [counts])[0]
     share = float(field.networks_share)
     first = field.predictive_law().parameters(covariates)
     second = field.predictive_law("networks_law").parameters(with_prediction(covariates, *networks))
@@ -299,22 +299,25 @@ def test_chunks_do_not_change_predictions(field):
     np.testing.assert_allclose(some.sd, whole.sd[::7], rtol=1e-9)
 
 
-@pytest.mark.parametrize("level", [False, True])
-def test_a_known_level_needs_no_networks_again(field, level, monkeypatch):
+ASKED = {"tests": 7.0, "devices": 3.0}
+
+
+@pytest.mark.parametrize("counts", [{"level": True}, ASKED])
+def test_what_is_known_needs_no_networks_again(field, counts, monkeypatch):
     x = _world(300, seed=3).x
-    single, expected = field.single(x), field.predict(x, np.inf, level=level)
+    single, expected = field.single(x, **ASKED), field.predict(x, **counts)
+    monkeypatch.setattr(field_model, "network_predictions", None)
+    found = field.predict(x, single=single, **counts)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+    np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-12)
 
-    def refused(*_: object) -> None:
-        raise AssertionError
 
-    monkeypatch.setattr(type(field), "network_prediction", refused)
-    if level:
-        found = field.predict(x, single=single, level=True)
-        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
-        np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-12)
-    else:  # measurements have other tests
-        with pytest.raises(AssertionError):
-            field.predict(x, 3, single=single)
+@pytest.mark.parametrize("known", [{}, ASKED, {"tests": 3.0, "devices": 1.0}])
+def test_networks_for_other_counts_are_computed(field, known):
+    x = _world(300, seed=3).x
+    expected, found = field.predict(x, 3, 2), field.predict(x, 3, 2, single=field.single(x, **known))
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+    np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-12)
 
 
 def test_save_and_load(field, tmp_path):

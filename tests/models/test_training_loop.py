@@ -105,6 +105,20 @@ class TestProgress:
         score = model.predict(validation.x).log_score(validation.y).mean()
         assert score == state.best_nll
 
+    def test_with_many_validation_rows_some_of_them_choose_the_epoch(
+        self, validation, make_model, attempt, monkeypatch
+    ):
+        settings = FitSettings(epochs=4, batch=40, learning_rate=0.1)
+        every = attempt(make_model(dtype="float64"), settings)
+        monkeypatch.setattr(training, "MOST_JUDGING", 9)
+        model = make_model(dtype="float64")
+        state = attempt(model, settings)
+        assert state.losses == every.losses  # the steps are the same
+        chosen = training._judging(len(validation.y), settings.seed)
+        assert len(np.unique(chosen)) == 9
+        scores = model.predict(validation.x).log_score(validation.y)
+        assert scores[chosen].mean() == pytest.approx(state.best_nll, rel=1e-9)
+
     def test_progress_is_told_after_every_epoch(self, attempt):
         told = []
         attempt(progress=lambda state, total: told.append((state.epoch, len(state.losses), total)))

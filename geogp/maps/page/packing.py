@@ -33,6 +33,9 @@ Packed = dict[str, Any]
 MAX_VALUES = 1 << 28
 """Largest number of values of a packed array, computed from its ``shape``."""
 
+LARGE = 1 << 19
+"""Number of bytes from which an array is deflated at a faster level."""
+
 _TYPES: dict[int, type[np.uint8] | type[np.uint16] | type[np.uint32]] = {
     8: np.uint8,
     16: np.uint16,
@@ -189,8 +192,11 @@ def _encoded(numbers: NDArray[Any], *, along: bool) -> str:
     change[..., 1:, 0] -= numbers[..., :-1, 0]
     shifts = [numbers.dtype.type(8 * place) for place in range(numbers.itemsize)]
     raw = b"".join((change >> shift & 0xFF).astype(np.uint8).tobytes() for shift in shifts)
-    # Planes in time are many and noisy; level 9 takes ten times as long for equally many bytes.
-    deflater = zlib.compressobj(7, strategy=zlib.Z_FILTERED) if along else zlib.compressobj(9)
+    # Planes in time are many and noisy; level 9 takes ten times as long for equally many bytes, and
+    # four times as long for large arrays, for 2 % fewer bytes.
+    level = 7 if along or len(raw) >= LARGE else 9
+    strategy = zlib.Z_FILTERED if along else zlib.Z_DEFAULT_STRATEGY
+    deflater = zlib.compressobj(level, strategy=strategy)
     return base64.b64encode(deflater.compress(raw) + deflater.flush()).decode()
 
 

@@ -307,11 +307,17 @@ class LowRankGP(nn.Module):
         """
         return self.predict_scaled(self.scaled(x), level=level).widened(float(self.widening))
 
-    def single(self, x: Floats) -> Single:
+    def single(
+        self,
+        x: Floats,
+        tests: Floats | float | None = None,
+        devices: Floats | float | None = None,
+    ) -> Single:
         """Return what a map and the joint level of its tiles both need, (n,) tensors by name.
 
         Nothing for models whose predictions of single tiles are fast, and if a tile lies outside
         the times of the rows. `predict` and `joint` of other models take the result as `single`.
+        With `tests`, it also has what `predict` needs for these `tests` and `devices`.
         """
         return {}
 

@@ -29,7 +29,7 @@ from geogp.models.field.field_process import FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, BlockRows, block_rows, place_arrays, whitened
 from geogp.models.field.left_out import LeftOutRows, held_out, left_out
 from geogp.models.field.level_drift import level_drift
-from geogp.models.field.near_network import law_and_share, learn_networks
+from geogp.models.field.near_network import law_and_share, learn_networks, network_predictions
 from geogp.models.field.near_rows import (
     NETWORKS,
     Conditional,
@@ -40,16 +40,10 @@ from geogp.models.field.near_rows import (
     with_counts,
     without_rows,
 )
-from geogp.models.field.predictive_law import (
-    Errors,
-    fit_law,
-    no_law,
-    pooled_law,
-    prediction_in,
-)
+from geogp.models.field.predictive_law import Errors, fit_law, no_law, pooled_law, prediction_in
 from geogp.models.field.vecchia import Indices, Sites
 from geogp.models.joint.far_level import with_far_level
-from geogp.models.joint.joint_level import LevelOptions, Single
+from geogp.models.joint.joint_level import ASKED, LevelOptions, Single
 from geogp.models.joint.tile_level import TileLevel, tile_level
 
 Floats = NDArray[np.float64]
@@ -127,8 +121,7 @@ class FieldNetwork(FieldProcess):
         distribution is learned from the errors of training rows, each predicted without the rows
         of its group, and from the errors of validation rows. If the measurements are precise, this
         distribution depends on the distance to other places alone, because the covariance then
-        knows the sizes of errors better than the other covariates do. Then the validation rows are
-        stored with the training rows.
+        knows the sizes of errors better. At last, the validation rows are stored as well.
         """
         with torch.no_grad():
             self._take_coefficients()
@@ -293,21 +286,29 @@ class FieldNetwork(FieldProcess):
         with one_core_each():
             near = Conditionals.of(single, self.device)
             if near and not level:
-                near = with_counts(self, near, scaled, counts)
+                near = with_counts(self, near, scaled, counts, single)
             found = self.predict_scaled(scaled, counts, level=level, near=near)
         return with_far_level(self, scaled, found) if level and len(self.rows.y) else found
 
-    def single(self, x: Floats) -> Single:
+    def single(
+        self,
+        x: Floats,
+        tests: Floats | float | None = None,
+        devices: Floats | float | None = None,
+    ) -> Single:
         """Return the predictions of the level given near rows; see `LowRankGP.single`."""
         scaled = self.scaled(x)
         if not len(self.rows.y) or not torch.equal(self.seen(scaled), scaled):
             return {}
-        counts = self.endless(len(x))
+        level = self.endless(len(x))
+        asked = [] if tests is None else [self.counts_of(tests, devices, len(x))]
         with one_core_each():
-            found = self.conditional(scaled, counts)._asdict()
+            found = self.conditional(scaled, level)._asdict()
             if self.networks_share:
-                predicted = map(torch.as_tensor, self.network_prediction(scaled, counts))
-                found |= zip(NETWORKS, predicted, strict=True)
+                predicted = torch.as_tensor(network_predictions(self, scaled, [level, *asked]))
+                found |= zip(NETWORKS, predicted[0], strict=True)
+                for counts, pair in zip(asked, predicted[1:], strict=True):
+                    found |= zip(ASKED, (*counts.T.cpu(), *pair), strict=True)
             return found
 
     def predict_scaled(
@@ -335,7 +336,7 @@ class FieldNetwork(FieldProcess):
         covariates = self._covariates(counts, known, distance)
         if alone or not share or not len(self.rows.y):
             return self._assembled(found, known, law.at(covariates), level=level)
-        predicted = networks or self.network_prediction(then, counts)
+        predicted = networks or tuple(network_predictions(self, then, [counts])[0])
         pooled = pooled_law(law, self.predictive_law("networks_law"), share, covariates, predicted)
         errors = pooled.standardised(*prediction_in(covariates))
         return self._assembled(found, known, errors.distribution(), level=level)

@@ -18,7 +18,7 @@ from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field.field_rows import HeldRows, RowTerms, with_providers
 from geogp.models.field.measurement import MeasurementLaw
-from geogp.models.field.near_network import NearNetworks, predicted_in_parts
+from geogp.models.field.near_network import NearNetworks
 from geogp.models.field.near_rows import WeightPosterior
 from geogp.models.field.near_summaries import Measurements, TileSums
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
@@ -257,10 +257,6 @@ class FieldProcess(LowRankGP):
         logs = numpy_of(torch.stack([tests, devices, tests - devices], 1))
         return np.column_stack([numpy_of(x), logs, summaries])
 
-    def network_prediction(self, x: Tensor, counts: Tensor) -> tuple[Floats, Floats]:
-        """Return mean and log standard deviation by the networks, for a standardised target."""
-        return predicted_in_parts(self, x, counts)
-
     def predictive_law(self, name: str = "law") -> PredictiveLaw:
         """Return the distribution of prediction errors; `LAWS` contains the names."""
         parts = {part: numpy_of(getattr(self, f"{name}_{part}")) for part in LAW_PARTS}
@@ -397,8 +393,7 @@ class FieldProcess(LowRankGP):
         """Return inputs, with times clamped to the times of the stored rows."""
         if self.coordinates == 2 or not len(self.rows.x):
             return x
-        times = self.rows.x[:, 2]
-        time = x[..., 2:3].clamp(times.min(), times.max())
+        time = x[..., 2:3].clamp(*self.rows.times)
         return torch.cat([x[..., :2], time, x[..., 3:]], -1)
 
     def endless(self, n: int) -> Tensor:

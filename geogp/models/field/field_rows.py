@@ -33,6 +33,14 @@ class HeldRows(nn.Module):
         self.register_buffer("x", torch.zeros(0, d, dtype=dtype))
         self.register_buffer("y", torch.zeros(0, dtype=torch.float64))
         self.register_buffer("counts", torch.zeros(0, 2, dtype=torch.float64))
+        self._times: tuple[Tensor, Tensor, Tensor] | None = None
+
+    @property
+    def times(self) -> tuple[Tensor, Tensor]:
+        """The first and the last time, which is column 2 of `x`; computed once for the same `x`."""
+        if self._times is None or self._times[0] is not self.x:
+            self._times = self.x, *self.x[:, 2].aminmax()
+        return self._times[1:]
 
     def keep_rows(self, rows: Rows) -> None:
         """Store rows."""

@@ -1,5 +1,6 @@
 """Small networks that predict a measurement from summaries of the measurements near it."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from geogp.models.field.near_summaries import (
     AFTER,
     BEFORE,
     OWN,
+    ROWS_AT_ONCE,
     SUMMARIES,
     Indices,
     folds,
@@ -61,8 +63,6 @@ MOST_SPREADS, MOST_LOG_SD = 5.0, 4.0
 
 COUNTS = 3
 """Number of inputs about the counts: log tests, log devices, log tests per device."""
-
-ROWS_AT_ONCE = 2**13
 
 SHARES, USUAL_SHARE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 0.4
 """Possible shares of the networks in predictions; the share if few groups of rows can tell."""
@@ -258,7 +258,7 @@ def learn_networks(
     found = model.networks.fit(inputs, rows.y, groups, seed)
     assert inside.numbers is not None, "rows inside the fit are stored rows"
     at = inside.numbers.cpu().numpy()
-    others = model.network_prediction(outside.rows.x, outside.rows.counts)
+    others = network_predictions(model, outside.rows.x, [outside.rows.counts])[0]
     mean, log_sd = (np.concatenate([a[at], b]) for a, b in zip(found, others, strict=True))
     return mean, log_sd
 
@@ -290,16 +290,17 @@ def law_and_share(
     return of_networks, max(SHARES, key=objective)
 
 
-def predicted_in_parts(model: "FieldProcess", x: Tensor, counts: Tensor) -> tuple[Floats, Floats]:
-    """Return the networks' means and log standard deviations at scaled inputs, (n,) each."""
+def network_predictions(model: "FieldProcess", x: Tensor, counts: Sequence[Tensor]) -> Floats:
+    """Return the networks' means and log standard deviations at scaled inputs, (k, 2, n).
+
+    `counts` are k arrays of counts, (n, 2) each. The target is standardised.
+    """
     sums = model.sums
 
-    def predicted(part: slice) -> tuple[Floats, Floats]:
-        at = x[part], counts[part]
-        inputs = model.network_inputs(*at, sums.summaries(model.measurements(*at)))
-        found: tuple[Floats, Floats] = model.networks(inputs)
-        return found
+    def predicted(part: slice) -> Floats:
+        near = sums.summaries(model.measurements(x[part], counts[0][part]))
+        inputs = (model.network_inputs(x[part], one[part], near) for one in counts)
+        return np.array([model.networks(at) for at in inputs])
 
     parts = in_threads(predicted, chunks(len(x), ROWS_AT_ONCE), model.device)
-    mean, log_sd = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return mean, log_sd
+    return np.concatenate(list(parts), axis=2)

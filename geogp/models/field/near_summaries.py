@@ -5,13 +5,18 @@ row, or the whole group of rows that the split leaves out together, so that they
 their own value as the summaries of a new row.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
+from torch.nn.functional import embedding_bag
 
+from geogp.models.core.threads import chunks, in_threads
 from geogp.models.field.tile_process import SAME_TILE_KM
 
 NEAREST = (4, 16, 64)
@@ -36,8 +41,8 @@ SUMMARIES = 5 + 6 + 6 * len(NEAREST)
 OWN, BEFORE, AFTER = 0, 5, 8
 """Summaries that are missing if the own tile has no row, no earlier row, or no later row."""
 
-CHUNK, ROWS_AT_ONCE = 4096, 2**15
-"""Numbers of places and of rows whose sums are in memory at once."""
+ROWS_AT_ONCE = 2**13
+"""Number of rows whose sums are in memory at once."""
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -52,7 +57,7 @@ class Measurements:
     y: Floats
     weight: Floats
 
-    def at(self, chosen: Indices) -> "Measurements":
+    def at(self, chosen: Indices | slice) -> "Measurements":
         """Return some of the rows."""
         return Measurements(
             self.place[chosen], self.time[chosen], self.y[chosen], self.weight[chosen]
@@ -96,7 +101,13 @@ def folds(groups: Indices, seed: int, most: int = FOLDS) -> Iterator[tuple[Indic
 
 def near_summaries(source: Measurements, asked: Measurements, own: Indices | None) -> Floats:
     """Return summaries of asked rows; see `TileSums.summaries`."""
-    return TileSums.of(source).summaries(asked, own)
+    sums = TileSums.of(source)
+
+    def part(at: slice) -> Floats:
+        return sums.summaries(asked.at(at), None if own is None else own[at])
+
+    parts = in_threads(part, chunks(len(asked), ROWS_AT_ONCE), torch.device("cpu"))
+    return np.concatenate(list(parts))
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,7 @@ class _Near:
 
 @dataclass(frozen=True)
 class TileSums:
-    """Number of rows and sums of w, wy and wy² by tile and time, (4, tiles + 1, times).
+    """Number of rows and sums of w, wy and wy² by tile and time, (tiles + 1, 4, times).
 
     The last tile is empty. `places` (tiles, 2) are in `tree`; `times` are distinct times, or the
     centres of `MOST_TIMES` intervals.
@@ -136,10 +147,8 @@ class TileSums:
         shape = len(places) + 1, len(times)
         cell = place.reshape(-1) * shape[1] + _nearest_time(times, rows.time)
         terms = _terms(rows)
-        sums = np.empty((len(terms), *shape))
-        for k, term in enumerate(terms):
-            sums[k].flat = np.bincount(cell, term, shape[0] * shape[1])
-        return cls(KDTree(places), times, sums)
+        sums = [np.bincount(cell, term, math.prod(shape)).reshape(shape) for term in terms]
+        return cls(KDTree(places), times, np.stack(sums, 1))
 
     def summaries(self, asked: Measurements, own: Indices | None = None) -> Floats:
         """Return summaries (n, 29) of asked rows; NaN without a source row for the summary.
@@ -150,25 +159,22 @@ class TileSums:
         the own tile before and after the row in time, each with its difference in quarters and its
         weight. If `own` is given, the asked rows are source rows, and their values are left out.
         """
-        rows = np.arange(len(asked))
-        parts = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
-        return np.concatenate([self._part(asked.at(part), own is not None) for part in parts])
-
-    def _part(self, asked: Measurements, are_sources: bool) -> Floats:
         near = self._nearest(asked.place)
         times, time_number = np.unique(asked.time, return_inverse=True)
         lag = np.abs(times[:, None] - self.times)
         decays = [np.exp(-lag / decay)[time_number] for decay in DECAYS]
-        sums = self.sums[:, near.own]
-        if are_sources:
+        sums = np.moveaxis(self.sums[near.own], 1, 0)
+        if own is not None:
             at = np.arange(len(asked)), _nearest_time(self.times, asked.time)
             terms = _terms(asked)
             for k in range(len(sums)):
                 sums[k][at] -= terms[k]
             sums[:, sums[0] < 0.5] = 0.0
         found = [_summary(sums, decays), *_before_and_after(sums, asked.time, self.times)]
-        for k in NEAREST:
-            sums = self._summed(near.others[:, :k])[:, near.number]
+        total = np.zeros(1)
+        for before, k in pairwise((0, *NEAREST)):
+            total = total + self._summed(near.others[:, before:k])
+            sums = np.moveaxis(total[near.number], 1, 0)
             distance = near.distance[:, :k]
             far = np.where(np.isfinite(distance), distance, 0.0).sum(1)
             some = np.isfinite(distance).sum(1)
@@ -187,13 +193,10 @@ class TileSums:
         return _Near(own[number], others, distance, number)
 
     def _summed(self, tiles: Indices) -> Floats:
-        """Return the sums over the tiles (u, k) of each place, (4, u, times)."""
-        found = np.empty((len(self.sums), len(tiles), len(self.times)))
-        for start in range(0, len(tiles), CHUNK):
-            chunk = slice(start, start + CHUNK)
-            for k in range(len(found)):
-                found[k, chunk] = self.sums[k][tiles[chunk]].sum(1)
-        return found
+        """Return the sums over the tiles (u, k) of each place, (u, 4, times)."""
+        table = torch.as_tensor(self.sums.reshape(len(self.sums), -1))
+        found = embedding_bag(torch.as_tensor(tiles), table, mode="sum").numpy()
+        return found.reshape(-1, *self.sums.shape[1:])
 
 
 def _nearest_time(times: Floats, asked: Floats) -> Indices:

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-PATCH_TILES = 8
-"""Largest number of tiles in a patch."""
+PATCH_TILES = 9
+"""Largest number of tiles in a patch: 3 by 3 of them, if they are at one time."""
 
 MOST_OVER_MEAN = 2
 """Largest number of tiles in a patch as a multiple of the mean, because patches are padded."""
 
-PATCH_WIDTH = 2.0
+PATCH_WIDTH = 3.0
 """Width of a patch, as a multiple of the median distance between neighbouring tiles."""
 
 SAMPLED = 2000
@@ -138,15 +138,15 @@ def tile_sequence(
     `x` (n, d) are inputs from `FieldNetwork.scaled`. `weights` is the posterior of the weights.
     `residuals` (rows, k) are those of the stored rows, for `told`; by default the targets minus
     their means. `earlier` is the largest number of tiles of earlier patches that condition a tile,
-    or half of it if there are several times or providers. If it is 0, each tile is a patch of its
-    own. `seed` fixes the order of the patches.
+    or three quarters of it if there are several times or providers. If it is 0, each tile is a
+    patch of its own. `seed` fixes the order of the patches.
 
     Raises DataError if two tiles are at one place and time. Raises NumericalError if a block does
     not factorise.
     """
     points = model.points(x).cpu().numpy()
     patches = _patches(points, PATCH_TILES if earlier else 1)
-    earlier *= 1 if _like_first(points).all() else 2
+    earlier += 0 if _like_first(points).all() else earlier // 3
     random = np.random.default_rng([seed, 2]).permutation(len(patches))
     before = earlier_places(patches.centre, random, earlier)
     count = np.where(before == NO_ROW, 0, patches.count[before])
@@ -184,7 +184,9 @@ def _patches(points: Floats, most: int) -> Sites:
     at_once = points[_like_first(points), :2]
     asked = np.arange(0, len(at_once), -(-len(at_once) // SAMPLED))
     width = PATCH_WIDTH * spacing(at_once, asked) or 1.0
-    cells = Sites.of(np.floor((points[:, :2] - points[:, :2].min(0)) / width))
+    # The centres of a grid are far from the edges of the patches, which rounding could move.
+    inset = 0.5 / PATCH_WIDTH
+    cells = Sites.of(np.floor((points[:, :2] - points[:, :2].min(0)) / width + inset))
     cell = np.empty(len(points), np.int64)
     cell[cells.order] = np.repeat(np.arange(len(cells)), cells.count)
     most = min(most, math.ceil(MOST_OVER_MEAN * len(points) / len(cells)))

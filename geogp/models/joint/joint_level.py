@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 Weights = Any
 """Weights of tiles in several sums, (n, k), as a NumPy array or a sparse SciPy array."""
 
-EARLIER_TILES = 24
+EARLIER_TILES = 48
 """Largest number of earlier tiles that condition a tile (`tile_sequence.py`)."""
 
 AT_ONCE = 16
@@ -48,6 +48,12 @@ class LevelOptions(NamedTuple):
 
 Single = dict[str, Tensor]
 """The level of single tiles given the rows near each: tensors by name; see `LowRankGP.single`."""
+
+ASKED = "asked_tests", "asked_devices", "asked_mean", "asked_log_sd"
+"""Names in `Single` of counts of measurements, and of the networks' predictions for these counts.
+
+All other tensors belong to the level.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

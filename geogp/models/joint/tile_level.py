@@ -69,11 +69,15 @@ class TileLevel(JointLevel):
     def low_rank(self) -> Floats:
         """Return P, (n, r) or more: the last columns are the drift, and the error far from rows."""
         low = self.tiles.low
-        factor, unseen = self.factor.astype(low.dtype)[:, None], self.unseen.astype(low.dtype)
-        found = float(self.model.y_sd) * factor * low
-        if self.shared.any():
-            found = np.column_stack([found, factor * self.shared.astype(low.dtype)])
-        return np.column_stack([found, unseen.toarray()]) if unseen.nnz else found
+        factor = self.factor.astype(low.dtype)[:, None]
+        shared = factor * self.shared.astype(low.dtype) if self.shared.any() else low[:, :0]
+        unseen = self.unseen.astype(low.dtype)
+        rank, drift = low.shape[1], shared.shape[1]
+        found = np.empty((len(low), rank + drift + unseen.shape[1]), low.dtype)
+        np.multiply(float(self.model.y_sd) * factor, low, out=found[:, :rank])
+        found[:, rank : rank + drift] = shared
+        found[:, rank + drift :] = unseen.toarray()
+        return found
 
     def local_times(self, x: Floats) -> Floats:
         """Return K x for x (n, k), with K as in `low_rank`."""
@@ -129,10 +133,15 @@ class TileLevel(JointLevel):
         return alone
 
     def _variances(self, weights: Weights) -> Floats:
-        found = self._independent(weights, self.own)
-        for part in batches(weights.shape[1]):
-            for root in self._roots(weights[:, part]):
-                found[part] += np.square(root).sum(0)
+        found, parts = self._independent(weights, self.own), batches(weights.shape[1])
+
+        def variances(part: slice) -> Floats:
+            roots = self._roots(weights[:, part])
+            found: Floats = sum(np.square(root).sum(0, np.float64) for root in roots)
+            return found
+
+        for part, more in zip(parts, in_threads(variances, parts, self.model.device), strict=True):
+            found[part] += more
         return found
 
     def _roots(self, weights: Weights) -> list[Floats]:
@@ -140,7 +149,7 @@ class TileLevel(JointLevel):
         low, sd = torch.as_tensor(self.tiles.low).split(CHUNK), float(self.model.y_sd)
         return [
             sd * gathered(iter(low), a),
-            sd * self.tiles.roots(a.toarray()),
+            sd * self.tiles.roots(a.toarray().astype(self.tiles.low.dtype)),
             np.asarray(a.T @ self.shared).T,
             (self.unseen.T @ weights).toarray(),
         ]

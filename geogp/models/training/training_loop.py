@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.catalogue.build_model import spec_of
 from geogp.models.catalogue.storage import read_tensors, write_tensors
+from geogp.models.core.devices import on_device
 from geogp.models.core.linalg import deferred_checks, is_deferred
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.threads import one_core_each
@@ -42,6 +44,9 @@ FAR_LOSS = 1e6
 
 CHECKPOINT_SECONDS = 10.0
 """Shortest time between two checkpoints on disk; an interruption always writes one."""
+
+MOST_JUDGING = 20_000
+"""Largest number of validation rows that choose the epoch."""
 
 
 @dataclass
@@ -81,7 +86,8 @@ def fit(
     Inside a `team` block, the processes share each batch.
 
     `model`: an untrained model, on the device to train on.
-    `train`, `validation`: rows to learn from, and rows that choose the epoch.
+    `train`, `validation`: rows to learn from, and rows that choose the epoch. If there are many
+        validation rows, `MOST_JUDGING` random ones of them choose the epoch.
     `checkpoint`: file for the state of an unfinished fit. If the file exists, the fit continues
         from it, with the same results as without the interruption. The caller removes this file.
 
@@ -153,6 +159,7 @@ class _Run:
         self._begin()
         self.held_out = model.as_rows(validation)
         self.train, self.validation = train, validation
+        self.judging = _judging(len(validation.y), settings.seed)
         self.optimiser = make_optimiser(model, settings)
         self._must_check = False
         self.recorded = RecordedStep(self._move, self.optimiser, model.device)
@@ -371,11 +378,12 @@ class _Run:
 
     def _validate(self, share: float) -> float:
         self.model.update_closed_forms(self.rows, self.held_out)
-        own, n = self.team.own(len(self.validation.y)), len(self.validation.y)
+        n = len(self.judging)
+        own = self.judging[self.team.own(n)]
         scores = np.zeros(0)
-        if own.start < own.stop:
-            prediction = self.step.predicted(self.model, self.held_out.at(own), share)
-            scores = prediction.log_score(self.validation.y[own])
+        if len(own):
+            rows = self.held_out.at(on_device(own, self.model.device))
+            scores = self.step.predicted(self.model, rows, share).log_score(self.validation.y[own])
         if self.team.size == 1:
             return float(scores.mean())
         total = torch.tensor(scores.sum(), dtype=torch.float64, device=self.model.device)
@@ -388,6 +396,13 @@ class _Run:
         factor = 0.5 * (1 + math.cos(math.pi * share)) if settings.decay == "cosine" else 1.0
         for group in self.optimiser.param_groups:
             group["lr"].fill_(settings.learning_rate * factor * group["rate"])
+
+
+def _judging(n: int, seed: int) -> NDArray[np.int64]:
+    """Return the numbers of the validation rows that choose the epoch."""
+    if n <= MOST_JUDGING:
+        return np.arange(n)
+    return np.sort(np.random.default_rng([seed, 4]).permutation(n)[:MOST_JUDGING])
 
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -46,8 +46,7 @@ class MapPredictor:
 
         `single` is the result of `single` for these tiles and the quarter of the map, if known.
         """
-        question, tables = self.job.question, self.job.places
-        counts = {"tests": question.tests, "devices": question.devices}
+        question, tables, counts = self.job.question, self.job.places, self._counts
         places = pd.concat([tables.of_tiles(tiles, quarter, **counts) for quarter in quarters])
         found = self.model.predict_distribution(places, level=question.name == LEVEL, single=single)
         if self.repair.n and question.name != LEVEL:
@@ -57,7 +56,11 @@ class MapPredictor:
     def single(self, tiles: Tiles) -> Single:
         """Return the level of single tiles in the quarter of the map; see `LowRankGP.single`."""
         places = self.job.places.of_tiles(tiles, self.job.question.quarter)
-        return self.model.network_.single(self.model.inputs(places))
+        return self.model.network_.single(self.model.inputs(places), **self._counts)
+
+    @property
+    def _counts(self) -> dict[str, int | None]:
+        return {"tests": self.job.question.tests, "devices": self.job.question.devices}
 
     def other_quarters(self, tiles: Tiles, quarters: Sequence[int]) -> list[QuarterMap]:
         """Return predictions for other quarters, on larger tiles if there would be too many."""
