@@ -315,7 +315,8 @@ def test_what_is_known_needs_no_networks_again(field, counts, monkeypatch):
 @pytest.mark.parametrize("known", [{}, ASKED, {"tests": 3.0, "devices": 1.0}])
 def test_networks_for_other_counts_are_computed(field, known):
     x = _world(300, seed=3).x
-    expected, found = field.predict(x, 3, 2), field.predict(x, 3, 2, single=field.single(x, **known))
+    expected, single = field.predict(x, 3, 2), field.single(x, **known)
+    found = field.predict(x, 3, 2, single=single)
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
     np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-12)
 

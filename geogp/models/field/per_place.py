@@ -110,18 +110,26 @@ class PerPlace(Step[FieldNetwork]):
         return [(u,), (b, m), (u,), (b, int(places.count.max()))]
 
     def learn(self, model: FieldNetwork, rows: Rows, part: Part, weights: Weights) -> Tensor:
-        """Add the gradient of a part's loss per datum to the parameters; return the loss.
+        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
+        if part.whole_places:
+            return self._learn_places(model, rows, part)
+        chosen = rows.at(part.numbers)
+        loss = elbo(model.single_row_terms(chosen), chosen.y, rows.n, weights)
+        loss.backward()
+        return loss.detach().double()
 
-        On a CPU, the part is divided into `SHARES` shares, one for each thread.
-        """
+    def _learn_places(self, model: FieldNetwork, rows: Rows, part: Part) -> Tensor:
+        """Learn from whole places, on a CPU in `SHARES` shares, one for each thread."""
         learned = [value for value in model.parameters() if value.requires_grad]
 
         def learn(share: Part) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-            if share.whole_places:
-                loss = _places_loss(model, share, rows.n)
-            else:
-                chosen = rows.at(share.numbers)
-                loss = elbo(model.single_row_terms(chosen), chosen.y, rows.n, weights)
+            L, at = model.factor, _rows_of(model, share)
+            block = model.block_at(at)
+            # There are fewer whitened rows than rows that condition them.
+            spread = block.spread.to(L.dtype) @ L
+            white = torch.cat([block.residual, spread.flatten()])
+            kl = model.posterior.kl(L)
+            loss = whitened_elbo(white, block.log_scale, kl, rows.n, at.own.sum())
             if share is not part:
                 loss = loss * (share.n / part.n)
             return loss.detach().double(), torch.autograd.grad(loss, learned, allow_unused=True)
@@ -139,16 +147,6 @@ class PerPlace(Step[FieldNetwork]):
     def predicted(self, model: FieldNetwork, rows: Rows, share: float) -> Prediction:
         """Predict from the field; in epochs with whole places, also from rows of near places."""
         return model.predict_scaled(rows.x, rows.counts, alone=not self.complete(share))
-
-
-def _places_loss(model: FieldNetwork, part: Part, n: int) -> Tensor:
-    """Return the loss per datum of whole places, if there are n training rows."""
-    L, at = model.factor, _rows_of(model, part)
-    block = model.block_at(at)
-    # There are fewer whitened rows than rows that condition them.
-    spread = block.spread.to(L.dtype) @ L
-    white = torch.cat([block.residual, spread.flatten()])
-    return whitened_elbo(white, block.log_scale, model.posterior.kl(L), n, at.own.sum())
 
 
 def _groups(model: FieldNetwork) -> list[Indices]:

@@ -21,7 +21,7 @@ from geogp.evaluation.splits.split_names import RANDOM
 from geogp.files import sha256_of, write_bytes, write_text
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.core.threads import one_core_each
+from geogp.models.core.threads import aside, one_core_each
 from geogp.models.joint.joint_law import two_variances
 from geogp.records.input_records import ProviderRecord
 from geogp.records.record_names import NOISE_IN_SPREAD, POINT, STEPS
@@ -247,10 +247,8 @@ def _complete(
         ]
     for text in drawing.warnings:
         job.warn(text)
-    with timed(job.seconds, "write"):
-        job.clock.begin("write")
-        job.listener.stage("writing maps and report")
-        page = drawing.page()
+    job.clock.begin("write")
+    job.listener.stage("writing maps and report")
 
     def write(folder: Path) -> RunRecord:
         with timed(job.seconds, "write"):
@@ -258,8 +256,9 @@ def _complete(
             plain = predictions.astype({"stratum": str})
             table = plain.to_parquet(index=False, compression="zstd", write_page_checksum=True)
             write_bytes(folder / PREDICTIONS_FILE, table)
-            drawing.write(folder)
-            write_text(folder / PAGE_FILE, page)
+            with aside(drawing.page, job.device) as page:
+                drawing.write(folder)
+            write_text(folder / PAGE_FILE, page())
             run = replace(
                 fitted,
                 region_name=job.region.name,
