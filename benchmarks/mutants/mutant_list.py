@@ -373,6 +373,22 @@ MUTANTS = [
         "models/field/near_summaries",
         "models/test_near_summaries",
         own_row_kept=("sums[k][at] -= terms[k]", "sums[k][at] -= 0 * terms[k]"),
+        nearest_tiles_left_out=("total = total + self", "total = 0 * total + self"),
+    ),
+    *_of(
+        "models/field/near_rows",
+        "models/test_near_rows",
+        "models/test_near_network",
+        columns_of_the_first_stripe=("eye[stripe.start :, stripe]", "eye[: m - stripe.start, :16]"),
+        networks_of_other_counts=("asked[2:] if known else ()", "asked[2:]"),
+    ),
+    *_of(
+        "models/training/training_loop",
+        "models/test_training_loop::TestProgress",
+        judged_by_other_rows=(
+            "log_score(self.validation.y[own])",
+            "log_score(self.validation.y[-own])",
+        ),
     ),
     *_of(
         "models/bases/matern",

@@ -14,6 +14,7 @@ from geogp.models.field import field_model as field
 from geogp.models.field import per_place
 from geogp.models.field.field_rows import (
     BlockRows,
+    HeldRows,
     block_arrays,
     block_rows,
     flat_on_device,
@@ -179,3 +180,12 @@ def test_steps_with_equal_shapes_have_the_same_gradients(model):
         found.append([loss, *(v.grad for v in model.parameters() if v.grad is not None)])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_the_first_and_the_last_time_are_those_of_the_stored_rows():
+    held = HeldRows(3, torch.float64)
+    for times in ([2.0, -1.0, 0.5], [3.0, 4.0, 3.5]):
+        x = torch.tensor([[0.0, 0.0, time] for time in times], dtype=torch.float64)
+        held.keep_rows(Rows(x, x[:, 2], x[:, :2]))
+        for _ in range(2):
+            assert [time.item() for time in held.times] == [min(times), max(times)]
