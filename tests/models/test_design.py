@@ -256,7 +256,7 @@ class TestField:
 
 
 @pytest.mark.parametrize("name", ["dbk-silu", "sv-rbf", "dbk-exact"])
-def test_without_tiles_it_is_the_closed_form(name, train, validation, make_model):
+def test_without_tiles_it_is_the_closed_form(name, train, validation, make_model, monkeypatch):
     model = make_model(name, dtype="float64")
     fit(model, train, validation, FitSettings(epochs=2, batch=64, learning_rate=2e-2))
     x = np.random.default_rng(3).uniform(-1, 1, (40, 2))
@@ -267,8 +267,10 @@ def test_without_tiles_it_is_the_closed_form(name, train, validation, make_model
     expected = brute(C, weights, level.noise_variance, 5)
     assert found.tiles.tolist() == expected[0]
     np.testing.assert_allclose(found.gains, expected[1], rtol=1e-8)
-    squares = covariance_of(level).about_squares(weights, seed=0)
-    np.testing.assert_allclose(squares, C**2 @ weights, rtol=1e-8)
+    for rows in (design.CHUNK, 7):
+        monkeypatch.setattr(design, "CHUNK", rows)
+        squares = covariance_of(level).about_squares(weights, seed=0)
+        np.testing.assert_allclose(squares, C**2 @ weights, rtol=1e-8)
     np.testing.assert_allclose(covariance_of(level).times(np.eye(40)), C, atol=1e-10)
 
 

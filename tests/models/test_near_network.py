@@ -292,8 +292,9 @@ def test_the_level_has_the_mean_of_many_tests_and_no_noise(field):
     assert not level.noise_variance.any()
 
 
-def test_chunks_do_not_change_predictions(field):
+def test_chunks_do_not_change_predictions(field, monkeypatch):
     x = _world(300, seed=3).x
+    monkeypatch.setattr(near_network, "ROWS_AT_ONCE", 64)
     whole, some = field.predict(x, 3), field.predict(x[::7], 3)
     np.testing.assert_allclose(some.mean, whole.mean[::7], rtol=1e-9)
     np.testing.assert_allclose(some.sd, whole.sd[::7], rtol=1e-9)

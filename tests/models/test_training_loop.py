@@ -114,7 +114,7 @@ class TestProgress:
         model = make_model(dtype="float64")
         state = attempt(model, settings)
         assert state.losses == every.losses  # the steps are the same
-        chosen = training._judging(len(validation.y), settings.seed)
+        chosen = training._judging(len(validation.y))
         assert len(np.unique(chosen)) == 9
         scores = model.predict(validation.x).log_score(validation.y)
         assert scores[chosen].mean() == pytest.approx(state.best_nll, rel=1e-9)
@@ -535,6 +535,11 @@ class TestCheckpointsOfOthers:
     def test_other_settings(self, changed, path, quick, attempt):
         with pytest.raises(DataError, match="belongs to another fit"):
             attempt(settings=replace(quick, **changed), checkpoint=path)
+
+    def test_other_rows_that_choose_the_epoch(self, path, attempt, monkeypatch):
+        monkeypatch.setattr(training, "MOST_JUDGING", 9)
+        with pytest.raises(DataError, match="belongs to another fit"):
+            attempt(checkpoint=path)
 
     @pytest.mark.parametrize("part", ["x", "y"])
     @pytest.mark.parametrize("rows", ["train", "validation"])

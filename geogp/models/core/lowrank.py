@@ -317,7 +317,7 @@ class LowRankGP(nn.Module):
 
         Nothing for models whose predictions of single tiles are fast, and if a tile lies outside
         the times of the rows. `predict` and `joint` of other models take the result as `single`.
-        With `tests`, it also has what `predict` needs for these `tests` and `devices`.
+        If `tests` is given, it also has what `predict` needs for these `tests` and `devices`.
         """
         return {}
 

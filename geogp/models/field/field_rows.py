@@ -37,7 +37,7 @@ class HeldRows(nn.Module):
 
     @property
     def times(self) -> tuple[Tensor, Tensor]:
-        """The first and the last time, which is column 2 of `x`; computed once for the same `x`."""
+        """The first and the last time, column 2 of `x`, which must not be changed in place."""
         if self._times is None or self._times[0] is not self.x:
             self._times = self.x, *self.x[:, 2].aminmax()
         return self._times[1:]

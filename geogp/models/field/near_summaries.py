@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.spatial import KDTree
-from torch.nn.functional import embedding_bag
 
 from geogp.models.core.threads import chunks, in_threads
 from geogp.models.field.tile_process import SAME_TILE_KM
@@ -42,7 +42,7 @@ OWN, BEFORE, AFTER = 0, 5, 8
 """Summaries that are missing if the own tile has no row, no earlier row, or no later row."""
 
 ROWS_AT_ONCE = 2**13
-"""Number of rows whose sums are in memory at once."""
+"""Number of rows whose sums a thread has in memory at once."""
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -194,8 +194,10 @@ class TileSums:
 
     def _summed(self, tiles: Indices) -> Floats:
         """Return the sums over the tiles (u, k) of each place, (u, 4, times)."""
-        table = torch.as_tensor(self.sums.reshape(len(self.sums), -1))
-        found = embedding_bag(torch.as_tensor(tiles), table, mode="sum").numpy()
+        starts = np.arange(0, tiles.size + 1, tiles.shape[1])
+        shape = len(tiles), len(self.sums)
+        chosen = sparse.csr_array((np.ones(tiles.size), tiles.ravel(), starts), shape=shape)
+        found = np.asarray(chosen @ self.sums.reshape(len(self.sums), -1), np.float64)
         return found.reshape(-1, *self.sums.shape[1:])
 
 

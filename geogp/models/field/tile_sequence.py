@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-PATCH_TILES = 9
-"""Largest number of tiles in a patch: 3 by 3 of them, if they are at one time."""
+PATCH_TILES = 9, 8
+"""Largest number of tiles in a patch: at one time, and at several times or by several providers."""
 
 MOST_OVER_MEAN = 2
 """Largest number of tiles in a patch as a multiple of the mean, because patches are padded."""
 
-PATCH_WIDTH = 3.0
-"""Width of a patch, as a multiple of the median distance between neighbouring tiles."""
+PATCH_WIDTH = 3.0, 2.0
+"""Width of such patches, as a multiple of the median distance between neighbouring tiles."""
 
 SAMPLED = 2000
 """Number of tiles from which the distance between neighbouring tiles is estimated."""
@@ -137,16 +137,14 @@ def tile_sequence(
 
     `x` (n, d) are inputs from `FieldNetwork.scaled`. `weights` is the posterior of the weights.
     `residuals` (rows, k) are those of the stored rows, for `told`; by default the targets minus
-    their means. `earlier` is the largest number of tiles of earlier patches that condition a tile,
-    or three quarters of it if there are several times or providers. If it is 0, each tile is a
-    patch of its own. `seed` fixes the order of the patches.
+    their means. `earlier` is the largest number of tiles of earlier patches that condition a tile.
+    If it is 0, each tile is a patch of its own. `seed` fixes the order of the patches.
 
     Raises DataError if two tiles are at one place and time. Raises NumericalError if a block does
     not factorise.
     """
     points = model.points(x).cpu().numpy()
-    patches = _patches(points, PATCH_TILES if earlier else 1)
-    earlier += 0 if _like_first(points).all() else earlier // 3
+    patches = _patches(points, PATCH_TILES if earlier else (1, 1))
     random = np.random.default_rng([seed, 2]).permutation(len(patches))
     before = earlier_places(patches.centre, random, earlier)
     count = np.where(before == NO_ROW, 0, patches.count[before])
@@ -175,17 +173,19 @@ def _like_first(points: Floats) -> NDArray[np.bool_]:
     return found
 
 
-def _patches(points: Floats, most: int) -> Sites:
-    """Return patches of at most `most` neighbouring tiles, from points (n, 3) or more.
+def _patches(points: Floats, limits: tuple[int, int]) -> Sites:
+    """Return patches of neighbouring tiles from points (n, 3) or more; `limits` as `PATCH_TILES`.
 
     `MOST_OVER_MEAN` also bounds the number of tiles. Near patches follow each other. In a patch,
     the times and providers of one place do.
     """
     at_once = points[_like_first(points), :2]
+    several = len(at_once) < len(points)
+    most, widest = limits[several], PATCH_WIDTH[several]
     asked = np.arange(0, len(at_once), -(-len(at_once) // SAMPLED))
-    width = PATCH_WIDTH * spacing(at_once, asked) or 1.0
+    width = widest * spacing(at_once, asked) or 1.0
     # The centres of a grid are far from the edges of the patches, which rounding could move.
-    inset = 0.5 / PATCH_WIDTH
+    inset = 0.5 / widest
     cells = Sites.of(np.floor((points[:, :2] - points[:, :2].min(0)) / width + inset))
     cell = np.empty(len(points), np.int64)
     cell[cells.order] = np.repeat(np.arange(len(cells)), cells.count)
@@ -269,7 +269,7 @@ def _blocks(
 
     # Near patches are in the same chunk, because they share conditioning rows.
     with torch.no_grad():
-        parts = chunks(len(patches), model.places_at_once // PATCH_TILES)
+        parts = chunks(len(patches), model.places_at_once // g)
         list(in_threads(compute, parts, model.device))
     return TileSequence(tiles, earlier, [], C, F, low.numpy(), told.numpy())
 

@@ -91,17 +91,16 @@ class LevelCovariance:
         If K is not 0, this term is estimated by the mean of (K diag(a)^(1/2) e)_i² over random
         signs e (Hutchinson 1990). The relative standard error is at most sqrt(2 / `PROBES`), 13 %.
         """
-        low, local, single = self.low, self.local, weights.astype(self.low.dtype)[:, None]
+        low, local, given = self.low, self.local, weights.astype(self.low.dtype)[:, None]
         rows = chunks(len(self), CHUNK)
-        middle = np.sum([low[at].T @ (single[at] * low[at]) for at in rows], 0)
+        middle = sum(low[at].T @ (given[at] * low[at]) for at in rows)
         found = np.concatenate([_dots(low[at] @ middle, low[at]) for at in rows])
-        found += weights * self.own * (2 * _dots(low, low) + self.own)
         if local is None:
-            return found
-        random, root = np.random.default_rng([seed, 3]), np.sqrt(single)
+            return found + weights * self.own * (2 * _dots(low, low) + self.own)
+        random, root = np.random.default_rng([seed, 3]), np.sqrt(given)
 
         def crossed(part: slice) -> Floats:
-            return 2 * _dots(low[:, part], local(single * low[:, part]))
+            return 2 * _dots(low[:, part], local(given * low[:, part]))
 
         def probed(signs: NDArray[np.int8]) -> Floats:
             values = local(root * signs)
@@ -132,8 +131,8 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
     RequestError if there is not enough memory.
     """
     rank = level.L.shape[1]
-    # P; and three more arrays of the same size while P is computed, or later the columns.
-    needed = WORD * (len(level) * (4 * rank + 6 * AT_ONCE + 2 * chosen))
+    # P; and two more arrays of the same size while P is computed, or later the columns.
+    needed = WORD * (len(level) * (3 * rank + 6 * AT_ONCE + 2 * chosen))
     what = f"choosing among {len(level):,} tiles at rank {rank}"
     refuse_above(needed, what, "Map the region with a lower --zoom.")
     local = level.local_times if level.has_tiles else None

@@ -136,7 +136,7 @@ class TileLevel(JointLevel):
         found, parts = self._independent(weights, self.own), batches(weights.shape[1])
 
         def variances(part: slice) -> Floats:
-            roots = self._roots(weights[:, part])
+            roots = self._roots(weights[:, part], self.tiles.low.dtype)
             found: Floats = sum(np.square(root).sum(0, np.float64) for root in roots)
             return found
 
@@ -144,12 +144,12 @@ class TileLevel(JointLevel):
             found[part] += more
         return found
 
-    def _roots(self, weights: Weights) -> list[Floats]:
+    def _roots(self, weights: Weights, dtype: Any = np.float64) -> list[Floats]:
         a = sparse.csr_array(rows_times(self.factor, weights))
         low, sd = torch.as_tensor(self.tiles.low).split(CHUNK), float(self.model.y_sd)
         return [
             sd * gathered(iter(low), a),
-            sd * self.tiles.roots(a.toarray().astype(self.tiles.low.dtype)),
+            sd * self.tiles.roots(a.toarray().astype(dtype, copy=False)),
             np.asarray(a.T @ self.shared).T,
             (self.unseen.T @ weights).toarray(),
         ]

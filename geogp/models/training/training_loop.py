@@ -54,8 +54,9 @@ class FitState:
     """Progress of a fit.
 
     `epoch`: number of finished epochs.
-    `best_epoch`, `best_nll`: the epoch with the lowest mean validation log score, and this score in
-        the target's unit (after `solve_mean`, if that lowers it).
+    `best_epoch`, `best_nll`: the epoch with the lowest mean log score of the validation rows that
+        choose the epoch, and this score in the target's unit (after `solve_mean`, if that lowers
+        it).
     `losses`, `validation_nll`: one value for each finished epoch.
     `seconds`: time of the finished epochs, summed over all calls, and of the end of the fit.
     """
@@ -159,7 +160,7 @@ class _Run:
         self._begin()
         self.held_out = model.as_rows(validation)
         self.train, self.validation = train, validation
-        self.judging = _judging(len(validation.y), settings.seed)
+        self.judging = _judging(len(validation.y))
         self.optimiser = make_optimiser(model, settings)
         self._must_check = False
         self.recorded = RecordedStep(self._move, self.optimiser, model.device)
@@ -323,6 +324,8 @@ class _Run:
         for data in (self.train, self.validation):
             for values in (data.x, data.y, data.counts, data.groups):
                 digest.update(repr(values.shape).encode() + values.tobytes())
+        if len(self.judging) < len(self.validation.y):
+            digest.update(self.judging.tobytes())
         for buffer in (self.model.x_low, self.model.x_high):
             digest.update(buffer.cpu().numpy().tobytes())
         parts = (self.model.name, self.model.architecture, self.settings)
@@ -398,11 +401,11 @@ class _Run:
             group["lr"].fill_(settings.learning_rate * factor * group["rate"])
 
 
-def _judging(n: int, seed: int) -> NDArray[np.int64]:
-    """Return the numbers of the validation rows that choose the epoch."""
+def _judging(n: int) -> NDArray[np.int64]:
+    """Return the numbers of the validation rows that choose the epoch; the same for all seeds."""
     if n <= MOST_JUDGING:
         return np.arange(n)
-    return np.sort(np.random.default_rng([seed, 4]).permutation(n)[:MOST_JUDGING])
+    return np.sort(np.random.default_rng(4).permutation(n)[:MOST_JUDGING])
 
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -48,7 +48,7 @@ from geogp.runs.settings import MAX_TILES
 class Drawing:
     """A map in memory: its job, its raster, the content of its page, and warnings.
 
-    `single` are the tensors of the `KeptLevel`.
+    `single` has the tensors of the `KeptLevel`.
     """
 
     job: Job

@@ -15,14 +15,15 @@ def found(tmp_path_factory):
     y = np.sin(4 * x[:, 0]) + 0.1 * random.standard_normal(600)
     np.savez(folder / "rows.npz", x=x, y=y, tests=np.ones(600))
     options = ["--npz", folder / "rows.npz", "--share", "0.5", "--h", "8", "--r", "16"]
-    options += ["--batch", "60", "--epochs", "3", "--plain-epochs", "4", "--seeds", "2"]
+    options += ["--batch", "60", "--rate", "0.01", "--seeds", "2"]
+    options += ["--epochs", "3", "--plain-epochs", "4"]
     started("speed.paper_scale", *options, "--table", folder / "out")
     return folder / "out"
 
 
 def test_both_recipes_are_measured_on_the_same_rows(found):
     held = json.loads((found / "results.json").read_text())
-    assert held["asked"] == {"rows": 300, "h": 8, "r": 16, "batch": 60, "seeds": 2}
+    assert held["asked"] == {"rows": 300, "h": 8, "r": 16, "batch": 60, "rate": 0.01, "seeds": 2}
     ours, plain = held["recipes"]["ours"], held["recipes"]["plain"]
     assert (ours["epochs"], plain["epochs"]) == (3, 4)
     for recipe in (ours, plain):
