@@ -380,7 +380,7 @@ MUTANTS = [
         "models/test_near_rows",
         "models/test_near_network",
         columns_of_the_first_stripe=("eye[stripe.start :, stripe]", "eye[: m - stripe.start, :16]"),
-        networks_of_other_counts=("asked[2:] if known else ()", "asked[2:]"),
+        networks_of_other_counts=("near.asked[2:] if known else ()", "near.asked[2:]"),
     ),
     *_of(
         "models/training/training_loop",

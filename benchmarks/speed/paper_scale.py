@@ -43,9 +43,7 @@ ROWS = 517_139
 QUARTERS = "2022Q1..2023Q4"
 
 RECIPES = {
-    "ours": replace(
-        PRESETS["standard"], head_rate=0.5, noise_rate=3.0, clip=1.0
-    ),
+    "ours": replace(PRESETS["standard"], head_rate=0.5, noise_rate=3.0, clip=1.0),
     "plain": PRESETS["paper"],
 }
 """Source of each schedule."""

@@ -11,7 +11,7 @@ from geogp import __version__
 from geogp.errors import DataError
 from geogp.geodata.places.region import Tiles
 from geogp.models.catalogue.storage import read_tensors, write_tensors
-from geogp.models.joint.joint_level import ASKED, Single
+from geogp.models.joint.joint_level import Single
 from geogp.runs.run_folder import LEVEL_FILE
 
 FORMAT = 2
@@ -51,7 +51,6 @@ class KeptLevel:
         return tensors if found == self.depends else None
 
     def write(self, single: Single) -> None:
-        """Write the tensors of the level, if there are any; raise OutputError if impossible."""
+        """Write the tensors, if there are any; raise OutputError if this is impossible."""
         if single:
-            level = {name: values for name, values in single.items() if name not in ASKED}
-            write_tensors(self.path, level, self.depends)
+            write_tensors(self.path, single, self.depends)

@@ -8,7 +8,6 @@ import pytest
 
 from geogp.models.catalogue.storage import read_tensors, write_tensors
 from geogp.models.field.field_model import FieldNetwork
-from geogp.models.joint.joint_level import ASKED
 from geogp.runs.file_records import damaged_files
 from geogp.runs.open_run import open_run
 
@@ -37,10 +36,6 @@ def kept(copy, first) -> Path:
 def same_tensors(path: Path, expected: dict[str, np.ndarray]) -> None:
     for name, value in read_tensors(path)[0].items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-9, atol=1e-12, err_msg=name)
-
-
-def test_a_file_has_the_level_alone(made):
-    assert not set(ASKED) & set(made)
 
 
 def test_an_answer_uses_what_the_map_left(copy, first, monkeypatch):

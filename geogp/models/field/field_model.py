@@ -31,6 +31,7 @@ from geogp.models.field.left_out import LeftOutRows, held_out, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import law_and_share, learn_networks, network_predictions
 from geogp.models.field.near_rows import (
+    ASKED,
     NETWORKS,
     Conditional,
     Conditionals,
@@ -43,7 +44,7 @@ from geogp.models.field.near_rows import (
 from geogp.models.field.predictive_law import Errors, fit_law, no_law, pooled_law, prediction_in
 from geogp.models.field.vecchia import Indices, Sites
 from geogp.models.joint.far_level import with_far_level
-from geogp.models.joint.joint_level import ASKED, LevelOptions, Single
+from geogp.models.joint.joint_level import LevelOptions, Single
 from geogp.models.joint.tile_level import TileLevel, tile_level
 
 Floats = NDArray[np.float64]
@@ -117,11 +118,11 @@ class FieldNetwork(FieldProcess):
         """Learn the coefficients of covariates, the drift of the level, and the error distribution.
 
         The posterior of the coefficients is conditioned on the means of the other weights. This
-        maximises the bound if the coefficients are independent of the other weights. The error
-        distribution is learned from the errors of training rows, each predicted without the rows
-        of its group, and from the errors of validation rows. If the measurements are precise, this
-        distribution depends on the distance to other places alone, because the covariance then
-        knows the sizes of errors better. At last, the validation rows are stored as well.
+        maximises the bound if they are independent of the other weights. The error distribution is
+        learned from the errors of training rows, each predicted without its group, and of
+        validation rows. If the measurements are precise, this distribution depends on the distance
+        to other places alone, because the covariance then knows the sizes of errors better. The
+        validation rows are stored at the end.
         """
         with torch.no_grad():
             self._take_coefficients()
@@ -151,8 +152,7 @@ class FieldNetwork(FieldProcess):
         return not self.tiles.form.usual and bool(noise < MOST_NOISE * (noise + tiles))
 
     def _take_coefficients(self) -> None:
-        c = self.architecture.used_covariates
-        if not c:
+        if not (c := self.architecture.used_covariates):
             return
         m = self.posterior.m.double()
         known = self.information()
@@ -286,7 +286,7 @@ class FieldNetwork(FieldProcess):
         with one_core_each():
             near = Conditionals.of(single, self.device)
             if near and not level:
-                near = with_counts(self, near, scaled, counts, single)
+                near = with_counts(self, near, scaled, counts)
             found = self.predict_scaled(scaled, counts, level=level, near=near)
         return with_far_level(self, scaled, found) if level and len(self.rows.y) else found
 
@@ -330,13 +330,13 @@ class FieldNetwork(FieldProcess):
         law, share = self.predictive_law(), float(self.networks_share)
         history = bool(share) or not law.is_constant
         near = near or self.conditionals(x, counts, alone=alone, history=history)
-        found, known, networks = near
+        found, known = near[:2]
         then = self.seen(x)
         distance = self.distance_to_others(numpy_of(self.points(then)))
         covariates = self._covariates(counts, known, distance)
         if alone or not share or not len(self.rows.y):
             return self._assembled(found, known, law.at(covariates), level=level)
-        predicted = networks or tuple(network_predictions(self, then, [counts])[0])
+        predicted = near.networks or tuple(network_predictions(self, then, [counts])[0])
         pooled = pooled_law(law, self.predictive_law("networks_law"), share, covariates, predicted)
         errors = pooled.standardised(*prediction_in(covariates))
         return self._assembled(found, known, errors.distribution(), level=level)

@@ -14,7 +14,7 @@ from geogp.models.field import vecchia
 from geogp.models.field.field_rows import NearRows, RowTerms
 from geogp.models.field.tile_process import SAME_TILE_KM, STRIPE
 from geogp.models.field.vecchia import NO_ROW, NearSites, whiten
-from geogp.models.joint.joint_level import ASKED, Single
+from geogp.models.joint.joint_level import Single
 from geogp.models.training.steps import CHUNK
 
 if TYPE_CHECKING:
@@ -48,12 +48,14 @@ class Conditional(NamedTuple):
 class Conditionals(NamedTuple):
     """Predictions at given inputs, and at the same inputs within the times of the stored rows.
 
-    `networks` are the networks' means and log standard deviations, (n,) each, if they are known.
+    `networks` are the networks' means and log standard deviations for infinitely many tests, (n,)
+    each, and `asked` the arrays of `ASKED`, if they are known.
     """
 
     found: Conditional
     within: Conditional
     networks: tuple[Floats, ...] = ()
+    asked: tuple[Floats, ...] = ()
 
     @classmethod
     def of(cls, single: Single | None, device: torch.device) -> "Conditionals | None":
@@ -61,7 +63,7 @@ class Conditionals(NamedTuple):
         if not single:
             return None
         found = Conditional(*(single[name].to(device) for name in Conditional._fields))
-        return cls(found, found, _arrays(single, NETWORKS))
+        return cls(found, found, _arrays(single, NETWORKS), _arrays(single, ASKED))
 
 
 def _arrays(single: Single, names: tuple[str, ...]) -> tuple[Floats, ...]:
@@ -71,7 +73,10 @@ def _arrays(single: Single, names: tuple[str, ...]) -> tuple[Floats, ...]:
 
 
 NETWORKS = "network_mean", "network_log_sd"
-"""Names of the networks' predictions in `Single`."""
+"""Names of the networks' predictions for infinitely many tests in `Single`."""
+
+ASKED = "asked_tests", "asked_devices", "asked_mean", "asked_log_sd"
+"""Names of other counts in `Single`, and of the networks' predictions for these counts."""
 
 HISTORY = 5
 """Number of covariates from the near rows."""
@@ -272,21 +277,13 @@ def without_rows(
 
 
 def with_counts(
-    model: "FieldProcess",
-    near: Conditionals,
-    x: Tensor,
-    counts: Tensor,
-    single: Single | None = None,
+    model: "FieldProcess", near: Conditionals, x: Tensor, counts: Tensor
 ) -> Conditionals:
-    """Return predictions at scaled inputs `x` for other counts than infinitely many tests.
-
-    `single` has the networks' predictions for some counts, which may be these.
-    """
+    """Return predictions at scaled inputs `x` for other counts than infinitely many tests."""
     with torch.no_grad():
         pairs = zip(x.split(CHUNK), counts.split(CHUNK), strict=True)
         noise = torch.cat([model.row_terms(*pair).noise for pair in pairs])
         change = model.law.shift(counts) - model.law.shift(model.endless(1))
     found, within = (one._replace(mean=one.mean + change, noise=noise) for one in near[:2])
-    asked = _arrays(single or {}, ASKED)
-    known = bool(asked) and np.array_equal(asked[:2], counts.T.cpu().numpy())
-    return Conditionals(found, within, asked[2:] if known else ())
+    known = bool(near.asked) and np.array_equal(near.asked[:2], counts.T.cpu().numpy())
+    return Conditionals(found, within, near.asked[2:] if known else ())

@@ -49,12 +49,6 @@ class LevelOptions(NamedTuple):
 Single = dict[str, Tensor]
 """The level of single tiles given the rows near each: tensors by name; see `LowRankGP.single`."""
 
-ASKED = "asked_tests", "asked_devices", "asked_mean", "asked_log_sd"
-"""Names in `Single` of counts of measurements, and of the networks' predictions for these counts.
-
-All other tensors belong to the level.
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class JointLevel:
