@@ -52,6 +52,7 @@ PAGES = {
     "bytes-read/table": ("speed.bytes_read", lambda held: (held, "NM")),
     "page/table": ("speed.page_speed", _whole),
     "paper-scale/table": ("speed.paper_scale", _whole),
+    "paper-scale-whole/table": ("speed.paper_scale", _whole),
     "speed/cpu": ("speed.speed", _whole),
     "time-to-score/table": ("speed.time_to_score", _whole),
     "fuzz/table": ("fuzz.fuzz", _whole),
