@@ -2,19 +2,18 @@
 
     python -m benchmarks speed.paper_scale --boundaries census --npz georgia.npz  # simulates rows
     python -m benchmarks speed.paper_scale --npz georgia.npz --share 0.1 --h 128 --r 256
-    python -m benchmarks speed.paper_scale --npz georgia.npz --h 128 --r 256 --epochs 20 \
+    python -m benchmarks speed.paper_scale --npz georgia.npz --h 128 --r 256 --epochs 24 \
         --rate 5e-3 --plain-epochs 50 --table benchmarks/results/paper-scale-whole
     python -m benchmarks speed.paper_scale --npz georgia.npz --device cuda  # h 256, r 1024, all
 
 The rows are 517,139 simulated rows inside Georgia, with place as the only input. A tenth of the
 rows is for testing and a tenth chooses the epoch. `plain` is the schedule of Zhu, Yuchi and Xie,
-appendix B.3 (preset `paper`: constant rate 1e-3, anchors anywhere) over 100 epochs. `ours` starts
-like the preset `standard` (anchors far apart) and runs for `--epochs` epochs with a falling rate,
-clipped gradients and separate rates for noise and weights; at the end, the mean of the weights gets
-its closed form. These `FitSettings` were chosen on the rows of a tenth of Georgia; with ten times
-as many rows, a lower `--rate` is better (.9383 at .015 and 30 epochs, .9282 at .005). Both
-schedules have the same model, batch and seeds; seconds and scores are averaged over seeds. Only the
-first command needs geopandas.
+appendix B.3 (preset `paper`: constant rate 1e-3, anchors anywhere). `ours` starts like the preset
+`standard` (anchors far apart), with a falling rate, clipped gradients and separate rates for noise
+and weights; at the end, the mean of the weights gets its closed form. These `FitSettings` were
+chosen on the rows of a tenth of Georgia; with ten times as many rows, a lower `--rate` is better
+(.9383 at .015 and 30 epochs, .9282 at .005). Both schedules have the same model, batch and seeds;
+seconds and scores are averaged over seeds. Only the first command needs geopandas.
 """
 
 import argparse
