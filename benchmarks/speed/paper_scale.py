@@ -11,9 +11,9 @@ rows is for testing and a tenth chooses the epoch. `plain` is the schedule of Zh
 appendix B.3 (preset `paper`: constant rate 1e-3, anchors anywhere). `ours` starts like the preset
 `standard` (anchors far apart), with a falling rate, clipped gradients and separate rates for noise
 and weights; at the end, the mean of the weights gets its closed form. These `FitSettings` were
-chosen on the rows of a tenth of Georgia; with ten times as many rows, a lower `--rate` is better
-(.9383 at .015 and 30 epochs, .9282 at .005). Both schedules have the same model, batch and seeds;
-seconds and scores are averaged over seeds. Only the first command needs geopandas.
+chosen on the rows of a tenth of Georgia; with ten times as many rows, the validation rows chose a
+lower `--rate`. Both schedules have the same model, batch and seeds; seconds and scores are averaged
+over seeds. Only the first command needs geopandas.
 """
 
 import argparse

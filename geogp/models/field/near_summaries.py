@@ -158,6 +158,7 @@ class TileSums:
         other tiles also their mean distance in km. After those of the own tile come the value of
         the own tile before and after the row in time, each with its difference in quarters and its
         weight. If `own` is given, the asked rows are source rows, and their values are left out.
+        The sums of all asked rows are in memory at once; see `ROWS_AT_ONCE`.
         """
         near = self._nearest(asked.place)
         times, time_number = np.unique(asked.time, return_inverse=True)

@@ -45,6 +45,8 @@ AT_ONCE = 16
 PROBES = 128
 """Number of random vectors in the estimate of the local part of q."""
 
+_SIGNS = np.array([-1, 1], np.int8)
+
 
 @dataclass(frozen=True)
 class LevelCovariance:
@@ -113,9 +115,6 @@ class LevelCovariance:
         for more in in_threads(probed, drawn, cpu):
             found += more
         return found
-
-
-_SIGNS = np.array([-1, 1], np.int8)
 
 
 def _dots(a: NDArray[Any], b: NDArray[Any]) -> Floats:

@@ -256,6 +256,7 @@ def _complete(
             plain = predictions.astype({"stratum": str})
             table = plain.to_parquet(index=False, compression="zstd", write_page_checksum=True)
             write_bytes(folder / PREDICTIONS_FILE, table)
+            # The figures change settings of matplotlib meanwhile, none of which the page uses.
             with aside(drawing.page, job.device) as page:
                 drawing.write(folder)
             write_text(folder / PAGE_FILE, page())
