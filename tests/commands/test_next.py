@@ -44,7 +44,7 @@ def test_each_tile_takes_its_share(result, copy):
     assert (table["sd_after_log10"] < table["sd_before_log10"]).all()
     assert told["removed"] >= told["removed_by_widest"] > 0
     assert told["tests"] == 3
-    assert told["evaluated"] == told["counted_tiles"]
+    assert 12 <= told["evaluated"] <= told["counted_tiles"]
 
 
 def test_the_files_hold_the_table(result, copy):

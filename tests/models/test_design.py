@@ -1,5 +1,7 @@
 """Where to measure next: against brute force on dense Gaussians, and by adding the row itself."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,7 @@ from geogp.models.joint.design import (
     covariance_of,
     widest,
 )
-from geogp.models.joint.joint_level import joint_level
+from geogp.models.joint.joint_level import LocalCovariance, joint_level
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import fit
 
@@ -59,9 +61,11 @@ def conditioned(C: np.ndarray, noise: np.ndarray, tiles: np.ndarray) -> np.ndarr
 class World:
     """A small dense Gaussian: low rank and local part."""
 
-    def __init__(self, n: int = 60, seed: int = 0) -> None:
+    def __init__(self, n: int = 60, seed: int = 0, *, on_grid: bool = False) -> None:
         random = np.random.default_rng(seed)
         self.places = random.uniform(0, 10, (n, 2))
+        if on_grid:
+            self.places = np.array(np.divmod(np.arange(n), math.isqrt(n)), np.float64).T
         self.low = 0.3 * random.standard_normal((n, 4))
         distance = np.linalg.norm(self.places[:, None] - self.places, axis=2)
         scale = random.uniform(0.5, 1.5, n)
@@ -72,7 +76,8 @@ class World:
 
     @property
     def covariance(self) -> LevelCovariance:
-        return LevelCovariance(self.low, np.diag(self.C).copy(), lambda x: self.K @ x)
+        local = LocalCovariance(lambda x: self.K @ x, self.places)
+        return LevelCovariance(self.low, np.diag(self.C).copy(), local)
 
 
 class TestDense:
@@ -106,16 +111,28 @@ class TestDense:
         turned = measure(world.covariance, world.weights, world.noise, tiles=tiles[::-1])
         np.testing.assert_allclose(turned.removed, found.removed, atol=1e-12)
 
-    def test_squares_are_near_and_with_more_probes_nearer(self, monkeypatch):
-        world = World()
+    # A set of one tile has no products of covariances with two tiles.
+    @pytest.mark.parametrize(("side", "error"), [(2, 0.9), (8, 0.02), (12, 1e-3), (23, 1e-12)])
+    def test_squares_are_nearer_with_more_probes(self, monkeypatch, side, error):
+        world = World(400, on_grid=True)
+        monkeypatch.setattr(design, "PROBE_SIDE", side)
         exact = (world.C**2) @ world.weights
-        errors = []
-        for probes in (design.AT_ONCE, 100 * design.AT_ONCE):
-            monkeypatch.setattr(design, "PROBES", probes)
-            found = world.covariance.about_squares(world.weights, seed=1)
-            errors.append(np.abs(found / exact - 1).max())
-        assert errors[0] < 1
-        assert errors[1] < 0.12
+        found = world.covariance.about_squares(world.weights, seed=1)
+        assert np.abs(found / exact - 1).max() < error
+
+    @pytest.mark.parametrize("stretch", [(1.0, 1.0), (0.92, 1.09), (1.09, 0.92)])
+    def test_tiles_of_a_probe_are_far_from_each_other(self, stretch):
+        """Neighbours differ, although the spacing varies with latitude or direction."""
+        east, north = np.meshgrid(np.arange(40.0), np.arange(70.0))
+        factor = np.linspace(*stretch, 70)[:, None]
+        places = np.column_stack([(east * factor).ravel(), north.ravel()])
+        probe = design._probes(places)
+        assert probe.min() >= 0
+        assert probe.max() < design.PROBE_SIDE**2
+        for number in np.unique(probe):
+            at = places[probe == number]
+            apart = np.linalg.norm(at[:, None] - at, axis=2) + 1e9 * np.eye(len(at))
+            assert apart.min() > 0.8 * design.PROBE_SIDE
 
     def test_few_candidates_are_nearly_as_good(self):
         world = World(n=400, seed=2)

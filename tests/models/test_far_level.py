@@ -84,7 +84,7 @@ def test_sums_and_draws_contain_it():
     total = level.sum_variances(weights)[0]
     assert total == pytest.approx(process.sum_variances(weights)[0] + added, rel=1e-9)
     assert level.sum_covariance(weights)[0, 0] == pytest.approx(total, rel=1e-9)
-    low, local = level.low_rank().mean(0), level.local_times(weights.toarray())[:, 0].mean()
+    low, local = level.low_rank().mean(0), level.local.times(weights.toarray())[:, 0].mean()
     assert float(low @ low + local) == pytest.approx(total, rel=1e-9)
     means = np.concatenate([paths.mean(1) for paths in level.paths(4000)])
     assert means.var() == pytest.approx(total, rel=0.1)

@@ -263,7 +263,7 @@ def test_predictions_are_pooled_from_both_laws(field):
     scaled, counts = field.scaled(x), field.counts_of(3, 2, 200)
     with torch.no_grad():
         found = field.conditional(scaled, counts)
-    distance = field.distance_to_others(field.points(scaled).numpy())
+    distance = field.distance_to_others(scaled)
     covariates = field._covariates(counts, found, distance)
     networks = near_network.network_predictions(field, scaled, [counts])[0]
     share = float(field.networks_share)
@@ -304,12 +304,21 @@ ASKED = {"tests": 7.0, "devices": 3.0}
 
 
 @pytest.mark.parametrize("counts", [{"level": True}, ASKED])
-def test_what_is_known_needs_no_networks_again(field, counts, monkeypatch):
+def test_what_is_known_is_not_computed_again(field, counts, monkeypatch):
     x = _world(300, seed=3).x
     single, expected = field.single(x, **ASKED), field.predict(x, **counts)
     monkeypatch.setattr(field_model, "network_predictions", None)
+    monkeypatch.setattr(type(field), "distance_to_others", None)
     found = field.predict(x, single=single, **counts)
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+    np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-12)
+
+
+def test_distances_that_an_older_file_lacks_are_computed(field):
+    x = _world(300, seed=3).x
+    single, expected = field.single(x), field.predict(x, level=True)
+    del single["distance"]
+    found = field.predict(x, single=single, level=True)
     np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-12)
 
 

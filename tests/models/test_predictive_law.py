@@ -462,7 +462,7 @@ class TestFieldModel:
 
     def test_a_held_place_does_not_count_itself(self):
         model, x = _model(np.array([[0.0, 0.0], [0.5, 0.0], [0.0, 1.0]]))
-        found = model.distance_to_others(model.points(model.scaled(x[::3])).numpy())
+        found = model.distance_to_others(model.scaled(x[::3]))
         diagonal = np.hypot(10, 10)
         np.testing.assert_allclose(found, [10, (10 + diagonal) / 2, (10 + diagonal) / 2])
 

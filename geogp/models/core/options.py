@@ -24,7 +24,7 @@ OFFSET = "log_exposure"
 """Input column that models of counts add to the log rate; no basis uses this column."""
 
 CANDIDATES = 1000
-"""Default number of tiles whose gain is computed exactly when measurements are chosen."""
+"""Default largest number of tiles whose gain is computed exactly, for a choice of measurements."""
 
 OPTIMISERS: tuple[str, ...] = get_args(Optimiser)
 

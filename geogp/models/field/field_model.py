@@ -31,13 +31,12 @@ from geogp.models.field.left_out import LeftOutRows, held_out, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import law_and_share, learn_networks, network_predictions
 from geogp.models.field.near_rows import (
-    ASKED,
-    NETWORKS,
     Conditional,
     Conditionals,
     WeightPosterior,
     given_rows,
     near_rows,
+    single_of,
     with_counts,
     without_rows,
 )
@@ -303,13 +302,11 @@ class FieldNetwork(FieldProcess):
         level = self.endless(len(x))
         asked = [] if tests is None else [self.counts_of(tests, devices, len(x))]
         with one_core_each():
-            found = self.conditional(scaled, level)._asdict()
-            if self.networks_share:
-                predicted = torch.as_tensor(network_predictions(self, scaled, [level, *asked]))
-                found |= zip(NETWORKS, predicted[0], strict=True)
-                for counts, pair in zip(asked, predicted[1:], strict=True):
-                    found |= zip(ASKED, (*counts.T.cpu(), *pair), strict=True)
-            return found
+            found, distance = self.conditional(scaled, level), self.distance_to_others(scaled)
+            if not self.networks_share:
+                return single_of(found, distance)
+            predicted = network_predictions(self, scaled, [level, *asked])
+            return single_of(found, distance, predicted, *asked)
 
     def predict_scaled(
         self,
@@ -332,7 +329,7 @@ class FieldNetwork(FieldProcess):
         near = near or self.conditionals(x, counts, alone=alone, history=history)
         found, known = near[:2]
         then = self.seen(x)
-        distance = self.distance_to_others(numpy_of(self.points(then)))
+        distance = self.distance_to_others(then) if near.distance is None else near.distance
         covariates = self._covariates(counts, known, distance)
         if alone or not share or not len(self.rows.y):
             return self._assembled(found, known, law.at(covariates), level=level)

@@ -379,15 +379,15 @@ class FieldProcess(LowRankGP):
         found, providers = exact * self.units, self.architecture.used_providers
         return with_providers(found, x[..., -providers:]) if providers else found
 
-    def distance_to_others(self, points: Floats, among: NearSites | None = None) -> Floats:
-        """Return the mean distance from points (n, 3) to the nearest stored places, in km, (n,).
+    def distance_to_others(self, x: Tensor, among: NearSites | None = None) -> Floats:
+        """Return the mean distance from scaled inputs to the nearest stored places, in km, (n,).
 
         `among` are the places to search, by default all. The distance is 1 if there are fewer than
         two places; see `vecchia.distance_to_others`.
         """
         if not len(self.rows.y):
-            return np.ones(len(points))
-        return distance_to_others((among or self.sites).places, points[:, :2])
+            return np.ones(len(x))
+        return distance_to_others((among or self.sites).places, numpy_of(self.points(x))[:, :2])
 
     def seen(self, x: Tensor) -> Tensor:
         """Return inputs, with times clamped to the times of the stored rows."""

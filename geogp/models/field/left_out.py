@@ -70,7 +70,7 @@ def held_out(model: "FieldNetwork", rows: Rows, rng: np.random.Generator) -> Lef
         chosen = np.sort(rng.permutation(len(rows.y))[:MOST_HELD_OUT])
         rows = rows.at(on_device(chosen, model.device))
     found = model.conditional(rows.x, rows.counts)
-    return LeftOutRows(rows, found, model.distance_to_others(model.points(rows.x).cpu().numpy()))
+    return LeftOutRows(rows, found, model.distance_to_others(rows.x))
 
 
 Part = tuple[Tensor, Conditional, Floats]
@@ -93,8 +93,9 @@ def _predicted(
         without = numbers if alone else None
         near = near_rows(model, points[numbers], among=among, without=without)
         rows = on_device(numbers, model.device)
-        found = given_rows(model, model.rows.x[rows], model.rows.counts[rows], near, weights)
-        return rows, found, model.distance_to_others(points[numbers], among)
+        x = model.rows.x[rows]
+        found = given_rows(model, x, model.rows.counts[rows], near, weights)
+        return rows, found, model.distance_to_others(x, among)
 
     return in_threads(part, range(0, len(chosen), size), model.device)
 

@@ -49,13 +49,15 @@ class Conditionals(NamedTuple):
     """Predictions at given inputs, and at the same inputs within the times of the stored rows.
 
     `networks` are the networks' means and log standard deviations for infinitely many tests, (n,)
-    each, and `asked` the arrays of `ASKED`, if they are known.
+    each, `asked` the arrays of `ASKED`, and `distance` the mean distance to other places, (n,); see
+    `FieldProcess.distance_to_others`. They are optional.
     """
 
     found: Conditional
     within: Conditional
     networks: tuple[Floats, ...] = ()
     asked: tuple[Floats, ...] = ()
+    distance: Floats | None = None
 
     @classmethod
     def of(cls, single: Single | None, device: torch.device) -> "Conditionals | None":
@@ -63,7 +65,25 @@ class Conditionals(NamedTuple):
         if not single:
             return None
         found = Conditional(*(single[name].to(device) for name in Conditional._fields))
-        return cls(found, found, _arrays(single, NETWORKS), _arrays(single, ASKED))
+        networks, asked = (_arrays(single, names) for names in (NETWORKS, ASKED))
+        return cls(found, found, networks, asked, *_arrays(single, (DISTANCE,)))
+
+
+def single_of(
+    found: Conditional, distance: Floats, predicted: Floats | None = None, *asked: Tensor
+) -> Single:
+    """Return tensors from which `Conditionals.of` restores the predictions of the level.
+
+    `predicted` (1 + k, 2, n) are the networks' predictions for infinitely many tests, and for the
+    k counts `asked` (n, 2), of which at most one is allowed.
+    """
+    single = found._asdict() | {DISTANCE: torch.as_tensor(distance)}
+    if predicted is not None:
+        tensors = torch.as_tensor(predicted)
+        single |= zip(NETWORKS, tensors[0], strict=True)
+        for counts, pair in zip(asked, tensors[1:], strict=True):
+            single |= zip(ASKED, (*counts.T.cpu(), *pair), strict=True)
+    return single
 
 
 def _arrays(single: Single, names: tuple[str, ...]) -> tuple[Floats, ...]:
@@ -77,6 +97,9 @@ NETWORKS = "network_mean", "network_log_sd"
 
 ASKED = "asked_tests", "asked_devices", "asked_mean", "asked_log_sd"
 """Names of other counts in `Single`, and of the networks' predictions for these counts."""
+
+DISTANCE = "distance"
+"""Name of the mean distance to other places in `Single`."""
 
 HISTORY = 5
 """Number of covariates from the near rows."""
@@ -286,4 +309,5 @@ def with_counts(
         change = model.law.shift(counts) - model.law.shift(model.endless(1))
     found, within = (one._replace(mean=one.mean + change, noise=noise) for one in near[:2])
     known = bool(near.asked) and np.array_equal(near.asked[:2], counts.T.cpu().numpy())
-    return Conditionals(found, within, near.asked[2:] if known else ())
+    networks = near.asked[2:] if known else ()
+    return near._replace(found=found, within=within, networks=networks, asked=())

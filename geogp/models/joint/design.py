@@ -32,7 +32,8 @@ from geogp.models.core.devices import WORD
 from geogp.models.core.memory import refuse_above
 from geogp.models.core.options import CANDIDATES
 from geogp.models.core.threads import chunks, in_threads
-from geogp.models.joint.joint_level import JointLevel
+from geogp.models.field.vecchia import sampled_spacing
+from geogp.models.joint.joint_level import JointLevel, LocalCovariance
 from geogp.models.training.steps import CHUNK
 
 Floats = NDArray[np.float64]
@@ -42,8 +43,17 @@ Mask = NDArray[np.bool_]
 AT_ONCE = 16
 """Number of columns of C that a thread has in memory at once."""
 
-PROBES = 128
-"""Number of random vectors in the estimate of the local part of q."""
+EVALUATED_AT_ONCE = 64
+"""Number of tiles whose gains are computed exactly, before the estimates are compared again."""
+
+PROBE_SIDE = 16
+"""Number of cells, in each direction, from a tile to the next tile of the same probe."""
+
+CELL_WIDTH = 0.9
+"""Width of a cell, as a multiple of the median distance between neighbouring tiles.
+
+Below 1, so that neighbours are in different cells, although their distance varies with latitude.
+"""
 
 _SIGNS = np.array([-1, 1], np.int8)
 
@@ -54,14 +64,14 @@ class LevelCovariance:
 
     `low`: P, (n, r).
     `variance`: the diagonal of C, for tiles whose column of C is not computed yet, (n,).
-    `local`: returns K x for x (n, k); None if K = 0.
+    `local`: K; None if K = 0.
     `own`: the part of each tile's variance that is independent of other tiles, (n,), or 0; always 0
         if K is not 0.
     """
 
     low: Floats
     variance: Floats
-    local: Callable[[Floats], Floats] | None = None
+    local: LocalCovariance | None = None
     own: Floats | float = 0.0
 
     def __len__(self) -> int:
@@ -73,7 +83,7 @@ class LevelCovariance:
         found: Floats = self.low @ (self.low.T @ x)
         if self.local is None:
             return found + np.reshape(self.own, (-1, 1)) * x
-        found += self.local(x)
+        found += self.local.times(x)
         return found
 
     def columns(self, tiles: Indices) -> Floats:
@@ -84,14 +94,16 @@ class LevelCovariance:
             return found
         unit = np.zeros((len(self), len(tiles)), self.low.dtype)
         unit[tiles, np.arange(len(tiles))] = 1.0
-        found += self.local(unit)
+        found += self.local.times(unit)
         return found
 
     def about_squares(self, weights: Floats, *, seed: int) -> Floats:
         """Return Σ_j a_j C_ij² for all i, (n,), exact except for the term Σ_j a_j K_ij².
 
-        If K is not 0, this term is estimated by the mean of (K diag(a)^(1/2) e)_i² over random
-        signs e (Hutchinson 1990). The relative standard error is at most sqrt(2 / `PROBES`), 13 %.
+        If K is not 0, this term is estimated by the sum of (K diag(a)^(1/2) e)_i² over probes e.
+        A probe has random signs at the tiles of one set, and 0 elsewhere; the tiles of a set are
+        `PROBE_SIDE` cells apart. So only the products of covariances with distant tiles are random
+        (Stathopoulos, Laeuchli and Orginos 2013).
         """
         low, local, given = self.low, self.local, weights.astype(self.low.dtype)[:, None]
         rows = chunks(len(self), CHUNK)
@@ -99,22 +111,30 @@ class LevelCovariance:
         found = np.concatenate([_dots(low[at] @ middle, low[at]) for at in rows])
         if local is None:
             return found + weights * self.own * (2 * _dots(low, low) + self.own)
-        random, root = np.random.default_rng([seed, 3]), np.sqrt(given)
+        random = np.random.default_rng([seed, 3])
+        values, probe = random.choice(_SIGNS, given.shape) * np.sqrt(given), _probes(local.places)
 
         def crossed(part: slice) -> Floats:
-            return 2 * _dots(low[:, part], local(given * low[:, part]))
+            return 2 * _dots(low[:, part], local.times(given * low[:, part]))
 
-        def probed(signs: NDArray[np.int8]) -> Floats:
-            values = local(root * signs)
-            return _dots(values, values) / PROBES
+        def probed(part: slice) -> Floats:
+            spread = local.times(values * (probe[:, None] == np.arange(part.start, part.stop)))
+            return _dots(spread, spread)
 
-        size, cpu = (len(self), AT_ONCE), torch.device("cpu")
-        drawn = (random.choice(_SIGNS, size) for _ in range(PROBES // AT_ONCE))
+        cpu = torch.device("cpu")
         for more in in_threads(crossed, chunks(low.shape[1], AT_ONCE), cpu):
             found += more
-        for more in in_threads(probed, drawn, cpu):
+        for more in in_threads(probed, chunks(PROBE_SIDE**2, AT_ONCE), cpu):
             found += more
         return found
+
+
+def _probes(places: Floats) -> Indices:
+    """Return the number of the probe of each tile, (n,), from 0 to `PROBE_SIDE`² - 1."""
+    width = CELL_WIDTH * sampled_spacing(places) or 1.0
+    cell = np.floor((places - places.min(0)) / width).astype(np.int64) % PROBE_SIDE
+    found: Indices = cell[:, 0] * PROBE_SIDE + cell[:, 1]
+    return found
 
 
 def _dots(a: NDArray[Any], b: NDArray[Any]) -> Floats:
@@ -134,8 +154,7 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
     needed = WORD * (len(level) * (3 * rank + 6 * AT_ONCE + 2 * chosen))
     what = f"choosing among {len(level):,} tiles at rank {rank}"
     refuse_above(needed, what, "Map the region with a lower --zoom.")
-    local = level.local_times if level.has_tiles else None
-    return LevelCovariance(level.low_rank(), level.single_variances(), local, level.own)
+    return LevelCovariance(level.low_rank(), level.single_variances(), level.local, level.own)
 
 
 @dataclass(frozen=True)
@@ -222,7 +241,7 @@ class _Gains:
         self._square = covariance.about_squares(measuring.weights, seed=seed)
         self._variance = covariance.variance.copy()
         self._changed = np.zeros(len(covariance))
-        self._open = among.copy()
+        self._among, self._open = among, among.copy()
 
     def now(self) -> Floats:
         """Return the gains, exact or estimated, (n,); those of closed tiles are negative."""
@@ -230,9 +249,20 @@ class _Gains:
         return np.where(self._open, square / (variance.clip(min=0) + self._measuring.noise), -1.0)
 
     def evaluate(self, most: int) -> None:
-        """Compute exact gains of up to `most` more tiles, the largest estimates first."""
-        left = np.flatnonzero(~self.exact & self._open)
-        best = left[np.argsort(-self.now()[left], kind="stable")][:most]
+        """Compute exact gains, of at most `most` tiles in total.
+
+        This stops if no estimate is above the largest exact gain.
+        """
+        while True:
+            now = self.now()
+            left = np.flatnonzero(~self.exact & (now > now[self.exact].max(initial=-1.0)))
+            count = min(EVALUATED_AT_ONCE, most - int((self.exact & self._among).sum()))
+            best = left[np.argsort(-now[left], kind="stable")][: max(count, 0)]
+            if not len(best):
+                return
+            self._evaluate(best)
+
+    def _evaluate(self, tiles: Indices) -> None:
         measuring, single = self._measuring, self._measuring.covariance.low.dtype
         weights = measuring.weights.astype(single)
 
@@ -241,7 +271,7 @@ class _Gains:
             own = columns[part, np.arange(len(part))]
             return part, weights @ np.square(columns), own
 
-        parts = [best[some] for some in chunks(len(best), AT_ONCE)]
+        parts = [tiles[some] for some in chunks(len(tiles), AT_ONCE)]
         for part, square, own in in_threads(evaluated, parts, torch.device("cpu")):
             self._square[part], self._variance[part], self.exact[part] = square, own, True
 
@@ -267,12 +297,12 @@ def choose(
     """Choose tiles to measure, one after the other, each at most once.
 
     The gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step.
-    The gains of `candidates` tiles with the largest estimates are computed exactly. Half of these
-    gains are computed at the start. The rest are computed in equal parts before the later steps,
-    because gains near chosen tiles fall. Each step chooses the tile with the largest exact gain.
+    Before each step, the gains of the tiles with the largest estimates are computed exactly, until
+    no estimate is above the largest exact gain, or the gains of `candidates` tiles are known. Each
+    step chooses the tile with the largest exact gain.
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
-    `count`, `candidates`: number of tiles to choose, number of tiles with an exact gain.
+    `count`, `candidates`: number of tiles to choose, largest number of tiles with an exact gain.
     `among`: mask of the tiles that may be chosen, (n,); None means all tiles.
     `seed`: seed of the random estimates of the gains.
     `heard`: called after each step with the number of chosen tiles.
@@ -291,12 +321,8 @@ def choose(
         )
     measuring = SequentialDesign(covariance, weights, noise)
     gains = _Gains(measuring, allowed, seed=seed)
-    everything = candidates >= n
-    later = 0 if everything or count == 1 else candidates // 2 // (count - 1)
-    gains.evaluate(candidates - later * (count - 1))
     for step in range(count):
-        if step:
-            gains.evaluate(later)
+        gains.evaluate(candidates)
         gains.take_best()
         if heard is not None:
             heard(step + 1)

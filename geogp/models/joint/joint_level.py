@@ -5,9 +5,9 @@ never from the L L' that an objective learned. A process of single tiles adds it
 (`tile_sequence.py`). The diagonal of a model (`diagonals.py`) is independent between tiles.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -50,6 +50,17 @@ Single = dict[str, Tensor]
 """The level of single tiles given the rows near each: tensors by name; see `LowRankGP.single`."""
 
 
+class LocalCovariance(NamedTuple):
+    """The covariance K of the tile process at n tiles, given the weights of the field.
+
+    `times`: returns K x for x (n, k).
+    `places`: coordinates of the tiles in km, (n, 2).
+    """
+
+    times: Callable[[Floats], Floats]
+    places: Floats
+
+
 @dataclass(frozen=True, kw_only=True)
 class JointLevel:
     """The joint Gaussian distribution of the level at n tiles, in the target's unit.
@@ -77,9 +88,6 @@ class JointLevel:
         Variance of the level of each tile from the diagonal of the model, (n,). The diagonal is
         independent between tiles and does not belong to a tile process.
     """
-
-    has_tiles: ClassVar[bool] = False
-    """Whether the level has a process of single tiles, K in `low_rank`."""
 
     model: "LowRankGP"
     x: Floats
@@ -146,13 +154,14 @@ class JointLevel:
     def low_rank(self) -> Floats:
         """Return P, (n, r); the covariance of the level is P P' + diag(own) + K.
 
-        K is the covariance of a tile process given the weights of the field; see `local_times`.
+        K is the covariance of a tile process given the weights of the field; see `local`.
         """
         return self.factor[:, None] * spread(self._tile_features(), self.L)
 
-    def local_times(self, x: Floats) -> Floats:
-        """Return K x for x (n, k), with K as in `low_rank`; K is 0 if there is no tile process."""
-        return np.zeros_like(x)
+    @property
+    def local(self) -> LocalCovariance | None:
+        """K as in `low_rank`, or None if there is no tile process."""
+        return None
 
     def paths(self, paths: int, *, seed: int = 0) -> Iterator[Floats]:
         """Yield joint draws of the levels of all tiles, in batches (b, n), in total `paths` draws.

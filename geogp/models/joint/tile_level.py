@@ -26,6 +26,7 @@ from geogp.models.joint.far_level import far_level
 from geogp.models.joint.joint_level import (
     JointLevel,
     LevelOptions,
+    LocalCovariance,
     Weights,
     batches,
     gathered,
@@ -58,8 +59,6 @@ class TileLevel(JointLevel):
     `near`: the predictions of single tiles in the map, if means and variances equal these.
     """
 
-    has_tiles = True
-
     model: "FieldNetwork"
     tiles: TileSequence
     shared: Floats
@@ -79,8 +78,13 @@ class TileLevel(JointLevel):
         found[:, rank + drift :] = unseen.toarray()
         return found
 
-    def local_times(self, x: Floats) -> Floats:
-        """Return K x for x (n, k), with K as in `low_rank`."""
+    @property
+    def local(self) -> LocalCovariance:
+        """K as in `low_rank`."""
+        points = self.model.points(self.model.scaled(self.x))
+        return LocalCovariance(self._local_times, points[:, :2].cpu().numpy())
+
+    def _local_times(self, x: Floats) -> Floats:
         factor = self.factor.astype(x.dtype)[:, None]
         found: Floats = self.tiles.drawn(self.tiles.roots(factor * x))
         found *= factor * float(self.model.y_sd) ** 2

@@ -7,6 +7,7 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import shapely
+import torch
 from numpy.typing import NDArray
 
 from geogp.choices import one_of
@@ -14,6 +15,7 @@ from geogp.errors import RequestError
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.quadkeys import tile_bounds
 from geogp.maps.target_quantities import quantity_of
+from geogp.models.core.threads import aside
 from geogp.models.joint.design import Chosen, choose, covariance_of, widest
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.drawing import tests_on
@@ -59,13 +61,14 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     covariance = covariance_of(level, asked.tiles)
     weights, hear = counted.astype(np.float64), opened.job.listener.progress
     given, near = (covariance, weights, noise, asked.tiles), ~opened.far
-    chosen = choose(
-        *given,
-        among=near,
-        candidates=asked.candidates,
-        seed=asked.seed,
-        heard=lambda done: hear("choosing tiles", done, asked.tiles, ""),
-    )
+    with aside(lambda: widest(*given, among=near), torch.device("cpu")) as widest_tiles:
+        chosen = choose(
+            *given,
+            among=near,
+            candidates=asked.candidates,
+            seed=asked.seed,
+            heard=lambda done: hear("choosing tiles", done, asked.tiles, ""),
+        )
     total = float(weights @ covariance.variance)
     table = describe_tiles(opened, level, chosen, total)
     described = {
@@ -80,7 +83,7 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
         "variance_before": total,
         "variance_after": total - float(chosen.gains.sum()),
         "removed": float(chosen.gains.sum()) / total,
-        "removed_by_widest": float(widest(*given, among=near).gains.sum()) / total,
+        "removed_by_widest": float(widest_tiles().gains.sum()) / total,
         "unit": "variance of the level in log10, summed over the chosen area",
         "evaluated": chosen.evaluated,
         "warnings": opened.job.warnings,

@@ -159,7 +159,7 @@ class ChoiceQuestion(_QuarterQuestion):
         most=MAX_TESTS,
     )
     candidates: int = setting(
-        "Number of tiles whose reduction of variance is computed exactly.",
+        "Largest number of tiles whose reduction of variance is computed exactly.",
         default=CANDIDATES,
         least=1,
         most=2 * MAX_TILES,
