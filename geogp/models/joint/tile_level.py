@@ -12,7 +12,7 @@ from scipy import sparse
 
 from geogp.errors import RequestError
 from geogp.models.core.memory import check_level
-from geogp.models.core.threads import in_threads, threads_of
+from geogp.models.core.threads import chunks, in_threads, threads_of
 from geogp.models.field.level_drift import drift_factor
 from geogp.models.field.near_rows import (
     PATCH,
@@ -67,28 +67,30 @@ class TileLevel(JointLevel):
 
     def low_rank(self) -> Floats:
         """Return P, (n, r) or more: the last columns are the drift, and the error far from rows."""
-        low = self.tiles.low
-        factor = self.factor.astype(low.dtype)[:, None]
-        shared = factor * self.shared.astype(low.dtype) if self.shared.any() else low[:, :0]
-        unseen = self.unseen.astype(low.dtype)
-        rank, drift = low.shape[1], shared.shape[1]
-        found = np.empty((len(low), rank + drift + unseen.shape[1]), low.dtype)
-        np.multiply(float(self.model.y_sd) * factor, low, out=found[:, :rank])
-        found[:, rank : rank + drift] = shared
-        found[:, rank + drift :] = unseen.toarray()
+        low, sd, shared = self.tiles.low, float(self.model.y_sd), self.shared
+        if not shared.any():
+            shared = shared[:, :0]
+        rank = low.shape[1] + shared.shape[1] + self.unseen.shape[1]
+        found = np.empty((len(low), rank), low.dtype)
+        for at in chunks(len(low), CHUNK):
+            factor, unseen = self.factor[at, None], self.unseen[at].toarray()
+            found[at] = np.hstack([sd * factor * low[at], factor * shared[at], unseen])
         return found
 
     @property
     def local(self) -> LocalCovariance:
-        """K as in `low_rank`."""
+        """K as in `low_rank`; it does not keep the rest of the level in memory."""
         points = self.model.points(self.model.scaled(self.x))
-        return LocalCovariance(self._local_times, points[:, :2].cpu().numpy())
+        factor, scale = self.factor, float(self.model.y_sd) ** 2
+        tiles = replace(self.tiles, low=np.empty((len(self), 0)))
 
-    def _local_times(self, x: Floats) -> Floats:
-        factor = self.factor.astype(x.dtype)[:, None]
-        found: Floats = self.tiles.drawn(self.tiles.roots(factor * x))
-        found *= factor * float(self.model.y_sd) ** 2
-        return found
+        def times(x: Floats) -> Floats:
+            own = factor.astype(x.dtype)[:, None]
+            found: Floats = tiles.drawn(tiles.roots(own * x))
+            found *= own * scale
+            return found
+
+        return LocalCovariance(times, points[:, :2].cpu().numpy())
 
     def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> Self:
         """Return the distribution of measurements; see `JointLevel.measured`."""

@@ -16,8 +16,7 @@ from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.quadkeys import tile_bounds
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.core.threads import aside
-from geogp.models.joint.design import Chosen, choose, covariance_of, widest
-from geogp.models.joint.joint_level import JointLevel
+from geogp.models.joint.design import Chosen, LevelCovariance, choose, covariance_of, widest
 from geogp.runs.pipeline.drawing import tests_on
 from geogp.runs.questions.question_types import ChoiceQuestion
 from geogp.runs.reopen import Reopened
@@ -54,11 +53,9 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     Raises RequestError if no tile is selected, or if there are too few tiles or too little memory.
     """
     counted = _counted(opened, asked)
-    level = opened.level(seed=asked.seed)
+    covariance, noise, mean = _given(opened, asked)
     question = opened.job.question
-    noise = level.noise_of(float(question.tests or 1), question.devices)
     opened.job.listener.stage(f"choosing {asked.tiles} tiles")
-    covariance = covariance_of(level, asked.tiles)
     weights, hear = counted.astype(np.float64), opened.job.listener.progress
     given, near = (covariance, weights, noise, asked.tiles), ~opened.far
     with aside(lambda: widest(*given, among=near), torch.device("cpu")) as widest_tiles:
@@ -70,7 +67,7 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
             heard=lambda done: hear("choosing tiles", done, asked.tiles, ""),
         )
     total = float(weights @ covariance.variance)
-    table = describe_tiles(opened, level, chosen, total)
+    table = describe_tiles(opened, mean, chosen, total)
     described = {
         "at": opened.job.question.at,
         "zoom": opened.tiles.zoom,
@@ -92,10 +89,8 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     return NextTiles(table, squares, covariance.variance, described)
 
 
-def describe_tiles(
-    opened: Reopened, level: JointLevel, chosen: Chosen, total: float
-) -> pd.DataFrame:
-    """Return one row for each chosen tile, in order.
+def describe_tiles(opened: Reopened, mean: Floats, chosen: Chosen, total: float) -> pd.DataFrame:
+    """Return one row for each chosen tile, in order; `mean` is that of the level, (n,).
 
     ``gain_log10`` is the further reduction of the summed variance, in log10 squared, if the tile is
     measured after all previous tiles. ``removed`` is the share of the summed variance that
@@ -112,7 +107,7 @@ def describe_tiles(
         "latitude": latitude,
         "stratum": opened.job.region.stratum(longitude, latitude).astype(object),
         "tests": tests_on(tiles, opened.job.mapped)[at],
-        f"level_{unit}": 10 ** level.mean[at],
+        f"level_{unit}": 10 ** mean[at],
         "sd_before_log10": np.sqrt(chosen.before),
         "sd_after_log10": np.sqrt(chosen.after),
         "gain_log10": chosen.gains,
@@ -124,6 +119,16 @@ def describe_tiles(
     if counties is not None:
         table.insert(4, "county", counties.label(longitude, latitude).astype(object))
     return table
+
+
+def _given(opened: Reopened, asked: ChoiceQuestion) -> tuple[LevelCovariance, Floats, Floats]:
+    """Return the covariance of the level, the noise of a measurement (n,), and the mean (n,).
+
+    The rest of the level, which is large, is not kept.
+    """
+    level, question = opened.level(seed=asked.seed), opened.job.question
+    noise = level.noise_of(float(question.tests or 1), question.devices)
+    return covariance_of(level, asked.tiles), noise, level.mean
 
 
 def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
