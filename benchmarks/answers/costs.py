@@ -4,8 +4,9 @@
     geogp simulate --like GA --rows 517139 --no-oracles --boundaries CENSUS --out georgia
     python -m benchmarks answers.costs GA --source georgia --boundaries CENSUS --zooms 16 15
 
-The map has the preset `quick`, and the defaults for all else. Each command is a process of its own.
-Run this on an idle machine. --earlier is the quarter with which `geogp change` compares the map's.
+The map has --preset, by default `quick`, a random split, and the defaults for all else. Each
+command is a process of its own. Run this on an idle machine. --earlier is the quarter with which
+`geogp change` compares the map's.
 """
 
 import json
@@ -72,6 +73,7 @@ def commands(run: Path, earlier: str) -> list[list[str]]:
 
 def page(results: list[Figures], about: Figures) -> str:
     """Return the table as Markdown."""
+    first = results[0]
     header = ("command", "zoom", "tiles", "rows", "s", "processor s", "GB")
     lines = [
         (
@@ -92,28 +94,32 @@ def page(results: list[Figures], about: Figures) -> str:
 {", ".join(f"{name} {value}" for name, value in about.items())}.
 
 Each command is a process of its own, from start to end, one after the other. `rows` are training
-rows. The answers of a run use what its map left in the run folder. The log score of the test rows
-is {results[0]["log_score"]:.3f} (random split).
+rows. The answers of a run use what its map left in the run folder. The map has the preset
+`{first["preset"]}`; the log score of its test rows is {first["log_score"]:.3f} (random split).
 
 {table(header, lines)}"""
 
 
 def main() -> None:
     """Time the commands for each zoom, and write the table."""
-    options = options_of(__doc__, region=True, out="costs", table="costs", zooms=[16], earlier="")
+    options = options_of(
+        __doc__, region=True, out="costs", table="costs", zooms=[16], earlier="", preset="quick"
+    )
     given = ["--source", options.source, "--boundaries", options.boundaries]
     if options.quarters:
         given += ["--quarters", options.quarters]
     results: list[Figures] = []
     for zoom in options.zooms:
         run = options.out / f"{options.region}-{zoom}"
-        ask = ["map", options.region, *given, "--preset", "quick", "--zoom", str(zoom), "--fresh"]
+        ask = ["map", options.region, *given, "--preset", options.preset, "--split", "random"]
+        ask += ["--zoom", str(zoom), "--fresh"]
         found = [measured([*ask, "--out", str(run)])]
         found += [measured(words) for words in commands(run, options.earlier)]
         names = ["map", *(words[0] for words in commands(run, options.earlier))]
         record = json.loads((run / "run.json").read_text())
         known = {
             "zoom": zoom,
+            "preset": options.preset,
             "tiles": record["map"]["tiles"],
             "rows": record["n"]["random"]["train"],
             "log_score": record["metrics"]["random"]["all"]["nll"],

@@ -416,6 +416,13 @@ MUTANTS = [
         ),
     ),
     *_of(
+        "models/joint/design",
+        "models/test_design::TestDense",
+        neighbours_in_one_probe=("CELL_WIDTH * sampled_spacing", "1.4 * sampled_spacing"),
+        half_of_what_a_step_changes=("gain - 2 * self._measuring", "gain - self._measuring"),
+        smallest_estimates_first=("np.argsort(-now[left], kind", "np.argsort(now[left], kind"),
+    ),
+    *_of(
         "models/joint/excursions",
         "models/test_excursions",
         points_from_the_least_sure=("np.argsort(-self.score, kind", "np.argsort(self.score, kind"),

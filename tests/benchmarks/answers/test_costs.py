@@ -57,12 +57,12 @@ def test_every_command_has_a_row_for_each_zoom(earlier, tmp_path, monkeypatch):
     run("answers.costs", *options, "--out", tmp_path / "out", "--table", tmp_path / "table")
     names = ["map", "areas", "exceedance", "next"] + ["change"] * bool(earlier)
     assert [words[0] for words in asked] == 2 * names
-    given = "map GA --source s --boundaries b --quarters q --preset quick --zoom 16 --fresh --out"
-    assert asked[0] == [*given.split(), str(tmp_path / "out" / "GA-16")]
+    given = "map GA --source s --boundaries b --quarters q --preset quick --split random --zoom 16"
+    assert asked[0] == [*given.split(), "--fresh", "--out", str(tmp_path / "out" / "GA-16")]
     assert all(words[1] == str(tmp_path / "out" / "GA-15") for words in asked[len(names) + 1 :])
     text = (tmp_path / "table" / "table.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| `geogp")]
     assert rows[0] == "| `geogp map` | 16 | 16,000 | 7,000 | 10 | 3 | 1.2 |"
     assert len(rows) == 2 * len(names)
-    assert "0.123 (random split)" in text
+    assert "`quick`; the log score of its test rows is 0.123 (random split)" in text
     assert len(json.loads((tmp_path / "table" / "results.json").read_text())) == len(rows)
