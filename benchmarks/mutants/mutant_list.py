@@ -418,7 +418,9 @@ MUTANTS = [
     *_of(
         "models/joint/design",
         "models/test_design::TestDense",
-        neighbours_in_one_probe=("CELL_WIDTH * sampled_spacing", "1.4 * sampled_spacing"),
+        probes_of_near_tiles=("% PROBE_SIDE for values", "% (PROBE_SIDE // 2) for values"),
+        too_few_exact_gains=("(now > now[self.exact]", "(now > 1.2 * now[self.exact]"),
+        chosen_tiles_stay_open=("self._open, gains, -np.inf", "self._open, gains, 0.0"),
         half_of_what_a_step_changes=("gain - 2 * self._measuring", "gain - self._measuring"),
         smallest_estimates_first=("np.argsort(-now[left], kind", "np.argsort(now[left], kind"),
     ),

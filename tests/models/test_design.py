@@ -1,6 +1,7 @@
 """Where to measure next: against brute force on dense Gaussians, and by adding the row itself."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ class TestDense:
         np.testing.assert_allclose(turned.removed, found.removed, atol=1e-12)
 
     # A set of one tile has no products of covariances with two tiles.
-    @pytest.mark.parametrize(("side", "error"), [(2, 0.9), (8, 0.02), (12, 1e-3), (23, 1e-12)])
+    @pytest.mark.parametrize(("side", "error"), [(2, 0.9), (8, 0.02), (12, 1e-3), (20, 1e-12)])
     def test_squares_are_nearer_with_more_probes(self, monkeypatch, side, error):
         world = World(400, on_grid=True)
         monkeypatch.setattr(design, "PROBE_SIDE", side)
@@ -120,19 +121,67 @@ class TestDense:
         found = world.covariance.about_squares(world.weights, seed=1)
         assert np.abs(found / exact - 1).max() < error
 
-    @pytest.mark.parametrize("stretch", [(1.0, 1.0), (0.92, 1.09), (1.09, 0.92)])
-    def test_tiles_of_a_probe_are_far_from_each_other(self, stretch):
-        """Neighbours differ, although the spacing varies with latitude or direction."""
-        east, north = np.meshgrid(np.arange(40.0), np.arange(70.0))
-        factor = np.linspace(*stretch, 70)[:, None]
-        places = np.column_stack([(east * factor).ravel(), north.ravel()])
-        probe = design._probes(places)
-        assert probe.min() >= 0
-        assert probe.max() < design.PROBE_SIDE**2
+    def test_squares_of_a_few_tiles_need_few_products(self):
+        world, products = World(400, on_grid=True), []
+        weights = np.where((world.places < 5).all(1), world.weights, 0.0)
+        local = LocalCovariance(lambda x: products.append(x.shape[1]) or world.K @ x, world.places)
+        covariance = world.covariance
+        found = replace(covariance, local=local).about_squares(weights, seed=1)
+        np.testing.assert_allclose(found, (world.C**2) @ weights, rtol=1e-10)
+        assert sum(products) == 25 + world.low.shape[1]
+
+    def test_tiles_of_a_probe_are_far_from_each_other(self):
+        """Also if the distance between rows varies with latitude, and tiles are missing."""
+        row, column = np.divmod(np.arange(70 * 40), 40)
+        latitude = np.cumsum(np.cos(np.radians(np.linspace(51, 71, 70))))
+        kept = np.random.default_rng(0).uniform(size=len(row)) < 0.6
+        row, column = row[kept], column[kept]
+        probe = design._probes(np.column_stack([0.6 * column, latitude[row]]))
+        assert len(np.unique(probe)) == design.PROBE_SIDE**2
         for number in np.unique(probe):
-            at = places[probe == number]
-            apart = np.linalg.norm(at[:, None] - at, axis=2) + 1e9 * np.eye(len(at))
-            assert apart.min() > 0.8 * design.PROBE_SIDE
+            at = np.flatnonzero(probe == number)
+            apart = np.maximum(*(np.abs(n[at, None] - n[at]) for n in (row, column)))
+            assert (apart + 99 * np.eye(len(at)) >= design.PROBE_SIDE).all()
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_exact_gains_are_computed_until_no_estimate_is_larger(self, seed):
+        world = World(400, seed=seed, on_grid=True)
+        expected = brute(world.C, world.weights, world.noise, 8)
+        found = choose(world.covariance, world.weights, world.noise, 8, candidates=399)
+        assert found.tiles.tolist() == expected[0]
+        assert design.EVALUATED_AT_ONCE <= found.evaluated < 200
+
+    def test_no_more_gains_than_needed_are_exact(self, monkeypatch):
+        world = World(400, on_grid=True)
+        variance = np.diag(world.C) + world.noise
+        exact = (world.C**2 @ world.weights) / variance
+        estimates = exact * np.random.default_rng(0).uniform(0.7, 1.3, 400)
+        covariance = world.covariance
+        monkeypatch.setattr(LevelCovariance, "about_squares", lambda *_, **__: estimates * variance)
+        monkeypatch.setattr(design, "EVALUATED_AT_ONCE", 1)
+        measuring = SequentialDesign(covariance, world.weights, world.noise)
+        gains = design._Gains(measuring, np.ones(400, bool), seed=0)
+        gains.evaluate(400)
+        order = np.argsort(-estimates)
+        largest = np.maximum.accumulate(exact[order])
+        needed = 1 + int(np.argmax(estimates[order][1:] <= largest[:-1]))
+        assert 1 < needed < 100
+        assert set(np.flatnonzero(gains.exact)) == set(order[:needed])
+        gains.evaluate_all()
+        np.testing.assert_allclose(gains.now(), exact, rtol=1e-10)
+
+    @pytest.mark.parametrize("count", [150, 199, 400])
+    def test_no_tile_is_chosen_twice(self, count):
+        """Where covariances reach far, some estimates are worse than what is left of the gains."""
+        places = np.array(np.divmod(np.arange(400), 20), np.float64).T
+        K = np.exp(-np.linalg.norm(places[:, None] - places, axis=2) / 10)
+        local = LocalCovariance(lambda x: K @ x, places)
+        covariance = LevelCovariance(np.zeros((400, 1)), np.ones(400), local)
+        among = np.arange(400) > 0 if count < 400 else None
+        given = covariance, np.ones(400), np.full(400, 0.3), count
+        found = choose(*given, among=among, candidates=min(2 * count, 400))
+        assert len(set(found.tiles.tolist())) == count
+        assert 0 not in found.tiles or among is None
 
     def test_few_candidates_are_nearly_as_good(self):
         world = World(n=400, seed=2)

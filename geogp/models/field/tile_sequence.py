@@ -28,14 +28,7 @@ from geogp.models.core.devices import on_device
 from geogp.models.core.threads import chunks, in_threads
 from geogp.models.field.field_rows import NearRows
 from geogp.models.field.near_rows import NearTerms, WeightPosterior, near_rows
-from geogp.models.field.vecchia import (
-    GROWTH,
-    NO_ROW,
-    Sites,
-    earlier_places,
-    sampled_spacing,
-    whiten,
-)
+from geogp.models.field.vecchia import GROWTH, NO_ROW, Sites, earlier_places, spacing, whiten
 from geogp.models.joint.joint_level import AT_ONCE, EARLIER_TILES
 from geogp.models.training.steps import CHUNK
 
@@ -53,6 +46,9 @@ MOST_OVER_MEAN = 2
 
 PATCH_WIDTH = 3.0, 2.0
 """Width of such patches, as a multiple of the median distance between neighbouring tiles."""
+
+SAMPLED = 2000
+"""Number of tiles from which the distance between neighbouring tiles is estimated."""
 
 ROUNDING = 1e-12
 """Share of the prior variance of a tile below which its conditional variance counts as 0."""
@@ -186,7 +182,8 @@ def _patches(points: Floats, limits: tuple[int, int]) -> Sites:
     at_once = points[_like_first(points), :2]
     several = len(at_once) < len(points)
     most, widest = limits[several], PATCH_WIDTH[several]
-    width = widest * sampled_spacing(at_once) or 1.0
+    asked = np.arange(0, len(at_once), -(-len(at_once) // SAMPLED))
+    width = widest * spacing(at_once, asked) or 1.0
     # The centres of a grid are far from the edges of the patches, which rounding could move.
     inset = 0.5 / widest
     cells = Sites.of(np.floor((points[:, :2] - points[:, :2].min(0)) / width + inset))

@@ -39,9 +39,6 @@ SERIES_ROWS, SERIES_SHARE = 8, 0.5
 rows, every block has at most `SERIES_ROWS` rows, which follow each other in time.
 """
 
-SAMPLED = 2000
-"""Number of places from which `sampled_spacing` is estimated."""
-
 SEARCHED_AT_ONCE = 2**15
 """Number of places whose near places are searched at once."""
 
@@ -291,11 +288,6 @@ def spacing(places: Floats, asked: Indices | None = None) -> float:
         return 1.0
     at = places if asked is None else places[asked]
     return float(np.median(np.asarray(KDTree(places).query(at, k=2)[0])[:, 1]))
-
-
-def sampled_spacing(places: Floats) -> float:
-    """Return `spacing`, estimated from about `SAMPLED` of the places."""
-    return spacing(places, np.arange(0, len(places), -(-len(places) // SAMPLED)))
 
 
 def _morton(centre: Floats) -> Indices:

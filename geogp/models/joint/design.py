@@ -9,8 +9,8 @@ gain_i = Σ_j a_j C_ji² / (C_ii + v_i).
 The new covariance is C - h h' with h = C e_i / sqrt(C_ii + v_i). This criterion is the A-criterion
 of Bayesian design (Chaloner and Verdinelli 1995, section 2.2). Each step chooses the best tile
 given the tiles chosen before. This choice is a heuristic, because the removed variance need not be
-submodular. So the best set may be much better, and each step must evaluate all tiles again, or a
-given number of tiles.
+submodular. So the best set may be much better, and the gains of all tiles are needed again at
+each step.
 
 C is never computed as a whole. With q_i = Σ_j a_j C_ji², a step changes
 
@@ -32,7 +32,6 @@ from geogp.models.core.devices import WORD
 from geogp.models.core.memory import refuse_above
 from geogp.models.core.options import CANDIDATES
 from geogp.models.core.threads import chunks, in_threads
-from geogp.models.field.vecchia import sampled_spacing
 from geogp.models.joint.joint_level import JointLevel, LocalCovariance
 from geogp.models.training.steps import CHUNK
 
@@ -47,13 +46,7 @@ EVALUATED_AT_ONCE = 64
 """Number of tiles whose gains are computed exactly, before the estimates are compared again."""
 
 PROBE_SIDE = 16
-"""Number of cells, in each direction, from a tile to the next tile of the same probe."""
-
-CELL_WIDTH = 0.9
-"""Width of a cell, as a multiple of the median distance between neighbouring tiles.
-
-Below 1, so that neighbours are in different cells, although their distance varies with latitude.
-"""
+"""Number of rows or columns of tiles from a tile to the next tile of the same probe."""
 
 _SIGNS = np.array([-1, 1], np.int8)
 
@@ -101,9 +94,10 @@ class LevelCovariance:
         """Return Σ_j a_j C_ij² for all i, (n,), exact except for the term Σ_j a_j K_ij².
 
         If K is not 0, this term is estimated by the sum of (K diag(a)^(1/2) e)_i² over probes e.
-        A probe has random signs at the tiles of one set, and 0 elsewhere; the tiles of a set are
-        `PROBE_SIDE` cells apart. So only the products of covariances with distant tiles are random
-        (Stathopoulos, Laeuchli and Orginos 2013).
+        A probe has random signs at the tiles of one set, and 0 elsewhere. The tiles of a set are
+        `PROBE_SIDE` rows or columns apart, so the random part of the sum, products of covariances
+        with two tiles of a set, is small (Stathopoulos, Laeuchli and Orginos 2013). For places that
+        are no grid of tiles, the sets are as good as random.
         """
         low, local, given = self.low, self.local, weights.astype(self.low.dtype)[:, None]
         rows = chunks(len(self), CHUNK)
@@ -111,29 +105,34 @@ class LevelCovariance:
         found = np.concatenate([_dots(low[at] @ middle, low[at]) for at in rows])
         if local is None:
             return found + weights * self.own * (2 * _dots(low, low) + self.own)
-        random = np.random.default_rng([seed, 3])
-        values, probe = random.choice(_SIGNS, given.shape) * np.sqrt(given), _probes(local.places)
+        signs = np.random.default_rng([seed, 3]).choice(_SIGNS, given.shape)
+        values, counted = signs * np.sqrt(given), weights > 0
+        number = np.full(len(self), -1)
+        number[counted] = _probes(local.places[counted])
+        probes = np.unique(number[counted])
 
         def crossed(part: slice) -> Floats:
             return 2 * _dots(low[:, part], local.times(given * low[:, part]))
 
         def probed(part: slice) -> Floats:
-            spread = local.times(values * (probe[:, None] == np.arange(part.start, part.stop)))
+            spread = local.times(values * (number[:, None] == probes[part]))
             return _dots(spread, spread)
 
         cpu = torch.device("cpu")
         for more in in_threads(crossed, chunks(low.shape[1], AT_ONCE), cpu):
             found += more
-        for more in in_threads(probed, chunks(PROBE_SIDE**2, AT_ONCE), cpu):
+        for more in in_threads(probed, chunks(len(probes), AT_ONCE), cpu):
             found += more
         return found
 
 
 def _probes(places: Floats) -> Indices:
-    """Return the number of the probe of each tile, (n,), from 0 to `PROBE_SIDE`² - 1."""
-    width = CELL_WIDTH * sampled_spacing(places) or 1.0
-    cell = np.floor((places - places.min(0)) / width).astype(np.int64) % PROBE_SIDE
-    found: Indices = cell[:, 0] * PROBE_SIDE + cell[:, 1]
+    """Return the number of the probe of each tile, (n,), from 0 to `PROBE_SIDE`² - 1.
+
+    Tiles of one row or column have exactly the same coordinate.
+    """
+    column, row = (np.unique(values, return_inverse=True)[1] % PROBE_SIDE for values in places.T)
+    found: Indices = column * PROBE_SIDE + row
     return found
 
 
@@ -150,8 +149,9 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
     RequestError if there is not enough memory.
     """
     rank = level.L.shape[1]
-    # P; and two more arrays of the same size while P is computed, or later the columns.
-    needed = WORD * (len(level) * (3 * rank + 6 * AT_ONCE + 2 * chosen))
+    # P; and two more arrays of the same size while P is computed, or later the columns. The
+    # columns of the chosen and of the widest tiles are copied to get more space.
+    needed = WORD * (len(level) * (3 * rank + 6 * AT_ONCE + 4 * chosen))
     what = f"choosing among {len(level):,} tiles at rank {rank}"
     refuse_above(needed, what, "Map the region with a lower --zoom.")
     return LevelCovariance(level.low_rank(), level.single_variances(), level.local, level.own)
@@ -241,12 +241,17 @@ class _Gains:
         self._square = covariance.about_squares(measuring.weights, seed=seed)
         self._variance = covariance.variance.copy()
         self._changed = np.zeros(len(covariance))
-        self._among, self._open = among, among.copy()
+        self._open = among.copy()
 
     def now(self) -> Floats:
-        """Return the gains, exact or estimated, (n,); those of closed tiles are negative."""
+        """Return the gains, exact or estimated, (n,); those of closed tiles are -inf."""
         square, variance = self._square + self._changed, self._variance - self._measuring.removed
-        return np.where(self._open, square / (variance.clip(min=0) + self._measuring.noise), -1.0)
+        gains = square.clip(min=0) / (variance.clip(min=0) + self._measuring.noise)
+        return np.where(self._open, gains, -np.inf)
+
+    def evaluate_all(self) -> None:
+        """Compute exact gains of all tiles that may be chosen."""
+        self._evaluate(np.flatnonzero(~self.exact & self._open))
 
     def evaluate(self, most: int) -> None:
         """Compute exact gains, of at most `most` tiles in total.
@@ -255,8 +260,8 @@ class _Gains:
         """
         while True:
             now = self.now()
-            left = np.flatnonzero(~self.exact & (now > now[self.exact].max(initial=-1.0)))
-            count = min(EVALUATED_AT_ONCE, most - int((self.exact & self._among).sum()))
+            left = np.flatnonzero(~self.exact & (now > now[self.exact].max(initial=-np.inf)))
+            count = min(EVALUATED_AT_ONCE, most - int(self.exact.sum()))
             best = left[np.argsort(-now[left], kind="stable")][: max(count, 0)]
             if not len(best):
                 return
@@ -277,7 +282,7 @@ class _Gains:
 
     def take_best(self) -> None:
         """Measure the tile with the largest exact gain, exclude it, and update all gains."""
-        tile = int(np.argmax(np.where(self.exact, self.now(), -1.0)))
+        tile = int(np.argmax(np.where(self.exact, self.now(), -np.inf)))
         h, gain = self._measuring.measure(tile)
         self._open[tile] = False
         self._changed += h * (h * gain - 2 * self._measuring.spread(h))
@@ -298,8 +303,9 @@ def choose(
 
     The gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step.
     Before each step, the gains of the tiles with the largest estimates are computed exactly, until
-    no estimate is above the largest exact gain, or the gains of `candidates` tiles are known. Each
-    step chooses the tile with the largest exact gain.
+    no estimate is above the largest exact gain, or the gains of `candidates` tiles are known. If
+    there are no more tiles than `candidates`, all gains are exact from the start. Each step chooses
+    the tile with the largest exact gain.
 
     `covariance`, `weights`, `noise`: see `SequentialDesign`.
     `count`, `candidates`: number of tiles to choose, largest number of tiles with an exact gain.
@@ -307,11 +313,29 @@ def choose(
     `seed`: seed of the random estimates of the gains.
     `heard`: called after each step with the number of chosen tiles.
 
-    Raises RequestError if `count` is below 1 or above the number of tiles that may be chosen, or if
-    there are fewer candidates than twice `count`.
+    Raises the errors of `check_choice`.
     """
     allowed = np.ones(len(covariance), bool) if among is None else among
-    n = int(allowed.sum())
+    n = check_choice(allowed, count, candidates)
+    measuring = SequentialDesign(covariance, weights, noise)
+    gains = _Gains(measuring, allowed, seed=seed)
+    if candidates >= n:
+        gains.evaluate_all()
+    for step in range(count):
+        gains.evaluate(candidates)
+        gains.take_best()
+        if heard is not None:
+            heard(step + 1)
+    return measuring.chosen(int((gains.exact & allowed).sum()))
+
+
+def check_choice(among: Mask, count: int, candidates: int) -> int:
+    """Return the number of tiles that may be chosen, `among`.
+
+    Raises RequestError if `count` is below 1 or above this number, or if there are fewer candidates
+    than twice `count`.
+    """
+    n = int(among.sum())
     if not 1 <= count <= n:
         raise RequestError(f"expected from 1 to {n:,} tiles to choose, found {count}.")
     if candidates < min(2 * count, n):
@@ -319,14 +343,7 @@ def choose(
             f"expected {min(2 * count, n):,} candidates or more for {count} tiles, found "
             f"{candidates}."
         )
-    measuring = SequentialDesign(covariance, weights, noise)
-    gains = _Gains(measuring, allowed, seed=seed)
-    for step in range(count):
-        gains.evaluate(candidates)
-        gains.take_best()
-        if heard is not None:
-            heard(step + 1)
-    return measuring.chosen(int((gains.exact & allowed).sum()))
+    return n
 
 
 def widest(

@@ -54,7 +54,7 @@ class LocalCovariance(NamedTuple):
     """The covariance K of the tile process at n tiles, given the weights of the field.
 
     `times`: returns K x for x (n, k).
-    `places`: coordinates of the tiles in km, (n, 2).
+    `places`: coordinates of the tiles in km, (n, 2), each tile once.
     """
 
     times: Callable[[Floats], Floats]

@@ -16,7 +16,14 @@ from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.quadkeys import tile_bounds
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.core.threads import aside
-from geogp.models.joint.design import Chosen, LevelCovariance, choose, covariance_of, widest
+from geogp.models.joint.design import (
+    Chosen,
+    LevelCovariance,
+    check_choice,
+    choose,
+    covariance_of,
+    widest,
+)
 from geogp.runs.pipeline.drawing import tests_on
 from geogp.runs.questions.question_types import ChoiceQuestion
 from geogp.runs.reopen import Reopened
@@ -52,12 +59,13 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     far from any measurement are left out, because their variance rests on the model alone.
     Raises RequestError if no tile is selected, or if there are too few tiles or too little memory.
     """
-    counted = _counted(opened, asked)
+    counted, near = _counted(opened, asked), ~opened.far
+    check_choice(near, asked.tiles, asked.candidates)
     covariance, noise, mean = _given(opened, asked)
     question = opened.job.question
     opened.job.listener.stage(f"choosing {asked.tiles} tiles")
     weights, hear = counted.astype(np.float64), opened.job.listener.progress
-    given, near = (covariance, weights, noise, asked.tiles), ~opened.far
+    given = covariance, weights, noise, asked.tiles
     with aside(lambda: widest(*given, among=near), torch.device("cpu")) as widest_tiles:
         chosen = choose(
             *given,
