@@ -20,7 +20,7 @@ from geogp.models.field import vecchia
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.field_process import LAW_PARTS
 from geogp.models.field.field_rows import Block
-from geogp.models.field.near_rows import NETWORKS, Conditional
+from geogp.models.field.near_rows import DISTANCE, NETWORKS, Conditional
 from geogp.models.field.per_place import PerPlace
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, near_places
@@ -551,7 +551,7 @@ class TestRecovery:
 
     def test_outside_the_times_of_the_rows_there_is_no_level_to_keep(self, recovered):
         model, truth, _ = recovered
-        names = {*Conditional._fields, *NETWORKS}
+        names = {*Conditional._fields, *NETWORKS, DISTANCE}
         assert set(model.single(truth["x"][:3])) == names
         assert model.single(truth["x"][:3] * [1, 1, 0] + [0, 0, 1.5]) == {}
 
