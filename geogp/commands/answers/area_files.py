@@ -14,11 +14,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from geogp.commands.answers.run_answer import plain_rows
-from geogp.commands.csv_tables import write_csv
 from geogp.errors import DataError
 from geogp.files import write_bytes, write_text
 from geogp.geodata.places.polygons import DAMAGE, geo_table
 from geogp.geodata.tiles.parquet_files import read_table
+from geogp.maps.csv_tables import write_csv
 from geogp.maps.frame import Frame
 from geogp.maps.rasters import write_geotiffs
 from geogp.runs.run_folder import locked_run

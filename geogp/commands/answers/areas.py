@@ -7,9 +7,9 @@ from typing import Any
 
 from geogp.commands.answers.area_files import write_areas
 from geogp.commands.answers.run_answer import RunAnswer, plain_rows, reopened
-from geogp.commands.csv_tables import write_csv
 from geogp.commands.run_requests import AreasRequest
 from geogp.files import write_bytes, write_text
+from geogp.maps.csv_tables import write_csv
 from geogp.maps.figures.choropleth import Panel, choropleth
 from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
 from geogp.maps.target_quantities import quantity_of

@@ -7,9 +7,9 @@ from time import monotonic
 from typing import Any
 
 from geogp.commands.answers.run_answer import plain_rows, reopened
-from geogp.commands.csv_tables import write_csv
 from geogp.commands.run_requests import ExceedanceRequest
 from geogp.files import write_text
+from geogp.maps.csv_tables import write_csv
 from geogp.maps.figures.excursion_figures import write_excursions
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.threshold_shares import LEVEL, Excursion, threshold_shares

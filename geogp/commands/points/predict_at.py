@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from geogp.commands.answers.run_answer import RunAnswer
-from geogp.commands.csv_tables import write_csv
+from geogp.maps.csv_tables import write_csv
 from geogp.commands.run_requests import AtRequest
 from geogp.errors import RequestError
 from geogp.estimators.stored_estimators import load_with_notes

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from geogp.commands.csv_tables import named, shown, write_csv
+from geogp.maps.csv_tables import named, shown, write_csv
 
 FORMULAS = [
     "=1+1",
