@@ -10,7 +10,7 @@ A request is a frozen dataclass with the settings of a command. Each field descr
 import difflib
 import inspect
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral
 from typing import Any
 
@@ -105,9 +105,9 @@ def setting(help_text: str, *, default: Any = None, **more: Any) -> Any:
 
 def settings_of(request: type) -> dict[str, Setting]:
     """Return the description of each setting of a request, by the name of the field."""
-    return {
-        one.name: one.metadata["setting"] for one in fields(request) if "setting" in one.metadata
-    }
+    # Inherited groups of options, which are keyword-only, follow the request's own options.
+    own = sorted(fields(request), key=lambda one: bool(one.kw_only) and one.default is not MISSING)
+    return {one.name: one.metadata["setting"] for one in own if "setting" in one.metadata}
 
 
 def check_settings(request: Any) -> None:

@@ -180,16 +180,27 @@ def points(request: PointsRequest, listener: ProgressListener) -> Answer:
     if request.template:
         made = write_template(request)
         return Answer(made, (made["template"],))
-    found = describe_points(request)
-    for text in found["warnings"]:
-        listener.warn(text)
-    named = ", ".join(f"{role} from {name}" for role, name in found["columns"].items())
-    table = console.table(
-        f"{found['tests']:,} tests of {found['target']} in {found['tiles']:,} tiles; {named}",
-        "quarter, tests",
-        ((quarter, f"{tests:,}") for quarter, tests in found["quarters"].items()),
-    )
-    return Answer(found, (table,))
+    found = describe_points(request, listener)
+    wide, high = found["extent_km"]
+    told: list[Table | str] = [
+        console.table(
+            f"What geogp understood of {request.file}",
+            "subject, understood",
+            (*found["understood"].items(), *_left_out(found["left_out"])),
+            left=("subject", "understood"),
+        ),
+        console.table(
+            f"{found['tests']:,} tests of {found['target']} in {found['tiles']:,} tiles, "
+            f"{wide:,.0f} km wide and {high:,.0f} km high",
+            "quarter, tests",
+            ((quarter, f"{tests:,}") for quarter, tests in found["quarters"].items()),
+        ),
+    ]
+    return Answer(found, told)
+
+
+def _left_out(counts: dict[str, int]) -> list[tuple[str, str]]:
+    return [("left out", f"{count:,} rows: {reason}") for reason, count in counts.items()]
 
 
 app.add_typer(cache.app, name="cache")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from geogp.choices import MAX_SEED, REQUIRED, check_settings, setting, settings_of
 from geogp.geodata.places.region_choice import AUTO, RegionChoice
-from geogp.geodata.points.point_roles import PointSource
+from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES
@@ -84,20 +84,29 @@ class SimulationRequest:
 
 
 @dataclass(frozen=True)
-class PointsRequest:
+class PointsRequest(PointOptions):
     """A request to check a file of your own tests, or to write a template of such a file."""
 
     file: Path = setting(
-        "A file of your own tests: CSV, Parquet or GeoPackage.", default=REQUIRED, option=""
+        "A file of your own tests: CSV, Excel, JSON, Parquet, GeoPackage and others.",
+        default=REQUIRED,
+        option="",
     )
     template: bool = setting("Write a template to this file instead.", default=False)
+    region: str | None = setting(
+        "State to map, such as PR. Default: the region is the extent of the tests.",
+        option="--region",
+    )
+    boundaries: str | None = field(default=None, metadata=_MAP["boundaries"])
+    region_file: str | None = field(default=None, metadata=_MAP["region_file"])
     target: str = field(default="download", metadata=_MAP["target"])
     service: str = field(default=SERVICES[0], metadata=_MAP["service"])
-    columns: tuple[str, ...] = field(default=(), metadata=_MAP["columns"])
-    units: str | None = field(default=None, metadata=_MAP["units"])
     provider: str | None = field(default=None, metadata=_MAP["provider"])
+    by_provider: bool = field(default=False, metadata=_MAP["by_provider"])
     technology: str | None = field(default=None, metadata=_MAP["technology"])
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-        PointSource(str(self.file), self.columns, self.units)
+    @property
+    def map(self) -> MapRequest:
+        """The request for a map of the file."""
+        names = set(settings_of(type(self))) - {"file", "template"}
+        return MapRequest(points=str(self.file), **{name: getattr(self, name) for name in names})

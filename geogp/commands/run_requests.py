@@ -5,7 +5,7 @@ from pathlib import Path
 
 from geogp.choices import REQUIRED, check_settings, setting
 from geogp.errors import RequestError
-from geogp.geodata.points.point_roles import named_columns
+from geogp.geodata.points.point_options import TableOptions
 from geogp.runs.questions import question_types
 from geogp.runs.settings import DEVICE_CHOICES
 
@@ -95,20 +95,16 @@ class _PlaceChoice:
 
 
 @dataclass(frozen=True)
-class AtRequest(RunRequest, question_types.PlaceQuestion, _PlaceChoice):
+class AtRequest(RunRequest, question_types.PlaceQuestion, _PlaceChoice, TableOptions):
     """A request for the predictions of a run at places."""
 
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
     _: KW_ONLY
-    columns: tuple[str, ...] = setting(
-        "Columns of the file of places: latitude=NAME,longitude=NAME. Default: usual names.",
-        default=(),
-    )
     out: Path | None = setting("Also write the answers to this file: .csv or .json.")
 
     def __post_init__(self) -> None:
         question_types.PlaceQuestion.__post_init__(self)
-        named_columns(self.columns)
+        TableOptions.__post_init__(self)
         if self.out is not None and self.out.suffix.lower() not in {".csv", ".json"}:
             raise RequestError(
                 f"expected --out with a name that ends in .csv or .json, found {self.out}."

@@ -1,9 +1,9 @@
-"""Typed structs for the covariates and the providers in run.json."""
+"""Typed structs for covariates, providers and files of tests in run.json."""
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from geogp.evaluation.scores import Real, Share, Size
-from geogp.records.record_types import Name, Place, Some, Text
+from geogp.evaluation.scores import Count, Real, Share, Size
+from geogp.records.record_types import Name, Place, Quarter, Some, Text
 
 
 class CovariateRecord(Struct, frozen=True, kw_only=True):
@@ -32,3 +32,39 @@ class ProviderRecord(Struct, frozen=True, kw_only=True):
     name: Name
     rows: Some
     tests: Some
+
+
+class PointsOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the user said that a file of tests is to be read; see `PointOptions`."""
+
+    delimiter: Text | None = None
+    decimal: Text | None = None
+    encoding: Text | None = None
+    sheet: Text | None = None
+    crs: Text | None = None
+    most_left_out: Size | None = None
+    thousands: list[Text] | None = None
+    dates: Text | None = None
+    timezone: Text | None = None
+    at_quarter: Quarter | None = None
+
+
+class UnitRecord(Struct, frozen=True, kw_only=True):
+    """The unit of a column, and where it was read from."""
+
+    unit: Text
+    read_from: Text = field(name="from")
+
+
+class PointsRecord(Struct, frozen=True, kw_only=True):
+    """What geogp understood of a file of tests.
+
+    `understood` has a text for each subject, such as the file, the time and the target, and `units`
+    the unit of each column of values. `rows` is the number of rows in the file, and `left_out` the
+    number of rows that were left out for each reason; left_out.csv lists them.
+    """
+
+    understood: dict[str, Text]
+    units: dict[str, UnitRecord]
+    rows: Count
+    left_out: dict[str, Count]

@@ -8,7 +8,12 @@ from geogp.evaluation.scores import Count, Real, Scores, Share, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.models.core.options import DOUBLE
-from geogp.records.input_records import CovariateRecord, ProviderRecord
+from geogp.records.input_records import (
+    CovariateRecord,
+    PointsOptions,
+    PointsRecord,
+    ProviderRecord,
+)
 from geogp.records.record_types import (
     BY_SPLIT,
     AboveZero,
@@ -124,6 +129,7 @@ class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     points_provider: Text | None = None
     points_technology: Text | None = None
     points_by_provider: bool | None = None
+    points_options: PointsOptions | None = None
 
     @property
     def is_state(self) -> bool:
@@ -288,7 +294,8 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     `block_degrees` is the side of a block, in degrees, in the splits ``blocks`` and ``buffer``.
     `baseline_by_stratum` is a second baseline, for classes: the shares by quarter and stratum.
     `areas_unchecked` says why splits have no entry in `areas_check`. `providers` are those of a run
-    by provider; map and answers are of the first, unless they say otherwise.
+    by provider; map and answers are of the first, unless they say otherwise. `points` is what geogp
+    understood of the user's own file of tests.
     """
 
     region_name: Name | None = None
@@ -309,6 +316,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     areas_unchecked: Annotated[dict[Split, Text], BY_SPLIT] | UnsetType = UNSET
     covariates: list[CovariateRecord] | UnsetType = UNSET
     providers: list[ProviderRecord] | UnsetType = UNSET
+    points: PointsRecord | UnsetType = UNSET
     fit_warnings: list[Text] | UnsetType = UNSET
     threads: Count | None = None
     call: Text | UnsetType = UNSET

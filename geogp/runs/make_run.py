@@ -10,7 +10,24 @@ from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 
-class MapSettings(TypedDict, total=False):
+class PointSettings(TypedDict, total=False):
+    """Keyword arguments of `make_map` about a file of tests: the fields of `PointOptions`."""
+
+    columns: tuple[str, ...]
+    delimiter: str | None
+    decimal: str | None
+    encoding: str | None
+    sheet: str | None
+    crs: str | None
+    most_left_out: float
+    units: str | None
+    thousands: tuple[str, ...]
+    dates: str | None
+    timezone: str | None
+    at_quarter: str | None
+
+
+class MapSettings(PointSettings, total=False):
     """Keyword arguments of `make_map`: the fields of `MapRequest` without region and folder."""
 
     source: str
@@ -19,8 +36,6 @@ class MapSettings(TypedDict, total=False):
     urban_vintage: str
     strata: str | None
     points: str | None
-    columns: tuple[str, ...]
-    units: str | None
     provider: str | None
     by_provider: bool
     technology: str | None

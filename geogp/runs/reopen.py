@@ -12,6 +12,7 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 from msgspec import UNSET
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, OutputError, RequestError
@@ -26,6 +27,7 @@ from geogp.geodata.places.region_choice import AUTO
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.joint.joint_level import JointLevel
+from geogp.records.input_records import PointsOptions
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.kept_level import KeptLevel
@@ -198,6 +200,7 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
         strata=settings.strata_file,
         source=source,
         points=settings.points_file,
+        **points_options(settings.points_options),
         columns=tuple(settings.points_columns or ()),
         units=settings.points_units,
         provider=settings.points_provider,
@@ -230,6 +233,12 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
     check_model(path, record, model.model, notes)
     _check_inputs(path, record, job)
     return Reopened(path, record, job, model, _tiles(path, record, job))
+
+
+def points_options(held: PointsOptions | None) -> dict[str, Any]:
+    """Return the options of a file of tests in run.json as keyword arguments of `MapRequest`."""
+    given = {} if held is None else {k: v for k, v in asdict(held).items() if v is not None}
+    return given | {"thousands": tuple(given.get("thousands", ()))}
 
 
 def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:

@@ -11,15 +11,15 @@ from geogp.choices import (
     MAX_SEED,
     MAX_TESTS,
     check_sample,
-    check_settings,
     one_of,
     setting,
+    settings_of,
 )
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SPLITS
 from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice, absolute_name
-from geogp.geodata.points.point_roles import KBPS, PointSource
+from geogp.geodata.points.point_options import PointOptions, PointSource
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
@@ -70,7 +70,7 @@ MAX_BUDGET_S = 1_000_000
 
 
 @dataclass(frozen=True)
-class MapRequest:
+class MapRequest(PointOptions):
     """All settings that determine a map, each with a description.
 
     Paths become absolute, so that the request does not depend on the working directory. The model
@@ -102,19 +102,8 @@ class MapRequest:
         "FILE:COLUMN (a column with two names)."
     )
     points: str | None = setting(
-        "File of your own tests to map instead of Ookla's tiles: CSV, Parquet or GeoPackage. "
-        "Without a region, the map shows the extent of the tests."
-    )
-    columns: tuple[str, ...] = setting(
-        "Columns of --points: latitude=NAME,time=NAME and so on, for latitude, longitude, time, "
-        "download, upload, latency, provider, technology. Default: usual names.",
-        default=(),
-    )
-    units: str | None = setting(
-        f"Unit of the speeds in --points: {', '.join(KBPS)}. Default: the unit in the name of the "
-        "column.",
-        noun="unit",
-        choices=KBPS,
+        "File of your own tests to map instead of Ookla's tiles: CSV, Excel, JSON, Parquet, "
+        "GeoPackage and others. Without a region, the map shows the extent of the tests."
     )
     provider: str | None = setting("Map only the tests of this provider in --points.")
     by_provider: bool = setting(
@@ -255,7 +244,7 @@ class MapRequest:
 
     def __post_init__(self) -> None:
         self._check_places()
-        check_settings(self)
+        super().__post_init__()
         self._check_model()
         find_model(self.model).check_noise(self.noise)
         self._check_points()
@@ -305,8 +294,11 @@ class MapRequest:
             )
         if self.own_points is not None:  # raises the errors of `PointSource`
             return
-        for name in ("columns", "units", "provider", "by_provider", "technology"):
-            if getattr(self, name):
+        reading = {name: one.default for name, one in settings_of(PointOptions).items()}
+        del reading["crs"]  # also of files of polygons
+        chosen = dict.fromkeys(("provider", "by_provider", "technology"))
+        for name, default in {**reading, **chosen}.items():
+            if (getattr(self, name) or None) != (default or None):
                 option = f"--{name.replace('_', '-')}"
                 raise RequestError(
                     f"{option} describes a file of your own tests. Give the file with --points, or "
@@ -395,8 +387,8 @@ class MapRequest:
         """The file of the user's own tests; None for a map of Ookla's tiles."""
         if self.points is None:
             return None
-        chosen = self.provider, self.technology, self.by_provider
-        return PointSource(self.points, self.columns, self.units, *chosen)
+        options = PointOptions(**{name: getattr(self, name) for name in settings_of(PointOptions)})
+        return PointSource(self.points, options, self.provider, self.technology, self.by_provider)
 
     @property
     def thresholds(self) -> tuple[Threshold, ...]:

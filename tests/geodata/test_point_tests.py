@@ -1,4 +1,6 @@
-"""Files of your own tests: what is read, how it is pooled, and the lines that are refused."""
+"""Files of your own tests: what is read, how it is pooled, and the lines that are left out."""
+
+import re
 
 import geopandas as gpd
 import numpy as np
@@ -9,9 +11,11 @@ from shapely.geometry import box
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region import Region
 from geogp.geodata.points import point_tests
-from geogp.geodata.points.point_roles import PointSource, columns_of, named_columns, unit_in
-from geogp.geodata.points.point_table import coordinates, read_point_table
+from geogp.geodata.points.point_checks import extent_km
+from geogp.geodata.points.point_options import PointOptions, PointSource
+from geogp.geodata.points.point_table import read_point_table
 from geogp.geodata.points.point_tests import read_point_tests
+from geogp.geodata.points.speed_units import KBPS
 from geogp.geodata.tiles.quadkeys import format_quadkeys, tiles_at, tiles_to_codes
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 
@@ -38,13 +42,15 @@ def table():
     )
 
 
-def read(table, folder, *, target="download", **source):
+def read(table, folder, *, target="download", service="mobile", apart=False, **source):
     path = folder / "drive.csv"
     if isinstance(table, str):
         path.write_text(table)
     else:
         table.to_csv(path, index=False)
-    return read_point_tests(PointSource(str(path), **source), target=target, service="mobile")
+    chosen = {k: source.pop(k) for k in ("provider", "technology", "by_provider") if k in source}
+    asked = PointSource(str(path), PointOptions(**source), **chosen)
+    return read_point_tests(asked, target=target, service=service, apart=apart)
 
 
 def pooled(table, column):
@@ -76,11 +82,12 @@ def test_tests_without_a_provider_are_left_out(table, tmp_path, monkeypatch):
     table.loc[table.index[::10], "provider"] = ""
     found = read(table, tmp_path, by_provider=True)
     assert len(found.value) == 360
-    assert any("(40 of 400) of drive.csv have no provider" in text for text in found.warnings)
+    assert any("no provider: lines 2, 12" in text for text in found.warnings)
+    assert found.counts == {"no provider": 40}
 
 
 def test_providers_that_cannot_be_compared(table, tmp_path):
-    with pytest.raises(RequestError, match="has no column for provider"):
+    with pytest.raises(DataError, match="has no column for provider"):
         read(table.drop(columns="provider"), tmp_path, by_provider=True)
     one = read(table.assign(provider="North"), tmp_path, by_provider=True)
     with pytest.raises(RequestError, match="two providers or more, found only North"):
@@ -171,23 +178,7 @@ def test_units(tmp_path, unit, kbps):
     np.testing.assert_allclose(found.value, [kbps])
 
 
-def test_names_of_m_lab(tmp_path):
-    names = [
-        *("id", "date", "a.TestTime", "a.MeanThroughputMbps", "a.MinRTT", "client.Geo.Latitude"),
-        *("client.Geo.Longitude", "server.Geo.Latitude", "client.Network.ASName"),
-    ]
-    needed = ("latitude", "longitude", "time", "download", "latency", "provider")
-    found = columns_of(names, {}, needed, "the file")
-    assert [found[role] for role in needed] == [*names[5:7], names[2], *names[3:5], names[8]]
-    assert unit_in("a.MeanThroughputMbps") == "Mbps"
-    assert unit_in("avg_d_kbps") == "kbps"
-    assert unit_in("Download (Mbit/s)") == "Mbps"
-    assert unit_in("download") is unit_in("speed (MB/s)") is None
-
-
 def test_columns_are_named(tmp_path):
-    named = named_columns(["latitude=lat, deg,longitude=x", "time=when"])
-    assert named == {"latitude": "lat, deg", "longitude": "x", "time": "when"}
     text = "when,a,b,speed\n2023-04-01,18.1,-66.4,20\n"
     columns = ("latitude=a,longitude=b,time=when,download=speed",)
     assert read(text, tmp_path, columns=columns, units="Mbps").value.tolist() == [20_000]
@@ -197,7 +188,9 @@ def test_a_test_without_the_target_is_left_out(tmp_path):
     text = "time,lat,lon,download_mbps\n2023-04-01,18.1,-66.4,20\n2023-04-01,18.1,-66.4,\n"
     found = read(text, tmp_path)
     assert (len(found.value), found.rows) == (1, 2)
-    assert found.warnings == ("line 3 (1 of 2) of drive.csv have no download and are left out.",)
+    assert found.warnings == ("left out of drive.csv, no download: line 3 (1 of 2).",)
+    row = found.left_out.iloc[0]
+    assert (row["line"], row["kind"], row["reason"]) == (3, "apart", "no download")
     assert read(text, tmp_path, target="tests").value.tolist() == [1, 1]
 
 
@@ -245,40 +238,195 @@ def test_numbers_with_empty_cells_are_read(table, tmp_path):
     np.testing.assert_allclose(observations.y, expected.y)
 
 
+def with_rows(bad, *, good=40):
+    """Return the text of a file with good rows and, in line 3, a bad one."""
+    rows = [f"2023-04-{1 + k % 28:02d},18.{100 + k},-66.4{k:02d},20" for k in range(good)]
+    return "\n".join(["time,lat,lon,download_mbps", rows[0], bad, *rows[1:], ""])
+
+
+class TestBadRows:
+    @pytest.mark.parametrize(
+        ("line", "reason"),
+        [
+            ("2023-04-01,,-66.4,20", r"no position \(empty, or 0, 0\)"),
+            ("2023-04-01,0,0,20", r"no position \(empty, or 0, 0\)"),
+            ("2023-04-01,-96.4,18.1,20", r"found -96.4 and 18.1; are latitude and .* swapped\?"),
+            ("2023-04-01,18.1,-196.4,20", "longitudes from -180 to 180"),
+            ("2023-04-01,181000,-664000,20", r"coordinates in metres with --crs"),
+            ("2023-04-01,north,-66.4,20", "unreadable latitude, such as 'north'"),
+            ("2023-04-01,18.1,18.1N,20", "unreadable longitude, such as '18.1N'"),
+            ("2123-04-01,18.1,-66.4,20", "time in the future in the column time, such as '2123-04"),
+            ("1970-01-01,18.1,-66.4,20", "time before 2000 in the column time"),
+            (",18.1,-66.4,20", "no time in the column time"),
+            ("soon,18.1,-66.4,20", "unreadable time in the column time, such as 'soon'"),
+            ("2023-04-01,18.1,-66.4,fast", "no number in the column download_mbps, such as 'fast'"),
+            ("2023-04-01,18.1,-66.4,inf", "no number in the column download_mbps, such as 'inf'"),
+            ("2023-04-01,18.1,-66.4,-5", "download below 0"),
+            ("2023-04-01,18.1,-66.4,48000", r"download above 20,000,000 kbps .*right \(Mbps\)"),
+            ("2023-04-01,18.1,-66.4,20,9", "more values than the header has names"),
+            ("2023-04-01,-66.4,18.1,20", "far from the other rows; latitude and longitude seem"),
+            ("2023-04-01,18.1,66.4,20", "far from the other rows; the longitude seems to lack its"),
+            (
+                "2023-04-01,-18.1,-66.4,20",
+                "far from the other rows; the latitude seems to lack its",
+            ),
+            ("Total,,,800", "no position|unreadable time"),
+        ],
+    )
+    def test_few_are_left_out_and_many_are_refused(self, tmp_path, line, reason):
+        found = read(with_rows(line), tmp_path)
+        assert len(found.value) == 40
+        assert found.left_out["line"].tolist() == [3]
+        assert found.left_out["kind"].tolist() == ["bad"]
+        (why,) = found.counts
+        assert re.search(reason, why)
+        assert any(why in text and "line 3 (1 of 41)" in text for text in found.warnings)
+        with pytest.raises(DataError, match=rf"(?s)1 bad rows of 41.*line 3.*({reason})"):
+            read(with_rows(line), tmp_path, most_left_out=2)
+        with pytest.raises(DataError, match=r"1 bad rows of 11, more than the 5 %"):
+            read(with_rows(line, good=10), tmp_path)
+        if "far from" not in reason:
+            assert len(read(with_rows(line, good=10), tmp_path, most_left_out=10).value) == 10
+
+    def test_all_reasons_are_told(self, tmp_path):
+        with pytest.raises(DataError) as caught:
+            read("time,lat,lon,download_mbps\n,18.1,-66.4,5\n2023-04-01,,1,5\n", tmp_path)
+        assert str(caught.value).count("\n  - ") == 2
+
+    def test_tests_without_the_target_are_no_bad_rows(self, table, tmp_path):
+        table.loc[table.index[:300], "download_mbps"] = np.nan
+        assert len(read(table, tmp_path).value) == 100
+
+    def test_a_file_without_a_row_to_use(self, table, tmp_path):
+        with pytest.raises(DataError, match="no row that can be used: no download"):
+            read(table.assign(download_mbps=""), tmp_path)
+
+
+class TestPlaces:
+    def test_half_of_the_rows_elsewhere(self, table, tmp_path):
+        table.loc[table.index[:200], "longitude"] += 150
+        with pytest.raises(DataError, match=r"extend over .* more than 2,000 km.*--region-file"):
+            read(table, tmp_path)
+        assert len(read(table, tmp_path, apart=True).value) == 400
+
+    def test_more_than_five_per_cent_swapped(self, table, tmp_path):
+        rows = table.index[:21]
+        swapped = table[["longitude", "latitude"]].loc[rows].to_numpy().copy()
+        table.loc[rows, ["latitude", "longitude"]] = swapped
+        with pytest.raises(DataError, match=r"21 bad rows of 400.*(?s:.*)seem swapped"):
+            read(table, tmp_path)
+
+    def test_rows_far_from_the_others_are_named(self, table, tmp_path):
+        table.loc[table.index[:3], "latitude"] += 3
+        found = read(table, tmp_path)
+        assert len(found.value) == 400
+        assert any("lines 2, 3, 4 (3 of 400) of drive.csv lie" in text for text in found.warnings)
+
+    def test_values_unlike_their_neighbours_are_named(self, table, tmp_path):
+        table["download_mbps"] = 2.0
+        table.loc[7, "download_mbps"] = 5000.0
+        found = read(table, tmp_path)
+        (told,) = [text for text in found.warnings if "nearest tests" in text]
+        assert "over 1,000 times" in told
+        assert "line 9 (1 of 400)" in told
+
+    def test_the_extent_is_measured_across_the_antimeridian(self):
+        wide, high = extent_km(np.array([179.5, -179.5]), np.array([0.0, 1.0]))
+        np.testing.assert_allclose((wide, high), 111.195, rtol=1e-3)
+
+
+class TestServices:
+    @pytest.mark.parametrize("word", ["Wifi", "Wi-Fi", "WLAN", "Ethernet"])
+    def test_local_connections_are_no_mobile_tests(self, table, tmp_path, word):
+        table["technology"] = [word, "5G"] * 200
+        found = read(table, tmp_path)
+        assert len(found.value) == 200
+        assert found.counts == {"not mobile": 200}
+        assert len(read(table, tmp_path, service="fixed").value) == 400
+
+    def test_mobile_connections_are_no_fixed_tests(self, table, tmp_path):
+        table["ConnType"] = ["Cell", "Wifi"] * 200
+        assert read(table, tmp_path, service="fixed").counts == {"not fixed": 200}
+
+
+class TestUnitsOfAFile:
+    @pytest.mark.parametrize(
+        ("head", "unit", "origin"),
+        [
+            ("download_mbps", "Mbps", "the column's name"),
+            ("download_MBps", "MB/s", "the column's name"),
+            ("Download (KBps)", "kB/s", "the column's name"),
+        ],
+    )
+    def test_units_and_their_origin_are_stated(self, tmp_path, head, unit, origin):
+        found = read(f"time,lat,lon,{head}\n2023-04-01,18.1,-66.4,20\n", tmp_path)
+        assert found.units == {head: (unit, origin)}
+        assert found.value[0] == pytest.approx(20 * KBPS[unit])
+
+    def test_units_in_cells(self, tmp_path):
+        cells = ["20 Mbps", "20000 kbps", "2.5 MB/s"]
+        text = "".join(f"2023-04-01,18.1,-66.4,{cell}\n" for cell in cells)
+        found = read(f"time,lat,lon,download\n{text}", tmp_path)
+        np.testing.assert_allclose(found.value, 20_000)
+        assert found.units == {"download": ("Mbps, kbps, MB/s", "the cells")}
+
+    def test_latency_in_seconds(self, tmp_path):
+        text = "time,lat,lon,ping (s)\n2023-04-01,18.1,-66.4,0.02\n"
+        assert read(text, tmp_path, target="latency").value[0] == pytest.approx(20)
+
+
+def test_date_and_time_of_day_are_joined(tmp_path):
+    text = "Date,Time,lat,lon,dl_mbps\n09/30/2023,08:00 PM,18.1,-66.4,20\n"
+    assert read(text, tmp_path).quarter.tolist() == [quarter_index("2023Q3")]
+    found = read(text, tmp_path, timezone="America/Puerto_Rico")
+    assert found.quarter.tolist() == [quarter_index("2023Q4")]
+
+
+def test_a_provider_may_be_called_na(table, tmp_path):
+    table["provider"] = ["NA", ""] * 200
+    assert len(read(table, tmp_path, provider="NA").value) == 200
+
+
+def test_points_as_text_are_places(table, tmp_path):
+    text = [f"POINT ({x} {y})" for x, y in zip(table["longitude"], table["latitude"], strict=True)]
+    found = read(table.drop(columns=["longitude", "latitude"]).assign(geometry=text), tmp_path)
+    np.testing.assert_allclose(found.longitude, table["longitude"])
+
+
+def test_coordinates_in_metres(table, tmp_path):
+    places = gpd.GeoSeries.from_xy(table["longitude"], table["latitude"], crs=4326).to_crs(32161)
+    metres = table.assign(longitude=places.x, latitude=places.y)
+    found = read(metres, tmp_path, crs="EPSG:32161")
+    np.testing.assert_allclose(found.longitude, table["longitude"], atol=1e-8)
+    with pytest.raises(DataError, match="give the CRS of coordinates in metres with --crs"):
+        read(metres, tmp_path)
+    with pytest.raises(DataError, match="expected --crs with a CRS such as EPSG:32161"):
+        read(metres, tmp_path, crs="nonsense")
+
+
+def test_sheets_of_a_workbook(table, tmp_path):
+    path = tmp_path / "book.xlsx"
+    with pd.ExcelWriter(path) as book:
+        table.to_excel(book, sheet_name="tests", index=False)
+        table.head().to_excel(book, sheet_name="others", index=False)
+    with pytest.raises(DataError, match=r"found 2: tests, others.*--sheet"):
+        read_point_table(path)
+    found = read_point_tests(
+        PointSource(str(path), PointOptions(sheet="tests")), target="download", service="mobile"
+    )
+    np.testing.assert_allclose(found.value, 1000 * table["download_mbps"])
+    with pytest.raises(RequestError, match="has no sheet 'x'"):
+        read_point_table(path, PointOptions(sheet="x"))
+
+
 class TestRefusals:
     HEAD = "time,lat,lon,download_mbps\n2023-04-01,18.1,-66.4,20\n"
 
-    @pytest.mark.parametrize(
-        ("line", "message"),
-        [
-            ("2023-04-01,,-66.4,20", r"expected coordinates, found none .* in line 3 \(1 of 2\)"),
-            ("2023-04-01,0,0,20", "expected coordinates, found none"),
-            ("2023-04-01,-96.4,18.1,20", r"found -96.4 and 18.1 .* line 3.*swapped\?"),
-            ("2023-04-01,18.1,-196.4,20", r"longitudes from -180 to 180 degrees"),
-            ("2123-04-01,18.1,-66.4,20", "up to now, found later ones in line 3"),
-            ("1970-01-01,18.1,-66.4,20", "from 2000 on, found earlier ones in line 3"),
-            (",18.1,-66.4,20", "expected a time in the column time, found none in line 3"),
-            ("04/01/2023,18.1,-66.4,20", "found '04/01/2023' and the like in line 3"),
-            ("20230401,18.1,-66.4,20", "found '20230401' and the like in line 3"),
-            ("2023-04-01,18.1,-66.4,fast", r"numbers in the column download_mbps.*'fast'.*line 3"),
-            ("2023-04-01,18.1,-66.4,inf", "found 'inf' and the like in line 3"),
-            ("2023-04-01,18.1,-66.4,-5", "download of 0 or more, found less in line 3"),
-            ("2023-04-01,18.1,-66.4,48000", r"up to 20,000,000 kbps.*line 3.*unit right \(Mbps\)"),
-            ("2023-04-01,18.1,-66.4", "expected 4 values in line 3"),
-        ],
-    )
-    def test_lines(self, tmp_path, line, message):
-        with pytest.raises(DataError, match=message):
-            read(f"{self.HEAD}{line}\n", tmp_path)
-
-    def test_all_faults_are_told(self, tmp_path):
-        with pytest.raises(DataError) as caught:
-            read(f"{self.HEAD},18.1,-66.4,x\n2023-04-01,,1,5\n", tmp_path)
-        assert str(caught.value).count("\n  - ") == 3
-
     def test_values_in_two_units(self, table, tmp_path):
         table.loc[table.index[:20], "download_mbps"] = 9000.0
-        with pytest.raises(DataError, match=r"over 300 times the median.*20 of 400.*another unit"):
+        with pytest.raises(
+            DataError, match=r"over 300 times the median.*20 of 400.*in another unit"
+        ):
             read(table, tmp_path)
 
     def test_slow_tests_are_told(self, tmp_path):
@@ -286,20 +434,24 @@ class TestRefusals:
         assert "the median download of drive.csv is 0.02 Mbps" in read(text, tmp_path).warnings[0]
 
     @pytest.mark.parametrize(
-        ("head", "source", "message"),
+        ("head", "source", "error", "message"),
         [
-            ("time,lat,lon,download", {}, "the unit of the column download .* is unknown"),
-            ("time,lat,lon,download", {"units": "furlongs"}, "unknown unit 'furlongs'"),
-            ("time,y,x,download_mbps", {}, "has no column for latitude and longitude; its columns"),
-            ("time,lat,lon,ping", {}, "no column for download.*--columns download=NAME"),
-            ("time,lat,lon,dl_mbps", {"columns": ("latitude=a",)}, "has no column 'a'"),
-            ("lat,latitude,lon,dl_mbps", {}, "several columns for latitude: lat, latitude"),
-            ("time,lat,lon,dl_mbps", {"columns": ("lat",)}, "expected --columns as latitude=NAME"),
-            ("time,lat,lon,dl_mbps", {"columns": ("lat=a",)}, "unknown column 'lat'"),
+            (
+                "time,lat,lon,download",
+                {},
+                DataError,
+                "the unit of the column download .* is unknown",
+            ),
+            ("TIME,LAT,LON,DL_MBPS", {}, DataError, "DL_MBPS .* may be bits or bytes.*--units"),
+            ("time,y,x,download_mbps", {}, DataError, "has no column for latitude and longitude;"),
+            ("time,lat,lon,ping", {}, DataError, "no column for download.*--columns download=NAME"),
+            ("time,lat,lon,up_mbps", {}, DataError, "up_mbps seems to hold the upload"),
+            ("lat,latitude,lon,dl_mbps", {}, DataError, "several columns for latitude: lat, latit"),
+            ("time,lat,lon,dl_mbps", {"columns": ("latitude=a",)}, RequestError, "no column 'a'"),
         ],
     )
-    def test_columns(self, tmp_path, head, source, message):
-        with pytest.raises(RequestError, match=message):
+    def test_columns(self, tmp_path, head, source, error, message):
+        with pytest.raises(error, match=message):
             read(f"{head}\n2023-04-01,18.1,-66.4,20\n", tmp_path, **source)
 
     def test_a_provider_that_is_not_there(self, table, tmp_path):
@@ -319,16 +471,25 @@ class TestRefusals:
         with pytest.raises(RequestError, match=r"ends in \.csv.*which is not a file"):
             read_point_table(tmp_path / "drive.csv")
         for text, message in (
-            ("", "expected a different name for each column"),
-            ("a,a\n1,2\n", "expected a different name for each column"),
+            ("", "expected a row with the names of the columns"),
+            ("1,2\n3,4\n", "expected a row with the names of the columns"),
             ("a,b\n", "expected from 1 to 5,000,000 points"),
         ):
             (tmp_path / "drive.csv").write_text(text)
             with pytest.raises(DataError, match=message):
                 read_point_table(tmp_path / "drive.csv")
-        (tmp_path / "drive.csv").write_bytes(b"lat\n\xff\n")
-        with pytest.raises(DataError, match="cannot be read as CSV in UTF-8"):
-            read_point_table(tmp_path / "drive.csv")
+        (tmp_path / "drive.csv.gz").write_bytes(b"\x1f\x8b and more")
+        with pytest.raises(DataError, match="cannot be read"):
+            read_point_table(tmp_path / "drive.csv.gz")
+        (tmp_path / "drive.json").write_text("[[[")
+        with pytest.raises(DataError, match="cannot be read as JSON"):
+            read_point_table(tmp_path / "drive.json")
+        (tmp_path / "drive.xls").write_text("x")
+        with pytest.raises(RequestError, match=r"Save the workbook as \.xlsx"):
+            read_point_table(tmp_path / "drive.xls")
+        (tmp_path / "drive.xlsx").write_text("x")
+        with pytest.raises(DataError, match="cannot be read as a workbook"):
+            read_point_table(tmp_path / "drive.xlsx")
         (tmp_path / "drive.parquet").write_bytes(b"PAR1 and more")
         with pytest.raises(DataError, match="cannot be read as points"):
             read_point_table(tmp_path / "drive.parquet")
@@ -336,15 +497,5 @@ class TestRefusals:
     def test_shapes_that_are_not_points(self, tmp_path):
         shapes = gpd.GeoDataFrame(geometry=[box(0, 0, 1, 1)], crs=4326)
         shapes.to_file(tmp_path / "shapes.gpkg")
-        with pytest.raises(DataError, match="must contain points only, with a CRS"):
+        with pytest.raises(DataError, match=r"expected points in .*found Polygon"):
             read_point_table(tmp_path / "shapes.gpkg")
-
-
-def test_lines_are_counted_with_empty_lines_and_quotes(tmp_path):
-    path = tmp_path / "places.csv"
-    path.write_text('name,lat,lon\n"a\nb",18,-66\n\nc,,-66\n')
-    table = read_point_table(path)
-    assert table.number.tolist() == [3, 5]
-    faults = []
-    coordinates(table, {"latitude": "lat", "longitude": "lon"}, faults)
-    assert "line 5 (1 of 2)" in faults[0]

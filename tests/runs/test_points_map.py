@@ -12,10 +12,11 @@ from shapely.geometry import box
 
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice
-from geogp.geodata.points.point_roles import PointSource
+from geogp.geodata.points.point_options import PointSource
 from geogp.geodata.points.point_tests import read_point_tests
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quarters import quarter_index
 from geogp.runs.make_run import make_map as make_run
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
@@ -44,12 +45,13 @@ def made_tests(n):
 @pytest.fixture(scope="module")
 def drive(tmp_path_factory):
     path = tmp_path_factory.mktemp("points") / "drive.csv"
-    made_tests(1600).to_csv(path, index=False)
+    path.write_text(f"{made_tests(1600).to_csv(index=False)}2023-10-01,,,20,\n")
     return path
 
 
 def request(drive, out, **changes):
-    given = {"columns": ("time=when",), "units": "Mbps", "provider": "North", **changes}
+    given = {"columns": ("time=when",), "units": "Mbps", "provider": "North", "decimal": "."}
+    given |= changes
     return MapRequest(points=str(drive), preset="quick", epochs=2, zoom=14, out=out, **given)
 
 
@@ -71,6 +73,13 @@ def test_the_run_says_what_it_read(run, drive):
     assert told["settings"]["points_file"] == told["settings"]["source"] == str(drive)
     assert told["settings"]["points_provider"] == "North"
     assert told["settings"]["points_columns"] == ["time=when"]
+    assert told["settings"]["points_options"] == {"decimal": "."}
+    assert told["points"]["units"] == {"download": {"unit": "Mbps", "from": "--units"}}
+    assert told["points"]["left_out"] == {"no position (empty, or 0, 0)": 1}
+    assert "time zone UTC, assumed" in told["points"]["understood"]["time"]
+    (row,) = pd.read_csv(run.path / "left_out.csv").to_dict("records")
+    assert (row["line"], row["kind"], row["time"]) == (1602, "bad", "2023-10-01")
+    assert "left_out.csv" in told["files"]
     tiles = pd.read_parquet(run.path / "tiles.parquet")
     assert tiles["tests"].sum() <= file["rows_used"]  # a map tile at the border may be missing
     assert tiles["tests"].sum() > 0.9 * file["rows_used"]
@@ -141,7 +150,7 @@ def test_a_region_and_strata_of_the_user(drive, tmp_path):
     )
     told = json.loads((made.path / "run.json").read_text())
     assert told["region"] == "valley"
-    assert told["inputs"][-1]["rows_used"] < told["inputs"][-1]["rows"] == 1600
+    assert told["inputs"][-1]["rows_used"] < told["inputs"][-1]["rows"] == 1601
     assert any("lie outside valley" in text for text in told["warnings"])
     assert any("2 providers together (North, South)" in text for text in told["warnings"])
     assert set(told["metrics"]["random"]) == {"all", "town", "elsewhere"}
@@ -206,13 +215,14 @@ class TestCommand:
         code, out, _ = geogp("points", path, "--template")
         assert code == 0
         assert "own.csv" in out
-        for target, tests in (("download", 3), ("upload", 3), ("latency", 3)):
-            code, out, _ = geogp("points", path, "--target", target, "--json")
-            told = json.loads(out)
-            assert code == 0
-            assert told["tests"] == told["rows"] == tests
-            assert told["quarters"] == {"2023Q4": 3}
-            assert told["columns"]["provider"] == "provider"
+        for target in ("download", "upload", "latency"):
+            found = read_point_tests(PointSource(str(path)), target=target, service="mobile")
+            assert len(found.value) == found.rows == 3
+            assert set(found.quarter) == {quarter_index("2023Q4")}
+            assert found.columns["provider"] == "provider"
+        code, _, told = geogp("points", path)
+        assert code == 3  # as a map of three tests
+        assert "expected rows in each part of the split" in told
         code, _, told = geogp("points", path, "--template")
         assert code == 2
         assert "expected a new file" in told
@@ -221,7 +231,8 @@ class TestCommand:
         code, out, told = geogp("points", drive, "--columns", "time=when", "--units", "Mbps")
         assert code == 0
         assert "1,600 tests of download" in out
-        assert "time from when" in out
+        assert "from the column when, time zone UTC, assumed" in out
+        assert "Mbps (--units)" in out
         assert "2 providers together" in told
 
     def test_faults_end_the_command(self, geogp, drive, tmp_path):
@@ -229,4 +240,4 @@ class TestCommand:
         path.write_text(drive.read_text().replace("2023-09", "2123-09"))
         code, _, told = geogp("map", "--points", path, "--columns", "time=when", "--units", "Mbps")
         assert code == 3
-        assert "found later ones in lines" in told
+        assert "time in the future in the column when" in told

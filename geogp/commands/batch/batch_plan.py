@@ -12,6 +12,7 @@ import msgspec
 
 from geogp.choices import check_settings, setting, settings_of
 from geogp.errors import RequestError
+from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.settings import AUTO, MapRequest
@@ -21,7 +22,7 @@ VARIED = ("region", "service", "target", "quarters")
 
 _ALONE = (
     *("region_file", "region_name", "out", "fresh"),
-    *("points", "columns", "units", "provider", "by_provider", "technology"),
+    *("points", "provider", "by_provider", "technology", *settings_of(PointOptions)),
 )
 """Fields of a request that a batch cannot have."""
 

@@ -7,10 +7,18 @@ import numpy as np
 from geogp.commands.data_requests import PointsRequest
 from geogp.errors import RequestError
 from geogp.files import write_text
-from geogp.geodata.points.point_roles import PointSource
-from geogp.geodata.points.point_tests import read_point_tests
-from geogp.geodata.tiles.quadkeys import tiles_at, tiles_to_codes
+from geogp.geodata.places.distances import nearest_km
+from geogp.geodata.points.point_checks import extent_km
+from geogp.geodata.points.point_tests import PointTests
+from geogp.geodata.tiles.quadkeys import NORTHMOST
 from geogp.geodata.tiles.quarters import quarter_label
+from geogp.maps.page.page_places import town_places
+from geogp.runs.pipeline.job import prepare
+from geogp.runs.pipeline.validation import make_plan
+from geogp.runs.progress import ProgressListener
+
+FAR_FROM_TOWNS_KM, NEAR_TOWNS_KM, TOWNS_ASKED = 100.0, 30.0, 1000
+"""Median distances from towns of 1,000 tests that suggest a lost sign of the coordinates."""
 
 TEMPLATE = """\
 time,latitude,longitude,download_mbps,upload_mbps,latency_ms,provider,technology
@@ -31,27 +39,62 @@ def write_template(request: PointsRequest) -> dict[str, Any]:
     return {"template": str(path), "columns": TEMPLATE.partition("\n")[0].split(",")}
 
 
-def describe_points(request: PointsRequest) -> dict[str, Any]:
-    """Return what `geogp map --points` would read; raise the errors of `read_point_tests`."""
-    source = PointSource(
-        str(request.file), request.columns, request.units, request.provider, request.technology
-    )
-    found = read_point_tests(source, target=request.target, service=request.service)
-    code = tiles_to_codes(*tiles_at(found.longitude, found.latitude))
-    quarters, tests = np.unique(found.quarter, return_counts=True)
-    pooled = np.unique(np.column_stack([code.astype(np.int64), found.quarter]), axis=0)
+def describe_points(request: PointsRequest, listener: ProgressListener) -> dict[str, Any]:
+    """Return what `geogp map --points` would read; raise its errors of everything before the fit.
+
+    Warnings go to the listener.
+    """
+    job = prepare(request.map, ProgressListener())
+    make_plan(job)
+    found, seen = job.points, job.observations
+    assert found is not None, "the request has a file of tests"
+    warnings = [*job.warnings, *_mistaken(found)]
+    for text in warnings:
+        listener.warn(text)
+    quarters, rows = np.unique(seen.quarter, return_index=True)
+    tests = np.add.reduceat(seen.tests, rows)
+    wide, high = extent_km(found.longitude, found.latitude)
     return {
         "points": str(request.file),
         "target": request.target,
+        "understood": dict(found.notes),
         "columns": found.columns,
+        "units": {
+            name: {"unit": unit, "from": origin} for name, (unit, origin) in found.units.items()
+        },
         "rows": found.rows,
+        "left_out": found.counts,
         "tests": len(found.value),
-        "tiles": len(np.unique(code)),
-        "tile_quarters": len(pooled),
+        "tiles": len(np.unique(seen.quadkey)),
+        "tile_quarters": len(seen),
         "quarters": dict(zip(map(quarter_label, quarters.tolist()), tests.tolist(), strict=True)),
         "bounds": [
             *(float(found.longitude.min()), float(found.latitude.min())),
             *(float(found.longitude.max()), float(found.latitude.max())),
         ],
-        "warnings": list(found.warnings),
+        "extent_km": [round(wide, 1), round(high, 1)],
+        "warnings": warnings,
     }
+
+
+def _mistaken(found: PointTests) -> list[str]:
+    """Return a warning if no town is near, but towns are with a swap or another sign."""
+    east, north = town_places()
+    some = np.linspace(0, len(found.value) - 1, min(TOWNS_ASKED, len(found.value))).astype(int)
+    x, y = found.longitude[some], found.latitude[some]
+    towns_km = float(np.median(nearest_km(x, y, east, north)))
+    for hint, turned_x, turned_y in (
+        ("with latitude and longitude swapped. Are they", y, x),
+        ("with the other sign of the longitudes. Was a minus sign lost", -x, y),
+        ("with the other sign of the latitudes. Was a minus sign lost", x, -y),
+    ):
+        if np.abs(turned_y).max() > NORTHMOST:
+            continue
+        other = float(np.median(nearest_km(turned_x, turned_y, east, north)))
+        if towns_km > FAR_FROM_TOWNS_KM and other < NEAR_TOWNS_KM:
+            text = (
+                f"the tests of {found.path.name} lie {towns_km:,.0f} km from the nearest towns, "
+                f"but {other:,.0f} km {hint}?"
+            )
+            return [text]
+    return []

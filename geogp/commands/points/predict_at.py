@@ -2,21 +2,26 @@
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from geogp.choices import settings_of
 from geogp.commands.answers.run_answer import RunAnswer
-from geogp.maps.csv_tables import write_csv
 from geogp.commands.run_requests import AtRequest
-from geogp.errors import RequestError
+from geogp.errors import DataError, RequestError
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.files import write_text
-from geogp.geodata.points.point_roles import columns_of, named_columns
-from geogp.geodata.points.point_table import Floats, PointTable, coordinates, read_point_table
+from geogp.geodata.points.cell_places import NO_POSITION, read_places
+from geogp.geodata.points.point_options import TableOptions
+from geogp.geodata.points.point_table import Floats, read_point_table
+from geogp.geodata.points.row_review import RowReview
 from geogp.geodata.tiles.quadkeys import NORTHMOST
+from geogp.maps.csv_tables import write_csv
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.place_answers import PlaceAnswers, place_answers
@@ -39,7 +44,13 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
     missing or wrong. Raises the other errors of `place_answers`, and OutputError if --out cannot be
     written.
     """
-    table, columns, longitude, latitude = _read_places(request)
+    listener = listener or ProgressListener()
+    places = _read_places(request)
+    for note in places.notes:
+        listener.stage(note)
+    for text in places.warnings:
+        listener.warn(text)
+    known = places.known
 
     def reopen() -> "Reopened":
         from geogp.commands.answers.run_answer import open_requested  # noqa: PLC0415 - slow
@@ -48,13 +59,14 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
 
     with locked_run(request.run) as record, arithmetic(precision=record.precision):
         loaded = load_with_notes(request.run / MODEL_FILE, device=request.device)
-        run, places = (request.run, record), (longitude, latitude)
-        found = place_answers(run, loaded, places, request, reopen)
-    answers = found.table if table is None else _beside(table, columns, found)
+        run, asked = (request.run, record), (places.longitude[known], places.latitude[known])
+        found = place_answers(run, loaded, asked, request, reopen)
+    answers = _rows_of(places, found, request.place)
     described = {
         "run": str(request.run),
         **found.described,
-        "places": len(longitude),
+        "places": len(known),
+        "without_position": int((~known).sum()),
         "outside": len(found.outside),
     }
     files = () if request.out is None else (request.out,)
@@ -67,10 +79,27 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
     return answer
 
 
-def _read_places(
-    request: AtRequest,
-) -> tuple[PointTable | None, dict[str, str], Floats, Floats]:
-    """Return the table of a file of places (None for one place), its columns, and coordinates."""
+@dataclass(frozen=True)
+class _Places:
+    """The m places of a request in degrees, NaN where unknown, and the user's columns beside them.
+
+    `notes` say what was understood of a file, and `warnings` which of its rows have no position.
+    """
+
+    longitude: Floats
+    latitude: Floats
+    beside: pd.DataFrame | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Mask of the places with a position, (m,)."""
+        return np.isfinite(self.longitude)
+
+
+def _read_places(request: AtRequest) -> _Places:
+    """Return the place or the file of places of a request."""
     match, path = _PLACE.fullmatch(request.place), Path(request.place)
     if match is None and not path.is_file():
         raise RequestError(
@@ -78,33 +107,60 @@ def _read_places(
             f"places, found {request.place!r}."
         )
     if match is None:
-        table = read_point_table(path)
-        columns = columns_of(table.names, named_columns(request.columns), _COORDINATES, str(path))
-        faults: list[str] = []
-        longitude, latitude = coordinates(table, columns, faults)
-        table.refuse(faults)
-        return table, columns, longitude, latitude
-    if request.columns:
-        raise RequestError("--columns names columns of a file of places. Leave --columns out.")
+        return _read_file(path, request)
+    for name, one in settings_of(TableOptions).items():
+        if getattr(request, name) != one.default:
+            option = f"--{name.replace('_', '-')}"
+            raise RequestError(f"{option} describes a file of places. Leave {option} out.")
     north, east = float(match[1]), float(match[2])
     if abs(north) > NORTHMOST or abs(east) > 180:
         raise RequestError(
             f"expected a latitude from -{NORTHMOST:.2f} to {NORTHMOST:.2f}, then a longitude from "
             f"-180 to 180, found {request.place}."
         )
-    return None, {}, np.array([east]), np.array([north])
+    return _Places(np.array([east]), np.array([north]))
 
 
-def _beside(table: PointTable, columns: dict[str, str], found: PlaceAnswers) -> pd.DataFrame:
-    """Return the user's other columns, and the predictions beside them."""
-    taken = {columns[name] for name in _COORDINATES}
-    own = table.frame[[name for name in table.frame if name not in taken]]
-    double = [name for name in own if name in found.table]
+def _read_file(path: Path, request: AtRequest) -> _Places:
+    """Return the places in a file; rows without a position are kept, but have no answer."""
+    table = read_point_table(path, request)
+    review = RowReview(table, list(table.notes))
+    columns = table.columns(request, _COORDINATES)
+    longitude, latitude = read_places(review, columns, request)
+    absent = review.bad.pop(NO_POSITION, None)  # an address that was not found is no fault
+    review.check(request.most_left_out)
+    if not np.isfinite(longitude).any():
+        raise DataError(f"{path} has no row with a position.")
+    if absent is not None:
+        review.apart[NO_POSITION] = absent
+    taken = set() if table.places is not None else {columns[name] for name in _COORDINATES}
+    beside = table.frame[[name for name in table.frame if name not in taken]]
+    notes = tuple(f"{path.name}, {subject}: {note}" for subject, note in review.notes)
+    warnings = tuple(f"no answer for {reason}." for reason in review.reasons())
+    return _Places(
+        longitude, latitude, beside.loc[:, ~beside.columns.duplicated()], notes, warnings
+    )
+
+
+def _rows_of(places: _Places, found: PlaceAnswers, path: str) -> pd.DataFrame:
+    """Return the predictions for all places, empty where unknown, beside the user's columns."""
+    quarters = found.described["quarters"]
+    times, known = len(quarters), places.known
+    answers = found.table
+    if not known.all():
+        rows = np.flatnonzero(np.repeat(known, times))
+        answers = answers.set_axis(rows).reindex(range(len(known) * times))
+        answers["in_region"] = (
+            answers["in_region"].astype("boolean").fillna(value=False).astype(bool)
+        )
+        answers["quarter"] = np.tile(quarters, len(known))
+    if places.beside is None:
+        return answers
+    double = [name for name in places.beside if name in answers]
     if double:
         raise RequestError(
-            f"{table.path} has the column {double[0]!r}, which is also the name of a column of the "
+            f"{path} has the column {double[0]!r}, which is also the name of a column of the "
             "answers. Rename the column."
         )
-    times = len(found.described["quarters"])
-    many = own.loc[own.index.repeat(times)].reset_index(drop=True)
-    return pd.concat([many, found.table], axis=1)
+    many = places.beside.loc[places.beside.index.repeat(times)].reset_index(drop=True)
+    return pd.concat([many, answers.reset_index(drop=True)], axis=1)

@@ -35,6 +35,15 @@ def nearest_km(
     return (2 * EARTH_RADIUS_KM * half_angle)[number]
 
 
+def distance_km(
+    longitude: ArrayLike, latitude: ArrayLike, to_longitude: ArrayLike, to_latitude: ArrayLike
+) -> Floats:
+    """Return the great-circle distance in km between n pairs of places; see `nearest_km`."""
+    apart = unit_vectors(longitude, latitude) - unit_vectors(to_longitude, to_latitude)
+    half_angle = np.arcsin(np.clip(np.linalg.norm(apart, axis=1) / 2, 0, 1))
+    return np.asarray(2 * EARTH_RADIUS_KM * half_angle, np.float64)
+
+
 def sums_within_km(
     longitude: ArrayLike,
     latitude: ArrayLike,

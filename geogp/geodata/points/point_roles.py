@@ -1,121 +1,179 @@
-"""The columns of a file of points: what they hold, their usual names, and units in names."""
+"""The columns of a file of points: what they hold, their usual names, and known exports."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from geogp.choices import one_of
-from geogp.errors import RequestError
-
-_NDT = ("meanthroughput", "ameanthroughput")
+from geogp.errors import DataError, RequestError
+from geogp.geodata.points.speed_units import latency_unit, speed_unit
 
 USUAL: dict[str, tuple[str, ...]] = {
-    "latitude": ("latitude", "lat", "gpslatitude", "gpslat", "clientgeolatitude", "clientlatitude"),
+    "latitude": (
+        *("latitude", "lat", "gpslatitude", "gpslat", "clientgeolatitude", "clientlatitude"),
+        "latitud",
+    ),
     "longitude": (
         *("longitude", "lon", "lng", "long", "gpslongitude", "gpslon"),
-        *("clientgeolongitude", "clientlongitude"),
+        *("clientgeolongitude", "clientlongitude", "longitud"),
     ),
-    "time": ("time", "timestamp", "datetime", "date", "testtime", "atesttime", "starttime"),
-    "download": ("download", "downloadspeed", "dl", "down", "avgd", *_NDT),
-    "upload": ("upload", "uploadspeed", "ul", "up", "avgu", *_NDT),
-    "latency": ("latency", "ping", "rtt", "avglat", "minrtt", "aminrtt"),
+    "time": (
+        *("timestamp", "datetime", "time", "testtime", "atesttime", "starttime", "createdat"),
+        *("fechahora", "hora"),
+    ),
+    "date": ("date", "testdate", "fecha", "datum"),
+    "download": (
+        *("download", "downloadspeed", "dl", "down", "avgd", "descarga", "bajada"),
+        *("meanthroughput", "ameanthroughput"),
+    ),
+    "upload": ("upload", "uploadspeed", "ul", "up", "avgu", "subida"),
+    "latency": ("latency", "ping", "rtt", "avglat", "minrtt", "aminrtt", "latencia"),
     "provider": (
-        *("provider", "operator", "carrier", "isp", "mno", "network"),
-        *("clientnetworkasname", "clientasname"),
+        *("provider", "operator", "carrier", "isp", "mno", "network", "operador", "proveedor"),
+        *("operatorname", "clientnetworkasname", "clientasname"),
     ),
-    "technology": ("technology", "tech", "networktype", "conntype", "connectiontype", "rat"),
+    "technology": (
+        *("technology", "tech", "networktype", "networktech", "conntype", "connectiontype", "rat"),
+        "tecnologia",
+    ),
+    "value": ("value",),
+    "tests": ("tests",),
+    "quarter": ("quarter",),
 }
 """Usual names of each column, in small letters and without other signs than letters and digits.
 
 Names that begin with ``client`` and ``a`` are columns of M-Lab's views ``ndt.unified_downloads``
-and ``ndt.unified_uploads``, such as ``client.Geo.Latitude`` and ``a.MeanThroughputMbps``.
+and ``ndt.unified_uploads``, such as ``client.Geo.Latitude`` and ``a.MeanThroughputMbps``. The last
+three are columns of covariates.
 """
 
 SPEEDS = ("download", "upload")
 
-KBPS = {"kbps": 1.0, "Mbps": 1000.0, "Gbps": 1e6, "bps": 1e-3, "kB/s": 8.0, "MB/s": 8000.0}
-"""The units of speeds, in kbps. A byte has 8 bits, and a kB has 1,000 bytes."""
+_OTHER_SPEED = {"download": "upload", "upload": "download"}
 
-_SPELLED = {
-    **{unit.lower(): unit for unit in ("kbps", "Mbps", "Gbps", "bps")},
-    "kbits": "kbps",
-    "kbit": "kbps",
-    "mbits": "Mbps",
-    "mbit": "Mbps",
-    "gbits": "Gbps",
-    "kbytess": "kB/s",
-    "mbytess": "MB/s",
-}
-"""How the unit at the end of a column's name may be written; ``mb`` and ``kb`` are ambiguous."""
+
+class KnownColumn(NamedTuple):
+    """A column of a known export: names, the best first, and its unit."""
+
+    names: tuple[str, ...]
+    unit: str
+
+
+@dataclass(frozen=True)
+class KnownExport:
+    """The header of a program's export, which tells units that the columns do not state.
+
+    A table is such an export if it has all columns in `needs`. `columns` are the columns of speeds
+    and latencies by role. Names are as `plain` returns them.
+    """
+
+    name: str
+    needs: frozenset[str]
+    columns: Mapping[str, KnownColumn]
+
+
+EXPORTS = (
+    KnownExport(
+        "a log of G-NetTrack",
+        frozenset({"operatorname", "networktech", "level", "qual"}),
+        {
+            "download": KnownColumn(("testdownlink", "dlbitrate"), "kbps"),
+            "upload": KnownColumn(("testuplink", "ulbitrate"), "kbps"),
+            "latency": KnownColumn(("pingavg",), "ms"),
+        },
+    ),
+    KnownExport(
+        "an export of the Speedtest app",
+        frozenset(
+            {"date", "conntype", "lat", "lon", "download", "upload", "latency", "servername"}
+        ),
+        {
+            "download": KnownColumn(("download",), "kbps"),
+            "upload": KnownColumn(("upload",), "kbps"),
+            "latency": KnownColumn(("latency",), "ms"),
+        },
+    ),
+    KnownExport(
+        "a table of M-Lab's NDT with the throughput of downloads",
+        frozenset({"ameanthroughputmbps"}),
+        {"download": KnownColumn(("ameanthroughputmbps",), "Mbps")},
+    ),
+)
+"""The exports whose columns geogp knows."""
 
 
 def plain(name: str) -> str:
-    """Return a name in small letters, without other signs than letters and digits.
+    """Return a name in small letters, without accents and without signs other than a-z and 0-9.
 
     Examples
     --------
-    >>> plain("client.Geo.Latitude"), plain("Download (Mbps)")
-    ('clientgeolatitude', 'downloadmbps')
+    >>> plain("client.Geo.Latitude"), plain("Tecnología"), plain("Download (Mbps)")
+    ('clientgeolatitude', 'tecnologia', 'downloadmbps')
     """
-    return re.sub(r"[^a-z0-9]+", "", name.lower())
+    return re.sub(r"[^a-z0-9]+", "", unicodedata.normalize("NFKD", name).lower())
 
 
-def unit_in(name: str) -> str | None:
-    """Return the unit of speed at the end of a column's name; None if the name has no unit.
-
-    Examples
-    --------
-    >>> unit_in("avg_d_kbps"), unit_in("Download (Mbit/s)"), unit_in("download")
-    ('kbps', 'Mbps', None)
-    """
-    text = plain(name)
-    ends = [end for end in _SPELLED if text.endswith(end)]
-    return _SPELLED[max(ends, key=len)] if ends else None
+def known_export(names: Collection[str]) -> KnownExport | None:
+    """Return the export that has these columns, if it is one of `EXPORTS`."""
+    held = set(map(plain, names))
+    return next((one for one in EXPORTS if one.needs <= held), None)
 
 
-def named_columns(texts: Sequence[str]) -> dict[str, str]:
-    """Return the columns that a user named, such as ``latitude=lat,time=when``, by what they hold.
-
-    Raises RequestError if a text is not of this form, or if a column is named twice.
-    """
-    roles = "|".join(USUAL)
-    found: dict[str, str] = {}
-    for text in texts:
-        for part in re.split(rf",\s*(?=(?:{roles})=)", text):
-            role, equals, name = part.partition("=")
-            if not (equals and name):
-                raise RequestError(
-                    f"expected --columns as latitude=NAME,longitude=NAME, found {part!r}."
-                )
-            one_of("column", role.strip(), USUAL)
-            if role.strip() in found:
-                raise RequestError(f"expected one column for {role.strip()}, found two names.")
-            found[role.strip()] = name
-    return found
+def role_of(name: str) -> str | None:
+    """Return what a column with a usual name holds, where the name may end with a unit."""
+    return next((role for role in USUAL if _is_usual(role, name)), None)
 
 
-def columns_of(
-    names: Iterable[str], given: Mapping[str, str], needed: Sequence[str], what: str
+def _is_usual(role: str, name: str) -> bool:
+    text = name
+    if role in SPEEDS:
+        text = speed_unit(name).name
+    elif role == "latency":
+        text = latency_unit(name).name
+    elif role in {"time", "date"}:
+        text = re.sub(r"[\s_.(\[]*(utc|gmt|local)[\s)\]]*$", "", name, flags=re.IGNORECASE)
+    elif role in {"latitude", "longitude"}:
+        text = re.sub(
+            r"[\s_.(\[]*(deg(rees?)?|°|dd|wgs ?84)[\s)\]]*$", "", name, flags=re.IGNORECASE
+        )
+    return plain(text) in USUAL[role]
+
+
+def find_columns(
+    names: Sequence[str], given: Mapping[str, str], needed: Sequence[str], what: str
 ) -> dict[str, str]:
     """Return the name of each known column: the user's choice, or a column with a usual name.
 
     `names` are the columns of the file `what`, and `given` is as in `named_columns`. Raises
-    RequestError if a column in `needed` is missing, or if several columns have usual names.
+    RequestError if the file has no column in `given`. Raises DataError if a column in `needed` is
+    missing, or if several columns have usual names.
     """
-    names = list(names)
-    missing = [name for name in given.values() if name not in names]
-    if missing:
-        raise RequestError(
-            f"{what} has no column {missing[0]!r}, which --columns names; its columns are "
-            f"{', '.join(names)}."
-        )
+    shown = ", ".join(names)
+    for role, name in given.items():
+        if names.count(name) != 1:
+            many = "no column" if name not in names else "several columns"
+            raise RequestError(
+                f"{what} has {many} {name!r}, which --columns names for {role}; its columns are "
+                f"{shown}."
+            )
     found = dict(given)
+    export = known_export(names)
     for role in [role for role in USUAL if role not in given]:
         usual = [name for name in names if _is_usual(role, name)]
-        if role == "time" and len(usual) > 1:  # a date beside a time says less
-            usual = [name for name in usual if plain(name) != "date"]
+        if not usual:  # the last part of a nested name, such as location.lat
+            usual = [
+                name for name in names if "." in name and _is_usual(role, name.rpartition(".")[2])
+            ]
+        if export is not None and role in export.columns:
+            best = export.columns[role].names
+            own = sorted(
+                (name for name in names if plain(name) in best),
+                key=lambda one: best.index(plain(one)),
+            )
+            usual = own[:1] or usual
         if len(usual) > 1 and role in needed:
-            raise RequestError(
+            raise DataError(
                 f"{what} has several columns for {role}: {', '.join(usual)}. Choose one with "
                 f"--columns {role}=NAME."
             )
@@ -123,46 +181,33 @@ def columns_of(
             found[role] = usual[0]
     absent = [role for role in needed if role not in found]
     if absent:
-        raise RequestError(
-            f"{what} has no column for {' and '.join(absent)}; its columns are "
-            f"{', '.join(names)}. Name the columns with "
-            f"--columns {','.join(f'{role}=NAME' for role in absent)}."
-        )
+        raise DataError(_absent(absent, found, export, f"{what} has no column for", shown))
     return found
 
 
-def _is_usual(role: str, name: str) -> bool:
-    """Return whether a column has a usual name, where the name may end with a unit."""
-    text = plain(name)
-    ends = ("ms",) if role == "latency" else tuple(_SPELLED) if role in SPEEDS else ()
-    forms = {text, *(text.removesuffix(end) for end in ends)}
-    if role == "time":
-        forms.add(text.removesuffix("utc"))
-    return bool(forms & set(USUAL[role]))
-
-
-@dataclass(frozen=True)
-class PointSource:
-    """A file of measurements, and how to read it.
-
-    `file` is the path. `columns` are texts as in `named_columns`. `units` is the unit of speeds
-    whose columns have no unit in their names. If `provider` or `technology` is given, only the
-    measurements with this value are read. If `by_provider`, tests are pooled by provider, too.
-    Raises RequestError if a column or the unit is unknown, or if one provider is chosen, too.
-    """
-
-    file: str
-    columns: tuple[str, ...] = ()
-    units: str | None = None
-    provider: str | None = None
-    technology: str | None = None
-    by_provider: bool = False
-
-    def __post_init__(self) -> None:
-        named_columns(self.columns)
-        if self.units is not None:
-            one_of("unit", self.units, KBPS)
-        if self.by_provider and self.provider is not None:
-            raise RequestError(
-                "--provider maps one provider, and --by-provider maps all. Leave one of them out."
+def _absent(
+    absent: Sequence[str],
+    found: Mapping[str, str],
+    export: KnownExport | None,
+    begin: str,
+    shown: str,
+) -> str:
+    """Return the message about missing columns."""
+    hint = f"Name the columns with --columns {','.join(f'{role}=NAME' for role in absent)}."
+    for role in absent:
+        other = _OTHER_SPEED.get(role, "")
+        if other in found:
+            known = (
+                f", as this is {export.name}"
+                if export is not None and other in export.columns
+                else ""
             )
+            hint += (
+                f" The column {found[other]} seems to hold the {other}{known}; if it holds the "
+                f"{role}, say so with --columns {role}={found[other]}."
+            )
+        if role in {*SPEEDS, "latency"}:
+            hint += " geogp maps download, upload, latency and tests."
+    if "time" in absent:
+        hint += " If all rows are of one quarter, give it with --at-quarter 2023Q4."
+    return f"{begin} {' and '.join(absent)}; its columns are {shown}. {hint}"

@@ -1,48 +1,60 @@
-"""Reading of files of points, with the line of each point for messages."""
+"""Reading of files of points into one table, with the line of each point for messages."""
 
-import csv
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.tiles.quadkeys import NORTHMOST
+from geogp.geodata.places.archives import check_file
+from geogp.geodata.points.cell_numbers import is_missing
+from geogp.geodata.points.header_rows import TextTable, table_of
+from geogp.geodata.points.point_options import TableOptions, named_columns
+from geogp.geodata.points.point_roles import find_columns, role_of
+from geogp.geodata.points.text_rows import DELIMITERS, Row, decoded, rows_of, unpacked
 
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 MAX_POINTS = 5_000_000
 """Largest number of points in a file."""
 
-MAX_CSV_BYTES = 1 << 29
-"""Largest size of a CSV file, because its text is kept in memory."""
-
 SHOWN = 5
 """Number of lines that a message lists."""
 
-TEXTS, TABLES = (".csv", ".txt", ".tsv"), (".parquet", ".geoparquet")
-VECTORS = (".gpkg", ".geojson", ".fgb", ".shp", ".zip")
+TEXTS, TREES = (".csv", ".txt", ".tsv", ".tab", ".dat", ".log"), (".json", ".ndjson", ".jsonl")
+TABLES, WORKBOOKS = (".parquet", ".geoparquet"), (".xlsx", ".xlsm")
+VECTORS = (".gpkg", ".geojson", ".fgb", ".shp", ".kml", ".kmz", ".shz")
+PACKED = (".zip", ".gz", ".bz2", ".xz")
+ENDINGS = (*TEXTS, *TREES, *TABLES, *WORKBOOKS, *VECTORS, *PACKED)
 
-_EMPTY = ("", "na", "nan", "null", "none")
-"""How an empty cell may be written, in small letters."""
+GEOMETRY = ("geometry", "wkt", "geom", "the_geom", "wkb_geometry")
+"""Usual names of columns of texts that hold points, such as ``POINT (-66.1 18.4)``."""
 
 
 @dataclass(frozen=True)
 class PointTable:
     """The columns of a file of n points, and the number of the line (or row) of each point.
 
-    The columns of a CSV file are text. Rows of other files are counted from 1.
+    The columns of a text file are text. Rows of other files are counted from 1. `notes` are pairs
+    of a subject and what was understood of it. `units` are the texts of a row of units by column.
+    `ragged` marks rows with more cells than the table has columns. `places` are longitudes and
+    latitudes of geometries, (n, 2), or None if the file has none.
     """
 
     path: Path
     frame: pd.DataFrame
     number: NDArray[np.int64]
     unit: str
+    notes: tuple[tuple[str, str], ...] = ()
+    units: dict[str, str] = field(default_factory=dict)
+    ragged: Mask | None = None
+    places: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -52,7 +64,7 @@ class PointTable:
         """Names of the columns."""
         return list(map(str, self.frame))
 
-    def where(self, wrong: NDArray[np.bool_]) -> str:
+    def where(self, wrong: Mask) -> str:
         """Return a text with the first marked lines, such as ``lines 3, 9 (2 of 40)``."""
         lines = self.number[wrong]
         shown = ", ".join(map(str, lines[:SHOWN])) + (", ..." if len(lines) > SHOWN else "")
@@ -60,150 +72,241 @@ class PointTable:
         return f"{self.unit}{plural} {shown} ({len(lines):,} of {len(self):,})"
 
     def texts(self, name: str) -> NDArray[np.object_]:
-        """Return a column as text without spaces at the ends, (n,); empty cells are ``''``."""
+        """Return a column as text without spaces at the ends, (n,); only empty cells are ``''``."""
         column = self.frame[name]
         known = column.astype(object).where(column.notna(), "").astype(str).str.strip()
-        return np.asarray(known.where(~known.str.lower().isin(_EMPTY), ""), object)
+        return np.asarray(known, object)
 
-    def numbers(self, name: str, faults: list[str]) -> Floats:
-        """Return a column as numbers, (n,), NaN in empty cells; add a fault if a cell is wrong."""
-        column = self.frame[name]
-        if column.dtype.kind in "iuf":
-            values = column.to_numpy(np.float64, na_value=np.nan)
-            wrong = np.isinf(values)
-        else:
-            texts = self.texts(name)
-            values = np.asarray(pd.to_numeric(pd.Series(texts), errors="coerce"), np.float64)
-            wrong = ~np.isfinite(values) & (texts != "")
-        if wrong.any():
-            first = str(column.iloc[int(wrong.argmax())])
-            faults.append(
-                f"expected numbers in the column {name}, such as 12.5, found {first[:40]!r} and "
-                f"the like in {self.where(wrong)}."
-            )
-        return values
+    def values(self, name: str) -> NDArray[np.object_]:
+        """Return a column as text, (n,), where all marks of missing values are ``''``."""
+        texts = self.texts(name)
+        return np.where(is_missing(texts), "", texts).astype(object)
 
-    def refuse(self, faults: Sequence[str]) -> None:
-        """Raise DataError with the list of faults, if there are any."""
-        if faults:
-            told = "\n  - ".join(faults)
-            raise DataError(f"{self.path} cannot be used:\n  - {told}\nCorrect or remove them.")
+    def columns(self, options: TableOptions, needed: Sequence[str]) -> dict[str, str]:
+        """Return the names of the known columns; raise the errors of `find_columns`.
+
+        A geometry replaces columns of coordinates.
+        """
+        wanted = [
+            role for role in needed if self.places is None or role not in {"latitude", "longitude"}
+        ]
+        return find_columns(self.names, named_columns(options.columns), wanted, str(self.path))
 
 
-def read_point_table(path: Path) -> PointTable:
-    """Return the table in a file of points: CSV, Parquet, GeoPackage or another vector file.
+def read_point_table(path: Path, options: TableOptions | None = None) -> PointTable:
+    """Return the table in a file of points, in one of the formats of `ENDINGS`.
 
-    If a vector file has no columns of coordinates, its points become the columns ``longitude`` and
-    ``latitude``. Raises RequestError if there is no such file or the format is unknown, and
-    DataError if the file is damaged, empty or too large.
+    Raises RequestError if there is no such file, the format is unknown, or an option is for
+    another format. Raises DataError if the file is damaged, empty or too large, or has several
+    sheets or layers.
     """
-    ending = path.suffix.lower()
-    if not path.is_file() or ending not in TEXTS + TABLES + VECTORS:
+    options = options or TableOptions()
+    endings = {one.lower() for one in path.suffixes[-2:]}
+    if not path.is_file() or not endings & set(ENDINGS):
         found = f"{path}{'' if path.is_file() else ', which is not a file'}"
+        old = (
+            " Save the workbook as .xlsx or .csv."
+            if path.suffix.lower() in {".xls", ".ods"}
+            else ""
+        )
         raise RequestError(
-            f"expected a file of points that ends in {', '.join(TEXTS + TABLES + VECTORS)}, found "
-            f"{found}."
+            f"expected a file of points that ends in {', '.join(ENDINGS)}, found {found}.{old}"
         )
-    if ending in TEXTS:
-        frame, number = _read_csv(path)
-    else:
-        frame = _read_shapes(path)
-        number = np.arange(1, len(frame) + 1)
-    if not 0 < len(frame) <= MAX_POINTS:
+    table = _read(path, options)
+    if not 0 < len(table) <= MAX_POINTS:
         raise DataError(
-            f"expected from 1 to {MAX_POINTS:,} points in {path}, found {len(frame):,}."
+            f"expected from 1 to {MAX_POINTS:,} points in {path}, found {len(table):,}."
         )
-    return PointTable(path, frame, number, "line" if ending in TEXTS else "row")
+    return table
 
 
-def coordinates(
-    table: PointTable, columns: Mapping[str, str], faults: list[str]
-) -> tuple[Floats, Floats]:
-    """Return longitude and latitude of n points in degrees; add faults of missing or wrong ones.
+def _read(path: Path, options: TableOptions) -> PointTable:
+    ending = path.suffix.lower()
+    known = _known_names(options)
+    if ending in WORKBOOKS:
+        return _read_workbook(path, options, known)
+    if ending in TABLES + VECTORS or (ending == ".zip" and _holds_shapes(path)):
+        return _read_shapes(path, options)
+    content, ending = unpacked(path, (*TEXTS, *TREES))
+    if ending in TREES or content.lstrip()[:1] in {b"{", b"["}:
+        return _read_tree(path, content, options)
+    text, encoding = decoded(path, content, options.encoding)
+    rows, sign = rows_of(path, text, options.sign)
+    found = table_of(path, rows, known, "line")
+    name = DELIMITERS.get(sign, repr(sign))
+    notes = [
+        ("file", f"text in {encoding}, {name} between values"),
+        ("header", "; ".join(found.notes)),
+    ]
+    return _of_texts(path, found, "line", notes)
 
-    `columns` has the names of the columns ``longitude`` and ``latitude``. Points with the
-    coordinates 0, 0 have no coordinates: devices without a position write them.
-    """
-    before = len(faults)
-    longitude, latitude = (
-        table.numbers(columns[role], faults) for role in ("longitude", "latitude")
+
+def _known_names(options: TableOptions) -> Callable[[str], bool]:
+    given = set(named_columns(options.columns).values())
+    return lambda name: name in given or role_of(name) is not None
+
+
+def _of_texts(
+    path: Path, found: TextTable, unit: str, notes: Iterable[tuple[str, str]]
+) -> PointTable:
+    """Return a table of texts; a column of geometries in text becomes the places."""
+    table = PointTable(
+        path, found.frame, found.number, unit, tuple(notes), found.units, found.ragged
     )
-    if len(faults) > before:
-        return longitude, latitude
-    absent = np.isnan(longitude) | np.isnan(latitude) | ((longitude == 0) & (latitude == 0))
-    if absent.any():
-        faults.append(
-            f"expected coordinates, found none (an empty cell, or 0, 0) in {table.where(absent)}."
-        )
-    beyond = ~absent & ((np.abs(latitude) > NORTHMOST) | (np.abs(longitude) > 180))
-    if beyond.any():
-        swapped = np.abs(longitude[beyond]).max() <= NORTHMOST
-        hint = " Are latitude and longitude swapped?" if swapped else ""
-        faults.append(
-            f"expected latitudes from -{NORTHMOST:.2f} to {NORTHMOST:.2f} and longitudes from -180 "
-            f"to 180 degrees, found {latitude[beyond][0]:g} and {longitude[beyond][0]:g} and the "
-            f"like in {table.where(beyond)}.{hint}"
-        )
-    return longitude, latitude
+    names = [
+        name for name in table.names if name.lower() in GEOMETRY and table.names.count(name) == 1
+    ]
+    for name in names:
+        texts = table.texts(name)
+        if any(text.upper().startswith("POINT") for text in texts[:100].tolist()):
+            return replace(table, places=_places_in_texts(texts))
+    return table
 
 
-def _read_csv(path: Path) -> tuple[pd.DataFrame, NDArray[np.int64]]:
-    """Return the columns of a CSV file as text, and the line in which each row ends."""
-    if path.stat().st_size > MAX_CSV_BYTES:
-        raise DataError(
-            f"{path} has {path.stat().st_size:,} bytes; expected at most {MAX_CSV_BYTES:,} bytes. "
-            f"Write it as Parquet."
-        )
+def _places_in_texts(texts: NDArray[np.object_]) -> Floats:
+    """Return longitude and latitude of points such as ``POINT (-66.1 18.4)``, (n, 2)."""
+    import shapely  # noqa: PLC0415 - most files need none
+
+    points = shapely.from_wkt(texts, on_invalid="ignore")
+    points[shapely.get_type_id(points) != 0] = None
+    return np.column_stack([shapely.get_x(points), shapely.get_y(points)])
+
+
+def _read_workbook(path: Path, options: TableOptions, known: Callable[[str], bool]) -> PointTable:
+    """Return the table in a sheet of a workbook."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            names, rows = _header(path, stream)
-            values: list[list[str]] = []
-            number: list[int] = []
-            for row in rows:
-                if not row:  # an empty line
-                    continue
-                if len(row) != len(names):
-                    raise DataError(
-                        f"expected {len(names)} values in line {rows.line_num} of {path}, as in "
-                        f"its first line, found {len(row)}."
+        import openpyxl  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise RequestError(
+            f"{path} is a workbook, which needs the extra xlsx: pip install 'geogp[xlsx]'. Or save "
+            "the sheet as .csv."
+        ) from error
+    check_file(path)
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        sheets = {}
+        for sheet in book.worksheets:
+            if options.sheet in {None, sheet.title}:
+                rows = [
+                    Row(number, list(map(_cell_text, cells)))
+                    for number, cells in enumerate(
+                        sheet.iter_rows(values_only=True, max_row=MAX_POINTS + 1000), 1
                     )
-                values.append(row)
-                number.append(rows.line_num)
-    except (UnicodeDecodeError, csv.Error, OSError) as error:
-        raise DataError(f"{path} cannot be read as CSV in UTF-8 ({error}).") from error
-    return pd.DataFrame(values, columns=names, dtype=object), np.array(number, np.int64)
-
-
-def _header(path: Path, stream: TextIO) -> tuple[list[str], Any]:
-    """Return the names in the first line, and a reader of the other lines.
-
-    The sign between values is the comma, semicolon or tab that occurs most in the first line.
-    """
-    first = stream.readline()
-    rows = csv.reader(chain([first], stream), delimiter=max(",;\t", key=first.count), strict=True)
-    names = [name.strip() for name in next(rows, [])]
-    if not names or len(set(names)) < len(names) or not all(names):
-        raise DataError(
-            f"expected a different name for each column in the first line of {path}, found "
-            f"{', '.join(names) or 'an empty line'}."
+                    if any(cell is not None and str(cell).strip() for cell in cells)
+                ]
+                if rows:
+                    sheets[sheet.title] = rows
+        names = book.sheetnames
+    except DataError:
+        raise
+    except Exception as error:  # openpyxl raises errors of many kinds for damaged files
+        raise DataError(f"{path} cannot be read as a workbook ({error}). Save it again.") from error
+    if options.sheet is not None and options.sheet not in names:
+        raise RequestError(
+            f"{path} has no sheet {options.sheet!r}; its sheets are {', '.join(names)}."
         )
-    return names, rows
+    if len(sheets) != 1:
+        raise DataError(
+            f"expected one sheet with rows in {path}, found {len(sheets)}: {', '.join(sheets)}. "
+            "Choose one with --sheet."
+        )
+    title, rows = next(iter(sheets.items()))
+    found = table_of(path, rows, known, "row")
+    notes = [("file", f"workbook, sheet {title}"), ("header", "; ".join(found.notes))]
+    return _of_texts(path, found, "row", notes)
 
 
-def _read_shapes(path: Path) -> pd.DataFrame:
+def _cell_text(cell: object) -> str:
+    """Return the text of a cell of a workbook; dates are in ISO 8601."""
+    if cell is None:
+        return ""
+    return (
+        cell.isoformat(" ")
+        if hasattr(cell, "isoformat") and hasattr(cell, "hour") and hasattr(cell, "year")
+        else str(cell)
+    )
+
+
+def _read_tree(path: Path, content: bytes, options: TableOptions) -> PointTable:
+    """Return the table in JSON: a list of objects, or one object in each line; or GeoJSON."""
+    text, encoding = decoded(path, content, options.encoding)
+    try:
+        if text.lstrip().startswith("["):
+            rows, numbers = json.loads(text), None
+        else:
+            lines = [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
+            whole = len(lines) > 1 and lines[0][1].strip() == "{"
+            held = [] if whole else [json.loads(line) for _, line in lines]
+            rows, numbers = (
+                (_listed(json.loads(text)), None) if whole else (held, [k for k, _ in lines])
+            )
+            if len(held) == 1:
+                rows, numbers = _listed(held[0]), None
+    except RecursionError as error:
+        raise DataError(f"{path} is nested too deeply.") from error
+    except ValueError as error:
+        raise DataError(f"{path} cannot be read as JSON ({error}). Write it again.") from error
+    if rows and isinstance(rows[0], dict) and rows[0].get("type") == "FeatureCollection":
+        return _read_shapes(path, options)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"expected a list of objects in {path}, or one object in each line.")
+    frame = pd.json_normalize(rows)
+    number = np.array(numbers or range(1, len(frame) + 1), np.int64)
+    kind = "objects in lines" if numbers else "list of objects"
+    unit = "line" if numbers else "row"
+    return _of_texts(
+        path, TextTable(frame, number), unit, [("file", f"JSON in {encoding}, {kind}")]
+    )
+
+
+def _listed(found: object) -> list[Any]:
+    """Return the rows of a JSON object: its only list of objects, or the object itself."""
+    if isinstance(found, dict) and found.get("type") != "FeatureCollection":
+        lists = [
+            one
+            for one in found.values()
+            if isinstance(one, list) and one and isinstance(one[0], dict)
+        ]
+        if len(lists) == 1:
+            return lists[0]
+    return [found]
+
+
+def _holds_shapes(path: Path) -> bool:
+    """Return whether an archive has a shapefile or another vector file."""
+    import zipfile  # noqa: PLC0415
+
+    check_file(path)
+    with zipfile.ZipFile(path) as archive:
+        names = [name.lower() for name in archive.namelist() if not name.startswith("__MACOSX/")]
+    return any(name.endswith(VECTORS) for name in names)
+
+
+def _read_shapes(path: Path, options: TableOptions) -> PointTable:
     """Return the table of a Parquet or vector file, with coordinates from its points."""
-    from geogp.geodata.places.polygons import (  # noqa: PLC0415 - slow, and not for CSV files
+    from geogp.geodata.places.polygons import (  # noqa: PLC0415 - slow, and not for text files
         DAMAGE,
+        geo_table,
         read_shapes,
         without_network,
     )
+    from geogp.geodata.tiles.parquet_files import read_table  # noqa: PLC0415
 
     try:
-        frame = read_shapes(path, MAX_POINTS)
+        if path.suffix.lower() in TABLES:
+            check_file(path)
+            table = read_table(path, MAX_POINTS)
+            if b"geo" not in (table.schema.metadata or {}):
+                return _of_arrow(path, table)
+            frame = geo_table(table)
+        else:
+            frame = read_shapes(path, MAX_POINTS)
         if getattr(frame, "active_geometry_name", None) is None:
-            return pd.DataFrame(frame)
+            number = np.arange(1, len(frame) + 1)
+            found = TextTable(pd.DataFrame(frame), number)
+            return _of_texts(path, found, "row", [("file", path.suffix.lower().strip("."))])
         with without_network():
-            return _flat(path, frame)
+            return _with_places(path, frame, options)
     except DataError:
         raise
     except DAMAGE as error:
@@ -212,14 +315,41 @@ def _read_shapes(path: Path) -> pd.DataFrame:
         ) from error
 
 
-def _flat(path: Path, frame: Any) -> pd.DataFrame:
-    """Return a GeoDataFrame of points as a table, with the coordinates as columns."""
-    places = frame.geometry
-    if places.crs is None or not (places.isna() | (places.geom_type == "Point")).all():
-        raise DataError(f"{path} must contain points only, with a CRS.")
-    places = places.to_crs(4326)
-    table = pd.DataFrame(frame.drop(columns=frame.active_geometry_name)).reset_index(drop=True)
-    if {"longitude", "latitude"} & set(table):
-        return table
-    x, y = places.x.to_numpy(np.float64), places.y.to_numpy(np.float64)
-    return table.assign(longitude=x, latitude=y)
+def _of_arrow(path: Path, table: Any) -> PointTable:
+    """Return an Arrow table, with a column such as ``client.Geo.Latitude`` for a nested value."""
+    import pyarrow as pa  # noqa: PLC0415 - slow, and not for text files
+
+    while any(map(pa.types.is_struct, table.schema.types)):
+        table = table.flatten()
+    whole = {kind: pd.Int64Dtype() for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())}
+    frame = table.to_pandas(ignore_metadata=True, types_mapper=whole.get)
+    number = np.arange(1, len(frame) + 1)
+    return _of_texts(path, TextTable(frame, number), "row", [("file", "Parquet")])
+
+
+def _with_places(path: Path, shapes: Any, options: TableOptions) -> PointTable:
+    """Return the table of shapes with the places of its points; others have none."""
+    import shapely  # noqa: PLC0415
+
+    places, kind = shapes.geometry, path.suffix.lower().strip(".")
+    if places.crs is None and options.crs is None:
+        raise DataError(
+            f"{path} has no CRS, so the meaning of its coordinates is unknown. Give it with --crs, "
+            "such as --crs EPSG:4326 for degrees."
+        )
+    places = (places if places.crs is not None else places.set_crs(options.crs)).to_crs(4326)
+    points = places.to_numpy().copy()
+    single = (shapely.get_type_id(points) == 4) & (shapely.get_num_geometries(points) == 1)
+    points[single] = shapely.get_geometry(points[single], 0)
+    other = (shapely.get_type_id(points) > 0) & ~single
+    points[(shapely.get_type_id(points) != 0) | shapely.is_empty(points)] = None
+    frame = pd.DataFrame(shapes.drop(columns=shapes.active_geometry_name)).reset_index(drop=True)
+    xy = np.column_stack([shapely.get_x(points), shapely.get_y(points)])
+    if len(xy) and not np.isfinite(xy).any():
+        raise DataError(
+            f"expected points in {path}, found {', '.join(sorted(set(places.geom_type.dropna())))}."
+        )
+    notes = [("file", f"{kind} with points in {shapes.crs or options.crs}")]
+    if other.any():
+        notes.append(("other shapes", f"{int(other.sum())} shapes are no points"))
+    return PointTable(path, frame, np.arange(1, len(frame) + 1), "row", tuple(notes), places=xy)

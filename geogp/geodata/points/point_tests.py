@@ -5,7 +5,7 @@ pooled measurements have the form of Ookla's tiles, and everything else works as
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +19,28 @@ from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
 from geogp.geodata.places.region import Region
-from geogp.geodata.points.point_roles import (
-    KBPS,
-    SPEEDS,
-    PointSource,
-    columns_of,
-    named_columns,
-    unit_in,
+from geogp.geodata.points.cell_numbers import is_missing
+from geogp.geodata.points.cell_places import read_places
+from geogp.geodata.points.measured_cells import read_quarters, read_target, with_dates
+from geogp.geodata.points.point_checks import (
+    MAX_EXTENT_KM,
+    TIMES_NEIGHBOURS,
+    extent_km,
+    mark_far_rows,
+    unlike_neighbours,
 )
-from geogp.geodata.points.point_table import PointTable, coordinates, read_point_table
+from geogp.geodata.points.point_options import PointSource
+from geogp.geodata.points.point_roles import SPEEDS, plain
+from geogp.geodata.points.point_table import PointTable, read_point_table
+from geogp.geodata.points.row_review import RowReview
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.ookla import Ingested, InputFile, gap_warnings, gather
-from geogp.geodata.tiles.plausibility import LIMITS, beyond_limits
+from geogp.geodata.tiles.plausibility import beyond_limits
 from geogp.geodata.tiles.quarters import QuarterRequest, quarter_label
 from geogp.geodata.tiles.targets import find_target
 from geogp.geodata.tiles.tile_rows import TileRows
 
 Floats = NDArray[np.float64]
-
-FIRST_YEAR = 2000
-"""Times before this year are refused: they come from clocks that were never set."""
-
-MANY_TIMES, FEW, SHARE = 300, 5, 0.001
-"""A file seems to mix units if over 5 values and over 0.1 % are 300 times the median or more."""
 
 MARGIN_DEGREES = 0.02
 """Distance from the outermost points to the border of their own extent: some tiles."""
@@ -53,13 +52,20 @@ SLOW_MBPS = 0.5
 """A median speed below this leads to a warning about the unit."""
 
 
+LOCAL = {"wifi", "wlan", "ethernet", "lan", "wired", "cable", "fiber", "fibre", "dsl", "ftth"}
+CELLULAR = {"cell", "cellular", "mobile"}
+"""Connections of tests that belong to no mobile map, and to no fixed map; see `plain`."""
+
+
 @dataclass(frozen=True)
 class PointTests:
     """The n tests of a file that have a value of the target: places, quarters and values.
 
     `value` is in the unit of Ookla's columns (kbps or ms), and 1 for the target ``tests``. `rows`
     is the number of rows in the file. `columns` are the names of the columns that geogp knows.
-    `provider` are names, (n,), or None if all providers are pooled.
+    `provider` are names, (n,), or None if all providers are pooled. `notes` are pairs of a subject
+    and what was understood of it; `units` has the unit of a column, and where it was read from.
+    `counts` has the number of left-out rows for each reason, and `left_out` the rows themselves.
     """
 
     path: Path
@@ -74,6 +80,10 @@ class PointTests:
     columns: dict[str, str]
     warnings: tuple[str, ...]
     provider: NDArray[np.object_] | None = None
+    notes: tuple[tuple[str, str], ...] = ()
+    units: dict[str, tuple[str, str]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    left_out: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def extent(self) -> BaseGeometry:
@@ -162,7 +172,17 @@ class PointTests:
             value = tests.astype(np.float64)
         else:
             known[column.columns[0]] = value
-        left_out, implausible = beyond_limits(self.service, known, code)
+        try:
+            left_out, implausible = beyond_limits(self.service, known, code)
+        except DataError as error:
+            failed = int((self.value[rows] == 0).sum())
+            if not failed:
+                raise
+            raise DataError(
+                f"{failed:,} of {int(rows.sum()):,} tests of {self.path.name} in a quarter are 0, "
+                f"as failed tests are: {error} Remove the failed tests, or map --target latency or "
+                "tests."
+            ) from error
         value = np.where(left_out, np.nan, value / column.divisor)
         counts = np.where(left_out, 0, tests).astype(np.int64)
         file = self.sha256, self.rows
@@ -186,57 +206,64 @@ class PointTests:
         return f"no test of {self.path} lies in {region.name}. Choose the region of the tests."
 
 
-def read_point_tests(source: PointSource, *, target: str, service: str) -> PointTests:
+def read_point_tests(
+    source: PointSource, *, target: str, service: str, apart: bool = False
+) -> PointTests:
     """Return the tests in a file that have a value of the target.
 
-    Raises RequestError if the file, a column, the unit, the provider or the technology is unknown,
-    and DataError with line numbers if values are missing, unreadable or impossible.
+    With `apart`, the region is not the extent of the tests, so tests may be far from each other.
+    Raises RequestError if the file, a named column, the provider or the technology is unknown.
+    Raises DataError if a column is missing, the file has two meanings, or too many rows have
+    missing, unreadable or impossible values; the message has their lines.
     """
     if len(find_target(target).columns) > 1:
         raise RequestError(f"a map of {target} needs tiles; --points has no such target.")
-    path = Path(source.file)
-    table = read_point_table(path)
+    path, options = Path(source.file), source.options
+    table = read_point_table(path, options)
     counted = find_target(target).counted
     chosen = {"provider": source.provider, "technology": source.technology}
-    apart = source.by_provider
-    needed = ["latitude", "longitude", "time", *([] if counted else [target])]
+    needed = ["latitude", "longitude", *([] if options.at_quarter else ["time"])]
+    needed += [] if counted else [target]
     needed += [role for role, value in chosen.items() if value is not None]
-    needed += ["provider"] * (apart and source.provider is None)
-    columns = columns_of(table.names, named_columns(source.columns), needed, str(path))
-    faults: list[str] = []
-    longitude, latitude = coordinates(table, columns, faults)
-    quarter = _quarters(table, columns["time"], faults)
-    value = np.ones(len(table))
+    needed += ["provider"] * (source.by_provider and source.provider is None)
+    columns = with_dates(table, options, needed)
+    review = RowReview(table, list(table.notes))
+    if table.ragged is not None:
+        review.mark(table.ragged, "more values than the header has names")
+    review.mark(_other_service(table, columns, service), f"not {service}", apart=True)
+    longitude, latitude = read_places(review, columns, options)
+    quarter = read_quarters(review, columns, options)
+    value, units = np.ones(len(table)), {}
     if not counted:
-        column, unit = columns[target], None
-        if target in SPEEDS:
-            unit = source.units or unit_in(column)
-            if unit is None:
-                raise RequestError(
-                    f"the unit of the column {column} in {path} is unknown. Give --units with one "
-                    f"of {', '.join(KBPS)}, or add the unit to the name, as in {column}_mbps."
-                )
-        value = _values(table, column, faults, target=target, service=service, unit=unit)
-    table.refuse(faults)
-    warnings = []
-    kept = ~np.isnan(value)
-    if not kept.all():
-        warnings.append(f"{table.where(~kept)} of {path.name} have no {target} and are left out.")
-    provider = table.texts(columns["provider"]) if apart else None
-    if provider is not None and (provider == "").any():
-        where = table.where(provider == "")
-        warnings.append(f"{where} of {path.name} have no provider and are left out.")
-        kept &= provider != ""
-    for role, name in chosen.items():
-        if role in columns and not (apart and role == "provider"):
+        value, unit = read_target(review, columns[target], options, target, service)
+        units = {columns[target]: unit}
+        review.mark(np.isnan(value), f"no {target}", apart=True)
+    warnings = mark_far_rows(review, longitude, latitude)
+    provider = table.texts(columns["provider"]) if source.by_provider else None
+    if provider is not None:
+        review.mark(_unnamed(provider), "no provider", apart=True)
+    review.check(options.most_left_out)
+    names = {role: one for role, one in chosen.items() if role in columns}
+    kept = review.kept
+    for role, name in names.items():
+        if not (source.by_provider and role == "provider"):
             kept &= _chosen(table, role, columns[role], name, warnings)
     if not kept.any():
         raise DataError(f"{path} has no {target} with the chosen provider and technology.")
-    if target in SPEEDS and np.median(value[kept]) < 1000 * SLOW_MBPS:
-        warnings.append(
-            f"the median {target} of {path.name} is {np.median(value[kept]) / 1000:.3g} Mbps. Is "
-            "the unit right? Choose it with --units."
-        )
+    warnings += [f"left out of {path.name}, {reason}." for reason in review.reasons()]
+    if not apart:
+        check_extent(path, longitude[kept], latitude[kept])
+    if target in SPEEDS:
+        warnings += _slow(path, target, value[kept])
+    if not counted:
+        unlike = np.zeros(len(table), np.bool_)
+        unlike[kept] = unlike_neighbours(longitude[kept], latitude[kept], value[kept])
+        if unlike.any():
+            warnings.append(
+                f"the {target} is over {TIMES_NEIGHBOURS:,.0f} times that of the nearest tests in "
+                f"{table.where(unlike)} of {path.name}. Is it right?"
+            )
+    review.notes.append(("rows", f"{int(kept.sum()):,} of {len(table):,} rows used"))
     return PointTests(
         path,
         sha256_of(path),
@@ -250,7 +277,49 @@ def read_point_tests(source: PointSource, *, target: str, service: str) -> Point
         columns,
         tuple(warnings),
         None if provider is None else provider[kept],
+        notes=tuple(review.notes),
+        units=units,
+        counts=review.counts(),
+        left_out=review.left_out(columns),
     )
+
+
+def check_extent(path: Path, longitude: Floats, latitude: Floats) -> None:
+    """Raise DataError if points extend over more than `MAX_EXTENT_KM`."""
+    wide, high = extent_km(longitude, latitude)
+    if max(wide, high) > MAX_EXTENT_KM:
+        raise DataError(
+            f"the tests of {path} extend over {wide:,.0f} by {high:,.0f} km (longitudes "
+            f"{longitude.min():g} to {longitude.max():g}, latitudes {latitude.min():g} to "
+            f"{latitude.max():g}), more than {MAX_EXTENT_KM:,.0f} km. Are latitude and longitude "
+            "swapped in some rows, or signs lost? If not, choose the region to map, such as PR, or "
+            "--region-file."
+        )
+
+
+def _slow(path: Path, target: str, value: Floats) -> list[str]:
+    """Return a warning if the median speed in kbps is very low."""
+    median = float(np.median(value)) / 1000
+    if median >= SLOW_MBPS:
+        return []
+    text = f"the median {target} of {path.name} is {median:.3g} Mbps."
+    return [f"{text} Is the unit right? Choose it with --units."]
+
+
+def _unnamed(names: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Return a mask of texts that name no provider; NA may be a name."""
+    return np.asarray(is_missing(names) & (names != "NA"), np.bool_)
+
+
+def _other_service(
+    table: PointTable, columns: Mapping[str, str], service: str
+) -> NDArray[np.bool_]:
+    """Return a mask of the tests whose connection is of the other service."""
+    if "technology" not in columns:
+        return np.zeros(len(table), np.bool_)
+    words = [plain(text) for text in table.texts(columns["technology"]).tolist()]
+    others = CELLULAR if service == "fixed" else LOCAL
+    return np.array([word in others for word in words], np.bool_)
 
 
 def _joined(parts: Mapping[str, Ingested]) -> Ingested:
@@ -305,71 +374,3 @@ def _chosen(
             "or map each with --by-provider."
         )
     return np.ones(len(table), np.bool_)
-
-
-def _values(
-    table: PointTable, name: str, faults: list[str], *, target: str, service: str, unit: str | None
-) -> Floats:
-    """Return the values of a target in kbps or ms, NaN in empty cells; add faults."""
-    before = len(faults)
-    values = table.numbers(name, faults)
-    if len(faults) > before:
-        return values
-    if unit is not None:
-        values = values * KBPS[unit]
-    limit = LIMITS[service][find_target(target).columns[0]]
-    negative, beyond = values < 0, values > limit.most
-    if negative.any():
-        faults.append(f"expected {target} of 0 or more, found less in {table.where(negative)}.")
-    hint = "" if unit is None else f" Is the unit right ({unit})?"
-    if beyond.any():
-        faults.append(
-            f"expected {target} up to {limit.most:,} {limit.unit} ({limit.source}), found more in "
-            f"{table.where(beyond)}.{hint}"
-        )
-    known = values[values > 0]
-    many = values > MANY_TIMES * np.median(known) if len(known) else beyond
-    if not beyond.any() and unit is not None and many.sum() > max(FEW, SHARE * len(values)):
-        faults.append(
-            f"expected one unit of {target}, found values over {MANY_TIMES} times the median in "
-            f"{table.where(many)}. Are some values in another unit?"
-        )
-    return values
-
-
-def _quarters(table: PointTable, name: str, faults: list[str]) -> NDArray[np.int64]:
-    """Return the index of each row's quarter in UTC, the time zone of bare dates; add faults."""
-    column = table.frame[name]
-    if column.dtype.kind in "iuf":
-        faults.append(
-            f"expected times such as 2023-11-05 or 2023-11-05T14:30:00Z in the column {name}, "
-            "found numbers."
-        )
-        return np.zeros(len(table), np.int64)
-    if isinstance(column.dtype, pd.DatetimeTZDtype) or column.dtype.kind == "M":
-        times, absent = pd.to_datetime(column, utc=True), column.isna().to_numpy()
-    else:
-        texts = pd.Series(table.texts(name))
-        absent = (texts == "").to_numpy()
-        # BigQuery writes UTC; without a hyphen, a text may be a year or another number.
-        plain = texts.str.removesuffix("UTC").str.strip().where(texts.str.contains("-"))
-        times = pd.to_datetime(plain, utc=True, format="ISO8601", errors="coerce")
-    unread = times.isna().to_numpy() & ~absent
-    # Local times without a time zone may lie up to 14 hours ahead of UTC.
-    ahead = (times > pd.Timestamp.now("UTC") + pd.Timedelta(days=1)).to_numpy()
-    early = (times < pd.Timestamp(FIRST_YEAR, 1, 1, tz="UTC")).to_numpy()
-    first, where = str(column.iloc[int(unread.argmax())])[:40], f"in the column {name}"
-    for wrong, expected, found in (
-        (absent, f"a time {where}", "none"),
-        (
-            unread,
-            f"times such as 2023-11-05 or 2023-11-05T14:30:00Z {where}",
-            f"{first!r} and the like",
-        ),
-        (ahead, f"times {where} up to now", "later ones"),
-        (early, f"times {where} from {FIRST_YEAR} on", "earlier ones"),
-    ):
-        if wrong.any():
-            faults.append(f"expected {expected}, found {found} in {table.where(wrong)}.")
-    filled = times.fillna(pd.Timestamp(FIRST_YEAR, 1, 1, tz="UTC"))
-    return np.asarray(filled.dt.year * 4 + filled.dt.quarter - 1, np.int64)

@@ -68,6 +68,18 @@ def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[
     return found
 
 
+def _read_towns() -> pd.DataFrame:
+    """Return the towns of the world, the largest first: name, longitude and latitude."""
+    towns = pd.read_parquet(BytesIO(asset_bytes(_TOWNS)))
+    return towns.assign(longitude=towns["longitude"] / 1000, latitude=towns["latitude"] / 1000)
+
+
+def town_places() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return longitudes and latitudes in degrees of the towns of the world, (n,) each."""
+    towns = _read_towns()
+    return towns["longitude"].to_numpy(), towns["latitude"].to_numpy()
+
+
 def towns_on(
     tiles: Tiles, region: Region, county: NDArray[np.object_] | None
 ) -> tuple[list[dict[str, Any]], str]:
@@ -78,8 +90,8 @@ def towns_on(
     includes the county. The second value is empty, or, if there are more than `MAX_TOWNS`, a space
     and a sentence that says so.
     """
-    towns = pd.read_parquet(BytesIO(asset_bytes(_TOWNS)))
-    x, y = region.unwrap(towns["longitude"] / 1000), towns["latitude"] / 1000
+    towns = _read_towns()
+    x, y = region.unwrap(towns["longitude"]), towns["latitude"]
     column, row = tiles_at(x, y, tiles.zoom)
     cells = pd.DataFrame({"column": tiles.column, "row": tiles.row, "county": county})
     found = towns.assign(longitude=x, latitude=y, column=column, row=row).merge(cells)

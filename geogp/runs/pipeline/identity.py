@@ -4,15 +4,20 @@ from dataclasses import asdict
 
 import numpy as np
 import torch
-from msgspec.structs import replace
+from msgspec import convert
+from msgspec.structs import fields, replace
 
 from geogp import __version__
+from geogp.choices import settings_of
 from geogp.evaluation.splits.split_names import BUFFER
+from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.tiles.quarters import quarter_label
+from geogp.records.input_records import PointsOptions
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
 from geogp.runs.pipeline.job import Job
 from geogp.runs.run_identity import input_record
 from geogp.runs.run_places import reads_tiles
+from geogp.runs.settings import MapRequest
 
 
 def identity_of(job: Job) -> RunIdentity:
@@ -41,6 +46,17 @@ def identity_of(job: Job) -> RunIdentity:
         ),
         inputs=[input_record(file) for file in files],
     )
+
+
+def _points_options(request: MapRequest) -> PointsOptions | None:
+    """Return the options of the user's own tests that differ from their defaults; None if none."""
+    every = settings_of(PointOptions)
+    names = (one.name for one in fields(PointsOptions))
+    values = {name: getattr(request, name) for name in names}
+    given = {name: value for name, value in values.items() if value != every[name].default}
+    if not given or request.points is None:
+        return None
+    return convert(given, PointsOptions)
 
 
 def _settings_of(job: Job) -> RunSettings:
@@ -87,5 +103,6 @@ def _settings_of(job: Job) -> RunSettings:
         points_provider=request.provider,
         points_technology=request.technology,
         points_by_provider=request.by_provider or None,
+        points_options=_points_options(request),
     )
     return found if reads_tiles(found) else replace(found, source=request.points)

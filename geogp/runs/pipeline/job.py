@@ -65,6 +65,7 @@ class Job:
     layer_files: tuple[InputFile, ...] = ()
     call: str | None = None
     places: PlaceTables = field(default_factory=PlaceTables)
+    points: PointTests | None = None
     clock: PhaseClock = field(default_factory=PhaseClock)
 
     @property
@@ -230,7 +231,7 @@ def prepare(
         source = open_source(request.source)
         _check_files(request)
         layers, layer_files = read_layers(request.layers)
-        points = _points(request)
+        points = _points(request, listener)
         boundaries = request.place.read(
             points.extent if points and request.place.is_extent else None
         )
@@ -275,6 +276,7 @@ def prepare(
         layers=layers,
         layer_files=layer_files,
         places=places,
+        points=points,
         clock=clock or PhaseClock(),
     )
     if job.providers:
@@ -304,12 +306,16 @@ def _check_files(request: MapRequest) -> None:
                 raise RequestError(f"no file {path}; expected an existing file for --{option}.")
 
 
-def _points(request: MapRequest) -> PointTests | None:
-    """Return the user's own tests; None for a map of Ookla's tiles."""
+def _points(request: MapRequest, listener: ProgressListener) -> PointTests | None:
+    """Return the user's own tests, and tell what was understood; None without such a file."""
     asked = request.own_points
     if asked is None:
         return None
-    return read_point_tests(asked, target=request.target, service=request.service)
+    apart = not request.place.is_extent
+    found = read_point_tests(asked, target=request.target, service=request.service, apart=apart)
+    for subject, note in found.notes:
+        listener.stage(f"{found.path.name}, {subject}: {note}")
+    return found
 
 
 def _check_strata(job: Job) -> None:

@@ -19,11 +19,13 @@ from geogp.estimators.stored_estimators import load_with_notes
 from geogp.evaluation.splits.row_parts import CALIBRATION, TEST, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_names import RANDOM
 from geogp.files import sha256_of, write_bytes, write_text
+from geogp.geodata.points.point_tests import PointTests
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
+from geogp.maps.csv_tables import write_csv
 from geogp.models.core.threads import aside, one_core_each
 from geogp.models.joint.joint_law import two_variances
-from geogp.records.input_records import ProviderRecord
+from geogp.records.input_records import PointsRecord, ProviderRecord, UnitRecord
 from geogp.records.record_names import NOISE_IN_SPREAD, POINT, STEPS
 from geogp.records.record_reading import complete_record
 from geogp.records.repair_records import CalibrationRecord
@@ -81,6 +83,9 @@ from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
 """Largest number of test rows in the comparison of two calculations of variances."""
+
+LEFT_OUT_FILE = "left_out.csv"
+"""The rows of the user's own file that a run leaves out, with the reasons."""
 
 PAGE_FILE = "map.html"
 """The interactive page in a run folder."""
@@ -260,6 +265,8 @@ def _complete(
             with aside(drawing.page, job.device) as page:
                 drawing.write(folder)
             write_text(folder / PAGE_FILE, page())
+            if job.points is not None and len(job.points.left_out):
+                write_csv(folder / LEFT_OUT_FILE, job.points.left_out)
             run = replace(
                 fitted,
                 region_name=job.region.name,
@@ -271,6 +278,7 @@ def _complete(
                 calibration=with_repair(fitted.calibration, repair),
                 covariates=covariates or UNSET,
                 providers=[_provider(job.observations, name) for name in job.providers] or UNSET,
+                points=UNSET if job.points is None else _points_record(job.points),
                 seconds=job.seconds,
                 warnings=job.warnings,
                 map=replace(drawing.record, grid_sha256=sha256_of(folder / GRID_FILE)),
@@ -315,6 +323,19 @@ def write_report(
     for name, text in kind_of(run.target).report(run, predictions, latex=latex).items():
         write_text(folder / name, text)
     write_pages(folder, run, REPORT_FILES)
+
+
+def _points_record(points: PointTests) -> PointsRecord:
+    """Return what run.json says of the user's own file of tests."""
+    return PointsRecord(
+        understood=dict(points.notes),
+        units={
+            name: UnitRecord(unit=unit, read_from=origin)
+            for name, (unit, origin) in points.units.items()
+        },
+        rows=points.rows,
+        left_out=points.counts,
+    )
 
 
 def _provider(seen: Observations, name: str) -> ProviderRecord:

@@ -1,0 +1,392 @@
+"""Times in texts and numbers: order of day and month, serial and epoch dates, and time zones."""
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import RequestError
+
+Texts = NDArray[np.object_]
+
+_EPOCHS = (("s", 1e8, 1e10), ("ms", 1e11, 1e13), ("us", 1e14, 1e16), ("ns", 1e17, 1e19))
+"""Units of times since 1970, and the numbers that they have in the years from 1973 to 2286."""
+
+_SERIAL = (32_874, 73_051)
+"""Days since 1900 in the years from 1990 to 2099."""
+
+_MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            *("jan january ene enero januar", "feb february febrero februar"),
+            *("mar march marzo marz", "apr april abr abril", "may mayo mai", "jun june junio juni"),
+            *("jul july julio juli", "aug august ago agosto", "sep sept september septiembre"),
+            *("oct october octubre okt oktober", "nov november noviembre"),
+            "dec december dic diciembre dez dezember",
+        ),
+        1,
+    )
+    for name in names.split()
+}
+"""Months by name, in English, Spanish and German."""
+
+ZONES = {
+    **dict.fromkeys(("UTC", "GMT", "Z", "WET"), 0),
+    "AST": -4,
+    "ADT": -3,
+    "EST": -5,
+    "EDT": -4,
+    "CST": -6,
+    "CDT": -5,
+    "MST": -7,
+    "MDT": -6,
+    "PST": -8,
+    "PDT": -7,
+    "AKST": -9,
+    "AKDT": -8,
+    "HST": -10,
+    "SST": -11,
+    "CHST": 10,
+    "WEST": 1,
+    "CET": 1,
+    "CEST": 2,
+    "EET": 2,
+    "EEST": 3,
+    "MSK": 3,
+    "JST": 9,
+    "KST": 9,
+}
+"""Hours of abbreviations of time zones; where countries share one, as in North America."""
+
+_ZONE = re.compile(
+    r"[\s_]*(?:(?P<offset>[+-]\d{1,2}:?\d{2}|(?<=[\d\s])[+-]\d{2})|\[?(?P<name>[A-Z][A-Za-z_]+(?:/[A-Za-z_+\-0-9]+)+)\]?"
+    r"|(?P<short>UTC|GMT|Z|[A-Z][A-Za-z]?[A-Z]{1,2}T)(?P<plus>[+-]\d{1,2}(?::?\d{2})?)?)$"
+)
+_CLOCK = re.compile(
+    r"(?:^|(?<=\d)[T\s_,]+|(?<=[a-z.])[\s,]+)(?P<h>\d{1,2})[:.h](?P<m>\d{2})(?:[:.m](?P<s>\d{2})s?(?:[.,]\d+)?)?"
+    r"\s*(?P<half>[AaPp]\.?\s?[Mm]\.?)?$"
+)
+_PACKED = re.compile(
+    r"(?P<y>\d{4})(?P<mo>\d{2})(?P<d>\d{2})(?:[T\s_-]?(?P<h>\d{2}):?(?P<m>\d{2})(?::?(?P<s>\d{2})(?:\.\d+)?)?)?"
+)
+_WORDS = re.compile(
+    r"(?:[A-Za-z]{2,9}\.?,\s*)?(?:(?P<d>\d{1,2})(?:st|nd|rd|th|\.)?[\s\-/]*(?:de\s+)?(?P<mo>[A-Za-z]{3,10})\.?|(?P<mo2>[A-Za-z]{3,10})\.?[\s\-/]*(?P<d2>\d{1,2})(?:st|nd|rd|th)?)[\s,\-/]*(?:de\s+)?(?P<y>\d{4}|\d{2})"
+)
+_THREE = re.compile(r"(?P<a>\d{1,4})(?P<sign>[-/. _])(?P<b>\d{1,2})(?P=sign)(?P<c>\d{1,4})\.?")
+_ISO = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}:\d{2}(?:\.\d+)?Z?)?$"
+_HAS_CLOCK = re.compile(r":\d{2}|T\d{2}|\d{2}\.\d{2}\.\d{2}")
+_QUARTER = re.compile(
+    r"(?P<y>\d{4})[\s-]*Q(?P<q>[1-4])|Q(?P<q2>[1-4])[\s-]*(?P<y2>\d{4})", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class CellTimes:
+    """The times in a column of n cells, in UTC.
+
+    `quarter` is the index of each quarter, and -1 in missing and unreadable cells; `wrong` marks
+    unreadable ones. `ahead` and `early` mark times in the future and before `FIRST_YEAR`. `note`,
+    `question` and `sample` are as in `CellNumbers`.
+    """
+
+    quarter: NDArray[np.int64]
+    wrong: NDArray[np.bool_]
+    ahead: NDArray[np.bool_]
+    early: NDArray[np.bool_]
+    note: str = ""
+    question: str = ""
+    sample: str = ""
+
+
+NEARLY_ALL = 0.95
+"""Share of the dates that a reading must fit."""
+
+FIRST_YEAR = 2000
+"""Times before this year are bad: they come from clocks that were never set."""
+
+
+def zone_of(text: str) -> dt.tzinfo:
+    """Return a time zone by its name or offset; raise RequestError if there is no such zone."""
+    offset = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", text)
+    if offset:
+        minutes = 60 * int(offset[2]) + int(offset[3] or 0)
+        if minutes < 24 * 60:
+            return dt.timezone(dt.timedelta(minutes=-minutes if offset[1] == "-" else minutes))
+    elif text.upper() in ZONES:
+        return dt.timezone(dt.timedelta(hours=ZONES[text.upper()]))
+    else:
+        try:
+            return ZoneInfo(text)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    raise RequestError(
+        f"expected --timezone with a name such as America/Puerto_Rico, or an offset such as "
+        f"-04:00, found {text[:40]!r}."
+    )
+
+
+def is_clock(texts: Texts) -> bool:
+    """Return whether texts are times of day, such as 14:30:00, without a date."""
+    held = [text for text in dict.fromkeys(texts.tolist()) if text][:1000]
+    return bool(held) and all(_CLOCK.fullmatch(text) for text in held)
+
+
+def read_times(
+    column: "pd.Series[Any]", texts: Texts, *, dates: str | None, timezone: str | None
+) -> CellTimes:
+    """Return the quarters of a column, (n,).
+
+    `column` has the cells as they are stored, and `texts` as texts, where a missing cell is empty.
+    `dates` and `timezone` are what the user says; see `PointOptions`.
+    """
+    zone = dt.UTC if timezone is None else zone_of(timezone)
+    if column.dtype.kind == "M" or isinstance(column.dtype, pd.DatetimeTZDtype):
+        times = (
+            column
+            if column.dt.tz is not None
+            else column.dt.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
+        )
+        known = times.dt.tz_convert("UTC").reset_index(drop=True)
+        return _quarters(known, column.isna().to_numpy(), "")
+    numbers = _numbers(column, texts)
+    missing = texts == ""
+    if numbers is not None and dates not in {"dmy", "mdy", "ymd"}:
+        return _from_numbers(numbers, missing, dates, zone)
+    if zone is dt.UTC and pd.Series(texts).str.match(_ISO).all():
+        times = pd.to_datetime(pd.Series(texts), utc=True, format="ISO8601", errors="coerce")
+        if times.notna().all():  # much faster than single texts
+            marked = pd.Series(texts).str.endswith("Z").all()
+            return _quarters(times, missing, _zoned("", {"UTC" if marked else "": zone}, zone))
+    inverse, unique = pd.factorize(texts)  # in their order, so that examples are from first rows
+    found = _from_texts(unique.tolist(), dates, zone)
+    if found.question:
+        return found
+    return replace(
+        found,
+        quarter=found.quarter[inverse],
+        wrong=found.wrong[inverse],
+        ahead=found.ahead[inverse],
+        early=found.early[inverse],
+    )
+
+
+def _numbers(column: "pd.Series[Any]", texts: Texts) -> NDArray[np.float64] | None:
+    """Return the numbers of a column that holds numbers only, otherwise None."""
+    if column.dtype.kind in "iuf":
+        return np.asarray(column.to_numpy(np.float64, na_value=np.nan))
+    held = pd.Series(texts[texts != ""])
+    if not held.str.fullmatch(r"\d+(?:\.\d+)?").all():
+        return None
+    return np.asarray(pd.to_numeric(pd.Series(texts), errors="coerce"), np.float64)
+
+
+def _from_numbers(
+    numbers: NDArray[np.float64], missing: NDArray[np.bool_], dates: str | None, zone: dt.tzinfo
+) -> CellTimes:
+    """Return the quarters of days since 1900, times since 1970, or digits such as 20231105."""
+    known = numbers[np.isfinite(numbers)]
+    middle = float(np.median(known)) if len(known) else np.nan
+    epoch = next((unit for unit, least, most in _EPOCHS if least <= middle < most), None)
+    packed = [
+        text
+        for text in map("{:.0f}".format, known[:1])
+        if len(text) in {8, 14} and text[:2] in {"19", "20"}
+    ]
+    seen = pd.Series(pd.NaT, index=range(len(numbers)), dtype="datetime64[ns]")
+    fine = np.isfinite(numbers)
+    if dates in {"excel", "excel-1904"} or (dates is None and _SERIAL[0] <= middle < _SERIAL[1]):
+        start = "1904-01-01" if dates == "excel-1904" else "1899-12-30"
+        fine &= (numbers >= 0) & (numbers < 100_000)
+        seen[fine] = pd.Timestamp(start) + pd.to_timedelta(numbers[fine], unit="D")
+        note = "days since 1904" if dates == "excel-1904" else "days since 1900, as in Excel"
+    elif packed and dates is None:
+        texts = ["" if np.isnan(value) else f"{value:.0f}" for value in numbers]
+        return _from_texts(texts, None, zone)
+    elif epoch is not None and dates in {None, "unix"}:
+        scale = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[epoch]
+        fine &= (numbers / scale > 0) & (numbers / scale < 9e9)
+        seen[fine] = pd.Timestamp(0) + pd.to_timedelta(numbers[fine] / scale, unit="s")
+        name = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+        return _quarters(seen.dt.tz_localize("UTC"), missing, f"{name[epoch]} since 1970, in UTC")
+    else:
+        fine[:] = False
+        note = ""
+    local = seen.dt.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
+    return _quarters(local.dt.tz_convert("UTC"), missing, _zoned(note, {}, zone))
+
+
+@dataclass(frozen=True)
+class _Date:
+    """A date in a text: year, month and day, or three numbers whose order is open, and the rest."""
+
+    numbers: tuple[int, int, int]
+    order: str
+    clock: tuple[int, int, int] = (0, 0, 0)
+    zone: str = ""
+
+
+def _from_texts(texts: list[str], dates: str | None, zone: dt.tzinfo) -> CellTimes:
+    """Return the quarters of texts."""
+    parsed = [_parsed(text) if text else None for text in texts]
+    order, question, note = _order(texts, parsed, dates)
+    if question:
+        none = np.zeros(len(texts), np.bool_)
+        empty = np.full(len(texts), -1)
+        return CellTimes(empty, none, none, none, question=question, sample=note)
+    zones: dict[str, dt.tzinfo | None] = {}
+    moments = np.full(len(texts), np.datetime64("NaT"), "datetime64[s]")
+    for place, one in enumerate(parsed):
+        if one is None:
+            continue
+        if one.zone not in zones:
+            zones[one.zone] = _zone_in(one.zone) if one.zone else zone
+        with_zone = zones[one.zone]
+        numbers = dict(zip(order if one.order == "?" else one.order, one.numbers, strict=True))
+        year = numbers["y"] + 2000 if numbers["y"] < 100 else numbers["y"]
+        if with_zone is None:
+            continue
+        try:
+            moment = dt.datetime(year, numbers["m"], numbers["d"], *one.clock, tzinfo=with_zone)
+            moments[place] = moment.astimezone(dt.UTC).replace(tzinfo=None)
+        except (ValueError, OverflowError):
+            continue
+    times = pd.Series(moments.astype("datetime64[ns]")).dt.tz_localize("UTC")
+    missing = np.array([not text for text in texts], np.bool_)
+    return _quarters(times, missing, _zoned(note, zones, zone))
+
+
+def _zoned(note: str, zones: Mapping[str, object], zone: dt.tzinfo) -> str:
+    """Return a note with the time zone of the times."""
+    named = list(dict.fromkeys("UTC" if text == "Z" else text for text in zones if text))
+    shown = [
+        f"{text} as {_offset(text)}" if text.upper() in ZONES and ZONES[text.upper()] else text
+        for text in named[:3]
+    ]
+    if not named or "" in zones:
+        shown.append("UTC" if zone is dt.UTC else f"{zone}")
+        if zone is dt.UTC:
+            shown[-1] += ", assumed" if not named else " where none is given"
+    return f"{note}{', ' if note else ''}time zone {', '.join(shown)}"
+
+
+def _offset(text: str) -> str:
+    hours = ZONES[text.upper()]
+    return f"UTC{hours:+03d}:00"
+
+
+def _zone_in(text: str) -> dt.tzinfo | None:
+    try:
+        return zone_of(text)
+    except RequestError:
+        return None
+
+
+def _parsed(text: str) -> _Date | None:
+    """Return the date in a text; None if there is none."""
+    quarter = _QUARTER.fullmatch(text)
+    if quarter:
+        year, number = quarter["y"] or quarter["y2"], quarter["q"] or quarter["q2"]
+        return _Date((int(year), 3 * int(number) - 2, 1), "ymd")
+    rest, zone = text.replace(" at ", " "), ""
+    found = _ZONE.search(rest)
+    if found and (found["offset"] is None or _HAS_CLOCK.search(rest[: found.start()])):
+        zone = found["offset"] or found["name"] or found["plus"] or found["short"]
+        rest = rest[: found.start()]
+    packed = _PACKED.fullmatch(rest)
+    if packed:
+        hour, minute, second = (int(packed[name] or 0) for name in ("h", "m", "s"))
+        day = int(packed["y"]), int(packed["mo"]), int(packed["d"])
+        return _Date(day, "ymd", (hour, minute, second), zone)
+    clock = (0, 0, 0)
+    at = _CLOCK.search(rest)
+    if at and at.start():
+        hour = int(at["h"])
+        if at["half"]:
+            hour = hour % 12 + (12 if at["half"][0] in "pP" else 0)
+        clock, rest = (hour, int(at["m"]), min(59, int(at["s"] or 0))), rest[: at.start()]
+    day_found = _day(rest.strip(" ,_"))
+    return None if day_found is None else replace(day_found, clock=clock, zone=zone)
+
+
+def _day(text: str) -> _Date | None:
+    """Return the day in a text without a time of day; None if there is none."""
+    three = _THREE.fullmatch(text)
+    if three:
+        first, last = len(three["a"]), len(three["c"])
+        if first == 3 or last == 3 or (first < 4 and last == 1):
+            return None
+        order = "ymd" if first == 4 else "dmy" if three["sign"] == "." else "?"
+        return _Date((int(three["a"]), int(three["b"]), int(three["c"])), order)
+    words = _WORDS.fullmatch(text)
+    month = _MONTHS.get((words["mo"] or words["mo2"]).lower()) if words else None
+    if words is None or month is None:
+        return None
+    return _Date((int(words["y"]), month, int(words["d"] or words["d2"])), "ymd")
+
+
+def _order(texts: list[str], parsed: list[_Date | None], dates: str | None) -> tuple[str, str, str]:
+    """Return the order of the numbers in dates, a question if it is open, and a note.
+
+    With a question, the note is the text with two readings.
+    """
+    open_dates = [
+        (text, one.numbers)
+        for text, one in zip(texts, parsed, strict=True)
+        if one and one.order == "?"
+    ]
+    dotted = any(one and one.order == "dmy" for one in parsed)
+    if dates in {"dmy", "mdy", "ymd"}:
+        return str(dates), "", DATES_SHORT[str(dates)]
+    if not open_dates:
+        return "dmy", "", DATES_SHORT["dmy"] if dotted else ""
+    fits = {
+        order: [_is_date(dict(zip(order, numbers, strict=True))) for _, numbers in open_dates]
+        for order in ("dmy", "mdy", "ymd")
+    }
+    # An order must fit all dates, or nearly all if none fits all: some dates may be bad.
+    share = {order: sum(found) / len(found) for order, found in fits.items()}
+    able = [order for order in fits if share[order] == 1] or [
+        order for order in fits if share[order] >= NEARLY_ALL
+    ]
+    if len(able) < 2:
+        best = able[0] if able else "dmy"
+        return best, "", DATES_SHORT[best]
+    text, numbers = open_dates[0]
+    readings = [f"{_shown(numbers, order)} (--dates {order})" for order in able]
+    return "", " or ".join(dict.fromkeys(readings)), text
+
+
+DATES_SHORT = {"dmy": "day before month", "mdy": "month before day", "ymd": "year, month, day"}
+
+
+def _is_date(parts: Mapping[str, int]) -> bool:
+    """Return whether year, month and day may be those of a measurement."""
+    year = parts["y"] + 2000 if parts["y"] < 100 else parts["y"]
+    now = dt.datetime.now(dt.UTC).year
+    return 1 <= parts["d"] <= 31 and 1 <= parts["m"] <= 12 and FIRST_YEAR <= year <= now + 1
+
+
+def _shown(numbers: tuple[int, int, int], order: str) -> str:
+    parts = dict(zip(order, numbers, strict=True))
+    year = parts["y"] + 2000 if parts["y"] < 100 else parts["y"]
+    return f"{year}-{parts['m']:02d}-{parts['d']:02d}"
+
+
+def _quarters(times: "pd.Series[Any]", missing: NDArray[np.bool_], note: str) -> CellTimes:
+    """Return the quarters of times in UTC, (n,)."""
+    unread = times.isna().to_numpy()
+    # Local times without a time zone may lie up to 14 hours ahead of UTC.
+    ahead = (times > pd.Timestamp.now("UTC") + pd.Timedelta(days=1)).to_numpy()
+    early = (times < pd.Timestamp(FIRST_YEAR, 1, 1, tz="UTC")).to_numpy()
+    filled = times.fillna(pd.Timestamp(FIRST_YEAR, 1, 1, tz="UTC"))
+    quarter = np.asarray(filled.dt.year * 4 + filled.dt.quarter - 1, np.int64)
+    return CellTimes(
+        np.where(unread, -1, quarter), unread & ~np.asarray(missing), ahead, early, note
+    )

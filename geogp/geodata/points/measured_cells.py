@@ -1,0 +1,226 @@
+"""Quarters and values of the tests in a table, with their units."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.geodata.points.cell_numbers import decimal_sign, read_numbers
+from geogp.geodata.points.cell_times import FIRST_YEAR, is_clock, read_times
+from geogp.geodata.points.point_options import PointOptions
+from geogp.geodata.points.point_roles import SPEEDS, known_export, plain
+from geogp.geodata.points.point_table import PointTable
+from geogp.geodata.points.row_review import RowReview
+from geogp.geodata.points.speed_units import AMBIGUOUS, KBPS, MS, latency_unit, speed_unit
+from geogp.geodata.tiles.plausibility import LIMITS
+from geogp.geodata.tiles.quarters import quarter_index
+from geogp.geodata.tiles.targets import find_target
+
+Floats = NDArray[np.float64]
+
+MANY_TIMES, FEW, SHARE = 300, 5, 0.001
+"""A file seems to mix units if over 5 values and over 0.1 % are 300 times the median or more."""
+
+STATED, OPTION, CELLS, ROW = "the column's name", "--units", "the cells", "the row of units"
+"""Where a unit may be read from, besides the header of a known export."""
+
+
+def with_dates(table: PointTable, options: PointOptions, needed: Sequence[str]) -> dict[str, str]:
+    """Return the names of the known columns; a date without a time of day may be the time.
+
+    Raises the errors of `find_columns`.
+    """
+    known = table.columns(options, [role for role in needed if role != "time"])
+    if "time" not in known and "date" in known:
+        known["time"] = known.pop("date")
+    elif "time" in known and "date" in known and not is_clock(table.values(known["time"])):
+        del known["date"]
+    if "time" in needed and "time" not in known:
+        table.columns(options, needed)  # raises the error
+    return known
+
+
+def read_quarters(
+    review: RowReview, columns: dict[str, str], options: PointOptions
+) -> NDArray[np.int64]:
+    """Return the index of each row's quarter in UTC, (n,), and mark rows without a time."""
+    table = review.table
+    if options.at_quarter is not None:
+        review.notes.append(("time", f"{options.at_quarter} for all rows (--at-quarter)"))
+        return np.full(len(table), quarter_index(options.at_quarter), np.int64)
+    name = columns["time"]
+    cells, texts = table.frame[name], table.values(name)
+    if "date" in columns:
+        dates = table.values(columns["date"])
+        # Workbooks store a date as midnight of that day.
+        days = np.array([text.removesuffix(" 00:00:00") for text in dates], object)
+        texts = np.where((dates == "") | (texts == ""), "", days + " " + texts).astype(object)
+        cells, name = pd.Series(texts), f"{columns['date']} and {name}"
+    found = read_times(cells, texts, dates=options.dates, timezone=options.timezone)
+    if found.question:
+        column = columns.get("date", columns["time"])
+        review.ask(column, found.sample, found.question, "Choose the form with --dates.")
+        return found.quarter
+    for wrong, reason in (
+        (texts == "", "no time"),
+        (found.wrong, "unreadable time"),
+        (found.ahead, "time in the future"),
+        (found.early, f"time before {FIRST_YEAR}"),
+    ):
+        if wrong.any():
+            first = (
+                f", such as {str(texts[int(wrong.argmax())])[:40]!r}" if reason != "no time" else ""
+            )
+            review.mark(wrong, f"{reason} in the column {name}{first}")
+    note = f", {found.note}" if found.note else ""
+    review.notes.append(("time", f"from the column {name}{note}"))
+    return found.quarter
+
+
+def read_target(
+    review: RowReview, name: str, options: PointOptions, target: str, service: str
+) -> tuple[Floats, tuple[str, str]]:
+    """Return the values of a target in kbps or ms, (n,), with their unit and where it is from.
+
+    Values are NaN in missing cells, and in bad cells, which are marked. Raises DataError if the
+    unit is unknown.
+    """
+    table = review.table
+    scales = KBPS if target in SPEEDS else MS
+    limit = LIMITS[service][find_target(target).columns[0]]
+    column = table.frame[name]
+    cell_units = np.full(len(table), "", object)
+    if column.dtype.kind in "iuf":
+        values = column.to_numpy(np.float64, na_value=np.nan)
+        wrong, note = np.isinf(values), ""
+        values = np.where(wrong, np.nan, values)
+    else:
+        stated = _stated(table, name, options, target)[0]
+        most = limit.most / scales.get(stated or "", 1.0)
+        found = read_numbers(
+            table.texts(name),
+            decimal=options.decimal,
+            thousands=options.separators.get(name),
+            file_decimal=_file_decimal(table, options),
+            plausible=lambda known: not np.any(known > most),
+        )
+        if found.question:
+            sign = "," if "," in found.sample else "."
+            cure = f"Say which with --decimal {sign} or --thousands {name}={sign}"
+            review.ask(
+                name, found.sample, found.question, f"{cure} (quoted if the shell needs it)."
+            )
+            return np.full(len(table), np.nan), ("", "")
+        values, wrong, note, cell_units = found.numbers, found.wrong, found.note, found.units
+    if wrong.any():
+        first = table.texts(name)[int(wrong.argmax())][:40]
+        review.mark(wrong, f"no number in the column {name}, such as {first!r}")
+    factors, unit = _factors(review, name, options, target, cell_units)
+    values = values * factors
+    review.notes.append(
+        (target, f"from the column {name}, {unit[0]} ({unit[1]}){', ' if note else ''}{note}")
+    )
+    _mark_impossible(review, values, name, target=target, service=service, unit=unit[0])
+    return values, unit
+
+
+def _file_decimal(table: PointTable, options: PointOptions) -> str | None:
+    """Return the decimal sign of the coordinates in a file; None if they have none."""
+    if table.places is not None:
+        return None
+    columns = table.columns(options, ["latitude", "longitude"])
+    for role in ("latitude", "longitude"):
+        column = table.frame[columns[role]]
+        sign = "." if column.dtype.kind == "f" else decimal_sign(table.values(columns[role]))
+        if sign is not None:
+            return sign
+    return None
+
+
+def _stated(
+    table: PointTable, name: str, options: PointOptions, target: str
+) -> tuple[str | None, str]:
+    """Return the unit of a column, or None, and where it was read from."""
+    speed = target in SPEEDS
+    find = speed_unit if speed else latency_unit
+    if speed and options.units is not None:
+        return options.units, OPTION
+    row = find(f" {table.units.get(name, '')}").unit
+    if row is not None:
+        return row, ROW
+    own = find(name).unit
+    if own is not None:
+        return own, STATED
+    export = known_export(table.names)
+    if (
+        export is not None
+        and target in export.columns
+        and plain(name) in export.columns[target].names
+    ):
+        return export.columns[target].unit, f"the header: {export.name}"
+    return (None, "") if speed else ("ms", "assumed")
+
+
+def _factors(
+    review: RowReview, name: str, options: PointOptions, target: str, cells: NDArray[np.object_]
+) -> tuple[Floats, tuple[str, str]]:
+    """Return the factor of each value to kbps or ms, (n,), and the unit with its origin."""
+    table = review.table
+    unit, origin = _stated(table, name, options, target)
+    scales = KBPS if target in SPEEDS else MS
+    find = speed_unit if target in SPEEDS else latency_unit
+    own = {text: find(f" {text}") for text in dict.fromkeys(cells.tolist()) if text}
+    odd = [text for text, found in own.items() if found.unit not in scales or found.name.strip()]
+    if odd:
+        review.mark(
+            np.isin(cells.astype(str), odd),
+            f"no unit of {target} in the column {name}, such as {odd[0][:20]!r}",
+        )
+    known = {text: str(found.unit) for text, found in own.items() if text not in odd}
+    if known and origin != OPTION:
+        bare = (cells == "") & (table.values(name) != "")
+        if unit not in scales and bare.any():
+            unit, origin = None, ""
+        else:
+            unit = unit if unit in scales else next(iter(known.values()))
+            origin = CELLS
+    if unit == AMBIGUOUS:
+        raise DataError(
+            f"the unit of the column {name} in {table.path} may be bits or bytes. Say which with "
+            f"--units, one of {', '.join(KBPS)}."
+        )
+    if unit is None:
+        raise DataError(
+            f"the unit of the column {name} in {table.path} is unknown. Give --units with one of "
+            f"{', '.join(KBPS)}, or add the unit to the name, as in {name}_mbps. (The command-line "
+            "client of Speedtest writes B/s.)"
+        )
+    factor = np.full(len(table), scales[unit])
+    for text, one in known.items():
+        if origin != OPTION:
+            factor[cells == text] = scales[one]
+    shown = ", ".join(dict.fromkeys(known.values())) if origin == CELLS else unit
+    return factor, (shown, origin)
+
+
+def _mark_impossible(
+    review: RowReview, values: Floats, name: str, *, target: str, service: str, unit: str
+) -> None:
+    """Mark values below 0 or above the limit; ask if the values seem to have two units."""
+    limit = LIMITS[service][find_target(target).columns[0]]
+    negative, beyond = values < 0, values > limit.most
+    review.mark(negative, f"{target} below 0")
+    review.mark(
+        beyond,
+        f"{target} above {limit.most:,} {limit.unit} ({limit.source}); is the unit right ({unit})?",
+    )
+    known = values[values > 0]
+    many = values > MANY_TIMES * np.median(known) if len(known) else beyond
+    if not beyond.any() and target in SPEEDS and many.sum() > max(FEW, SHARE * len(values)):
+        review.questions.append(
+            f"the column {name}: values over {MANY_TIMES} times the median in "
+            f"{review.table.where(many)} may be in another unit than {unit}. Write "
+            "all values in one unit."
+        )
