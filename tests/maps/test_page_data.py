@@ -19,7 +19,7 @@ from geogp.geodata.tiles.thresholds import thresholds_of
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
 from geogp.maps.page import page_places
-from geogp.maps.page.interactive_page import outlines, outlines_within
+from geogp.maps.page.interactive_page import map_page, outlines, outlines_within
 from geogp.maps.page.kernel_basis import coarser, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
 from geogp.maps.page.packing import text_bytes, unpack
@@ -412,6 +412,15 @@ def test_a_page_has_the_largest_towns_and_tells_equal_names_apart(world, monkeyp
     monkeypatch.setattr(page_places, "MAX_TOWNS", 3)
     told = " It names the largest 3 of 100 towns."
     assert towns_on(world.tiles, world.region, county) == (towns[:3], told)
+
+
+def test_no_real_town_lies_in_an_invented_region(world):
+    region = replace(world.region, invented=True)
+    assert towns_on(world.tiles, region, None) == ([], "")
+    data = page_data(world.grid, content_of(world, region=region))
+    assert {place["kind"] for place in data["places"]} == {"county"}
+    assert "GeoNames" not in map_page(data, region)
+    assert "GeoNames" in map_page(page_data(world.grid, content_of(world)), world.region)
 
 
 def test_gaps_do_not_add_their_errors_up():

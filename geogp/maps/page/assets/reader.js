@@ -57,7 +57,7 @@ class Reader {
       const arrays = ['lower', 'expected', 'upper'].map((name) => painter.array(name, quarter));
       return (await Promise.all(arrays)).map((array) => array.at(cell));
     }));
-    const note = sizeWords(data);
+    const note = sizeWords(data) && `${sizeWords(data)} Measured values are those of the tile.`;
     const [own, last] = [data.shown, bands.length - 1];
     const parts = note ? [[0, own - 1], [own, own], [own + 1, last]] : [[0, last]];
     return {
