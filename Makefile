@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
 # Exponentials, sums and factorisations round in their own way on each processor. An x86-64 one
@@ -24,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test trials test-processors lint types schema wheel docs environment browser clean
 
-demo: environment
+demo: $(VENV)/.demo
 	$(BIN)/geogp demo
 
 test: environment lint types browser
@@ -69,11 +70,16 @@ environment: $(VENV)/.done
 browser:
 	tests/browser/install.sh
 
-# The versions in constraints.txt are those the project is tested with.
-$(VENV)/.done: pyproject.toml constraints.txt
+# The demo needs only the package itself; all else extends the same environment. The versions in
+# constraints.txt are those the project is tested with.
+$(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("geogp needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) -e .
+	touch $@
+
+$(VENV)/.done: $(VENV)/.demo
+	$(INSTALL) -e '.[dev]'
 	touch $@
 
 clean:

@@ -10,6 +10,7 @@ from shapely.geometry import MultiPolygon, box, mapping
 from shapely.geometry.base import BaseGeometry
 
 from geogp.files import write_text
+from geogp.geodata.tiles.ookla import LICENSE
 from geogp.maps.frame import Frame
 
 ITEM_FILE = "item.json"
@@ -24,6 +25,22 @@ _FILES = {
 }
 """Media type, title and role of files of a run, besides its rasters."""
 
+NO_LICENSE = "proprietary"
+"""What STAC 1.0 calls data without a licence on the SPDX list."""
+
+_OOKLA: dict[str, Any] = {
+    "name": "Ookla",
+    "description": "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps",
+    "roles": ["producer", "licensor"],
+    "url": "https://www.ookla.com/ookla-for-good/open-data",
+}
+_OOKLA_LICENSE = {
+    "rel": "license",
+    "href": "https://creativecommons.org/licenses/by-nc-sa/4.0/",
+    "type": "text/html",
+    "title": "CC BY-NC-SA 4.0",
+}
+
 
 def write_item(grid: xr.Dataset, folder: Path) -> Path:
     """Write the STAC item of a grid as item.json, and return its path."""
@@ -36,8 +53,11 @@ def stac_item(grid: xr.Dataset) -> dict[str, Any]:
     """Return a grid as a STAC item, with the rasters and other files of its run as assets.
 
     The addresses of the files are relative to the item. The time of the item is the quarter of the
-    map. The item has no time of its making, because equal runs have equal files.
+    map. The item has no time of its making, because equal runs have equal files. Only a map of
+    Ookla's data names Ookla and its licence.
     """
+    license_of_data = str(grid.attrs.get("license", NO_LICENSE))
+    from_ookla = license_of_data == LICENSE
     told, west, south, east, north = grid.attrs, *Frame.of_grid(grid).bounds
     shape: BaseGeometry = box(west, south, east, north)
     if east > 180:  # GeoJSON cuts shapes at the antimeridian
@@ -62,8 +82,10 @@ def stac_item(grid: xr.Dataset) -> dict[str, Any]:
             "end_datetime": f"{quarter.end_time:%Y-%m-%dT%H:%M:%SZ}",
             "title": str(told["title"]),
             "description": f"{told['history']}. Data: {told.get('attribution', '')}",
+            "license": license_of_data,
+            **({"providers": [_OOKLA]} if from_ookla else {}),
         },
-        "links": [],
+        "links": [_OOKLA_LICENSE] if from_ookla else [],
         "assets": {
             name.partition(".")[0]: {
                 "href": f"./{name}",

@@ -1,5 +1,7 @@
 """What the page offers as files: the same values as on the map, read by pandas and geopandas."""
 
+import json
+
 import geopandas as gpd
 import numpy as np
 import pandas as pd
@@ -77,6 +79,15 @@ def test_the_squares_in_view_are_those_of_the_tiles(visit, made, tmp_path):
     assert squares.geom_equals_exact(told.geometry.normalize(), 2e-6).all()
     assert told.geometry.exterior.is_ccw.all()
     assert '"attribution":"Speedtest' in path.read_text("utf-8")[:600]
+
+
+@pytest.mark.parametrize("up", [0, 2])
+def test_a_file_says_if_quarters_have_squares_of_different_sizes(visit, make, tmp_path, up):
+    seen = visit(make(up=up).page)
+    first = downloaded(seen, tmp_path, "csv").read_text("utf-8").splitlines()[0]
+    told = json.loads(downloaded(seen, tmp_path, "geojson").read_text("utf-8"))
+    for text in (first, told.get("note", "")):
+        assert ("in the middle of squares of 9.3 km" in text) == bool(up)
 
 
 def test_a_number_sign_in_a_name_stays(visit, make, tmp_path):

@@ -135,12 +135,25 @@ def test_every_quarter_is_drawn_on_the_maps_own_tiles(visit, make, up, df):
     assert seen.inner_text("#geogp-quarter-words") == "2023Q2"
     assert ("squares of" in seen.inner_text("#geogp-quarter")) == bool(up)
     assert data["past"]["frame"]["zoom"] == data["frame"]["zoom"] - up
-    for name in ("level", "width", "bound", "probability", "change"):
+    for name in ("level", "width", "bound", "probability", *([] if up else ["change"])):
         seen.check(f"input[value={name}]")
         seen.settle()
         values = values_of(data, name, 1, data["threshold"]["shown"])
         assert values.shape == (data["frame"]["height"], data["frame"]["width"])
         assert_coloured(seen.picture(), values, layer_of(data, name)["scale"])
+
+
+@pytest.mark.parametrize("up", [0, 2])
+def test_no_layer_compares_quarters_with_squares_of_different_sizes(visit, make, up):
+    seen = visit(make(up=up).page, hash="#layer=change")
+    assert seen.locator("input[value=change]").count() == (not up)
+    assert seen.state["layer"] == ("level" if up else "change")
+    why = "No layer shows the change of the median"
+    assert (why in seen.inner_text("#geogp-layers")) == bool(up)
+    seen.update(layer="level", quarter=0)
+    assert ("in the middle of squares of 9.3 km" in seen.inner_text("#geogp-legend")) == bool(up)
+    seen.update(quarter=2)
+    assert "squares of" not in seen.inner_text("#geogp-legend")
 
 
 def test_layers_are_grouped_by_question(visit, made):

@@ -1,5 +1,7 @@
 """What the page says of a place: the grid's own values, within the steps it states."""
 
+import re
+
 import numpy as np
 import pytest
 from browser_acts import CLICK, click, close, facts, number
@@ -130,6 +132,34 @@ def test_a_click_draws_the_history_of_the_tile(visit, made):
     at = next(one for one in empty if tests[one] == 0)
     seen.update(point=place_of(data["frame"], *at))
     assert seen.locator(".geogp-history circle").count() == 0
+
+
+@pytest.mark.parametrize(("up", "lines"), [(0, [3]), (2, [2, 2])])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_history_breaks_between_squares_of_different_sizes(visit, make, up, lines, size):
+    """A line through both would show the difference of the sizes as a change."""
+    made = make(up=up)
+    seen, data = visit(made.page, size=size), made.data
+    seen.update(point=place_of(data["frame"], *cells(data, 1)[0]))
+    drawn = seen.locator(".geogp-median").evaluate_all(
+        "lines => lines.map(one => Array.from(one.points, p => [p.x, p.y]))"
+    )
+    assert [len(one) for one in drawn] == lines
+    assert seen.locator(".geogp-band").count() == len(lines)
+    text = seen.inner_text(".geogp-history")
+    label = seen.get_attribute(".geogp-history svg", "aria-label")
+    if up:
+        (_, before), (first, last) = drawn
+        assert before[0] < first[0]
+        assert first[1] == last[1]
+        assert (
+            "Values of other quarters than 2023Q3 are those in the middle of squares of 9.3 km; "
+            "values of 2023Q3 are those of tiles of 2.3 km." in text
+        )
+        assert re.search(r"^Median from \S+ in 2023Q1 to \S+ in 2023Q2; \S+ in 2023Q3, Mbps", label)
+    else:
+        assert "squares" not in text
+        assert re.search(r"^Median from \S+ in 2023Q1 to \S+ in 2023Q3, Mbps", label)
 
 
 @pytest.mark.trial

@@ -8,6 +8,8 @@ from dataclasses import replace
 import geopandas as gpd
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
+import pyogrio
 import pytest
 import rasterio
 from PIL import Image
@@ -122,6 +124,12 @@ def test_the_files_hold_the_table(result, copy):
     ]
     with rasterio.open(raster) as opened:
         found, meanings = opened.read(1), opened.tags(1)["flag_meanings"].split()
+        tags = opened.tags()
+    attribution = run_json(copy)["attribution"]
+    assert tags["attribution"] == attribution
+    assert pyogrio.read_info(package)["layer_metadata"] == {"attribution": attribution}
+    held = pq.read_schema(parquet).metadata[b"geogp"]
+    assert json.loads(held) == {"attribution": attribution}
     assert meanings == list(result.table["area"])
     assert [(found == k + 1).sum() for k in range(len(meanings))] == list(result.table["tiles"])
     described = json.loads(told.read_text("utf-8"))

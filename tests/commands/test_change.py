@@ -227,6 +227,7 @@ def test_the_files_hold_tables_and_rasters(result, copy):
     for path in result.files[-3:]:
         with rasterio.open(path) as raster:
             assert "from 2023Q3 to 2023Q4" in raster.descriptions[0]
+            assert raster.tags()["attribution"] == run_json(copy)["attribution"]
             values.append(raster.read(1))
     percent, sd, rose = values
     assert np.isfinite(percent).sum() == run_json(copy)["map"]["tiles"]

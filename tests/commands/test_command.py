@@ -13,6 +13,7 @@ import geopandas as gpd
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyogrio
 import pytest
 from shapely.geometry import box
 
@@ -202,6 +203,8 @@ def test_tiles_as_a_geopackage_are_those_of_the_table(finished, tmp_path, geogp)
     assert package.geometry.geom_equals(table.geometry).all()
     assert (package["quadkey"] == table["quadkey"]).all()
     np.testing.assert_allclose(package["median_mbps"], table["median_mbps"])
+    held = pyogrio.read_info(run / "tiles.gpkg")["layer_metadata"]
+    assert held == {"attribution": json.loads((run / "run.json").read_text())["attribution"]}
     (run / "tiles.parquet").write_bytes(b"PAR1")
     code, _, told = geogp("report", run, "--gpkg")
     assert code == 3

@@ -26,6 +26,7 @@ def test_the_demos_intervals_hold_in_every_stratum(demo_run):
     assert scores["rural"]["width_95"] > 1.1 * scores["urban"]["width_95"]
     assert (demo_run / "map.html").stat().st_size < MEGABYTE
     assert run["attribution"].startswith("Simulated")
+    assert "GeoNames" not in (demo_run / "map.html").read_text("utf-8")
 
 
 def test_a_missing_demo_is_an_error(tmp_path, monkeypatch):

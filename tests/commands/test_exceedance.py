@@ -183,6 +183,7 @@ def test_files(result, copy):
     with rasterio.open(copy.path / f"excursion_{NAMED}_25_mbps.tif") as found:
         values = found.read(1)
         assert found.crs.to_epsg() == 3857
+        assert found.tags()["attribution"] == run_json(copy)["attribution"]
     inside = np.isfinite(values)
     assert inside.sum() == run_json(copy)["map"]["tiles"]
     assert (values[inside] >= 0.95).sum() == told["joint_regions"]["met"]["tiles"]

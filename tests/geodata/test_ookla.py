@@ -182,11 +182,12 @@ def test_the_service_chooses_the_files(bucket, testland):
 
 
 def test_simulated_tiles_are_not_attributed_to_ookla(bucket, testland):
-    assert _read(bucket, testland).attribution == ATTRIBUTION
+    credits_of_ookla = {"attribution": ATTRIBUTION, "license": "CC-BY-NC-SA-4.0"}
+    assert _read(bucket, testland).credits == credits_of_ookla
     assert "Ookla" in ATTRIBUTION
     (bucket / "simulation.json").write_text("{}")
     found = _read(bucket, testland)
-    assert found.attribution == SIMULATED
+    assert found.credits == {"attribution": SIMULATED}
     assert "Ookla" not in SIMULATED
 
 

@@ -13,10 +13,12 @@ import pytest
 import shapely
 
 from geogp.errors import OutputError, RequestError
+from geogp.geodata.places.census import read_around, read_region
 from geogp.geodata.places.region import URBAN, Region
 from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
 from geogp.geodata.simulation.simulation_files import tile_polygons, write_simulation
 from geogp.geodata.simulation.truth import TruthLaw
+from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.plausibility import LIMITS, Limit
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
@@ -196,7 +198,7 @@ def test_truth_and_laws_come_back(simulation, folder):
 def test_boundaries_come_back(region, folder):
     states = geopandas.read_parquet(folder / "boundaries" / "states.parquet")
     urban = geopandas.read_parquet(folder / "boundaries" / "urban_areas_DEMO.parquet")
-    assert list(states.columns) == ["STUSPS", "NAME", "STATEFP", "geometry"]
+    assert list(states.columns) == ["STUSPS", "NAME", "STATEFP", "INVENTED", "geometry"]
     assert list(urban.columns) == ["UACE20", "NAME20", "geometry"]
     assert states.crs.to_epsg() == urban.crs.to_epsg() == 4269
     again = Region.from_geometry(
@@ -204,6 +206,23 @@ def test_boundaries_come_back(region, folder):
     )
     assert again.boundary.equals(region.boundary)
     assert again.strata.area.equals(region.strata.area)
+
+
+def test_only_an_invented_region_says_so(region, folder, tmp_path):
+    source = open_source(str(folder / "boundaries"))
+    assert read_region(source, "DEMO").region.invented
+    real = Region.from_geometry("REAL", "Real", region.boundary)
+    assert read_around(source, real).region.invented
+    assert not read_around(open_source(str(tmp_path)), real).region.invented
+    write_simulation(_small(real), real, tmp_path)
+    states = geopandas.read_parquet(tmp_path / "boundaries" / "states.parquet")
+    assert "INVENTED" not in states
+    again = open_source(str(tmp_path / "boundaries"))
+    assert not read_region(again, "REAL").region.invented
+    both = pd.concat([states, geopandas.read_parquet(folder / "boundaries" / "states.parquet")])
+    both.to_parquet(tmp_path / "boundaries" / "states.parquet")
+    assert not read_region(again, "REAL").region.invented
+    assert read_region(again, "DEMO").region.invented
 
 
 def test_urban_areas_keep_their_vintage_and_absence(region, tmp_path):

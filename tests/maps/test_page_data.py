@@ -19,7 +19,7 @@ from geogp.geodata.tiles.thresholds import thresholds_of
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
 from geogp.maps.page import page_places
-from geogp.maps.page.interactive_page import outlines, outlines_within
+from geogp.maps.page.interactive_page import map_page, outlines, outlines_within
 from geogp.maps.page.kernel_basis import coarser, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
 from geogp.maps.page.packing import text_bytes, unpack
@@ -125,6 +125,22 @@ def test_the_stated_error_of_probabilities_in_other_quarters_is_the_largest(worl
     assert data["steps"]["past_probability"] == pytest.approx(np.abs(met - exact).max(), abs=1e-9)
 
 
+def test_the_layer_of_change_needs_quarters_with_tiles_of_one_size(world, data):
+    """Between tiles of different sizes, the median also differs where nothing changed."""
+    assert data["past"]["frame"]["zoom"] < data["frame"]["zoom"]
+    assert "change" not in {layer["id"] for layer in data["layers"]}
+    past = smooth_prediction(world.tiles, seed=2)
+    quarters = [
+        QuarterMap("2023Q3", world.tiles, past),
+        QuarterMap("2023Q4", world.tiles, world.prediction),
+    ]
+    layers = page_data(world.grid, content_of(world, quarters=quarters))["layers"]
+    (change,) = [layer for layer in layers if layer["id"] == "change"]
+    expected = 100 * (10 ** (world.prediction.mean - past.mean) - 1)
+    assert change["scale"]["low"] < np.percentile(expected, 10)
+    assert change["scale"]["high"] > np.percentile(expected, 90)
+
+
 def test_a_normal_law_needs_few_levels():
     mean = np.linspace(0, 2, 50)
     gaussian = Prediction(mean, np.full(50, 0.02), np.full(50, 0.05))
@@ -225,7 +241,10 @@ def test_latency_asks_for_at_most(latency_world):
     assert found["kernel"] is None
 
 
-def test_layers_show_what_they_say(world, data):
+def test_layers_show_what_they_say(world):
+    past = QuarterMap("2023Q3", world.tiles, smooth_prediction(world.tiles, seed=2))
+    quarters = [past, QuarterMap("2023Q4", world.tiles, world.prediction)]
+    data = page_data(world.grid, content_of(world, quarters=quarters))
     layers = {layer["id"]: layer for layer in data["layers"]}
     speeds = ["level", "bound", "width", "probability", "tests", "change"]
     expected = [*speeds, "slice-0", "slice-1", "slice-2"]
@@ -393,6 +412,15 @@ def test_a_page_has_the_largest_towns_and_tells_equal_names_apart(world, monkeyp
     monkeypatch.setattr(page_places, "MAX_TOWNS", 3)
     told = " It names the largest 3 of 100 towns."
     assert towns_on(world.tiles, world.region, county) == (towns[:3], told)
+
+
+def test_no_real_town_lies_in_an_invented_region(world):
+    region = replace(world.region, invented=True)
+    assert towns_on(world.tiles, region, None) == ([], "")
+    data = page_data(world.grid, content_of(world, region=region))
+    assert {place["kind"] for place in data["places"]} == {"county"}
+    assert "GeoNames" not in map_page(data, region)
+    assert "GeoNames" in map_page(page_data(world.grid, content_of(world)), world.region)
 
 
 def test_gaps_do_not_add_their_errors_up():

@@ -8,6 +8,7 @@ import pytest
 import referencing
 from shapely.geometry import box, shape
 
+from geogp.geodata.tiles.ookla import LICENSE
 from geogp.maps.frame import Frame
 from geogp.maps.stac_item import stac_item, write_item
 
@@ -44,6 +45,22 @@ def test_an_item_follows_the_schema_and_names_each_raster(grid, tmp_path):
     assert shape(told["geometry"]).equals(box(*told["bbox"]))
     assert told["bbox"] == list(Frame.of_grid(grid).bounds)
     assert "by <somebody>" in told["properties"]["description"]
+
+
+def test_only_a_map_of_ooklas_data_has_its_licence(grid):
+    """STAC 1.0 calls a licence that is not on the SPDX list proprietary."""
+    own = json.loads(json.dumps(stac_item(grid)))
+    assert own["properties"]["license"] == "proprietary"
+    assert "Ookla" not in json.dumps(own)
+    assert own["links"] == []
+    told = json.loads(json.dumps(stac_item(grid.assign_attrs(license=LICENSE))))
+    assert list(validator().iter_errors(told)) == []
+    assert told["properties"]["license"] == "CC-BY-NC-SA-4.0"
+    assert told["properties"]["providers"][0]["name"] == "Ookla"
+    (link,) = told["links"]
+    assert link["rel"] == "license"
+    wrong = told | {"properties": told["properties"] | {"license": "CC BY-NC-SA 4.0"}}
+    assert list(validator().iter_errors(wrong))
 
 
 def test_the_schema_can_refuse(grid):

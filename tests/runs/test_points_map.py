@@ -7,6 +7,7 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
+import rasterio
 from run_worlds import edited_copy, run_json
 from shapely.geometry import box
 
@@ -66,6 +67,13 @@ def test_the_run_says_what_it_read(run, drive):
     assert told["region"] == told["region_name"] == "drive"
     assert told["quarters"] == ["2023Q3", "2023Q4"]
     assert told["attribution"] == "Measurements of drive.csv"
+    item = json.loads((run.path / "item.json").read_text("utf-8"))
+    assert item["properties"]["license"] == "proprietary"
+    assert "Measurements of drive.csv" in item["properties"]["description"]
+    assert "Ookla" not in json.dumps(item)
+    with rasterio.open(run.path / "median_mbps.tif") as raster:
+        assert raster.tags()["attribution"] == "Measurements of drive.csv"
+        assert "license" not in raster.tags()
     (file,) = told["inputs"]
     assert file["name"] == "drive.csv"
     assert file["rows"] == len(table)

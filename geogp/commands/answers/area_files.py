@@ -12,6 +12,7 @@ import geopandas as gpd
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from pyarrow import parquet
 
 from geogp.commands.answers.run_answer import plain_rows
 from geogp.errors import DataError
@@ -22,6 +23,9 @@ from geogp.maps.csv_tables import write_csv
 from geogp.maps.frame import Frame
 from geogp.maps.rasters import write_geotiffs
 from geogp.runs.run_folder import locked_run
+
+CREDITS = ("attribution", "license")
+"""Attributes of files that name the source of the data and its licence."""
 
 if TYPE_CHECKING:
     from geogp.runs.questions.tile_areas import TileAreas
@@ -42,12 +46,10 @@ def write_areas(
     areas, this is the last of them. Raises OutputError if a file cannot be written.
     """
     paths = [opened.path / f"{name}.{end}" for end in ("csv", "gpkg", "parquet", "json")]
-    table = frame.drop(columns="geometry")
+    table, about_data = frame.drop(columns="geometry"), opened.job.ingested.credits
     write_csv(paths[0], table)
-    parquet = io.BytesIO()
-    _write_package(frame, paths[1])
-    frame.to_parquet(parquet, index=False)
-    write_bytes(paths[2], parquet.getvalue())
+    _write_package(frame, paths[1], about_data)
+    _write_parquet(frame, paths[2], about_data)
     number = np.zeros(len(opened.tiles), np.int32)
     for row, inside in enumerate(areas.tiles, start=1):
         number[inside] = row
@@ -80,6 +82,7 @@ def tile_grid(
             "zoom": tiles.zoom,
             "region_code": opened.job.region.code,
             "target": request.target,
+            **opened.job.ingested.credits,
         },
     )
 
@@ -93,16 +96,29 @@ def write_tiles(run: Path) -> Path:
     path, source = run / "tiles.gpkg", run / "tiles.parquet"
     with locked_run(run):
         try:
-            frame = geo_table(read_table(source))
+            table = read_table(source)
+            held = json.loads((table.schema.metadata or {}).get(b"geogp", b"{}"))
+            about_data = {name: str(held[name]) for name in CREDITS if name in held}
+            frame = geo_table(table)
         except DAMAGE as error:
             raise DataError(
                 f"{source} is damaged ({error}). Give the command `geogp map` of the run again."
             ) from error
-        _write_package(frame, path)
+        _write_package(frame, path, about_data)
     return path
 
 
-def _write_package(frame: gpd.GeoDataFrame, path: Path) -> None:
+def _write_package(frame: gpd.GeoDataFrame, path: Path, about_data: dict[str, str]) -> None:
     package = io.BytesIO()
-    frame.to_file(package, driver="GPKG", layer=path.stem)
+    frame.to_file(package, driver="GPKG", layer=path.stem, layer_metadata=about_data)
     write_bytes(path, package.getvalue())
+
+
+def _write_parquet(frame: gpd.GeoDataFrame, path: Path, about_data: dict[str, str]) -> None:
+    """Write a table as GeoParquet, with attributes under the key of the table of tiles."""
+    plain, stream = io.BytesIO(), io.BytesIO()
+    frame.to_parquet(plain, index=False)
+    table = parquet.read_table(plain)
+    held = {**table.schema.metadata, "geogp": json.dumps(about_data)}
+    parquet.write_table(table.replace_schema_metadata(held), stream)
+    write_bytes(path, stream.getvalue())

@@ -121,5 +121,5 @@ def _write(opened: Reopened, found: Excursion, described: dict[str, Any]) -> lis
         found.threshold,
         tag=tag,
         subtitle=f"{job.region.name}, {job.question.label()}; level",
-        attribution=job.ingested.attribution,
+        about_data=job.ingested.credits,
     )

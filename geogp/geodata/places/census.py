@@ -13,7 +13,7 @@ from geogp.geodata.places.layers import COUNTY, TRACT, URBAN_AREA, PolygonLayer
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.places.region import Region, Strata
 from geogp.geodata.places.region_choice import AUTO
-from geogp.geodata.places.state_names import URBAN_VINTAGES, unknown_state
+from geogp.geodata.places.state_names import INVENTED, URBAN_VINTAGES, unknown_state
 from geogp.geodata.store.sources import Source
 from geogp.geodata.tiles.ookla import InputFile
 from geogp.geodata.tiles.parquet_files import reading_process
@@ -77,6 +77,7 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
     if counties is not None and not len(counties):
         raise DataError(f"{reading.files[-1].name} in {source.where} contains no county of {code}.")
     region = Region.from_geometry(code, str(row["NAME"]), row.geometry)
+    region = replace(region, invented=_is_true(row.get(INVENTED)))
     urban = _urban_areas(reading, [code], vintage)
     return _boundaries(reading, region, counties, urban)
 
@@ -90,8 +91,9 @@ def read_around(source: Source, region: Region, vintage: str = AUTO) -> Boundari
     """
     reading = _Reading(source)
     states = _states(reading)
-    touched = [] if states is None else states[states.intersects(region.wrapped)]["STUSPS"]
-    codes = [str(code) for code in touched]
+    touched = gpd.GeoDataFrame() if states is None else states[states.intersects(region.wrapped)]
+    codes = [str(code) for code in touched.get("STUSPS", ())]
+    region = replace(region, invented=any(map(_is_true, touched.get(INVENTED, ()))))
     counties = _counties(reading, codes)
     if counties is not None:
         counties = counties[counties.intersects(region.wrapped)]
@@ -264,6 +266,11 @@ def _find_state(states: gpd.GeoDataFrame, name: str) -> gpd.GeoSeries:
         if len(match):
             return match.iloc[0]
     raise unknown_state(name, zip(states["NAME"].map(str), states["STUSPS"].map(str), strict=True))
+
+
+def _is_true(value: object) -> bool:
+    """Return whether a value of a table, which can be empty, is true."""
+    return str(value) == "True"
 
 
 def _vintage(urban: gpd.GeoDataFrame, where: str) -> int:

@@ -115,12 +115,15 @@ class Region:
     strata
         Urban and rural, or two strata of the user; None if the strata are unknown. A region
         without any urban area has strata, too.
+    invented
+        Whether the region does not exist, so that no real town lies in it.
     """
 
     code: str
     name: str
     boundary: MultiPolygon
     strata: Strata | None = None
+    invented: bool = False
 
     @classmethod
     def from_geometry(

@@ -8,6 +8,9 @@ from geogp.errors import RequestError
 URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
 """The census year of urban areas, for each column that only one census has."""
 
+INVENTED = "INVENTED"
+"""Column of a file of states, true for a region that `geogp simulate` invented."""
+
 _TABLE = """
 AL 01 Alabama, AK 02 Alaska, AZ 04 Arizona, AR 05 Arkansas, CA 06 California, CO 08 Colorado,
 CT 09 Connecticut, DE 10 Delaware, DC 11 District of Columbia, FL 12 Florida, GA 13 Georgia,

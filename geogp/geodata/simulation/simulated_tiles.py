@@ -5,7 +5,7 @@ model. `simulation_files.py` writes a simulation as files that geogp can read.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -136,7 +136,7 @@ def simple_region() -> Region:
         (-89.78, 31.80, 0.03, 0.025),
     ]
     urban = shapely.union_all([wavy_ellipse(*town, waves=(0.12, 4, 0.08, 9)) for town in towns])
-    return Region.from_geometry("DEMO", "Demo", boundary, urban, 2020)
+    return replace(Region.from_geometry("DEMO", "Demo", boundary, urban, 2020), invented=True)
 
 
 @dataclass(frozen=True)

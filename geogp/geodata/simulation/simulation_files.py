@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from shapely.geometry.base import BaseGeometry
 
 from geogp.files import write_bytes, write_text
 from geogp.geodata.places.region import STRATA, Region
+from geogp.geodata.places.state_names import INVENTED
 from geogp.geodata.simulation.simulated_tiles import Simulation
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
@@ -48,7 +49,8 @@ def write_simulation(
     ``simulation.json``
         The request, the region, the models, and whether the urban areas are made up.
     ``boundaries/states.parquet``, ``boundaries/urban_areas_<CODE>.parquet``
-        GeoParquet in EPSG:4269; no file of urban areas if the region has no urban stratum.
+        GeoParquet in EPSG:4269; no file of urban areas if the region has no urban stratum. Only an
+        invented region has the column `INVENTED`.
 
     Other files in the folder are not changed. Raises OutputError if a file cannot be written.
     """
@@ -126,7 +128,13 @@ def _parquet(table: pa.Table, row_group: int = ROW_GROUP) -> bytes:
 
 
 def _boundary_files(region: Region) -> dict[str, bytes]:
-    state = {"STUSPS": [region.code], "NAME": [region.name], "STATEFP": ["00"]}
+    state: dict[str, list[str | bool]] = {
+        "STUSPS": [region.code],
+        "NAME": [region.name],
+        "STATEFP": ["00"],
+    }
+    if region.invented:
+        state[INVENTED] = [True]
     files = {"boundaries/states.parquet": _geoparquet(state, [region.boundary])}
     if region.strata is not None and region.strata.names == STRATA:
         areas = list(region.strata.area.geoms)
@@ -139,7 +147,9 @@ def _boundary_files(region: Region) -> dict[str, bytes]:
     return files
 
 
-def _geoparquet(columns: dict[str, list[str]], geometry: Sequence[BaseGeometry]) -> bytes:
+def _geoparquet(
+    columns: Mapping[str, Sequence[str | bool]], geometry: Sequence[BaseGeometry]
+) -> bytes:
     stream = io.BytesIO()
     geopandas.GeoDataFrame(columns, geometry=list(geometry), crs=_CRS).to_parquet(
         stream, index=False, compression="zstd"

@@ -34,6 +34,9 @@ FIRST_QUARTER = quarter_index("2019Q1")  # the first quarter that Ookla publishe
 ATTRIBUTION = "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
 """The attribution that the licence of Ookla's data requires."""
 
+LICENSE = "CC-BY-NC-SA-4.0"
+"""The licence of Ookla's data, as an SPDX identifier."""
+
 SIMULATED = "Simulated tiles, made by geogp; no measurements"
 """The text on maps of simulated tiles, in place of the attribution."""
 
@@ -71,7 +74,8 @@ class Ingested:
     Splits are made from all rows, so a split does not depend on the values of a target. `left_out`
     describes the other rows, which have impossible values. The `missing` quarters of a range have
     no rows in the source. For the `unreached` quarters, the source did not answer, and the cache
-    has no file. `attribution` names the source of the data on maps.
+    has no file. `attribution` names the source of the data on maps. `license` is the SPDX
+    identifier of the licence of the data, or empty if geogp knows of no licence.
     """
 
     observations: Observations
@@ -83,6 +87,13 @@ class Ingested:
     unreached: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     attribution: str = ATTRIBUTION
+    license: str = ""
+
+    @property
+    def credits(self) -> dict[str, str]:
+        """The attribution and, if known, the licence, as attributes of files."""
+        held = {"attribution": self.attribution, "license": self.license}
+        return {name: text for name, text in held.items() if text}
 
 
 def all_quarters() -> tuple[int, ...]:
@@ -157,13 +168,15 @@ def read_observations(
             for warning in exchanged_columns(name, _medians(parts, place, column, service))
         ),
     ]
+    simulated = any(got.simulated for got in taken.values())
     return replace(
         gathered,
         files=tuple(files),
         missing=tuple(gaps),
         unreached=tuple(sorted(held.unreached)),
         warnings=tuple(warnings),
-        attribution=SIMULATED if any(got.simulated for got in taken.values()) else ATTRIBUTION,
+        attribution=SIMULATED if simulated else ATTRIBUTION,
+        license="" if simulated else LICENSE,
     )
 
 

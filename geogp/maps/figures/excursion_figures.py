@@ -29,14 +29,15 @@ def write_excursions(
     *,
     tag: str,
     subtitle: str,
-    attribution: str = "",
+    about_data: dict[str, str],
 ) -> list[Path]:
     """Write the excursion functions as GeoTIFFs, and both joint regions as one PNG figure.
 
     `found` has the region where the threshold is met, then the region where it is not met. The
     files are ``excursion_<tag>.tif`` (met), ``excursion_short_<tag>.tif`` (not met) and
     ``excursion_<tag>.png``. Raises DataError if the number of values differs from the number of
-    tiles, and OutputError if a file cannot be written.
+    tiles, and OutputError if a file cannot be written. `about_data` has the attribution and the
+    licence of the data, which are attributes of the rasters.
     """
     frame = Frame.of_tiles(tiles)
     variables = {}
@@ -48,8 +49,11 @@ def write_excursions(
         label = f"for regions with this tile: largest probability that all tiles are {words}"
         variables[name] = (("y", "x"), raster, {"long_name": label, "units": "1"})
     attributes = {"zoom": tiles.zoom, "region_code": region.code, "target": threshold.target}
-    grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)
+    grid = xr.Dataset(
+        variables, coords={"x": frame.x, "y": frame.y}, attrs={**attributes, **about_data}
+    )
     paths = write_geotiffs(grid, folder) + write_styles(grid, folder)
+    attribution = about_data.get("attribution", "")
     picture = excursion_figure(
         region, tiles, found, threshold, subtitle=subtitle, attribution=attribution
     )

@@ -220,7 +220,8 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
             )[0]
             for place, one in enumerate(content.past)
         )
-        if content.shown > 0:
+        # A change between tiles of different sizes would show the difference of the sizes, too.
+        if content.shown > 0 and content.past[0].tiles.zoom == shown.tiles.zoom:
             first = rounded[1, 0, cells]
             ratio = 10 ** (quantiles[levels.index(0.5)] - first)
             change = (content.quarters[0].label, 100 * (ratio - 1))

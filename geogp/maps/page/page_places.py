@@ -88,8 +88,10 @@ def towns_on(
     The names are those of GeoNames; the largest town comes first. The bounds of a town are a point.
     `county` has the name of each tile's county; the kind of a town whose name is not unique then
     includes the county. The second value is empty, or, if there are more than `MAX_TOWNS`, a space
-    and a sentence that says so.
+    and a sentence that says so. No town lies in an invented region.
     """
+    if region.invented:
+        return [], ""
     towns = _read_towns()
     x, y = region.unwrap(towns["longitude"]), towns["latitude"]
     column, row = tiles_at(x, y, tiles.zoom)

@@ -243,7 +243,7 @@ def _complete(
             **flat_settings(fitted),
             "r": fitted.rank.r,
             "weights": json.dumps(chosen),
-            "attribution": job.ingested.attribution,
+            **job.ingested.credits,
         }
         drawing = draw(job, model, repair, settings)
         quarter = job.question.quarter

@@ -111,12 +111,14 @@ class Download {
 function csvOf(rows, data) {
   const names = Object.keys(rows.length ? rows[0].values : {});
   const lines = rows.map(({values}) => `${names.map((name) => csvField(values[name])).join(',')}\n`);
-  const about = `# ${`${data.title}. ${data.attribution}`.replace(/\s+/g, ' ')}\n`;
+  const words = `${data.title}. ${sizeWords(data)} ${data.attribution}`;
+  const about = `# ${words.replace(/\s+/g, ' ')}\n`;
   return {parts: [about, `${names.join(',')}\n`, ...lines], type: 'text/csv'};
 }
 
 function geojsonOf(rows, data) {
   const {attribution, title} = data;
+  const note = sizeWords(data) || undefined;
   const features = rows.map(({tile, values}, place) => {
     const box = cornersOf(tile);
     const [west, south, east, north] = [box.getWest(), box.getSouth(), box.getEast(), box.getNorth()]
@@ -126,6 +128,6 @@ function geojsonOf(rows, data) {
     return (place ? ',\n' : '') + JSON.stringify(
       {type: 'Feature', properties, geometry: {type: 'Polygon', coordinates: [ring]}});
   });
-  const head = JSON.stringify({type: 'FeatureCollection', title, attribution}).slice(0, -1);
+  const head = JSON.stringify({type: 'FeatureCollection', title, note, attribution}).slice(0, -1);
   return {parts: [`${head},"features":[\n`, ...features, '\n]}\n'], type: 'application/geo+json'};
 }

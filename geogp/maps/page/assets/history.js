@@ -1,4 +1,5 @@
 const CHART = {width: 276, height: 132, left: 40, right: 8, top: 8, bottom: 20};
+const ALONE = 4;
 
 /** Return an element of a drawing, with attributes and a text. */
 function svgElement(tag, attributes, text = '') {
@@ -21,9 +22,11 @@ function logarithmicTicks(low, high) {
 
 /**
  * Draw a history: a value with its 95 % interval by quarter, and of a cell also measured averages as
- * dots. The axis is logarithmic, or linear from 0 for numbers of tests.
+ * dots. The axis is logarithmic, or linear from 0 for numbers of tests. `parts` are the first and the
+ * last quarter of each line; the values of several parts have different resolutions, as `note` says.
  */
-function drawHistory(box, {bands, measured = [], quarters, shown, words}, data) {
+function drawHistory(
+  box, {bands, measured = [], quarters, shown, words, parts = [[0, bands.length - 1]], note}, data) {
   const {width, height, left, right, top, bottom} = CHART;
   const values = [...bands.flat(), ...measured].filter(Number.isFinite);
   const logarithmic = Boolean(data.levels);
@@ -38,7 +41,9 @@ function drawHistory(box, {bands, measured = [], quarters, shown, words}, data) 
     + (when[quarter] - when[0] + 0.5) / (when[last] - when[0] + 1) * (width - left - right);
   const y = (value) => height - bottom
     - (bend(value) - bend(low)) / (bend(high) - bend(low)) * (height - top - bottom);
-  const line = (end) => bands.map((band, quarter) => `${x(quarter)},${y(band[end])}`);
+  const line = (end, [first, last]) => (first === last
+    ? [-ALONE, ALONE].map((aside) => `${x(first) + aside},${y(bands[first][end])}`)
+    : bands.slice(first, last + 1).map((band, at) => `${x(first + at)},${y(band[end])}`));
   const picture = svgElement('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img'});
   for (const tick of logarithmic ? logarithmicTicks(low, high) : roundTicks(0, high).slice(0, -1)) {
     picture.append(
@@ -47,8 +52,10 @@ function drawHistory(box, {bands, measured = [], quarters, shown, words}, data) 
   }
   picture.append(
     svgElement('line', {x1: x(shown), x2: x(shown), y1: top, y2: height - bottom, class: 'geogp-now'}),
-    svgElement('polygon', {points: [...line(0), ...line(2).reverse()].join(' '), class: 'geogp-band'}),
-    svgElement('polyline', {points: line(1).join(' '), class: 'geogp-median'}));
+    ...parts.flatMap((part) => [
+      svgElement('polygon', {
+        points: [...line(0, part), ...line(2, part).reverse()].join(' '), class: 'geogp-band'}),
+      svgElement('polyline', {points: line(1, part).join(' '), class: 'geogp-median'})]));
   for (const [quarter, value] of measured.entries()) {
     if (Number.isFinite(value)) {
       const dot = svgElement('circle', {cx: x(quarter), cy: y(value), r: 3, class: 'geogp-dot'});
@@ -61,11 +68,15 @@ function drawHistory(box, {bands, measured = [], quarters, shown, words}, data) 
     picture.append(svgElement('text', text, quarters[quarter]));
   }
   const seen = measured.filter(Number.isFinite).length;
-  const ends = [0, last].map(
-    (quarter) => `${formatNumber(bands[quarter][1], 3)} in ${quarters[quarter]}`);
+  const at = (quarter) => `${formatNumber(bands[quarter][1], 3)} in ${quarters[quarter]}`;
+  const lines = parts.map(
+    ([from, to]) => (from === to ? at(from) : `from ${at(from)} to ${at(to)}`)).join('; ');
   const middle = data.levels ? 'Median' : 'Expected';
-  picture.setAttribute('aria-label', `${words || middle} from ${ends.join(' to ')}, ${data.unit}${
+  picture.setAttribute('aria-label', `${words || middle} ${lines}, ${data.unit}${
     words ? '' : `; measured in ${seen} of ${bands.length} quarters`}.`);
   box.append(element('figcaption', '', `${
     words || `${middle} with 95 % interval, and measured values (dots)`}, ${data.unit}`), picture);
+  if (note) {
+    box.append(element('p', 'geogp-hint', note));
+  }
 }

@@ -36,11 +36,13 @@ class Legends {
   }
 
   hintOf(layer, state) {
-    const still = this.page.data.quarters.length > 1 && state.quarter !== this.page.data.shown
-      && !this.page.pictures.painter.inTime(layer);
+    const {data, pictures: {painter}} = this.page;
+    const other = data.quarters.length > 1 && state.quarter !== data.shown;
     const asked = layer.source.live && state.point === null;
-    return [asked ? 'Click a place to draw its kernel.' : '', layer.hint,
-      still ? 'This layer is the same for all quarters.' : ''].filter(Boolean).join(' ');
+    const inQuarter = !painter.inTime(layer) ? 'This layer is the same for all quarters.'
+      : layer.source.areas ? '' : sizeWords(data);
+    return [asked ? 'Click a place to draw its kernel.' : '', layer.hint, other ? inQuarter : '']
+      .filter(Boolean).join(' ');
   }
 }
 

@@ -30,10 +30,7 @@ class Panel {
     if (data.quarters.length > 1) {
       this.addSlider('quarter', data.quarters.length, (place) => page.update({quarter: place}));
       this.addPlay();
-      const {frame} = data.past;
-      document.getElementById('geogp-quarter-hint').textContent = frame.zoom < data.frame.zoom
-        ? `Other quarters than ${data.quarters[data.shown]} have squares of ${
-          formatNumber(tileKm(frame), 2)} km.` : '';
+      document.getElementById('geogp-quarter-hint').textContent = sizeWords(data);
     }
     this.narrow = window.matchMedia('(max-width: 759px)');
     this.narrow.addEventListener('change', () => this.fold());
@@ -63,6 +60,11 @@ class Panel {
         fields.set(id, field);
       }
       box.append(group);
+    }
+    const {data} = this.page;
+    if (data.levels && data.shown > 0 && sizeWords(data)) {
+      box.append(element('p', 'geogp-hint', 'No layer shows the change of the median: the quarters '
+        + 'have squares of different sizes. geogp change computes changes.'));
     }
     return fields;
   }

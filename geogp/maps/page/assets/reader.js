@@ -42,7 +42,8 @@ class Reader {
 
   /**
    * Return what is predicted for a cell in every quarter, [low, middle, high], and what was measured,
-   * NaN if nothing; null for classes, and for a page with one quarter.
+   * NaN if nothing; null for classes, and for a page with one quarter. A line joins only quarters with
+   * tiles of the same size.
    */
   async history(cell) {
     const {data, painter} = this;
@@ -56,7 +57,12 @@ class Reader {
       const arrays = ['lower', 'expected', 'upper'].map((name) => painter.array(name, quarter));
       return (await Promise.all(arrays)).map((array) => array.at(cell));
     }));
-    return {bands, measured: await this.measured(cell)};
+    const note = sizeWords(data) && `${sizeWords(data)} Measured values are those of the tile.`;
+    const [own, last] = [data.shown, bands.length - 1];
+    const parts = note ? [[0, own - 1], [own, own], [own + 1, last]] : [[0, last]];
+    return {
+      bands, measured: await this.measured(cell), note, parts: parts.filter(([from, to]) => from <= to),
+    };
   }
 
   /** Return the measured values of a cell in all quarters, NaN if there are none. */

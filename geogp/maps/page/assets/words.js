@@ -70,6 +70,14 @@ function thresholdWords(data, value) {
   return `${side} ${formatNumber(value)} ${data.unit}`;
 }
 
+/** Return a sentence on the sizes of squares if these differ between quarters, otherwise ''. */
+function sizeWords({frame, past, quarters, shown}) {
+  const size = (one) => `${formatNumber(tileKm(one), 2)} km`;
+  return past && past.frame.zoom < frame.zoom
+    ? `Values of other quarters than ${quarters[shown]} are those in the middle of squares of ${
+      size(past.frame)}; values of ${quarters[shown]} are those of tiles of ${size(frame)}.` : '';
+}
+
 /** Return a sentence on the largest error of the reduced kernel. */
 function kernelErrorWords({error}) {
   return `Computed from a reduced kernel, with errors of up to ${formatNumber(100 * error, 2)} % of the `
