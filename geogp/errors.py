@@ -60,6 +60,11 @@ def visible(text: object) -> str:
     return "".join(sign if _is_visible(sign) else _escaped(sign) for sign in whole)
 
 
+def visible_lines(text: str) -> str:
+    """Return a text of several lines, each `visible`."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
 def _is_visible(sign: str) -> bool:
     return sign.isprintable() or sign in _JOINERS or unicodedata.category(sign) == "Zs"
 

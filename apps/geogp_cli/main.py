@@ -9,6 +9,7 @@ from rich.table import Table
 
 from geogp import __version__
 from geogp.commands.data_requests import FetchRequest, PointsRequest, SimulationRequest
+from geogp.errors import named
 from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 from geogp_cli import cache, console, questions
@@ -183,9 +184,9 @@ def points(request: PointsRequest, listener: ProgressListener) -> Answer:
     found = describe_points(request)
     for text in found["warnings"]:
         listener.warn(text)
-    named = ", ".join(f"{role} from {name}" for role, name in found["columns"].items())
+    columns = named(f"{role} from {name}" for role, name in found["columns"].items())
     table = console.table(
-        f"{found['tests']:,} tests of {found['target']} in {found['tiles']:,} tiles; {named}",
+        f"{found['tests']:,} tests of {found['target']} in {found['tiles']:,} tiles; {columns}",
         "quarter, tests",
         ((quarter, f"{tests:,}") for quarter, tests in found["quarters"].items()),
     )
@@ -248,7 +249,7 @@ def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
 
     shown = [name for name in _FIGURES if name in next(iter(metrics.values())).figures]
     strata = any(found.n for name, found in metrics.items() if name != ALL)
-    headings = ["stratum, n, log score, baseline", *(_FIGURES[name][0] for name in shown)]
+    headings = ["stratum", "n", "log score", "baseline", *(_FIGURES[name][0] for name in shown)]
     rows = (
         (
             stratum,
@@ -262,7 +263,7 @@ def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
         for stratum, found in metrics.items()
         if strata or stratum == ALL
     )
-    return console.table(f"test rows, {split} split", ", ".join(headings), rows)
+    return console.table(f"test rows, {split} split", headings, rows)
 
 
 def _version(asked: bool) -> None:
