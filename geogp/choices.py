@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from numbers import Integral
 from typing import Any
 
-from geogp.errors import RequestError, named, shown
+from geogp.errors import RequestError, named, quoted, shown
 
 AVERAGE, COUNT, CLASS = "average", "count", "class"
 """Kinds of targets: averages of tests, numbers of tests, and classes of tiles."""
@@ -51,7 +51,7 @@ def one_of(what: str, found: object, allowed: Iterable[str]) -> None:
         near = nearest(found, names, 2)
         listed = named(names, len(names) if len(names) <= _WHOLE else 10)
         hint = f" Did you mean {' or '.join(map(shown, near))}?" if near else ""
-        raise RequestError(f"unknown {what} {shown(repr(found))}; choose one of {listed}.{hint}")
+        raise RequestError(f"unknown {what} {quoted(found)}; choose one of {listed}.{hint}")
 
 
 def whole_number(what: str, found: object, least: int, most: int) -> None:

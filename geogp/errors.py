@@ -81,6 +81,11 @@ def shown(text: object, most: int = 60) -> str:
     return f"{visible(whole[:most])}... ({len(whole):,} characters)"
 
 
+def quoted(text: object, most: int = 60) -> str:
+    """Return a text in quotes, as a message shows it; see `shown`."""
+    return shown(repr(text), most)
+
+
 def named(names: Iterable[object], most: int = 10) -> str:
     """Return names as a message lists them: each `shown`, and at most `most` of them.
 
@@ -141,3 +146,12 @@ class RefusedError(NetworkError):
 
 class UnreachableError(NetworkError):
     """No server answers at the address of a remote source."""
+
+
+def check_name(what: str, name: str, error: type[GeogpError] = DataError) -> None:
+    """Raise an error if a name has control characters, which pages and rasters cannot hold.
+
+    These files can hold tabs and line breaks.
+    """
+    if any(unicodedata.category(sign) in {"Cc", "Cs"} and sign not in "\t\r\n" for sign in name):
+        raise error(f"expected {what} without control characters, found {quoted(name)}. Rename it.")

@@ -3,7 +3,7 @@
 import pytest
 
 from geogp.choices import one_of
-from geogp.errors import RequestError, named, shown, visible
+from geogp.errors import DataError, RequestError, check_name, named, shown, visible
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,11 @@ def test_a_choice_among_many_names_is_cut():
     assert len(str(told.value)) < 400
     with pytest.raises(RequestError, match=r"20,002 characters\); choose one of a, b\.$"):
         one_of("provider", "z" * 20_000, ["a", "b"])
+
+
+def test_names_in_files_have_no_control_characters():
+    for name in ("Claro", "two\nlines", "\u202eright to left"):
+        check_name("a name", name)
+    for name in ("a\x00b", "\x1b[2J", "\x85", "\udc00"):
+        with pytest.raises(DataError, match=r"a name without control characters, found .*Rename it"):
+            check_name("a name", name)

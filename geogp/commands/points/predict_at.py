@@ -11,7 +11,7 @@ import pandas as pd
 from geogp.commands.answers.run_answer import RunAnswer
 from geogp.commands.csv_tables import write_csv
 from geogp.commands.run_requests import AtRequest
-from geogp.errors import RequestError
+from geogp.errors import RequestError, quoted
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.files import write_text
 from geogp.geodata.points.point_roles import columns_of, named_columns
@@ -75,7 +75,7 @@ def _read_places(
     if match is None and not path.is_file():
         raise RequestError(
             "expected a place as LATITUDE,LONGITUDE in degrees, such as 18.2,-66.4, or a file of "
-            f"places, found {request.place!r}."
+            f"places, found {quoted(request.place)}."
         )
     if match is None:
         table = read_point_table(path)
@@ -102,8 +102,8 @@ def _beside(table: PointTable, columns: dict[str, str], found: PlaceAnswers) -> 
     double = [name for name in own if name in found.table]
     if double:
         raise RequestError(
-            f"{table.path} has the column {double[0]!r}, which is also the name of a column of the "
-            "answers. Rename the column."
+            f"{table.path} has the column {quoted(double[0])}, which is also the name of a column "
+            "of the answers. Rename the column."
         )
     times = len(found.described["quarters"])
     many = own.loc[own.index.repeat(times)].reset_index(drop=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from shapely.geometry import MultiPolygon
 from shapely.geometry.base import BaseGeometry
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, check_name, named, quoted
 from geogp.geodata.places.census import Boundaries, read_around, read_region
 from geogp.geodata.places.layers import ELSEWHERE, column_of, files_read, place_of
 from geogp.geodata.places.polygons import read_polygons
@@ -80,9 +80,9 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
         texts = column_of(table, column, path)
         chosen = table[texts == value]
         if not len(chosen):
-            held = ", ".join(sorted(texts.unique())[:8])
             raise RequestError(
-                f"no row of {path} has {value!r} in {column}; this column contains {held}."
+                f"no row of {path} has {quoted(value)} in {column}; this column contains "
+                f"{named(sorted(texts.unique()))}."
             )
     full = path.stem if name is None else name.strip()
     try:
@@ -93,14 +93,18 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
 
 
 def code_of(name: str) -> str:
-    """Return a code for file names; raise RequestError if `name` has no letter or digit."""
+    """Return a code for file names.
+
+    Raises RequestError if `name` has no letter or digit, or has control characters.
+    """
     plain = unicodedata.normalize("NFC", name)
     code = re.sub(r"[^\w-]+", "_", plain).strip("_-")[:LONGEST_CODE]
     if not code:
         raise RequestError(
-            f"expected a name with a letter or digit for the region, found {name!r}. Give a name "
-            "with --region-name."
+            f"expected a name with a letter or digit for the region, found {quoted(name)}. Give a "
+            "name with --region-name."
         )
+    check_name("a name of the region", name, RequestError)
     return code
 
 
@@ -125,17 +129,18 @@ def read_own_strata(
         if len(names) != 2:
             raise RequestError(
                 f"expected two values in {column} of {path}, the names of two strata, found "
-                f"{len(names)}: {', '.join(names[:6])}."
+                f"{len(names)}: {named(names)}."
             )
         areas = [table.geometry[values == name].union_all() for name in names]
     for name in names:
         if not name or name.casefold() in _TAKEN or len(name) > LONGEST_NAME:
             raise DataError(
-                f"{path} names a stratum {name!r}; expected 1 to {LONGEST_NAME} characters, and "
-                f"not {' or '.join(sorted(_TAKEN))}. Rename the stratum."
+                f"{path} names a stratum {quoted(name)}; expected 1 to {LONGEST_NAME} characters, "
+                f"and not {' or '.join(sorted(_TAKEN))}. Rename the stratum."
             )
+        check_name(f"a name of a stratum in {path}", name)
     if names[0] == names[1]:
-        raise DataError(f"{path} names both strata {names[0]!r}. Rename the file.")
+        raise DataError(f"{path} names both strata {quoted(names[0])}. Rename the file.")
     shapes = [MultiPolygon(polygonal_parts(area)) for area in areas]
     rest = shapes[1] if len(shapes) == 2 else None
     first, second = names

@@ -12,7 +12,7 @@ import shapely
 from numpy.typing import ArrayLike, NDArray
 from shapely.geometry.base import BaseGeometry
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, check_name, named, shown
 from geogp.files import sha256_of
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.places.region_choice import file_and_rest
@@ -58,7 +58,8 @@ class PolygonLayer:
 
         `column` contains the labels. By default, `column` is the first of `_NAMES` in the table,
         and the Census number is added to labels that occur twice. Raises RequestError if there is
-        no such column. Raises DataError if a polygon has no label.
+        no such column. Raises DataError if a polygon has no label, or a label has control
+        characters.
         """
         found = column or next((one for one in _NAMES if one in table), "NAME")
         labels = column_of(table, found, name)
@@ -69,6 +70,8 @@ class PolygonLayer:
                 f"{unnamed} of {len(table)}. Name or remove these polygons, or choose another "
                 f"column, as FILE:COLUMN."
             )
+        for label in labels:
+            check_name(f"a name of a polygon of {name}", label)
         number = next((one for one in _NUMBERS if one in table), None)
         if column is None and number is not None:
             twice = labels.duplicated(keep=False)
@@ -142,6 +145,7 @@ def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
 def read_layer(text: str) -> PolygonLayer:
     """Return the layer of polygons in ``FILE`` or ``FILE:COLUMN``, named after the file."""
     path, column = place_of(text)
+    check_name("a name of a file of polygons", path.stem, RequestError)
     table = read_polygons(path)
     layer = PolygonLayer.of_table(path.stem, table, column)
     if ELSEWHERE in layer.labels:
@@ -162,15 +166,15 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
     layers = [read_layer(text) for text in texts]
     places = [place_of(text) for text in texts]
     stems = [layer.name for layer in layers]
-    named = []
+    known = []
     for layer, (_, column) in zip(layers, places, strict=True):
         twice = stems.count(layer.name) > 1 and column is not None
-        named.append(replace(layer, name=f"{layer.name}_{column}") if twice else layer)
-    names = [layer.name for layer in named]
+        known.append(replace(layer, name=f"{layer.name}_{column}") if twice else layer)
+    names = [layer.name for layer in known]
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise RequestError(
-            f"expected layers with different names, found {', '.join(double)} more than once. "
+            f"expected layers with different names, found {named(double)} more than once. "
             "A layer has the name of its file: rename one of the files, or give each --layer once."
         )
     # A file with two layers is listed once, with the number of polygons of the last layer.
@@ -178,7 +182,7 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
         path: files_read(path, len(layer), len(layer))
         for (path, _), layer in zip(places, layers, strict=True)
     }
-    return tuple(named), tuple(file for found in files.values() for file in found)
+    return tuple(known), tuple(file for found in files.values() for file in found)
 
 
 def place_of(text: str) -> tuple[Path, str | None]:
@@ -192,10 +196,10 @@ def place_of(text: str) -> tuple[Path, str | None]:
 def column_of(table: gpd.GeoDataFrame, column: str, where: Path | str) -> pd.Series:
     """Return a column of a file of polygons as text; raise RequestError without this column."""
     if column not in table or column == table.active_geometry_name:
-        held = ", ".join(str(name) for name in table.columns if name != "geometry")
+        held = named(name for name in table.columns if name != "geometry")
         raise RequestError(
-            f"expected a column {column} in {where}, found the columns {held}. Give one of these "
-            f"columns."
+            f"expected a column {shown(column)} in {where}, found the columns {held}. Give one of "
+            "these columns."
         )
     return pd.Series(table[column].astype(str))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from geogp.choices import one_of
-from geogp.errors import RequestError
+from geogp.errors import RequestError, quoted
 from geogp.geodata.places.state_names import check_public_state
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place
 
@@ -114,7 +114,7 @@ def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
     if not (column and equals):
         raise RequestError(
             f"expected COLUMN=VALUE, to choose the rows of {path} that form the region, found "
-            f"{rest!r}."
+            f"{quoted(rest)}."
         )
     return path, (column, value)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from geogp.choices import CLASS, COUNT
 from geogp.distributions.quantity import Quantity
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_cells import Cell, RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair
@@ -205,7 +205,7 @@ def _map_tiles(path: Path) -> MapTiles:
         names = opened.schema.names
         absent = [name for name in _NEEDED if name not in names]
         if absent:
-            raise DataError(f"expected the columns {', '.join(absent)}.")
+            raise DataError(f"expected the columns {named(absent)}.")
         county = [name for name in ("county",) if name in names]
         table = opened.read(None, [*_NEEDED, *county]).to_pandas()
     texts = table["quadkey"].to_numpy(np.str_)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named, quoted
 from geogp.geodata.covariates.raster_covariate import RasterCovariate
 from geogp.geodata.covariates.read_covariate import RASTERS
 from geogp.geodata.places.layers import PolygonLayer, place_of
@@ -80,8 +80,8 @@ def _of_column(opened: Reopened, column: str, by: str | None) -> Floats:
         weights: Floats = table[column].reindex(opened.tiles.quadkeys).to_numpy(np.float64)
         return weights
     raise RequestError(
-        f"expected --weights with a GeoTIFF or one of the columns {', '.join([*held, *own])}, "
-        f"found {column!r}."
+        f"expected --weights with a GeoTIFF or one of the columns {named([*held, *own])}, "
+        f"found {quoted(column)}."
     )
 
 
