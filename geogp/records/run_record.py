@@ -124,6 +124,7 @@ class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     points_provider: Text | None = None
     points_technology: Text | None = None
     points_by_provider: bool | None = None
+    crs: Text | None = None
 
     @property
     def is_state(self) -> bool:

@@ -16,6 +16,7 @@ class MapSettings(TypedDict, total=False):
     source: str
     boundaries: str | None
     region_name: str | None
+    crs: str | None
     urban_vintage: str
     strata: str | None
     points: str | None

@@ -114,14 +114,15 @@ class Reopened:
         distance = nearest_km(*self.tiles.centres, seen.longitude, seen.latitude)
         return np.asarray(distance > self.job.request.far_km)
 
-    def layer(self, by: str) -> PolygonLayer:
+    def layer(self, by: str, crs: str | None = None) -> PolygonLayer:
         """Return the polygons of ``--by`` (county, urban, tract or a file); warn if they overlap.
 
-        Raises RequestError if the boundaries have no such polygons, and the errors of `read_layer`.
+        `crs` is the CRS of a file that has none. Raises RequestError if the boundaries have no such
+        polygons, and the errors of `read_layer`.
         """
         boundaries, where = self.job.boundaries, self.job.request.boundaries
         if by not in CENSUS_LAYERS:
-            layer: PolygonLayer | None = read_layer(by)
+            layer: PolygonLayer | None = read_layer(by, crs)
         elif by == BY_TRACT:
             region = self.job.region
             layer = None if where is None else read_tracts(open_source(where), region)
@@ -138,8 +139,8 @@ class Reopened:
                 "--by FILE:COLUMN."
             )
         overlap = layer.overlap(*self.tiles.centres, "tiles")
-        if overlap is not None:
-            self.job.warn(overlap)
+        for text in layer.warnings if overlap is None else (*layer.warnings, overlap):
+            self.job.warn(text)
         return layer
 
     def _rows(self) -> tuple[pd.DataFrame, Floats] | None:
@@ -196,6 +197,7 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
         region_name=settings.region_name,
         urban_vintage=AUTO if vintage is None else str(vintage),  # auto may mean a newer census
         strata=settings.strata_file,
+        crs=settings.crs,
         source=source,
         points=settings.points_file,
         columns=tuple(settings.points_columns or ()),

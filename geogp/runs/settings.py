@@ -18,7 +18,12 @@ from geogp.choices import (
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SPLITS
-from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice, absolute_name
+from geogp.geodata.places.region_choice import (
+    CRS_HELP,
+    VINTAGE_CHOICES,
+    RegionChoice,
+    absolute_name,
+)
 from geogp.geodata.points.point_roles import KBPS, PointSource
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
@@ -88,8 +93,9 @@ class MapRequest:
         "Folder or address of the boundaries. Default: the Census Bureau's site."
     )
     region_file: str | None = setting(
-        "File of polygons that define your own region: FILE or FILE:COLUMN=VALUE."
+        "Polygons that define your own region: FILE, FILE:COLUMN=VALUE or FILE:LAYER:COLUMN=VALUE."
     )
+    crs: str | None = setting(CRS_HELP)
     region_name: str | None = setting("Name of your own region. Default: the name of the file.")
     urban_vintage: str = setting(
         "Census that defines the urban areas: auto (the newest), 2020, 2010 or 2000.",
@@ -388,6 +394,7 @@ class MapRequest:
             urban_vintage=self.urban_vintage,
             strata=self.strata,
             points=self.points,
+            crs=self.crs,
         )
 
     @property

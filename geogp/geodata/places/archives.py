@@ -18,7 +18,7 @@ _DAMAGE = (
     *(LookupError, OSError, RuntimeError, ValueError),
 )
 
-_ARCHIVES = (".zip", ".shz")
+ARCHIVES = (".zip", ".shz", ".kmz")
 
 
 def check_file(path: Path) -> None:
@@ -33,7 +33,7 @@ def check_file(path: Path) -> None:
         raise DataError(
             f"{path} has {path.stat().st_size:,} bytes; expected at most {MAX_BYTES:,} bytes."
         )
-    if path.suffix.lower() not in _ARCHIVES and not zipfile.is_zipfile(path):
+    if path.suffix.lower() not in ARCHIVES and not zipfile.is_zipfile(path):
         return
     try:
         with zipfile.ZipFile(path) as archive:

@@ -1,8 +1,10 @@
 """The user's choice of a region and of its strata.
 
-A file of polygons is given as ``FILE``, ``FILE:COLUMN`` or ``FILE:COLUMN=VALUE``.
+A file of polygons is given as ``FILE``, ``FILE:COLUMN`` or ``FILE:COLUMN=VALUE``. If the file has
+several layers, the name of one follows the file: ``FILE:LAYER``, ``FILE:LAYER:COLUMN`` and so on.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,17 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 
+CRS_HELP = (
+    "Code of the coordinate system of --region-file, --strata and --layer, such as EPSG:32161, if "
+    "these files state none."
+)
+"""Help text of ``--crs`` of `geogp map`."""
+
+CRS_OF_REGION = "Code of the coordinate system of --region-file, if the file states none."
+"""Help text of ``--crs`` of commands that have no other file of polygons."""
+
+_CRS_CODE = re.compile(r"[A-Za-z]{2,10}:[A-Za-z0-9]{1,12}")
+
 VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
 """Values of ``--urban-vintage``; ``auto`` means the newest census in the source."""
 
@@ -31,9 +44,11 @@ class RegionChoice:
     ``FILE:COLUMN=VALUE`` with the user's polygons, and `name` is the region's name. `boundaries` is
     the folder or web address of Census boundaries; the default for a state is the Census Bureau's
     site. `strata` is ``FILE`` or ``FILE:COLUMN``; see `read_own_strata`. `points` is a file of
-    measurements, whose extent is the region if there is neither `region` nor `file`. Raises
-    RequestError if `region` and `file` are both given or both missing, if the Census Bureau has no
-    such state, or if `name` or `urban_vintage` would have no effect.
+    measurements, whose extent is the region if there is neither `region` nor `file`. `crs` is the
+    code of the CRS of files of polygons that have none.
+
+    Raises RequestError if `region` and `file` are both given or both missing, if the Census Bureau
+    has no such state, if `crs` is not a code, or if `name` or `urban_vintage` would have no effect.
     """
 
     region: str | None = None
@@ -43,6 +58,7 @@ class RegionChoice:
     urban_vintage: str = AUTO
     strata: str | None = None
     points: str | None = None
+    crs: str | None = None
 
     def __post_init__(self) -> None:
         if self.region and Path(self.region).suffix and Path(self.region).is_file():
@@ -62,8 +78,9 @@ class RegionChoice:
                 f"{self.region} already has a name. Leave --region-name out."
             )
         one_of("vintage of urban areas", self.urban_vintage, VINTAGE_CHOICES)
+        if self.crs is not None:
+            check_crs(self.crs)
         if self.file is not None:
-            file_and_rows(self.file)
             object.__setattr__(self, "file", absolute_name(self.file))
         if self.strata is not None:
             object.__setattr__(self, "strata", absolute_name(self.strata))
@@ -102,21 +119,26 @@ def file_and_rest(text: str) -> tuple[Path, str | None]:
     return Path(text[:place]), text[place + 1 :]
 
 
-def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
-    """Split ``FILE:COLUMN=VALUE`` into path and (column, value), or ``FILE`` into path and None.
-
-    Raises RequestError if any other text follows the file.
-    """
-    path, rest = file_and_rest(text)
-    if rest is None:
-        return path, None
-    column, equals, value = rest.partition("=")
+def column_and_value(path: Path, text: str) -> tuple[str, str]:
+    """Split ``COLUMN=VALUE``; raise RequestError if the text has another form."""
+    column, equals, value = text.partition("=")
     if not (column and equals):
         raise RequestError(
             f"expected COLUMN=VALUE, to choose the rows of {path} that form the region, found "
-            f"{quoted(rest)}."
+            f"{quoted(text)}."
         )
-    return path, (column, value)
+    return column, value
+
+
+def check_crs(text: str) -> None:
+    """Raise RequestError unless a text is the code of a CRS, such as ``EPSG:4326``.
+
+    Other descriptions of a CRS could refer to files and servers.
+    """
+    if not _CRS_CODE.fullmatch(text):
+        raise RequestError(
+            f"expected --crs with the code of a CRS, such as EPSG:4326, found {quoted(text)}."
+        )
 
 
 def absolute_name(text: str) -> str:

@@ -150,7 +150,7 @@ def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
         one_of("--among", asked.among, region.strata_names)
         counted &= region.stratum(longitude, latitude) == asked.among
     if asked.within is not None:
-        layer = opened.layer(asked.by)
+        layer = opened.layer(asked.by, asked.crs)
         known = {label.casefold(): k for k, label in enumerate(layer.labels)}
         number = known.get(asked.within.casefold())
         if number is None:

@@ -14,6 +14,7 @@ from geogp.choices import (
     setting,
 )
 from geogp.errors import RequestError
+from geogp.geodata.places.region_choice import check_crs
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.core.options import CANDIDATES
 from geogp.records.record_names import QUESTIONS
@@ -34,7 +35,7 @@ CENSUS_LAYERS = (BY_COUNTY, BY_URBAN, BY_TRACT)
 BY_STRATUM = "stratum"
 """The region and its strata, urban and rural, as areas."""
 
-_POLYGONS = "county, urban, tract, FILE or FILE:COLUMN"
+_POLYGONS = "county, urban, tract, FILE, FILE:COLUMN or FILE:LAYER:COLUMN"
 _AREAS = f"stratum, h3:RESOLUTION, {_POLYGONS}"
 
 
@@ -51,9 +52,15 @@ class _Question:
     seed: int = setting(
         "Random seed of the draws.", default=0, noun="a seed", least=0, most=MAX_SEED
     )
+    crs: str | None = setting(
+        "Code of the coordinate system of the file of --by, such as EPSG:32161, if the file states "
+        "none."
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.crs is not None:
+            check_crs(self.crs)
 
 
 @dataclass(frozen=True, kw_only=True)
