@@ -51,5 +51,7 @@ def test_names_in_files_have_no_control_characters():
     for name in ("Claro", "two\nlines", "\u202eright to left"):
         check_name("a name", name)
     for name in ("a\x00b", "\x1b[2J", "\x85", "\udc00"):
-        with pytest.raises(DataError, match=r"a name without control characters, found .*Rename it"):
+        with pytest.raises(
+            DataError, match=r"a name without control characters, found .*Rename it"
+        ):
             check_name("a name", name)

@@ -18,12 +18,7 @@ from geogp.choices import (
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SPLITS
-from geogp.geodata.places.region_choice import (
-    CRS_HELP,
-    VINTAGE_CHOICES,
-    RegionChoice,
-    absolute_name,
-)
+from geogp.geodata.places.region_choice import CRS_ALL, VINTAGE_CHOICES, RegionChoice, absolute_name
 from geogp.geodata.points.point_roles import KBPS, PointSource
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
@@ -95,7 +90,7 @@ class MapRequest:
     region_file: str | None = setting(
         "Polygons that define your own region: FILE, FILE:COLUMN=VALUE or FILE:LAYER:COLUMN=VALUE."
     )
-    crs: str | None = setting(CRS_HELP)
+    crs: str | None = setting(CRS_ALL)
     region_name: str | None = setting("Name of your own region. Default: the name of the file.")
     urban_vintage: str = setting(
         "Census that defines the urban areas: auto (the newest), 2020, 2010 or 2000.",

@@ -20,11 +20,12 @@ from pyproj.network import (  # type: ignore[attr-defined]
     set_network_enabled,
 )
 from shapely.geometry import MultiPolygon, Polygon
+from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import DataError, RequestError, named, quoted, shown
 from geogp.geodata.places.archives import check_file
 from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
-from geogp.geodata.places.region_choice import file_and_rest
+from geogp.geodata.places.region_choice import crs_for, file_and_rest
 from geogp.geodata.places.vector_files import layers_of, read_vector
 from geogp.geodata.tiles.parquet_files import read_table
 
@@ -164,16 +165,17 @@ def read_shapes(path: Path, most: int, layer: str | None = None, crs: str | None
 def with_crs(path: Path, table: gpd.GeoDataFrame, crs: str | None) -> gpd.GeoDataFrame:
     """Return a table with the CRS that the user gave with ``--crs``, if it has none of its own.
 
-    Raises RequestError if geogp does not know this CRS, or the table has another CRS, so that its
-    coordinates would mean other places.
+    `crs` is as in `crs_for`. Raises RequestError if geogp does not know this CRS, or the table has
+    another CRS, so that its coordinates would mean other places.
     """
-    if crs is None or table.active_geometry_name is None:
+    code = crs_for(path, crs)
+    if code is None or table.active_geometry_name is None:
         return table
     try:
-        given = CRS.from_user_input(crs)
+        given = CRS.from_user_input(code)
     except CRSError as error:
         raise RequestError(
-            f"expected --crs with a known code, such as EPSG:4326, found {shown(crs)}."
+            f"expected --crs with a known code, such as EPSG:4326, found {code}."
         ) from error
     if table.crs is None:
         return table.set_crs(given)
@@ -182,8 +184,8 @@ def with_crs(path: Path, table: gpd.GeoDataFrame, crs: str | None) -> gpd.GeoDat
         own, other = (corners.set_crs(one).to_crs(4326).total_bounds for one in (table.crs, given))
     if not np.allclose(own, other, rtol=0, atol=_SAME_DEGREES):
         raise RequestError(
-            f"--crs {crs} contradicts {path}, which has the CRS {shown(table.crs.name)}. --crs is "
-            "for files without a CRS. Leave --crs out."
+            f"--crs {code} contradicts {path}, which has the CRS {shown(table.crs.name)}. --crs is "
+            f"for files without a CRS: leave it out, or name one file, as --crs FILE={code}."
         )
     return table
 
@@ -260,7 +262,7 @@ def _only_polygons(
     partly = np.zeros(len(table), np.bool_)
     for k in np.flatnonzero(kinds == "GeometryCollection"):
         if parts := polygonal_parts(shapes[k]):
-            partly[k] = any("Polygon" not in one.geom_type for one in shapes[k].geoms)
+            partly[k] = _kinds(shapes[k]) != {"Polygon"}
             shapes[k] = parts[0] if len(parts) == 1 else MultiPolygon(parts)
     table = table.set_geometry(gpd.GeoSeries(shapes, index=table.index, crs=table.crs))
     empty = (table.geometry.is_empty | table.geometry.isna()).to_numpy()
@@ -284,6 +286,12 @@ def _only_polygons(
         if warnings is not None and rows.any():
             warnings.append(f"{path}: {int(rows.sum()):,} of {len(table):,} rows {what}: {told}.")
     return table[used]
+
+
+def _kinds(shape: BaseGeometry) -> set[str]:
+    """Return the types of the single shapes in a collection, also in collections inside it."""
+    parts = getattr(shape, "geoms", None)
+    return {shape.geom_type} if parts is None else set().union(*map(_kinds, parts))
 
 
 def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:

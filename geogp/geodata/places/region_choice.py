@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 
-CRS_HELP = (
-    "Code of the coordinate system of --region-file, --strata and --layer, such as EPSG:32161, if "
-    "these files state none."
+CRS_ALL = (
+    "Code of the coordinate system of --region-file, --strata and --layer if these files state "
+    "none: EPSG:32161, or FILE=EPSG:32161 for one of the files."
 )
 """Help text of ``--crs`` of `geogp map`."""
 
@@ -45,7 +45,7 @@ class RegionChoice:
     the folder or web address of Census boundaries; the default for a state is the Census Bureau's
     site. `strata` is ``FILE`` or ``FILE:COLUMN``; see `read_own_strata`. `points` is a file of
     measurements, whose extent is the region if there is neither `region` nor `file`. `crs` is the
-    code of the CRS of files of polygons that have none.
+    CRS of files of polygons that have none; see `crs_for`.
 
     Raises RequestError if `region` and `file` are both given or both missing, if the Census Bureau
     has no such state, if `crs` is not a code, or if `name` or `urban_vintage` would have no effect.
@@ -78,8 +78,7 @@ class RegionChoice:
                 f"{self.region} already has a name. Leave --region-name out."
             )
         one_of("vintage of urban areas", self.urban_vintage, VINTAGE_CHOICES)
-        if self.crs is not None:
-            check_crs(self.crs)
+        crs_for(Path(), self.crs)  # raises RequestError for a wrong code
         if self.file is not None:
             object.__setattr__(self, "file", absolute_name(self.file))
         if self.strata is not None:
@@ -130,15 +129,25 @@ def column_and_value(path: Path, text: str) -> tuple[str, str]:
     return column, value
 
 
-def check_crs(text: str) -> None:
-    """Raise RequestError unless a text is the code of a CRS, such as ``EPSG:4326``.
+def crs_for(path: Path, text: str | None) -> str | None:
+    """Return the code that ``--crs`` gives for a file; None without one.
 
-    Other descriptions of a CRS could refer to files and servers.
+    `text` is a code such as ``EPSG:4326`` for all files, ``NAME=CODE`` for the file of this name,
+    or several of these, separated by commas; None means that there is no ``--crs``. Raises
+    RequestError if a code has another form: other descriptions of a CRS could refer to files and
+    servers.
     """
-    if not _CRS_CODE.fullmatch(text):
-        raise RequestError(
-            f"expected --crs with the code of a CRS, such as EPSG:4326, found {quoted(text)}."
-        )
+    found = None
+    for part in [] if text is None else text.split(","):
+        name, _, code = part.rpartition("=")
+        if not _CRS_CODE.fullmatch(code):
+            raise RequestError(
+                "expected --crs with the code of a coordinate system, such as EPSG:4326, or with "
+                f"FILE=CODE for one file, found {quoted(part)}."
+            )
+        if name in {"", path.name}:
+            found = code
+    return found
 
 
 def absolute_name(text: str) -> str:

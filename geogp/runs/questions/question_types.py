@@ -1,6 +1,7 @@
 """Settings of questions about a finished run, without the code that answers the questions."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from geogp.choices import (
     MAX_DRAWS,
@@ -14,7 +15,7 @@ from geogp.choices import (
     setting,
 )
 from geogp.errors import RequestError
-from geogp.geodata.places.region_choice import check_crs
+from geogp.geodata.places.region_choice import crs_for
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.core.options import CANDIDATES
 from geogp.records.record_names import QUESTIONS
@@ -59,8 +60,7 @@ class _Question:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.crs is not None:
-            check_crs(self.crs)
+        crs_for(Path(), self.crs)  # raises RequestError for a wrong code
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,7 +122,7 @@ def _of_column(opened: Reopened, column: str, by: str | None, crs: str | None) -
         weights: Floats = table[column].reindex(opened.tiles.quadkeys).to_numpy(np.float64)
         return weights
     raise RequestError(
-        f"expected --weights with a GeoTIFF or one of the columns {named([*held, *own])}, "
+        f"expected --weights with a GeoTIFF or one of the columns {named([*held, *own], 40)}, "
         f"found {quoted(column)}."
     )
 
