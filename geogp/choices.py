@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral
 from typing import Any
 
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named, quoted, shown
 
 AVERAGE, COUNT, CLASS = "average", "count", "class"
 """Kinds of targets: averages of tests, numbers of tests, and classes of tiles."""
@@ -40,13 +40,18 @@ def nearest(found: object, names: Iterable[str], most: int) -> list[str]:
     return difflib.get_close_matches(str(found), list(names), n=most, cutoff=0.5)
 
 
+_WHOLE = 40
+"""A list of so many allowed names is shown as a whole; of a longer list, only the beginning."""
+
+
 def one_of(what: str, found: object, allowed: Iterable[str]) -> None:
     """Raise RequestError if `found` is not an allowed name; the message has similar names."""
     names = list(allowed)
     if found not in names:
         near = nearest(found, names, 2)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise RequestError(f"unknown {what} {found!r}; choose one of {', '.join(names)}.{hint}")
+        listed = named(names, len(names) if len(names) <= _WHOLE else 10)
+        hint = f" Did you mean {' or '.join(map(shown, near))}?" if near else ""
+        raise RequestError(f"unknown {what} {quoted(found)}; choose one of {listed}.{hint}")
 
 
 def whole_number(what: str, found: object, least: int, most: int) -> None:
@@ -119,8 +124,7 @@ def check_settings(request: Any) -> None:
 
 
 def _shown(found: object) -> str:
-    text = f"{found:g}" if isinstance(found, float) else str(found)
-    return text if len(text) <= 40 else f"{text[:40]}... ({len(text)} characters)"
+    return f"{found:g}" if isinstance(found, float) else shown(found, 40)
 
 
 def check_sample(tests: float | None, devices: float | None) -> None:

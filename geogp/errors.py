@@ -1,6 +1,12 @@
-"""The error classes of geogp; `exit_code` is the exit code of a command with this error."""
+"""The error classes of geogp, and how their messages show texts of the user.
+
+`exit_code` is the exit code of a command with this error.
+"""
 
 import re
+import unicodedata
+from collections.abc import Iterable
+from itertools import islice
 
 
 def _secrets(sign: str) -> tuple[tuple[re.Pattern[str], str], ...]:
@@ -37,6 +43,59 @@ def word_without_secrets(word: str) -> str:
     for pattern, instead in _IN_WORDS:
         word = pattern.sub(instead, word)
     return word
+
+
+_JOINERS = "\u200c\u200d"  # invisible, but part of the spelling of many languages
+
+
+def visible(text: object) -> str:
+    r"""Return a text with its invisible characters escaped, such as ``\x00`` or ``\u202e``.
+
+    These are control characters, line breaks, marks of the direction of writing, and characters
+    that cannot be encoded. A terminal could obey them, or show another text than there is.
+    """
+    whole = str(text)
+    if whole.isprintable():
+        return whole
+    return "".join(sign if _is_visible(sign) else _escaped(sign) for sign in whole)
+
+
+def visible_lines(text: str) -> str:
+    """Return a text of several lines, each `visible`."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def _is_visible(sign: str) -> bool:
+    return sign.isprintable() or sign in _JOINERS or unicodedata.category(sign) == "Zs"
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode()
+
+
+def shown(text: object, most: int = 60) -> str:
+    """Return a text as a message shows it: `visible`, and cut after `most` characters."""
+    whole = str(text)
+    if len(whole) <= most:
+        return visible(whole)
+    return f"{visible(whole[:most])}... ({len(whole):,} characters)"
+
+
+def quoted(text: object, most: int = 60) -> str:
+    """Return a text in quotes, as a message shows it; see `shown`."""
+    return shown(repr(text), most)
+
+
+def named(names: Iterable[object], most: int = 10) -> str:
+    """Return names as a message lists them: each `shown`, and at most `most` of them.
+
+    >>> named(["a", "b", "c", "d"], most=2)
+    'a, b, ... and 2 more'
+    """
+    rest = iter(names)
+    first = [shown(name) for name in islice(rest, most)]
+    left = sum(1 for _ in rest)
+    return ", ".join([*first, f"... and {left:,} more"] if left else first)
 
 
 class GeogpError(Exception):
@@ -87,3 +146,12 @@ class RefusedError(NetworkError):
 
 class UnreachableError(NetworkError):
     """No server answers at the address of a remote source."""
+
+
+def check_name(what: str, name: str, error: type[GeogpError] = DataError) -> None:
+    """Raise an error if a name has control characters, which pages and rasters cannot hold.
+
+    These files can hold tabs and line breaks.
+    """
+    if any(unicodedata.category(sign) in {"Cc", "Cs"} and sign not in "\t\r\n" for sign in name):
+        raise error(f"expected {what} without control characters, found {quoted(name)}. Rename it.")

@@ -1,4 +1,8 @@
-"""Output of the command: progress and warnings on standard error, results on standard output."""
+"""Output of the command: progress and warnings on standard error, results on standard output.
+
+Texts may contain names from files, so their invisible characters are escaped, except for line
+breaks, and their brackets are not read as markup.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -6,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
-from rich.markup import escape
+from rich.markup import escape as without_markup
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
+from geogp.errors import visible_lines
 from geogp.runs.progress import PhaseClock, ProgressListener, duration
 
-_ERRORS = Console(stderr=True, soft_wrap=True)
+_ERRORS = Console(stderr=True, soft_wrap=True, emoji=False)
 _LINE_SHARE = 0.1
 """Without a terminal, a line is printed each time progress has grown by this share."""
 
@@ -22,6 +27,11 @@ _COLUMNS = (
     BarColumn(),
     TextColumn("{task.fields[left]}"),
 )
+
+
+def escape(text: str) -> str:
+    """Return a text for the terminal: with visible characters only, and without markup."""
+    return without_markup(visible_lines(text))
 
 
 class _Lines(ProgressListener):
@@ -138,21 +148,22 @@ def fail(message: str) -> None:
 
 def table(
     title: str,
-    headings: str,
+    headings: str | Iterable[str],
     rows: Iterable[Sequence[Any]],
     *,
     left: Collection[str] = (),
 ) -> Table:
     """Return a table that shows all cells as plain text; an empty row is drawn as a line.
 
-    `headings` contains the headings, separated by commas. The first column and the columns in
+    `headings` are the headings, or a text with the headings, separated by commas. The first column
+    and the columns in
     `left` are left-aligned; all other columns are right-aligned.
     """
     found = Table(title=escape(title), title_justify="left")
-    names = headings.split(", ")
+    names = headings.split(", ") if isinstance(headings, str) else list(headings)
     for heading in names:
         side = "left" if heading in {names[0], *left} else "right"
-        found.add_column(heading, justify=side, overflow="fold")
+        found.add_column(escape(heading), justify=side, overflow="fold")
     for row in rows:
         if row:
             found.add_row(*(escape(str(cell)) for cell in row))
@@ -166,4 +177,4 @@ def tell(*things: Table | Path | str) -> None:
     out = Console(soft_wrap=True, emoji=False)
     for one in things:
         is_table = isinstance(one, Table)
-        out.print(one if is_table else str(one), markup=is_table)
+        out.print(one if is_table else visible_lines(str(one)), markup=is_table)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NoReturn
 
-from geogp.errors import GeogpError, OutputError, RequestError, word_without_secrets
+from geogp.errors import GeogpError, OutputError, RequestError, visible_lines, word_without_secrets
 
 BROKEN_PIPE = 1
 """Exit code if the program that reads the output, such as ``head``, ends early."""
@@ -166,7 +166,7 @@ def _say(message: str) -> None:
         fail(message)
     except Exception:  # noqa: BLE001 - out of memory, or standard error is full
         with suppress(Exception):
-            sys.stderr.write(f"error: {message}\n")
+            sys.stderr.write(f"error: {visible_lines(message)}\n")
 
 
 def _flushed(code: int | str | None) -> int | str | None:

@@ -259,7 +259,7 @@ def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
 
     shown = [name for name in _FIGURES if name in next(iter(metrics.values())).figures]
     strata = any(found.n for name, found in metrics.items() if name != ALL)
-    headings = ["stratum, n, log score, baseline", *(_FIGURES[name][0] for name in shown)]
+    headings = ["stratum", "n", "log score", "baseline", *(_FIGURES[name][0] for name in shown)]
     rows = (
         (
             stratum,
@@ -273,7 +273,7 @@ def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
         for stratum, found in metrics.items()
         if strata or stratum == ALL
     )
-    return console.table(f"test rows, {split} split", ", ".join(headings), rows)
+    return console.table(f"test rows, {split} split", headings, rows)
 
 
 def _version(asked: bool) -> None:

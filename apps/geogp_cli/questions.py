@@ -32,10 +32,10 @@ def areas(request: run_requests.AreasRequest, listener: ProgressListener) -> Ans
         return _providers(result)
     described, level = result.described, request.question == "level"
     kinds, unit = ("level_mean", "level_median") if level else ("tile_mean",), described["unit"]
-    weighted = ""
+    weighted: tuple[str, ...] = ()
     if described["weights"] is not None:
         kinds += (kinds[0].replace("mean", "weighted"),)
-        weighted = f", mean by {Path(described['weights']).name}, 95 % interval"
+        weighted = (f"mean by {Path(described['weights']).name}", "95 % interval")
     tests, devices = described["tests_per_tile"], described["devices_per_tile"]
     many = sample_words(tests, devices) if tests else "the usual number of tests"
     first = (
@@ -45,10 +45,11 @@ def areas(request: run_requests.AreasRequest, listener: ProgressListener) -> Ans
         else f"These values are means of {many} in each tile, with noise. `--for level` gives the "
         "level, without noise."
     )
-    median = ", median, 95 % interval" if level else ""
+    headings = ("area", "tiles", "measured", "far", "tests", "mean", "95 % interval")
+    median = ("median", "95 % interval") if level else ()
     table = console.table(
         f"{described['at']}, {unit}. mean: geometric mean over the tiles",
-        f"area, tiles, measured, far, tests, mean, 95 % interval{median}{weighted}",
+        (*headings, *median, *weighted),
         (
             (
                 *_area(row),
@@ -177,7 +178,7 @@ def at(request: run_requests.AtRequest, listener: ProgressListener) -> Answer:
     times = len(described["quarters"])
     table = console.table(
         f"{described['region']}, {described['target']}: {described['speaks_of']}",
-        ", ".join(headings),
+        headings,
         (
             (
                 *(() if one else (str(place // times + 1),)),
@@ -249,10 +250,10 @@ def _shares(described: dict[str, Any]) -> list[Any]:
     """Return the table of shares of one threshold, and a sentence for each joint region."""
     name = described["weights"]
     ends = ("",) if name is None else ("", "weighted_")
-    weighted = "" if name is None else f", share of {Path(name).name}, 95 % interval"
+    weighted = () if name is None else (f"share of {Path(name).name}", "95 % interval")
     table = console.table(
         f"{described['at']}, share of the area where the level is {described['falls_short']}",
-        f"area, tiles, km², share, 95 % interval{weighted}",
+        ("area", "tiles", "km²", "share", "95 % interval", *weighted),
         (
             (
                 row["area"],

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from geogp.choices import MAX_SEED, REQUIRED, check_settings, setting, settings_of
-from geogp.geodata.places.region_choice import AUTO, RegionChoice
+from geogp.geodata.places.region_choice import AUTO, CRS_OF_REGION, RegionChoice
 from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.tiles.quarters import parse_quarters
@@ -30,6 +30,7 @@ class FetchRequest:
     boundaries: str | None = field(default=None, metadata=_MAP["boundaries"])
     region_file: str | None = field(default=None, metadata=_MAP["region_file"])
     region_name: str | None = field(default=None, metadata=_MAP["region_name"])
+    crs: str | None = setting(CRS_OF_REGION)
     urban_vintage: str = field(default=AUTO, metadata=_MAP["urban_vintage"])
     refresh: bool = setting("Download a file again if it has changed at the source.", default=False)
 
@@ -43,7 +44,12 @@ class FetchRequest:
     def place(self) -> RegionChoice:
         """The region, and the source of its boundaries."""
         return RegionChoice(
-            self.region, self.region_file, self.region_name, self.boundaries, self.urban_vintage
+            self.region,
+            self.region_file,
+            self.region_name,
+            self.boundaries,
+            self.urban_vintage,
+            crs=self.crs,
         )
 
 
@@ -56,6 +62,7 @@ class SimulationRequest:
     boundaries: str | None = field(default=None, metadata=_MAP["boundaries"])
     region_file: str | None = field(default=None, metadata=_MAP["region_file"])
     region_name: str | None = field(default=None, metadata=_MAP["region_name"])
+    crs: str | None = setting(CRS_OF_REGION)
     rows: int = setting(
         "Number of rows in all quarters together.", default=36_000, least=1, most=MAX_ROWS
     )
@@ -80,7 +87,9 @@ class SimulationRequest:
         """The region with its boundary and urban areas; None means an invented region."""
         if self.like is None and self.region_file is None and self.region_name is None:
             return None
-        return RegionChoice(self.like, self.region_file, self.region_name, self.boundaries)
+        return RegionChoice(
+            self.like, self.region_file, self.region_name, self.boundaries, crs=self.crs
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.choices import MAX_SEED, one_of, whole_number
 from geogp.distributions.class_prediction import ClassPrediction
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named
 from geogp.estimators.fit_rows import column_of, mask_of, warn_caller
 from geogp.estimators.parameters import EstimatorParameters, plain
 from geogp.estimators.point_columns import number_rows
@@ -270,8 +270,7 @@ class ClassGP(EstimatorParameters):
             missing = [name for name in names if name not in X.columns]
             if missing:
                 raise RequestError(
-                    f"expected the columns {', '.join(map(str, names))}, found no column "
-                    f"{', '.join(map(str, missing))}."
+                    f"expected the columns {named(names)}, found no column {named(missing)}."
                 )
             X = X[names].to_numpy()
             if not len(X):

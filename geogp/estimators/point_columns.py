@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.choices import one_of
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named, quoted
 from geogp.estimators.point_times import QUARTERS_PER, times_of
 from geogp.models.core.arrays import check_devices
 
@@ -117,17 +117,17 @@ class PointColumns:
         return found
 
     def _of_array(self, X: Any) -> Points:
-        named = [*covariate_names(self.covariates), *filter(None, [self.provider])]
-        if named:
+        needed = [*covariate_names(self.covariates), *filter(None, [self.provider])]
+        if needed:
             raise RequestError(
-                f"expected a table with the columns {', '.join(named)}, found "
+                f"expected a table with the columns {named(needed)}, found "
                 f"{type(X).__name__}; give a table (pandas.DataFrame) whose columns have names."
             )
         array = number_rows(X)
         names = ("x", "y", "time", "tests", "devices")
         if not 2 <= array.shape[1] <= len(names):
             raise DataError(
-                f"expected the columns {', '.join(names)} (the last three are optional), found "
+                f"expected the columns {named(names)} (the last three are optional), found "
                 f"{array.shape[1]} feature(s) (shape={array.shape}) while a minimum of "
                 "2 is required."
             )
@@ -153,12 +153,12 @@ class PointColumns:
     def _need(self, table: pd.DataFrame, name: str) -> None:
         if name not in table.columns:
             raise RequestError(
-                f"expected a column {name!r}, found the columns "
-                f"{', '.join(map(str, table.columns))}. Name the columns with x=, y=, time=, "
+                f"expected a column {quoted(name)}, found the columns "
+                f"{named(table.columns)}. Name the columns with x=, y=, time=, "
                 "tests=, covariates=."
             )
         if isinstance(table[name], pd.DataFrame):
-            raise RequestError(f"expected one column {name!r}, found several with this name.")
+            raise RequestError(f"expected one column {quoted(name)}, found several with this name.")
 
     def checked(self, points: Points) -> Points:
         """Return the same points; raise DataError if a coordinate or a number is out of range."""
@@ -226,7 +226,9 @@ def covariate_names(given: Any) -> tuple[str, ...]:
         return ()
     names = tuple(given) if isinstance(given, list | tuple) else (None,)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise RequestError(f"expected covariates as a list of different columns, found {given!r}.")
+        raise RequestError(
+            f"expected covariates as a list of different columns, found {quoted(given)}."
+        )
     return names
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named
 from geogp.estimators.point_columns import Points, is_geographic, km_per_unit
 from geogp.geodata.places.region import EARTH_RADIUS_KM
 from geogp.models.core.options import OFFSET
@@ -138,7 +138,7 @@ class PointScale:
         if self.covariates:
             if points.covariates is None:
                 raise RequestError(
-                    f"expected the covariates {', '.join(one.name for one in self.covariates)}, "
+                    f"expected the covariates {named(one.name for one in self.covariates)}, "
                     f"because the model was fitted to them."
                 )
             mean, sd = (np.array(part) for part in list(zip(*self.covariates, strict=True))[1:])
@@ -148,8 +148,8 @@ class PointScale:
             others = sorted({*found} - {*self.providers})
             if others or not len(found):
                 raise RequestError(
-                    f"expected the provider of each row, one of {', '.join(self.providers)}, found "
-                    f"{', '.join(others[:5]) or 'none'}."
+                    f"expected the provider of each row, one of {named(self.providers)}, found "
+                    f"{named(others) or 'none'}."
                 )
             parts += [np.asarray(points.provider == name, float) for name in self.providers]
         return np.column_stack(parts)

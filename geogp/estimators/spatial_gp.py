@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.choices import MAX_TESTS, check_sample, whole_number
 from geogp.distributions.prediction import Prediction
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named
 from geogp.estimators.fit_rows import (
     check_width,
     data_of,
@@ -333,7 +333,7 @@ class SpatialGP(SpatialParameters):
         missing = [name for name in covariate_names(columns.covariates) if name not in given]
         if missing:
             raise RequestError(
-                f"expected covariates= with a function for {', '.join(missing)}, because the model "
+                f"expected covariates= with a function for {named(missing)}, because the model "
                 f"was fitted to them."
             )
         when: Times | None = None

@@ -12,7 +12,7 @@ from geogp.distributions.prediction import Prediction
 from geogp.distributions.shape_columns import shape_from
 from geogp.distributions.shapes import SHAPE_COLUMNS
 from geogp.distributions.warps import REPAIR_COLUMNS
-from geogp.errors import DataError
+from geogp.errors import DataError, named
 from geogp.evaluation.metrics import mean_scores, row_scores, rows_by_group
 from geogp.evaluation.scores import TOLERANCE, Scores, agree, check_stored
 from geogp.evaluation.splits.split_names import MAX_FOLDS
@@ -121,8 +121,7 @@ def check_columns(
     missing = [name for name in needed if name not in predictions.columns]
     if missing:
         raise DataError(
-            f"test_predictions.parquet lacks the columns {', '.join(missing)}. Run `geogp map` "
-            "again."
+            f"test_predictions.parquet lacks the columns {named(missing)}. Run `geogp map` again."
         )
     if predictions.empty:
         raise DataError("expected test predictions, found an empty table.")
@@ -130,7 +129,7 @@ def check_columns(
     odd = [name for name in names if not pd.api.types.is_numeric_dtype(predictions[name])]
     if odd:
         raise DataError(
-            f"expected numbers in the columns {', '.join(odd)} of test_predictions.parquet, found "
+            f"expected numbers in the columns {named(odd)} of test_predictions.parquet, found "
             f"{predictions[odd[0]].dtype}. Run `geogp map` again with --fresh."
         )
 

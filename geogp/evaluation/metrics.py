@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from geogp.distributions.prediction import Prediction
-from geogp.errors import DataError
+from geogp.errors import DataError, named
 from geogp.evaluation.scores import ClassScores, Scores, no_scores
 from geogp.geodata.places.region import UNKNOWN
 from geogp.geodata.places.stratum_column import ALL, names_of
@@ -110,9 +110,7 @@ def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
     own = names_of(stratum)
     odd = sorted(set(np.unique(names).tolist()) - {*own, UNKNOWN})
     if odd:
-        raise DataError(
-            f"expected the strata {own[0]}, {own[1]} or {UNKNOWN}, found {', '.join(odd)}."
-        )
+        raise DataError(f"expected the strata {own[0]}, {own[1]} or {UNKNOWN}, found {named(odd)}.")
     return {ALL: np.ones(n, np.bool_)} | {name: names == name for name in own}
 
 

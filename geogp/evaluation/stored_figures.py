@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from geogp.errors import DataError
+from geogp.errors import DataError, named
 from geogp.evaluation.metrics import pooled
 from geogp.evaluation.scores import TOLERANCE, ClassScores, Scores, agree
 from geogp.evaluation.splits.row_parts import CALIBRATION, LEFT_OUT, PARTS, TEST
@@ -38,7 +38,7 @@ def check_figures(run: Mapping[str, Any]) -> None:
         _expect(key, run[key], metrics)
     strata = settings.get("strata") or STRATA
     if len({*strata, ALL, UNKNOWN}) < 4:
-        raise DataError(f"expected two strata with different names, found {', '.join(strata)}.")
+        raise DataError(f"expected two strata with different names, found {named(strata)}.")
     for split in metrics:
         folds = run["folds"][split] if "folds" in run else []
         if folds and settings.get("folds", len(folds)) != len(folds):
@@ -141,5 +141,5 @@ def _same(where: str, of: str, expected: Scores | ClassScores, found: Mapping[st
 def _expect(where: str, found: Iterable[str], expected: Iterable[str]) -> None:
     if set(found) != set(expected):
         raise DataError(
-            f"expected {', '.join(expected)} under {where}, found {', '.join(found) or 'nothing'}."
+            f"expected {', '.join(expected)} under {where}, found {named(found) or 'nothing'}."
         )

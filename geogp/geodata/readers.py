@@ -24,6 +24,7 @@ def read_region(
     boundaries: str | Path | None = None,
     urban_vintage: str = "auto",
     strata: str | Path | None = None,
+    crs: str | None = None,
 ) -> Region:
     """Read a region: a state of the United States, or polygons of your own.
 
@@ -31,7 +32,7 @@ def read_region(
     ----------
     name
         A state, such as ``PR``, ``Puerto Rico`` or ``72``; or a file of polygons, ``FILE`` or
-        ``FILE:COLUMN=VALUE``.
+        ``FILE:COLUMN=VALUE``. A file with several layers needs one: ``FILE:LAYER`` and so on.
     boundaries
         Folder or web address of Census boundaries. The default for a state is the site of the
         Census Bureau; by default, a file of polygons is used without Census boundaries.
@@ -39,6 +40,8 @@ def read_region(
         Census year of the urban areas: ``2000``, ``2010``, ``2020``, or ``auto`` for the newest.
     strata
         File of your own two strata, as ``FILE`` or ``FILE:COLUMN``; the default is urban and rural.
+    crs
+        Code of the coordinate system, such as ``EPSG:4326``, of files of polygons that state none.
 
     Returns
     -------
@@ -68,6 +71,7 @@ def read_region(
         boundaries=None if boundaries is None else str(boundaries),
         urban_vintage=urban_vintage,
         strata=None if strata is None else str(strata),
+        crs=crs,
     ).read()
     _warn(found.warnings)
     return found.region

@@ -41,7 +41,6 @@ class PointsOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     decimal: Text | None = None
     encoding: Text | None = None
     sheet: Text | None = None
-    crs: Text | None = None
     most_left_out: Size | None = None
     thousands: list[Text] | None = None
     dates: Text | None = None

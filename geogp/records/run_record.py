@@ -130,6 +130,7 @@ class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     points_technology: Text | None = None
     points_by_provider: bool | None = None
     points_options: PointsOptions | None = None
+    crs: Text | None = None
 
     @property
     def is_state(self) -> bool:

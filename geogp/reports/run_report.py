@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from msgspec import to_builtins
 
-from geogp.errors import DataError
+from geogp.errors import DataError, named
 from geogp.evaluation.assessment import (
     TABLE_LEVELS,
     check_columns,
@@ -200,7 +200,7 @@ def _areas_checks(run: RunRecord, splits: dict[str, SplitReport]) -> dict[str, d
     if odd:
         raise DataError(
             f"expected the splits {', '.join(splits)} under areas_check in run.json, found "
-            f"{', '.join(odd)}. Run `geogp map` again with --fresh."
+            f"{named(odd)}. Run `geogp map` again with --fresh."
         )
     return {name: checks[name] for name in splits if name in checks}
 
@@ -213,11 +213,11 @@ def split_names(run: RunRecord, predictions: pd.DataFrame) -> list[str]:
     found = [str(name) for name in pd.unique(predictions["split"])]
     odd = sorted(set(found) - set(SPLITS))
     if odd:
-        raise DataError(f"expected the splits {', '.join(SPLITS)}, found {', '.join(odd)}.")
+        raise DataError(f"expected the splits {', '.join(SPLITS)}, found {named(odd)}.")
     absent = sorted(set(run.metrics) - set(found))
     if absent:
         raise DataError(
-            f"run.json has scores of the split {', '.join(absent)}, but test_predictions.parquet "
+            f"run.json has scores of the split {named(absent)}, but test_predictions.parquet "
             "has no rows of this split. Was one of the files edited? Run `geogp map` again with "
             "--fresh."
         )

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline import make_map as pipeline
 from geogp.runs.progress import ProgressListener
@@ -109,7 +109,7 @@ def make_map(
     unknown = set(settings) - set(MapSettings.__annotations__)
     if unknown:
         raise RequestError(
-            f"expected settings of geogp.make_map, found {', '.join(sorted(unknown))}. The "
+            f"expected settings of geogp.make_map, found {named(sorted(unknown))}. The "
             f"settings are region, out, {', '.join(MapSettings.__annotations__)}."
         )
     text = None if region is None else str(region)

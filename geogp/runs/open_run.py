@@ -132,6 +132,7 @@ class Run:
         at: str | None = None,
         draws: int = 400,
         seed: int = 0,
+        crs: str | None = None,
     ) -> gpd.GeoDataFrame:
         """Return the level of each area, one row per area; see `AreaQuestion` and `area_levels`.
 
@@ -146,17 +147,23 @@ class Run:
             at=at,
             draws=draws,
             seed=seed,
+            crs=crs,
         )
         return self._answer(area_levels, asked).frame
 
     def providers(
-        self, by: str = question_types.BY_COUNTY, *, at: str | None = None, seed: int = 0
+        self,
+        by: str = question_types.BY_COUNTY,
+        *,
+        at: str | None = None,
+        seed: int = 0,
+        crs: str | None = None,
     ) -> pd.DataFrame:
         """Return levels and differences of the providers of a run by provider in each area.
 
         The table has one row for each area and each pair of providers; see `provider_levels`.
         """
-        asked = question_types.AreaQuestion(by=by, at=at, seed=seed, by_provider=True)
+        asked = question_types.AreaQuestion(by=by, at=at, seed=seed, crs=crs, by_provider=True)
         return self._answer(provider_levels, asked).table
 
     def change(
@@ -168,13 +175,14 @@ class Run:
         at_least: float | None = None,
         draws: int = 400,
         seed: int = 0,
+        crs: str | None = None,
     ) -> gpd.GeoDataFrame:
         """Return the change of the level of each area between two quarters.
 
         The table has one row per area; see `ChangeQuestion` and `level_changes`.
         """
         asked = question_types.ChangeQuestion(
-            start=start, end=end, by=by, at_least=at_least, draws=draws, seed=seed
+            start=start, end=end, by=by, at_least=at_least, draws=draws, seed=seed, crs=crs
         )
         return self._answer(level_changes, asked).frame
 
@@ -221,6 +229,7 @@ class Run:
         at: str | None = None,
         draws: int = 500,
         seed: int = 0,
+        crs: str | None = None,
     ) -> pd.DataFrame:
         """Return the share of each area where the level does not reach the threshold.
 
@@ -228,7 +237,7 @@ class Run:
         """
         values = None if threshold is None else tuple(threshold)
         asked = question_types.ThresholdQuestion(
-            threshold=values, by=by, weights=weights, at=at, draws=draws, seed=seed
+            threshold=values, by=by, weights=weights, at=at, draws=draws, seed=seed, crs=crs
         )
         found = self._answer(threshold_shares, asked)
         tables = [one.shares.assign(threshold=one.threshold.value) for one in found]
@@ -246,6 +255,7 @@ class Run:
         at: str | None = None,
         candidates: int = CANDIDATES,
         seed: int = 0,
+        crs: str | None = None,
     ) -> gpd.GeoDataFrame:
         """Return the best tiles for new measurements; see `ChoiceQuestion` and `next_tiles`."""
         asked = question_types.ChoiceQuestion(
@@ -258,6 +268,7 @@ class Run:
             at=at,
             candidates=candidates,
             seed=seed,
+            crs=crs,
         )
         return self._answer(next_tiles, asked).frame
 

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
-from geogp.errors import DataError, OutputError, RequestError
+from geogp.errors import DataError, OutputError, RequestError, named
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_rows import random_split
@@ -116,14 +116,15 @@ class Reopened:
         distance = nearest_km(*self.tiles.centres, seen.longitude, seen.latitude)
         return np.asarray(distance > self.job.request.far_km)
 
-    def layer(self, by: str) -> PolygonLayer:
+    def layer(self, by: str, crs: str | None = None) -> PolygonLayer:
         """Return the polygons of ``--by`` (county, urban, tract or a file); warn if they overlap.
 
-        Raises RequestError if the boundaries have no such polygons, and the errors of `read_layer`.
+        `crs` is the CRS of a file that has none. Raises RequestError if the boundaries have no such
+        polygons, and the errors of `read_layer`.
         """
         boundaries, where = self.job.boundaries, self.job.request.boundaries
         if by not in CENSUS_LAYERS:
-            layer: PolygonLayer | None = read_layer(by)
+            layer: PolygonLayer | None = read_layer(by, crs)
         elif by == BY_TRACT:
             region = self.job.region
             layer = None if where is None else read_tracts(open_source(where), region)
@@ -140,8 +141,8 @@ class Reopened:
                 "--by FILE:COLUMN."
             )
         overlap = layer.overlap(*self.tiles.centres, "tiles")
-        if overlap is not None:
-            self.job.warn(overlap)
+        for text in layer.warnings if overlap is None else (*layer.warnings, overlap):
+            self.job.warn(text)
         return layer
 
     def _rows(self) -> tuple[pd.DataFrame, Floats] | None:
@@ -198,6 +199,7 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
         region_name=settings.region_name,
         urban_vintage=AUTO if vintage is None else str(vintage),  # auto may mean a newer census
         strata=settings.strata_file,
+        crs=settings.crs,
         source=source,
         points=settings.points_file,
         **points_options(settings.points_options),
@@ -251,7 +253,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     ]
     if changed:
         raise DataError(
-            f"{', '.join(changed)} changed or appeared since {path} was made. Make the run again "
+            f"{named(changed)} changed or appeared since {path} was made. Make the run again "
             "with --fresh, or restore the files."
         )
     # A missing file of the other service has no rows, and is no error when the service is read.
@@ -259,7 +261,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     lost = [name for one in given(record.covariates, []) for name in one.files if name not in read]
     if lost:
         raise DataError(
-            f"{path} was made with covariates from {', '.join(sorted(set(lost)))}, which are "
+            f"{path} was made with covariates from {named(sorted(set(lost)))}, which are "
             f"missing now. Restore the files, or make the run again with --fresh."
         )
     found = len(job.observations)

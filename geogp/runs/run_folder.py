@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 from msgspec.structs import replace
 
-from geogp.errors import DataError, OutputError, RequestError
+from geogp.errors import DataError, OutputError, RequestError, named
 from geogp.files import check_path, output_errors, plain_names, read_json, remove, write_text
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.parquet_files import read_table
@@ -90,7 +90,7 @@ class RunFolder:
         if not set(IDENTITY_KEYS) <= set(self._held()):
             found = sorted({path.name for path in self.path.iterdir()} - LOCK_FILES)
             raise RequestError(
-                f"{self.path} contains files that are not part of a run ({', '.join(found[:3])}); "
+                f"{self.path} contains files that are not part of a run ({named(found[:3])}); "
                 "choose another folder with --out."
             )
 
@@ -124,7 +124,7 @@ class RunFolder:
         different = differences(identity_in(held), identity) if held else []
         if different:
             raise RequestError(
-                f"{self.path} contains a run that differs in {', '.join(different)}. Start over "
+                f"{self.path} contains a run that differs in {named(different)}. Start over "
                 "with --fresh, or choose another folder with --out."
             )
         if self._begun.is_file() or not held:
@@ -279,7 +279,7 @@ def check_model(path: Path, record: RunRecord, name: str, notes: dict[str, Any])
     wrong = [f"{key} {value}" for key, value in expected.items() if held[key] != value]
     if wrong:
         raise DataError(
-            f"{path / RUN_FILE} says {', '.join(wrong)}, but {MODEL_FILE} differs. Was one of "
+            f"{path / RUN_FILE} says {named(wrong)}, but {MODEL_FILE} differs. Was one of "
             f"the files edited? Make the run again with --fresh."
         )
 

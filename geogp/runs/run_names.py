@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from geogp.errors import RequestError
+from geogp.errors import RequestError, quoted
 
 RUN_FILE = "run.json"
 """Name of the file that describes the run in a run folder."""
@@ -28,7 +28,7 @@ def find_run(text: str, runs: Path = RUNS) -> Path:
     if not found:
         raise RequestError(
             f"expected a run folder, or a region with a finished run in {runs / text}-*, found "
-            f"neither for {text!r}. Make a run with `geogp map`, or give the folder of a run."
+            f"neither for {quoted(text)}. Make a run with `geogp map`, or give the folder of a run."
         )
     if len(found) > 1:
         raise RequestError(

@@ -88,7 +88,7 @@ class MapRequest(PointOptions):
         "Folder or address of the boundaries. Default: the Census Bureau's site."
     )
     region_file: str | None = setting(
-        "File of polygons that define your own region: FILE or FILE:COLUMN=VALUE."
+        "Polygons that define your own region: FILE, FILE:COLUMN=VALUE or FILE:LAYER:COLUMN=VALUE."
     )
     region_name: str | None = setting("Name of your own region. Default: the name of the file.")
     urban_vintage: str = setting(
@@ -380,6 +380,7 @@ class MapRequest(PointOptions):
             urban_vintage=self.urban_vintage,
             strata=self.strata,
             points=self.points,
+            crs=self.crs,
         )
 
     @property

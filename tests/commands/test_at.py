@@ -10,6 +10,7 @@ from run_worlds import write_small
 from geogp.commands.points.predict_at import answer_at
 from geogp.commands.run_requests import AtRequest
 from geogp.errors import DataError, RequestError
+from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_model
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
@@ -53,6 +54,31 @@ def test_every_place_of_a_tile_has_its_prediction(fine, tiles):
     there = open_run(fine.path).at(tile["latitude"], tile["longitude"])
     assert here["median_mbps"][0] == there["median_mbps"][0]
     assert here["quadkey"][0] == there["quadkey"][0]
+
+
+def test_each_tile_is_predicted_once(fine, tiles, tmp_path, monkeypatch):
+    """The places of a large file lie in few tiles; a prediction of each place takes minutes."""
+    counted, own = [], SpatialGP.inputs
+
+    def inputs(self, table):
+        counted.append(len(table))
+        return own(self, table)
+
+    few = tiles.iloc[[500, 3, 900]][["latitude", "longitude"]]
+    many = few.iloc[[0, 1, 0, 2, 1, 0]].reset_index(drop=True)
+    many["latitude"] += np.linspace(-1e-3, 1e-3, 6)
+    many.loc[len(many)] = [0.0, 20.0]
+    alone = open_run(fine.path).at(few["latitude"], few["longitude"], quarters="all")
+    monkeypatch.setattr(SpatialGP, "inputs", inputs)
+    found = open_run(fine.path).at(many["latitude"], many["longitude"], quarters="all")
+    assert counted == [3 * 2]
+    values = [name for name in found if name.endswith("_mbps")]
+    spread = np.array([[2 * k, 2 * k + 1] for k in (0, 1, 0, 2, 1, 0)]).ravel()
+    pd.testing.assert_frame_equal(
+        found[values][:12], alone[values].iloc[spread].reset_index(drop=True), check_exact=True
+    )
+    assert found[values][12:].isna().all(axis=None)
+    assert list(found["latitude"]) == list(many["latitude"].repeat(2))
 
 
 def test_a_place_at_the_border(fine, tiles):

@@ -136,14 +136,14 @@ def test_gdal_would_follow_them(tmp_path, secret, name):
     assert gpd.read_file(tmp_path / name)["NAME"].tolist() == ["a0"]
 
 
-def test_of_an_archive_only_its_shapefile_is_read(tmp_path, secret):
+def test_of_an_archive_only_its_file_of_shapes_is_read(tmp_path, secret):
     text = _pointers(secret)["b.json"].encode()
     extra = {"x.vrt": text, "__MACOSX/._a.shp": b"of a Mac"}
     path = _zip(tmp_path / "a.zip", tmp_path / "loose", **extra)
     assert read_layer(str(path)).labels == ("a0",)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x.vrt", text)
-    with pytest.raises(DataError, match=r"expected one shapefile in .*, found 0: x\.vrt"):
+    with pytest.raises(DataError, match=r"expected a file of shapes in .*, found x\.vrt"):
         read_layer(str(path))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.shp", text)

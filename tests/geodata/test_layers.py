@@ -109,7 +109,7 @@ def test_refusals(tmp_path):
         read_layer(str(path))
     points = gpd.GeoDataFrame({"NAME": ["A"]}, geometry=[Point(0, 0)], crs=4326)
     points.to_parquet(path)
-    with pytest.raises(DataError, match="must contain polygons only"):
+    with pytest.raises(DataError, match="expected polygons only"):
         read_layer(str(path))
 
 
@@ -126,7 +126,7 @@ def test_polygons_whose_rings_cross_themselves_are_made_valid(tmp_path):
     assert found.tolist() == ["A", "A", ELSEWHERE, "A", "B", ELSEWHERE]
     flat = Polygon([(0, 0), (1, 1), (2, 2)])
     table.set_geometry([bow_tie, flat, spike], crs=4326).to_parquet(path)
-    with pytest.raises(DataError, match=r"no valid area in 1 of 3 polygons, the first in row 1"):
+    with pytest.raises(DataError, match=r"no valid area in 1 of 3 polygons: row 2 \(A\)"):
         read_layer(str(path))
 
 
@@ -136,13 +136,17 @@ def test_polygons_without_a_name_are_refused(nothing):
         PolygonLayer.of_table("zone", _table(NAME=["A", nothing]))
 
 
-def test_files_of_several_layers_are_refused(tmp_path):
+def test_files_of_several_layers_are_refused_without_a_choice(tmp_path):
     path = tmp_path / "zones.gpkg"
     _table(NAME=["A", "B"]).to_file(path, layer="districts")
     pyogrio.write_dataframe(pd.DataFrame({"NAME": ["no shape"]}), path, layer="notes")
     assert read_layer(str(path)).labels == ("A", "B")
     _table(NAME=["C", "D"]).to_file(path, layer="wards")
-    with pytest.raises(DataError, match=r"expected one layer in .*, found 2: districts, wards\."):
+    told = (
+        r"expected one of the 2 layers of .* after its name, found none\. The layers are "
+        r"districts, wards\. Give FILE:LAYER, such as zones\.gpkg:districts, and a column"
+    )
+    with pytest.raises(RequestError, match=told):
         read_layer(str(path))
 
 

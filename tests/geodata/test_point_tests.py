@@ -400,8 +400,8 @@ def test_coordinates_in_metres(table, tmp_path):
     np.testing.assert_allclose(found.longitude, table["longitude"], atol=1e-8)
     with pytest.raises(DataError, match="give the CRS of coordinates in metres with --crs"):
         read(metres, tmp_path)
-    with pytest.raises(DataError, match="expected --crs with a CRS such as EPSG:32161"):
-        read(metres, tmp_path, crs="nonsense")
+    with pytest.raises(DataError, match="expected --crs with a CRS such as"):
+        read(metres, tmp_path, crs="EPSG:999999")
 
 
 def test_sheets_of_a_workbook(table, tmp_path):

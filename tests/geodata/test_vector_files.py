@@ -178,7 +178,7 @@ def test_other_formats_are_refused_and_ask_nobody(tmp_path, server, name):
     (tmp_path / name).write_text(OTHERS[name].replace("URL", server.url))
     told = (
         "format that geogp does not read|cannot be read as GeoJSON|does not begin like a file"
-        r"|expected GeoJSON in"
+        r"|expected GeoJSON in|contains no placemark"
     )
     with pytest.raises(DataError, match=told):
         read_layer(str(tmp_path / name))
@@ -308,7 +308,11 @@ def test_zipped_shapefiles_are_read_whatever_they_are_called(tmp_path, archive, 
         ("a{b.zip", "a", r"a\{b\.zip has an unpaired brace in its path\. Rename the file"),
         ("a}.zip", "a", "has an unpaired brace"),
         ("}a{.zip", "a", "has an unpaired brace"),
-        ("a.zip", "a\\b", r"contains a\\b\.shp, a name that GDAL would change\. Rename this file"),
+        (
+            "a.zip",
+            "a\\b",
+            r"contains 'a\\\\b\.shp', a name that GDAL would change\. Rename this file",
+        ),
     ],
 )
 def test_names_that_gdal_misreads_are_refused(tmp_path, archive, name, told):
@@ -317,14 +321,142 @@ def test_names_that_gdal_misreads_are_refused(tmp_path, archive, name, told):
         read_layer(str(tmp_path / archive))
 
 
-@pytest.mark.parametrize("name", ["a.gpkg", "in/A.GeoJSON", "a.parquet"])
-def test_another_format_in_an_archive_is_to_be_unpacked(tmp_path, name):
+def test_parquet_in_an_archive_is_to_be_unpacked(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr(name, "x")
-        archive.writestr(f"__MACOSX/._{name}.shp", "x")
-    told = f"expected a shapefile in .*, found {name}. Unpack the .*GeoParquet, GeoJSON, GeoPackage"
+        archive.writestr("a.parquet", "x")
+        archive.writestr("__MACOSX/._a.parquet.shp", "x")
+    told = (
+        r"expected a file of shapes in .*, found a\.parquet\. .* unpack the .*GeoParquet, GeoJSON"
+    )
     with pytest.raises(DataError, match=told):
         read_layer(str(tmp_path / "a.zip"))
+
+
+@pytest.mark.parametrize("name", ["a.gpkg", "in/A.GeoJSON", "a.json", "a.fgb", "a.kml", "a.KMZ"])
+def test_zipped_files_of_the_formats_are_read(tmp_path, name):
+    inside = "doc.kml" if name == "a.KMZ" else name
+    plain = tmp_path / f"x{Path(inside).suffix.lower()}"
+    if plain.suffix == ".kml":
+        plain.write_text(KML)
+    else:
+        TABLE.to_file(plain, driver="GeoJSON" if "json" in name.lower() else None)
+    path = tmp_path / ("a.KMZ" if name == "a.KMZ" else "a {b}.zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("__MACOSX/._a.shp", "of a Mac")
+        archive.writestr("readme.txt", "about")
+        archive.write(plain, inside)
+    layer = read_layer(str(path))
+    assert layer.labels == ("a",)
+    assert layer.shapes[0].bounds == (0, 0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("a.gpkg", r"a\.zip contains a file that ends in \.gpkg, but does not begin"),
+        ("a.geojson", r"a\.zip cannot be read as GeoJSON"),
+        ("a.kml", r"a\.zip cannot be read as KML"),
+        ("a.fgb", "does not begin like a file of this format"),
+    ],
+)
+def test_zipped_files_that_are_something_else_ask_nobody(tmp_path, server, name, told):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(name, (" " + WFS).replace("URL", server.url))
+    with pytest.raises(DataError, match=told):
+        read_layer(str(tmp_path / "a.zip"))
+    assert not server.asked()
+
+
+def test_a_crs_at_an_address_is_not_fetched_from_an_archive(tmp_path, server):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.geojson", TEXTS["link.geojson"].replace("URL", server.url))
+    with pytest.raises(DataError, match=r"expected a CRS of type 'name' in .*'link'"):
+        read_layer(str(tmp_path / "a.zip"))
+    assert not server.asked()
+
+
+def test_one_of_several_files_in_an_archive_is_chosen_with_its_name(tmp_path):
+    for name in ("wards", "districts"):
+        TABLE.assign(NAME=name).to_file(tmp_path / f"{name}.shp")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for part in tmp_path.glob("*.???"):
+            if part.suffix != ".zip":
+                archive.write(part, f"in/{part.name}")
+    with pytest.raises(RequestError, match=r"one of the 2 layers of .*a\.zip after its name"):
+        read_layer(str(tmp_path / "a.zip"))
+    assert read_layer(f"{tmp_path / 'a.zip'}:wards").labels == ("wards",)
+    assert read_layer(f"{tmp_path / 'a.zip'}:wards:NAME").name == "a_wards"
+
+
+KML = """<?xml version="1.0" encoding="UTF-8"?><kml xmlns="http://www.opengis.net/kml/2.2">
+<!-- <OGRVRTDataSource> <wfs:WFS_Capabilities> --><Document><Style id="s"/><Folder><Placemark>
+<name>a</name><ExtendedData><Data name="people"><value>7</value></Data></ExtendedData><Polygon>
+<outerBoundaryIs><LinearRing><coordinates>0,0,12 1,0,12 1,1 0 , 1
+0,0</coordinates></LinearRing></outerBoundaryIs></Polygon></Placemark>REST</Folder></Document></kml>
+"""
+
+RING = "<LinearRing><coordinates>{}</coordinates></LinearRing>"
+HOLE = RING.format("5.2,0.2 5.4,0.2 5.4,0.4 5.2,0.2")
+
+
+def test_kml_is_read(tmp_path):
+    rest = (
+        "<Placemark><name>b &amp; c</name><MultiGeometry><Polygon><outerBoundaryIs>"
+        f"{RING.format('5,0 6,0 6,1 5,1 5,0')}</outerBoundaryIs><innerBoundaryIs>{HOLE}"
+        "</innerBoundaryIs></Polygon><Polygon><outerBoundaryIs>"
+        f"{RING.format('7,0 8,0 8,1')}</outerBoundaryIs></Polygon></MultiGeometry></Placemark>"
+        "<Placemark><name>p</name><Point><coordinates>1,2</coordinates></Point></Placemark>"
+        "<Placemark><name>none</name></Placemark>"
+    )
+    (tmp_path / "a.kml").write_text(KML.replace("REST", rest))
+    layer = read_layer(str(tmp_path / "a.kml"))
+    assert layer.labels == ("a", "b & c")
+    assert [shape.area for shape in layer.shapes] == pytest.approx([1, 1 + 0.5 - 0.02])
+    told = " ".join(layer.warnings)
+    assert "1 of 4 rows have no polygon, and are left out: row 3 (p): Point" in told
+    assert "1 of 4 rows have no shape, and are left out: row 4 (none)" in told
+    with pytest.raises(DataError, match="expected a name in column people for each polygon"):
+        read_layer(f"{tmp_path / 'a.kml'}:people")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            '<!DOCTYPE kml [<!ENTITY x SYSTEM "URL/x">]><kml><Placemark>&x;</Placemark></kml>',
+            "has a document type",
+        ),
+        ('<!DOCTYPE kml SYSTEM "URL/a.dtd"><kml/>', "has a document type"),
+        (
+            "<kml><NetworkLink><Link><href>URL/a.kml</href></Link></NetworkLink></kml>",
+            "contains no placemark. geogp does not follow links",
+        ),
+        (WFS, "expected KML in .*, found an element WFS_Capabilities"),
+        (VRT, "expected KML in .*, found an element OGRVRTDataSource"),
+        ("<kml><Placemark>", "cannot be read as KML .no element found"),
+        ("<kml>" + "<a>" * 200, "nested too deeply"),
+        (
+            (
+                f"<kml><Placemark><name>x</name><Polygon><outerBoundaryIs>{RING.format('a,b')}"
+                "</outerBoundaryIs></Polygon></Placemark></kml>"
+            ),
+            r"wrong shape in placemark 1 \(x\): could not convert",
+        ),
+        (
+            (
+                f"<kml><Placemark><Polygon><outerBoundaryIs>{RING.format('1,2 3,4')}"
+                "</outerBoundaryIs></Polygon></Placemark></kml>"
+            ),
+            "wrong shape in placemark 1: ",
+        ),
+        ("<kml><Placemark><Point/></Placemark></kml>", "expected coordinates, found none"),
+    ],
+)
+def test_kml_that_is_wrong_is_refused_and_asks_nobody(tmp_path, server, text, told):
+    (tmp_path / "a.kml").write_text(text.replace("URL", server.url))
+    with pytest.raises(DataError, match=told):
+        read_layer(str(tmp_path / "a.kml"))
+    assert not server.asked()
 
 
 def _unmarked(path: Path, *commands: str) -> None:

@@ -4,8 +4,10 @@ import hashlib
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import geopandas as gpd
+import numpy as np
 import pandas as pd
 import pytest
 from run_worlds import run_json
@@ -193,3 +195,62 @@ def test_an_own_region_is_simulated_and_mapped_under_its_code(own, tmp_path, mon
     assert json.loads(capsys.readouterr().out)["region"] == "a_b_c"
     found = RegionChoice("a_b_c", boundaries=str(out / "boundaries")).read()
     assert found.region.name == "a/b c"
+
+
+CASES = Path(__file__).parents[1] / "fixtures" / "cases"
+
+
+@pytest.fixture(scope="module")
+def caguas(tmp_path_factory):
+    """A map of a shapefile without a CRS, from tests around the town."""
+    random, n = np.random.default_rng(0), 400
+    longitude, latitude = random.uniform((-66.19, 18.11), (-65.96, 18.34), (n, 2)).T
+    table = pd.DataFrame({"time": "2023-08-01", "lat": latitude, "lon": longitude})
+    folder = tmp_path_factory.mktemp("caguas")
+    table["download_mbps"] = 10 ** (1 + 0.2 * random.standard_normal(n))
+    table.to_csv(folder / "drive.csv", index=False)
+    more = "--points", folder / "drive.csv", "--preset", "quick", "--epochs", 1, "--zoom", 12
+    return "map", *more, "--out", folder / "run"
+
+
+@pytest.mark.parametrize("name", ["m", "deg"])
+def test_the_command_asks_for_the_crs_of_a_shapefile(geogp, caguas, name):
+    shape = CASES / "41-shapefile-without-prj" / f"{name}.shp"
+    code, _, told = geogp(*caguas, "--region-file", shape)
+    assert (code, told.count("Give the CRS with --crs.")) == (3, 1)
+
+
+@pytest.mark.trial
+def test_the_crs_of_the_user_is_recorded_and_used_again(geogp, caguas):
+    shape = CASES / "41-shapefile-without-prj" / "m.shp"
+    code, _, told = geogp(*caguas, "--region-file", shape, "--crs", "EPSG:32161")
+    assert code == 0, told
+    run = caguas[-1]
+    settings = json.loads((run / "run.json").read_text())["settings"]
+    assert settings["crs"] == "EPSG:32161"
+    asked = "areas", run, "--draws", 200, "--json", "--by"
+    code, out, _ = geogp(*asked, "stratum")
+    assert (code, json.loads(out)["areas"][0]["area"]) == (0, "m")
+    code, _, told = geogp(*asked, shape)
+    assert (code, "Give the CRS with --crs." in told) == (3, True)
+    code, out, _ = geogp(*asked, shape, "--crs", "EPSG:32161")
+    assert (code, json.loads(out)["areas"][0]["area"]) == (0, "Caguas")
+    code, _, told = geogp(*asked, CASES / "51-mixed-geometries" / "mixed.geojson")
+    assert code == 0
+    assert "1 of 2 rows have no polygon, and are left out: row 2 (admin centre): Point" in told
+
+
+@pytest.mark.trial
+@pytest.mark.parametrize("name", ["mixed", "collection"])
+def test_polygons_among_other_shapes_are_mapped(geogp, caguas, name, tmp_path):
+    path = CASES / "51-mixed-geometries" / f"{name}.geojson"
+    code, _, told = geogp(*caguas[:-1], tmp_path / "run", "--region-file", path)
+    assert code == 0, told
+    assert ("warning" in told and "row 2 (admin centre): Point" in told) == (name == "mixed")
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert any("admin centre" in text for text in run["warnings"]) == (name == "mixed")
+
+
+def test_a_crs_without_a_file_is_refused(geogp, small):
+    code, _, told = geogp(*small.arguments, "--crs", "EPSG:4326")
+    assert (code, "but there is no --region-file, --strata or --layer" in told) == (2, True)

@@ -18,7 +18,7 @@ import fsspec
 from fsspec.implementations.arrow import ArrowFSWrapper
 from pyarrow.fs import S3FileSystem
 
-from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
+from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError, named
 from geogp.files import ELSEWHERE, read_json, write_bytes
 from geogp.geodata.store.addresses import s3_endpoint
 from geogp.records.record_reading import record_of
@@ -113,7 +113,7 @@ class Place:
                 self.put(path, name, *relative.split("/"))
         if lost := self.lacks(name, run):
             raise NetworkError(
-                f"{self.show(name)} lacks {', '.join(lost)}, although all files were copied there."
+                f"{self.show(name)} lacks {named(lost)}, although all files were copied there."
             )
         self.put(mark, name, RUN_FILE)
         self._remove(name, COPYING_FILE)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from geogp.choices import check_settings, setting, settings_of
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named
 from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
@@ -54,7 +54,7 @@ class BatchRequest:
     def __post_init__(self) -> None:
         odd = sorted(set(self.maps) - set(MAP_SETTINGS))
         if odd:
-            raise RequestError(f"a batch cannot set {', '.join(odd)} for all its runs.")
+            raise RequestError(f"a batch cannot set {named(odd)} for all its runs.")
         self.runs_in(self.listed("states")[:1])  # raises errors before boundaries are read
 
     def listed(self, name: str) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ from geogp.commands.batch.cluster import (
     workers,
 )
 from geogp.commands.batch.national import FOLDER, JoinedRun, bands_of, join_runs, tiles_joined
-from geogp.errors import DataError, NetworkError, OutputError, RequestError
+from geogp.errors import DataError, NetworkError, OutputError, RequestError, named
 from geogp.runs.locks import lock_folder
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import RUN_FILE
@@ -129,7 +129,7 @@ def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchT
     if table.settings != settings:
         odd = sorted(key for key in settings if settings[key] != table.settings[key])
         raise RequestError(
-            f"{where.address} contains a batch that differs in {', '.join(odd)}. Choose another "
+            f"{where.address} contains a batch that differs in {named(odd)}. Choose another "
             "place with --out, or start over with --fresh."
         )
     return table

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from geogp.choices import settings_of
 from geogp.commands.answers.run_answer import RunAnswer
 from geogp.commands.run_requests import AtRequest
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, quoted
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.files import write_text
 from geogp.geodata.points.cell_places import NO_POSITION, read_places
@@ -104,7 +104,7 @@ def _read_places(request: AtRequest) -> _Places:
     if match is None and not path.is_file():
         raise RequestError(
             "expected a place as LATITUDE,LONGITUDE in degrees, such as 18.2,-66.4, or a file of "
-            f"places, found {request.place!r}."
+            f"places, found {quoted(request.place)}."
         )
     if match is None:
         return _read_file(path, request)
@@ -159,7 +159,7 @@ def _rows_of(places: _Places, found: PlaceAnswers, path: str) -> pd.DataFrame:
     double = [name for name in places.beside if name in answers]
     if double:
         raise RequestError(
-            f"{path} has the column {double[0]!r}, which is also the name of a column of the "
+            f"{path} has the column {quoted(double[0])}, which is also the name of a column of the "
             "answers. Rename the column."
         )
     many = places.beside.loc[places.beside.index.repeat(times)].reset_index(drop=True)

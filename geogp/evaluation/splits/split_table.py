@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from geogp.choices import MAX_KM, MAX_SEED, above_zero, one_of, whole_number
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named, quoted
 from geogp.evaluation.splits.point_splits import place_codes, point_cells, time_codes
 from geogp.evaluation.splits.row_parts import LEFT_OUT, TENTHS, TEST, Numbers, Parts
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, BUFFER_KM, LATEST, SPLITS
@@ -93,8 +93,8 @@ def split(
     for name in (x, y):
         if name not in table.columns:
             raise RequestError(
-                f"expected a column {name!r} of coordinates, found the columns "
-                f"{', '.join(map(str, table.columns))}. Name the columns with x= and y=."
+                f"expected a column {quoted(name)} of coordinates, found the columns "
+                f"{named(table.columns)}. Name the columns with x= and y=."
             )
     place = table[x].to_numpy(np.float64), table[y].to_numpy(np.float64)
     if not all(np.isfinite(part).all() for part in place):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named
 from geogp.geodata.covariates.point_covariate import PointCovariate, indices_of
 from geogp.geodata.covariates.raster_covariate import RasterCovariate
 from geogp.geodata.tiles.parquet_files import read_table
@@ -78,7 +78,7 @@ def _of_points(table: pd.DataFrame, what: str) -> PointCovariate:
     missing = [name for name in _NEEDED if name not in table]
     if missing:
         raise DataError(
-            f"expected the columns {', '.join(_NEEDED)} in {what}, found no {', '.join(missing)}."
+            f"expected the columns {', '.join(_NEEDED)} in {what}, found no {named(missing)}."
         )
     if not 0 < len(table) <= MAX_POINTS:
         raise DataError(

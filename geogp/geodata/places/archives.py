@@ -5,7 +5,7 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from geogp.errors import DataError
+from geogp.errors import DataError, quoted
 
 MAX_BYTES = 1 << 30  # largest size of a file of polygons
 MAX_MEMBERS = 1000  # most files in an archive
@@ -18,7 +18,7 @@ _DAMAGE = (
     *(LookupError, OSError, RuntimeError, ValueError),
 )
 
-_ARCHIVES = (".zip", ".shz")
+ARCHIVES = (".zip", ".shz", ".kmz")
 
 
 def check_file(path: Path) -> None:
@@ -33,7 +33,7 @@ def check_file(path: Path) -> None:
         raise DataError(
             f"{path} has {path.stat().st_size:,} bytes; expected at most {MAX_BYTES:,} bytes."
         )
-    if path.suffix.lower() not in _ARCHIVES and not zipfile.is_zipfile(path):
+    if path.suffix.lower() not in ARCHIVES and not zipfile.is_zipfile(path):
         return
     try:
         with zipfile.ZipFile(path) as archive:
@@ -68,7 +68,7 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
         name = PurePosixPath(member.filename.replace("\\", "/"))
         if name.is_absolute() or ".." in name.parts or ":" in member.filename:
             raise DataError(
-                f"{path} contains {member.filename!r}, whose path leads out of the archive."
+                f"{path} contains {quoted(member.filename)}, whose path leads out of the archive."
             )
         if stat.S_ISLNK(member.external_attr >> 16):
-            raise DataError(f"{path} contains {member.filename!r}, which is a link.")
+            raise DataError(f"{path} contains {quoted(member.filename)}, which is a link.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import geopandas as gpd
 import pandas as pd
 
-from geogp.errors import DataError, RequestError, UnreachableError
+from geogp.errors import DataError, RequestError, UnreachableError, named
 from geogp.files import sha256_of
 from geogp.geodata.places.layers import COUNTY, TRACT, URBAN_AREA, PolygonLayer
 from geogp.geodata.places.polygons import read_polygons
@@ -174,7 +174,7 @@ def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
     if absent:
         raise DataError(
             f"expected columns {', '.join(_STATE_COLUMNS)} in the states of "
-            f"{reading.source.where}, found no {', '.join(absent)}."
+            f"{reading.source.where}, found no {named(absent)}."
         )
     odd = [code for code in map(str, states["STUSPS"]) if not _CODE.fullmatch(code)]
     if odd:  # codes are parts of file names
@@ -279,7 +279,7 @@ def _vintage(urban: gpd.GeoDataFrame, where: str) -> int:
             return year
     raise DataError(
         f"the urban areas in {where} come from an unknown census: expected one of the columns "
-        f"{', '.join(URBAN_VINTAGES)}, found {', '.join(map(str, urban.columns))}."
+        f"{', '.join(URBAN_VINTAGES)}, found {named(urban.columns)}."
     )
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from shapely.geometry import MultiPolygon
 from shapely.geometry.base import BaseGeometry
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, check_name, named, quoted
 from geogp.geodata.places.census import Boundaries, read_around, read_region
-from geogp.geodata.places.layers import ELSEWHERE, column_of, files_read, place_of
-from geogp.geodata.places.polygons import read_polygons
+from geogp.geodata.places.layers import ELSEWHERE, column_of, files_read
+from geogp.geodata.places.polygons import choose_polygons
 from geogp.geodata.places.region import UNKNOWN, Region, Strata, polygonal_parts
-from geogp.geodata.places.region_choice import RegionChoice, file_and_rows
+from geogp.geodata.places.region_choice import RegionChoice, column_and_value
 from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import InputFile
@@ -34,7 +34,7 @@ def read_chosen(choice: RegionChoice, extent: BaseGeometry | None = None) -> Bou
     found = _boundaries(choice, extent)
     if choice.strata is None:
         return found
-    strata, files, warnings = read_own_strata(choice.strata, found.region)
+    strata, files, warnings = read_own_strata(choice.strata, found.region, choice.crs)
     return replace(
         found,
         region=found.region.with_strata(strata),
@@ -48,75 +48,78 @@ def _boundaries(choice: RegionChoice, extent: BaseGeometry | None) -> Boundaries
         assert choice.boundaries is not None
         return read_region(open_source(choice.boundaries), choice.region, choice.urban_vintage)
     if choice.file is not None:
-        region, files = read_own_region(choice.file, choice.name)
+        region, files, warnings = read_own_region(choice.file, choice.name, choice.crs)
     else:
         assert choice.points is not None
         assert extent is not None
         name = choice.name or Path(choice.points).stem
-        region, files = Region.from_geometry(code_of(name), name.strip(), extent), ()
+        region, files, warnings = Region.from_geometry(code_of(name), name.strip(), extent), (), ()
     if choice.boundaries is None:
-        return Boundaries(region, files, ())
+        return Boundaries(region, files, warnings)
     found = read_around(open_source(choice.boundaries), region, choice.urban_vintage)
-    return replace(found, files=(*files, *found.files))
+    return replace(found, files=(*files, *found.files), warnings=(*warnings, *found.warnings))
 
 
-def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[InputFile, ...]]:
-    """Return a region from a file of polygons, without strata, and the files that were read.
+def read_own_region(
+    text: str, name: str | None = None, crs: str | None = None
+) -> tuple[Region, tuple[InputFile, ...], tuple[str, ...]]:
+    """Return a region from a file of polygons, without strata, the files read, and warnings.
 
-    If `text` is ``FILE``, the region is the union of all polygons; if `text` is
-    ``FILE:COLUMN=VALUE``, the union of the polygons with this value. `name` is the name of the
-    region, by default the name of the file without the extension. Raises RequestError if there is
-    no such file, column or value. Raises DataError as in `read_polygons`.
+    If `text` is ``FILE`` or ``FILE:LAYER``, the region is the union of all polygons; with
+    ``:COLUMN=VALUE`` at the end, the union of the polygons with this value. `name` is the name of
+    the region, by default the name of the file without the extension. Raises RequestError if there
+    is no such file, column or value. Raises the errors of `choose_polygons`.
     """
-    path, rows = file_and_rows(text)
-    if not path.is_file():
-        raise RequestError(
-            f"no file {path}: expected a file of polygons, as FILE or FILE:COLUMN=VALUE."
-        )
-    table = read_polygons(path)
+    warnings: list[str] = []
+    path, _, table, rest = choose_polygons(text, "FILE or FILE:COLUMN=VALUE", crs, warnings)
     chosen = table
-    if rows is not None:
-        column, value = rows
+    if rest is not None:
+        column, value = column_and_value(path, rest)
         texts = column_of(table, column, path)
         chosen = table[texts == value]
         if not len(chosen):
-            held = ", ".join(sorted(texts.unique())[:8])
             raise RequestError(
-                f"no row of {path} has {value!r} in {column}; this column contains {held}."
+                f"no row of {path} has {quoted(value)} in {column}; this column contains "
+                f"{named(sorted(texts.unique()))}."
             )
     full = path.stem if name is None else name.strip()
     try:
         region = Region.from_geometry(code_of(full), full, chosen.geometry.union_all())
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    return region, files_read(path, len(table), len(chosen))
+    return region, files_read(path, len(table), len(chosen)), tuple(warnings)
 
 
 def code_of(name: str) -> str:
-    """Return a code for file names; raise RequestError if `name` has no letter or digit."""
+    """Return a code for file names.
+
+    Raises RequestError if `name` has no letter or digit, or has control characters.
+    """
     plain = unicodedata.normalize("NFC", name)
     code = re.sub(r"[^\w-]+", "_", plain).strip("_-")[:LONGEST_CODE]
     if not code:
         raise RequestError(
-            f"expected a name with a letter or digit for the region, found {name!r}. Give a name "
-            "with --region-name."
+            f"expected a name with a letter or digit for the region, found {quoted(name)}. Give a "
+            "name with --region-name."
         )
+    check_name("a name of the region", name, RequestError)
     return code
 
 
 def read_own_strata(
-    text: str, region: Region
+    text: str, region: Region, crs: str | None = None
 ) -> tuple[Strata, tuple[InputFile, ...], tuple[str, ...]]:
     """Return two strata from a file of polygons, the files that were read, and warnings.
 
     If `text` is ``FILE:COLUMN``, the column must have two values, which are the names of the
     strata. If `text` is ``FILE``, the first stratum is all polygons, and has the name of the file;
-    the second stratum, ``elsewhere``, is all other places. Raises RequestError if there is no such
+    the second stratum, ``elsewhere``, is all other places. A file with several layers needs the
+    name of one, as ``FILE:LAYER`` or ``FILE:LAYER:COLUMN``. Raises RequestError if there is no such
     file or column, or if the column does not have two values. Raises DataError if the file is
     damaged, or the name of a stratum is not allowed.
     """
-    path, column = place_of(text)
-    table = read_polygons(path)
+    warnings: list[str] = []
+    path, _, table, column = choose_polygons(text, "FILE or FILE:COLUMN", crs, warnings)
     if column is None:
         names, areas = [path.stem.strip(), ELSEWHERE], [table.geometry.union_all()]
     else:
@@ -125,23 +128,24 @@ def read_own_strata(
         if len(names) != 2:
             raise RequestError(
                 f"expected two values in {column} of {path}, the names of two strata, found "
-                f"{len(names)}: {', '.join(names[:6])}."
+                f"{len(names)}: {named(names)}."
             )
         areas = [table.geometry[values == name].union_all() for name in names]
     for name in names:
         if not name or name.casefold() in _TAKEN or len(name) > LONGEST_NAME:
             raise DataError(
-                f"{path} names a stratum {name!r}; expected 1 to {LONGEST_NAME} characters, and "
-                f"not {' or '.join(sorted(_TAKEN))}. Rename the stratum."
+                f"{path} names a stratum {quoted(name)}; expected 1 to {LONGEST_NAME} characters, "
+                f"and not {' or '.join(sorted(_TAKEN))}. Rename the stratum."
             )
+        check_name(f"a name of a stratum in {path}", name)
     if names[0] == names[1]:
-        raise DataError(f"{path} names both strata {names[0]!r}. Rename the file.")
+        raise DataError(f"{path} names both strata {quoted(names[0])}. Rename the file.")
     shapes = [MultiPolygon(polygonal_parts(area)) for area in areas]
     rest = shapes[1] if len(shapes) == 2 else None
     first, second = names
     strata = Strata(shapes[0], rest, (first, second), first).moved(sum(region.bounds[::2]) / 2)
     files = files_read(path, len(table), len(table))
-    return strata, files, _warnings(strata, region)
+    return strata, files, (*warnings, *_warnings(strata, region))
 
 
 def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:

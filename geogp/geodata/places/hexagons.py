@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from shapely.geometry import MultiPolygon, Polygon
 from shapely.geometry.base import BaseGeometry
 
-from geogp.errors import RequestError
+from geogp.errors import RequestError, quoted
 from geogp.geodata.places.region import cut_at_antimeridian
 
 FINEST = 15
@@ -34,7 +34,9 @@ def resolution_of(text: str) -> int | None:
         return None
     found = re.fullmatch(r"h3:(\d{1,2})", text)
     if found is None or int(found[1]) > FINEST:
-        raise RequestError(f"expected h3: and a resolution from 0 to {FINEST}, found {text!r}.")
+        raise RequestError(
+            f"expected h3: and a resolution from 0 to {FINEST}, found {quoted(text)}."
+        )
     return int(found[1])
 
 

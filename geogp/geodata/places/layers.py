@@ -12,9 +12,9 @@ import shapely
 from numpy.typing import ArrayLike, NDArray
 from shapely.geometry.base import BaseGeometry
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, check_name, named, shown
 from geogp.files import sha256_of
-from geogp.geodata.places.polygons import read_polygons
+from geogp.geodata.places.polygons import NAMES, choose_polygons
 from geogp.geodata.places.region_choice import file_and_rest
 from geogp.geodata.tiles.ookla import InputFile
 
@@ -23,8 +23,7 @@ ELSEWHERE = "elsewhere"  # label of points outside all polygons of a layer
 # Names of the layers that come with the boundaries.
 COUNTY, URBAN_AREA, TRACT = "county", "urban area", "tract"
 
-# Columns that may contain the labels, and Census numbers; the first that exists is used.
-_NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
+# Columns that may contain Census numbers; the first that exists is used.
 _NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
 _KEYS = (*_NUMBERS, "GID", "id", "ID", "code", "CODE")  # columns of short identifiers
 
@@ -40,6 +39,7 @@ class PolygonLayer:
     or empty if the labels have the order of the file. `column` is the name of the column of labels,
     if the user chose one of several columns. `keys` are short identifiers, such as Census numbers;
     they are empty if the file has none, or polygons with one label have different identifiers.
+    `warnings` are about rows of the file that were left out.
     """
 
     name: str
@@ -49,6 +49,7 @@ class PolygonLayer:
     places: tuple[int, ...] = ()
     column: str = ""
     keys: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of_table(
@@ -56,11 +57,12 @@ class PolygonLayer:
     ) -> "PolygonLayer":
         """Return a layer from a table in degrees; polygons with the same label are united.
 
-        `column` contains the labels. By default, `column` is the first of `_NAMES` in the table,
+        `column` contains the labels. By default, `column` is the first of `NAMES` in the table,
         and the Census number is added to labels that occur twice. Raises RequestError if there is
-        no such column. Raises DataError if a polygon has no label.
+        no such column. Raises DataError if a polygon has no label, or a label has control
+        characters.
         """
-        found = column or next((one for one in _NAMES if one in table), "NAME")
+        found = column or next((one for one in NAMES if one in table), "NAME")
         labels = column_of(table, found, name)
         unnamed = int((table[found].isna() | (labels.str.strip() == "")).sum())
         if unnamed:
@@ -69,6 +71,8 @@ class PolygonLayer:
                 f"{unnamed} of {len(table)}. Name or remove these polygons, or choose another "
                 f"column, as FILE:COLUMN."
             )
+        for label in labels:
+            check_name(f"a name of a polygon of {name}", label)
         number = next((one for one in _NUMBERS if one in table), None)
         if column is None and number is not None:
             twice = labels.duplicated(keep=False)
@@ -139,11 +143,17 @@ def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
     return np.asarray(shapely.points(wrapped, np.asarray(latitude, np.float64)))
 
 
-def read_layer(text: str) -> PolygonLayer:
-    """Return the layer of polygons in ``FILE`` or ``FILE:COLUMN``, named after the file."""
-    path, column = place_of(text)
-    table = read_polygons(path)
-    layer = PolygonLayer.of_table(path.stem, table, column)
+def read_layer(text: str, crs: str | None = None) -> PolygonLayer:
+    """Return the layer of polygons in a file, named after the file and its chosen layer.
+
+    `text` is ``FILE`` or ``FILE:COLUMN``, or ``FILE:LAYER`` or ``FILE:LAYER:COLUMN``; `crs` is as
+    in `read_polygons`.
+    """
+    warnings: list[str] = []
+    chosen = choose_polygons(text, "FILE or FILE:COLUMN", crs, warnings)
+    path, table, column = chosen.path, chosen.table, chosen.rest
+    check_name("a name of a file of polygons", chosen.name, RequestError)
+    layer = replace(PolygonLayer.of_table(chosen.name, table, column), warnings=tuple(warnings))
     if ELSEWHERE in layer.labels:
         raise DataError(
             f"{path} has a polygon with the name {ELSEWHERE!r}, which geogp uses for places "
@@ -153,24 +163,26 @@ def read_layer(text: str) -> PolygonLayer:
     return replace(layer, column=column) if column is not None and others else layer
 
 
-def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[InputFile, ...]]:
+def read_layers(
+    texts: Sequence[str], crs: str | None = None
+) -> tuple[tuple[PolygonLayer, ...], tuple[InputFile, ...]]:
     """Return the layers of several files, and the records of these files.
 
-    Each text is ``FILE`` or ``FILE:COLUMN``. If a file is used with two columns, its layers have
+    Texts and `crs` are as in `read_layer`. If a file is used with two columns, its layers have
     names such as ``districts_NAME``. Raises RequestError if two layers have the same name.
     """
-    layers = [read_layer(text) for text in texts]
-    places = [place_of(text) for text in texts]
+    layers = [read_layer(text, crs) for text in texts]
+    places = [file_and_rest(text) for text in texts]
     stems = [layer.name for layer in layers]
-    named = []
-    for layer, (_, column) in zip(layers, places, strict=True):
-        twice = stems.count(layer.name) > 1 and column is not None
-        named.append(replace(layer, name=f"{layer.name}_{column}") if twice else layer)
-    names = [layer.name for layer in named]
+    known = []
+    for layer in layers:
+        twice = stems.count(layer.name) > 1 and layer.column
+        known.append(replace(layer, name=f"{layer.name}_{layer.column}") if twice else layer)
+    names = [layer.name for layer in known]
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise RequestError(
-            f"expected layers with different names, found {', '.join(double)} more than once. "
+            f"expected layers with different names, found {named(double)} more than once. "
             "A layer has the name of its file: rename one of the files, or give each --layer once."
         )
     # A file with two layers is listed once, with the number of polygons of the last layer.
@@ -178,26 +190,19 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
         path: files_read(path, len(layer), len(layer))
         for (path, _), layer in zip(places, layers, strict=True)
     }
-    return tuple(named), tuple(file for found in files.values() for file in found)
-
-
-def place_of(text: str) -> tuple[Path, str | None]:
-    """Split ``FILE`` or ``FILE:COLUMN`` into path and column; RequestError if no file exists."""
-    path, column = file_and_rest(text)
-    if not path.is_file():
-        raise RequestError(f"no file {path}: expected a file of polygons, as FILE or FILE:COLUMN.")
-    return path, column
+    return tuple(known), tuple(file for found in files.values() for file in found)
 
 
 def column_of(table: gpd.GeoDataFrame, column: str, where: Path | str) -> pd.Series:
-    """Return a column of a file of polygons as text; raise RequestError without this column."""
+    """Return a column as text, ``""`` in empty cells; raise RequestError without this column."""
     if column not in table or column == table.active_geometry_name:
-        held = ", ".join(str(name) for name in table.columns if name != "geometry")
+        held = named(name for name in table.columns if name != "geometry")
         raise RequestError(
-            f"expected a column {column} in {where}, found the columns {held}. Give one of these "
-            f"columns."
+            f"expected a column {shown(column)} in {where}, found the columns {held}. Give one of "
+            "these columns."
         )
-    return pd.Series(table[column].astype(str))
+    texts = table[column].astype(object)
+    return pd.Series(texts.where(texts.notna(), "").astype(str))
 
 
 def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:

@@ -1,30 +1,45 @@
 """Reading of polygons from files, in longitude and latitude."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
+from pyproj import CRS
+from pyproj.exceptions import CRSError
 from pyproj.network import (  # type: ignore[attr-defined]
     is_network_enabled,
     set_network_enabled,
 )
 from shapely.geometry import MultiPolygon, Polygon
+from shapely.geometry.base import BaseGeometry
 
-from geogp.errors import DataError
+from geogp.errors import DataError, RequestError, named, quoted, shown
 from geogp.geodata.places.archives import check_file
 from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
-from geogp.geodata.places.vector_files import read_vector
+from geogp.geodata.places.region_choice import crs_for, file_and_rest
+from geogp.geodata.places.vector_files import layers_of, read_vector
 from geogp.geodata.tiles.parquet_files import read_table
 
 MAX_POLYGONS = 1 << 20  # largest number in a file
 MAX_VERTICES = 1 << 26  # largest number in a file; a vertex takes 16 bytes
+
+NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
+"""Columns that may contain the names of polygons; the first that exists is used."""
+
+_PARQUET = (".parquet", ".geoparquet")
+
+_SAME_DEGREES = 1e-4  # about 10 m: coordinate systems this close mean the same places
+
+Read = TypeVar("Read")
 
 _PIECES = 100  # an edge as long as its polygon is cut into so many pieces for a reprojection
 
@@ -43,35 +58,73 @@ DAMAGE = (
 """Errors that the libraries raise for damaged files."""
 
 
-def read_polygons(path: Path) -> gpd.GeoDataFrame:
+class ChosenPolygons(NamedTuple):
+    """The polygons that a user chose: file, layer (or None), polygons, and the rest of the text."""
+
+    path: Path
+    layer: str | None
+    table: gpd.GeoDataFrame
+    rest: str | None
+
+    @property
+    def name(self) -> str:
+        """The name of the file, and of the layer if the user chose one."""
+        return self.path.stem if self.layer is None else f"{self.path.stem}_{self.layer}"
+
+
+def choose_polygons(
+    text: str, form: str, crs: str | None, warnings: list[str] | None
+) -> ChosenPolygons:
+    """Return the polygons of ``FILE``, ``FILE:LAYER``, ``FILE:REST`` or ``FILE:LAYER:REST``.
+
+    Only a file with several layers needs the layer. In a file with one layer, a column comes before
+    a layer of the same name. `form` says in messages what the text may be; `crs` and `warnings` are
+    as in `read_polygons`. Raises RequestError if there is no file, and the errors of
+    `read_polygons`.
+    """
+    path, rest = file_and_rest(text)
+    if not path.is_file():
+        raise RequestError(f"no file {path}: expected a file of polygons, as {form}.")
+    check_file(path)
+    names = [] if path.suffix.lower() in _PARQUET else _undamaged(path, partial(layers_of, path))
+    fits = [name for name in names if f"{rest or ''}:".startswith(f"{name}:")]
+    layer = max(fits, key=len) if fits and len(names) > 1 else None
+    if layer is None and len(names) > 1:
+        raise RequestError(
+            f"expected one of the {len(names)} layers of {path} after its name, found "
+            f"{'none' if rest is None else quoted(rest)}. The layers are {named(names)}. Give "
+            f"FILE:LAYER, such as {path.name}:{shown(names[0])}, and a column after it, as "
+            "FILE:LAYER:COLUMN."
+        )
+    table = read_polygons(path, layer, crs, warnings)
+    if fits and (layer is not None or str(rest).partition("=")[0] not in table):
+        rest = str(rest)[len(max(fits, key=len)) + 1 :] or None
+    return ChosenPolygons(path, layer, table, rest)
+
+
+def read_polygons(
+    path: Path,
+    layer: str | None = None,
+    crs: str | None = None,
+    warnings: list[str] | None = None,
+) -> gpd.GeoDataFrame:
     """Return the polygons of a file in WGS 84, with longitudes from -180 to 180.
 
-    The formats are GeoParquet and the formats of `read_vector`. Polygons are cut at the
-    antimeridian; see `_within_one_turn`. Invalid polygons, such as a ring that crosses itself, are
-    made valid. Raises DataError if the file is damaged, has several layers or no CRS, or contains a
-    shape that is not a polygon with an area.
+    The formats are GeoParquet and the formats of `read_vector`; `layer` is as in `read_vector`, and
+    `crs` as in `with_crs`. Polygons are cut at the antimeridian; see `_within_one_turn`. Invalid
+    polygons, such as a ring that crosses itself, are made valid. Rows without a shape are left out;
+    with `warnings`, points and lines are too, and a warning is added. Raises DataError if the file
+    is damaged, has several layers or no CRS, or if more rows have other shapes than polygons.
     """
     if path.is_dir():
         raise DataError(f"{path} is a folder; expected a file. Write all polygons to one file.")
+    table = _undamaged(path, lambda: _checked(path, read_shapes(path, MAX_POLYGONS, layer, crs)))
     try:
-        table = read_shapes(path, MAX_POLYGONS)
-    except DataError:
-        raise
-    except DAMAGE as error:
-        raise DataError(
-            f"{path} cannot be read as boundaries ({_line(error)}). Expected a complete file of "
-            "polygons: GeoParquet, GeoPackage, GeoJSON, FlatGeobuf or zipped shapefile; download "
-            "or write this file again."
-        ) from error
-    table = _checked(path, table)
-    if table.active_geometry_name != "geometry":
-        table = table.rename_geometry("geometry")
-    try:
-        table = _valid(table)
+        table = _valid(_only_polygons(path, table, warnings))
         with without_network():
             degrees = table.to_crs(4326)
         turned = _within_one_turn(table.geometry, degrees.geometry)
-        return _valid(degrees.set_geometry(turned))
+        return _valid(degrees.set_geometry(turned)).reset_index(drop=True)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except DAMAGE as error:
@@ -80,16 +133,79 @@ def read_polygons(path: Path) -> gpd.GeoDataFrame:
         ) from error
 
 
-def read_shapes(path: Path, most: int) -> Any:
+def _undamaged(path: Path, read: Callable[[], Read]) -> Read:
+    """Return what a function reads; turn the errors of damaged files into DataError."""
+    try:
+        return read()
+    except (DataError, RequestError):
+        raise
+    except DAMAGE as error:
+        raise DataError(
+            f"{path} cannot be read as boundaries ({_line(error)}). Expected a complete file of "
+            "polygons: GeoParquet, GeoPackage, GeoJSON, FlatGeobuf, KML or zipped shapefile; "
+            "download or write this file again."
+        ) from error
+
+
+def read_shapes(path: Path, most: int, layer: str | None = None, crs: str | None = None) -> Any:
     """Return the rows of a Parquet or vector file, at most `most`, with their shapes, if any.
 
-    Raises DataError as `check_file`, `read_table` and `read_vector` do, and errors in `DAMAGE`.
+    `layer` is as in `read_vector`, and `crs` as in `with_crs`. Raises DataError as `check_file`,
+    `read_table` and `read_vector` do, the errors of `with_crs`, and errors in `DAMAGE`.
     """
     check_file(path)
-    if path.suffix.lower() not in {".parquet", ".geoparquet"}:
-        return read_vector(path, most)
+    if path.suffix.lower() not in _PARQUET:
+        return with_crs(path, read_vector(path, most, layer), crs)
     found = read_table(path, most)
-    return geo_table(found) if b"geo" in (found.schema.metadata or {}) else found.to_pandas()
+    if b"geo" not in (found.schema.metadata or {}):
+        return found.to_pandas()
+    return with_crs(path, geo_table(found), crs)
+
+
+def with_crs(path: Path, table: gpd.GeoDataFrame, crs: str | None) -> gpd.GeoDataFrame:
+    """Return a table with the CRS that the user gave with ``--crs``, if it has none of its own.
+
+    `crs` is as in `crs_for`. Raises RequestError if geogp does not know this CRS, or the table has
+    another CRS, so that its coordinates would mean other places.
+    """
+    code = crs_for(path, crs)
+    if code is None or table.active_geometry_name is None:
+        return table
+    try:
+        given = CRS.from_user_input(code)
+    except CRSError as error:
+        raise RequestError(
+            f"expected --crs with a known code, such as EPSG:4326, found {code}."
+        ) from error
+    if table.crs is None:
+        return table.set_crs(given)
+    corners = gpd.GeoSeries([shapely.box(*table.total_bounds)])
+    with without_network():
+        own, other = (corners.set_crs(one).to_crs(4326).total_bounds for one in (table.crs, given))
+    if not np.allclose(own, other, rtol=0, atol=_SAME_DEGREES):
+        raise RequestError(
+            f"--crs {code} contradicts {path}, which has the CRS {shown(table.crs.name)}. --crs is "
+            f"for files without a CRS: leave it out, or name one file, as --crs FILE={code}."
+        )
+    return table
+
+
+def no_crs(path: Path, table: gpd.GeoDataFrame) -> DataError:
+    """Return the error for shapes without a CRS, with a place of the file and the cure."""
+    place = shapely.get_coordinates(table.geometry.to_numpy())[:1]
+    west, south, east, north = table.total_bounds
+    degrees = max(abs(west), abs(east)) <= 180 and max(abs(south), abs(north)) <= 90
+    lacks = " (a shapefile has it in a .prj file)" if path.suffix.lower() == ".shp" else ""
+    hint = (
+        "These coordinates fit longitude and latitude: then --crs EPSG:4326."
+        if degrees
+        else "These coordinates are not longitude and latitude; the source of the file names its "
+        "CRS, such as --crs EPSG:32161 for metres in Puerto Rico."
+    )
+    return DataError(
+        f"{path} has no CRS{lacks}, so the meaning of its coordinates is unknown, such as "
+        f"{', '.join(f'{one:.10g}' for one in place.ravel())}. Give the CRS with --crs. {hint}"
+    )
 
 
 def geo_table(found: pa.Table) -> gpd.GeoDataFrame:
@@ -116,24 +232,66 @@ def without_network() -> Iterator[None]:
 
 
 def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
-    """Return a table without empty shapes; raise DataError unless all other shapes are polygons."""
+    """Return a table whose index is the words for each row; DataError without shapes or CRS."""
     if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
         raise DataError(f"{path} contains no geometry. Expected polygons.")
     if table.crs is None:
-        raise DataError(
-            f"{path} has no CRS, so the meaning of its coordinates is unknown. Set the CRS; for "
-            f"Census files use GeoDataFrame.set_crs(4269)."
-        )
-    table = table[~(table.geometry.is_empty | table.geometry.isna())]
+        raise no_crs(path, table)
     vertices = int(shapely.get_num_coordinates(table.geometry.to_numpy()).sum())
     if vertices > MAX_VERTICES:
         raise DataError(
             f"{path} contains polygons with {vertices:,} vertices; expected at most "
             f"{MAX_VERTICES:,}. Simplify the polygons."
         )
-    if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():
-        raise DataError(f"{path} must contain polygons only.")
-    return table
+    if table.active_geometry_name != "geometry":
+        table = table.rename_geometry("geometry")
+    column = next((name for name in NAMES if name in table), None)
+    names = [None] * len(table) if column is None else table[column].to_list()
+    rows = [
+        f"row {number}{f' ({shown(name)})' if isinstance(name, str) else ''}"
+        for number, name in enumerate(names, 1)
+    ]
+    return table.set_axis(pd.Index(rows, dtype=object), axis=0)
+
+
+def _only_polygons(
+    path: Path, table: gpd.GeoDataFrame, warnings: list[str] | None
+) -> gpd.GeoDataFrame:
+    """Return the rows with polygons, also with those in collections; warn of all other shapes."""
+    shapes, kinds = table.geometry.to_numpy().copy(), table.geom_type.to_numpy()
+    partly = np.zeros(len(table), np.bool_)
+    for k in np.flatnonzero(kinds == "GeometryCollection"):
+        if parts := polygonal_parts(shapes[k]):
+            partly[k] = _kinds(shapes[k]) != {"Polygon"}
+            shapes[k] = parts[0] if len(parts) == 1 else MultiPolygon(parts)
+    table = table.set_geometry(gpd.GeoSeries(shapes, index=table.index, crs=table.crs))
+    empty = (table.geometry.is_empty | table.geometry.isna()).to_numpy()
+    used = ~empty & table.geom_type.isin(("Polygon", "MultiPolygon")).to_numpy()
+    others = ~empty & ~used
+    listed = named(
+        f"{row}: {kind}" for row, kind in zip(table.index[others], kinds[others], strict=True)
+    )
+    if others.sum() > used.sum() or (warnings is None and others.any()):
+        raise DataError(
+            f"expected polygons only, found {int(others.sum()):,} of {len(table):,} rows with "
+            f"other shapes ({listed}). Remove these rows, or write the polygons to a file."
+        )
+    if not used.any():
+        raise DataError(f"expected polygons, found none in {len(table):,} rows.")
+    for rows, what, told in (
+        (others, "have no polygon, and are left out", listed),
+        (partly, "also have points or lines, which are left out", named(table.index[partly])),
+        (empty, "have no shape, and are left out", named(table.index[empty])),
+    ):
+        if warnings is not None and rows.any():
+            warnings.append(f"{path}: {int(rows.sum()):,} of {len(table):,} rows {what}: {told}.")
+    return table[used]
+
+
+def _kinds(shape: BaseGeometry) -> set[str]:
+    """Return the types of the single shapes in a collection, also in collections inside it."""
+    parts = getattr(shape, "geoms", None)
+    return {shape.geom_type} if parts is None else set().union(*map(_kinds, parts))
 
 
 def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
@@ -146,8 +304,8 @@ def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
     lost = [str(table.index[k]) for k, held in parts.items() if not held]
     if lost:
         raise DataError(
-            f"found no valid area in {len(lost)} of {len(table)} polygons, the first in row "
-            f"{lost[0]}. Repair or remove these polygons."
+            f"found no valid area in {len(lost)} of {len(table)} polygons: {named(lost)}. Repair "
+            "or remove these polygons."
         )
     for k, held in parts.items():
         shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)
@@ -174,7 +332,7 @@ def _within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSe
     wrong = np.flatnonzero(~good.all(1))
     if len(wrong):
         raise DataError(
-            f"expected polygons in degrees, found {bounds[wrong[0]].tolist()} in row "
+            f"expected polygons in degrees, found {bounds[wrong[0]].tolist()} in "
             f"{degrees.index[row[wrong[0]]]}. Are the coordinates in metres, or in another CRS?"
         )
     torn = np.ptp(bounds[:, ::2], axis=1) > 180
@@ -229,6 +387,6 @@ def _middle(points: NDArray[np.float64]) -> float:
 
 def _refusal(row: object, what: str) -> DataError:
     return DataError(
-        f"the polygon in row {row} {what}. Reproject the polygons to EPSG:4326, cut them at 180 "
+        f"the polygon in {row} {what}. Reproject the polygons to EPSG:4326, cut them at 180 "
         "degrees, and give the new file."
     )

@@ -1,14 +1,16 @@
 """The user's choice of a region and of its strata.
 
-A file of polygons is given as ``FILE``, ``FILE:COLUMN`` or ``FILE:COLUMN=VALUE``.
+A file of polygons is given as ``FILE``, ``FILE:COLUMN`` or ``FILE:COLUMN=VALUE``. If the file has
+several layers, the name of one follows the file: ``FILE:LAYER``, ``FILE:LAYER:COLUMN`` and so on.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from geogp.choices import one_of
-from geogp.errors import RequestError
+from geogp.errors import RequestError, quoted
 from geogp.geodata.places.state_names import check_public_state
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place
 
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from geogp.geodata.places.census import Boundaries
 
 AUTO = "auto"
+
+CRS_OF_REGION = "Code of the coordinate system of --region-file, if the file states none."
+"""Help text of ``--crs`` of commands that have no other file of polygons."""
+
+_CRS_CODE = re.compile(r"[A-Za-z]{2,10}:[A-Za-z0-9]{1,12}")
 
 VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
 """Values of ``--urban-vintage``; ``auto`` means the newest census in the source."""
@@ -31,9 +38,11 @@ class RegionChoice:
     ``FILE:COLUMN=VALUE`` with the user's polygons, and `name` is the region's name. `boundaries` is
     the folder or web address of Census boundaries; the default for a state is the Census Bureau's
     site. `strata` is ``FILE`` or ``FILE:COLUMN``; see `read_own_strata`. `points` is a file of
-    measurements, whose extent is the region if there is neither `region` nor `file`. Raises
-    RequestError if `region` and `file` are both given or both missing, if the Census Bureau has no
-    such state, or if `name` or `urban_vintage` would have no effect.
+    measurements, whose extent is the region if there is neither `region` nor `file`. `crs` is the
+    CRS of files of polygons that have none; see `crs_for`.
+
+    Raises RequestError if `region` and `file` are both given or both missing, if the Census Bureau
+    has no such state, if `crs` is not a code, or if `name` or `urban_vintage` would have no effect.
     """
 
     region: str | None = None
@@ -43,6 +52,7 @@ class RegionChoice:
     urban_vintage: str = AUTO
     strata: str | None = None
     points: str | None = None
+    crs: str | None = None
 
     def __post_init__(self) -> None:
         if self.region and Path(self.region).suffix and Path(self.region).is_file():
@@ -62,8 +72,8 @@ class RegionChoice:
                 f"{self.region} already has a name. Leave --region-name out."
             )
         one_of("vintage of urban areas", self.urban_vintage, VINTAGE_CHOICES)
+        crs_for(Path(), self.crs)  # raises RequestError for a wrong code
         if self.file is not None:
-            file_and_rows(self.file)
             object.__setattr__(self, "file", absolute_name(self.file))
         if self.strata is not None:
             object.__setattr__(self, "strata", absolute_name(self.strata))
@@ -102,21 +112,36 @@ def file_and_rest(text: str) -> tuple[Path, str | None]:
     return Path(text[:place]), text[place + 1 :]
 
 
-def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
-    """Split ``FILE:COLUMN=VALUE`` into path and (column, value), or ``FILE`` into path and None.
-
-    Raises RequestError if any other text follows the file.
-    """
-    path, rest = file_and_rest(text)
-    if rest is None:
-        return path, None
-    column, equals, value = rest.partition("=")
+def column_and_value(path: Path, text: str) -> tuple[str, str]:
+    """Split ``COLUMN=VALUE``; raise RequestError if the text has another form."""
+    column, equals, value = text.partition("=")
     if not (column and equals):
         raise RequestError(
             f"expected COLUMN=VALUE, to choose the rows of {path} that form the region, found "
-            f"{rest!r}."
+            f"{quoted(text)}."
         )
-    return path, (column, value)
+    return column, value
+
+
+def crs_for(path: Path, text: str | None) -> str | None:
+    """Return the code that ``--crs`` gives for a file; None without one.
+
+    `text` is a code such as ``EPSG:4326`` for all files, ``NAME=CODE`` for the file of this name,
+    or several of these, separated by commas; None means that there is no ``--crs``. Raises
+    RequestError if a code has another form: other descriptions of a CRS could refer to files and
+    servers.
+    """
+    found = None
+    for part in [] if text is None else text.split(","):
+        name, _, code = part.rpartition("=")
+        if not _CRS_CODE.fullmatch(code):
+            raise RequestError(
+                "expected --crs with the code of a coordinate system, such as EPSG:4326, or with "
+                f"FILE=CODE for one file, found {quoted(part)}."
+            )
+        if name in {"", path.name}:
+            found = code
+    return found
 
 
 def absolute_name(text: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from geogp.choices import nearest
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named, quoted
 
 URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
 """The census year of urban areas, for each column that only one census has."""
@@ -51,5 +51,5 @@ def unknown_state(name: str, states: Iterable[tuple[str, str]]) -> RequestError:
     for full, code in states:
         labels[full.casefold()] = labels[code.casefold()] = f"{full} ({code})"
     near = nearest(name.strip().casefold(), labels, 4)
-    shown = dict.fromkeys(labels[key] for key in near) or sorted(set(labels.values()))
-    return RequestError(f"unknown region {name!r}. Nearest: {', '.join(shown)}.")
+    found = dict.fromkeys(labels[key] for key in near) or sorted(set(labels.values()))
+    return RequestError(f"unknown region {quoted(name)}. Nearest: {named(found)}.")

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from geogp.errors import DataError
+from geogp.errors import DataError, named
 from geogp.geodata.places.region import STRATA, UNKNOWN
 
 ALL = "all"  # name of all strata together; no stratum may have this name
@@ -33,9 +33,7 @@ def with_strata(rows: pd.DataFrame, own: Sequence[str] | None) -> pd.DataFrame:
     values = rows["stratum"].astype(str)
     odd = sorted(map(str, set(values) - {*names, UNKNOWN}))  # includes missing values
     if odd:
-        raise DataError(
-            f"expected the strata {', '.join(names)} or {UNKNOWN}, found {', '.join(odd)}."
-        )
+        raise DataError(f"expected the strata {named(names)} or {UNKNOWN}, found {named(odd)}.")
     return rows.assign(stratum=stratum_column(values, names))
 
 

@@ -1,10 +1,11 @@
-"""Reading of vector files in four formats, without network access.
+"""Reading of vector files in five formats, without network access.
 
 GDAL chooses a driver by the content of a file, and some drivers send requests to servers. The
 package pyogrio cannot restrict the drivers, and no option of GDAL keeps all drivers from the
 network. So this module lets GDAL open a file only if the file's name and first bytes fit one of
 four drivers. Only the GeoJSON driver of these four can send a request, to download a CRS from a web
-address; this module refuses such a CRS.
+address; this module refuses such a CRS. The first bytes of KML do not exclude other drivers, so
+`read_kml` reads it.
 """
 
 import json
@@ -12,19 +13,23 @@ import sqlite3
 import zipfile
 from contextlib import closing
 from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import geopandas as gpd
 import pyogrio
 
-from geogp.errors import DataError
+from geogp.errors import DataError, named, quoted
+from geogp.geodata.places.archives import ARCHIVES, MAX_BYTES
+from geogp.geodata.places.kml_files import read_kml
 
-_FORMATS = "GeoParquet, GeoJSON, GeoPackage, FlatGeobuf and shapefiles, plain or zipped"
+_FORMATS = "GeoParquet, GeoJSON, GeoPackage, FlatGeobuf, KML and shapefiles, plain or zipped"
 
-_TEXTS, _ARCHIVES = (".geojson", ".json"), (".zip", ".shz")
-ENDINGS = (*_TEXTS, ".gpkg", ".fgb", ".shp", *_ARCHIVES)
-_NOT_IN_ARCHIVES = (*_TEXTS, ".gpkg", ".fgb", ".parquet", ".geoparquet")
+_TEXTS = (".geojson", ".json")
+ENDINGS = (*_TEXTS, ".gpkg", ".fgb", ".kml", ".shp", *ARCHIVES)
+
+_IN_ARCHIVES = ((".shp",), (".geojson", ".gpkg", ".fgb", ".kml"), (".json",))
+"""Endings of files in archives; the first group with a file in the archive is read."""
 
 _HEAD = 72
 
@@ -36,16 +41,21 @@ _CRS_TYPES = ("name", "epsg", "ogc")
 _SPECIAL = "!;?"  # characters in a path that pyogrio reads as parts of an address
 
 
-def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:
-    """Return the shapes in a file, which must have exactly one layer.
+def read_vector(path: Path, most: int, layer: str | None = None) -> gpd.GeoDataFrame:
+    """Return the shapes in a layer of a file; a file with several layers needs the name of one.
 
     The file must have passed `check_file`. Raises DataError if the format is unknown, the content
-    does not fit the file's name, the CRS is a web address, or there are several layers or more than
-    `most` shapes.
+    does not fit the file's name, the CRS is a web address, or there are several layers, no such
+    layer or more than `most` shapes.
     """
-    source = _source(path)
+    member, inner = _member_and_layer(path, layer)
+    ending = _ending(path, member)
+    if ending == ".kml":
+        return _read_kml(path, member, most)
+    source = _source(path, ending, member)
+    name = _chosen_layer(path, source, inner)
     # Read one more than the limit, because counting first would parse the file twice.
-    found = pyogrio.read_dataframe(source, layer=_only_layer(path, source), max_features=most + 1)
+    found = pyogrio.read_dataframe(source, layer=name, max_features=most + 1)
     if len(found) > most:
         raise DataError(
             f"{path} contains {len(found):,} polygons or more; expected at most {most:,}. Keep "
@@ -54,31 +64,118 @@ def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:
     return found
 
 
-def _source(path: Path) -> str:
-    """Return the file's name for GDAL, in a form that only one driver can open."""
-    whole, ending = str(path.absolute()), path.suffix.lower()
-    if ending in _TEXTS:
-        _check_geojson(path)
-        return f"GeoJSON:{whole}"
-    if ending in _ARCHIVES:
-        depths = list(accumulate((sign == "{") - (sign == "}") for sign in whole))
-        if min(depths) < 0 or depths[-1] != 0:  # in /vsizip/{...}, GDAL pairs the braces
-            raise DataError(f"{path} has an unpaired brace in its path. Rename the file or folder.")
-        return f"/vsizip/{{{whole}}}/{_shapefile_in(path)}"
+def layers_of(path: Path) -> list[str]:
+    """Return the names of the layers of a file: of a GeoPackage, or of several files in an archive.
+
+    Other files have one layer without a name, and the list is empty. The file must have passed
+    `check_file`. Raises the errors of `read_vector`.
+    """
+    members = _members(path) if path.suffix.lower() in ARCHIVES else [None]
+    if len(members) > 1:
+        return [PurePosixPath(str(name)).stem for name in members]
+    ending = _ending(path, members[0])
+    return _layers_in(_source(path, ending, members[0])) if ending == ".gpkg" else []
+
+
+def _read_kml(path: Path, member: str | None, most: int) -> gpd.GeoDataFrame:
+    if member is None:
+        with path.open("rb") as stream:
+            return read_kml(path, stream, most)
+    with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+        return read_kml(path, stream, most)
+
+
+def _ending(path: Path, member: str | None) -> str:
+    """Return the ending that names the format; DataError if geogp does not read it."""
+    ending = path.suffix.lower() if member is None else PurePosixPath(member).suffix.lower()
     if ending not in ENDINGS:
         raise DataError(
             f"{path} has a format that geogp does not read: expected a name that ends in .parquet, "
             f"{', '.join(ENDINGS)}, found {path.suffix or 'no ending'}. Write the polygons to a "
             f"file in one of these formats: {_FORMATS}."
         )
-    if whole.startswith("/vsi") or set(_SPECIAL) & set(whole):
+    return ending
+
+
+def _member_and_layer(path: Path, layer: str | None) -> tuple[str | None, str | None]:
+    """Return the file to read in an archive (None elsewhere), and the layer in this file.
+
+    If there are several files, `layer` is the name of one of them, without its ending.
+    """
+    if path.suffix.lower() not in ARCHIVES:
+        return None, layer
+    names = _members(path)
+    if len(names) == 1:
+        return names[0], layer
+    chosen = [name for name in names if PurePosixPath(name).stem == layer]
+    if len(chosen) != 1:
+        raise DataError(
+            f"expected one file of shapes in {path}, found {len(names)}: {named(names)}. Choose "
+            f"one with its name after the archive, as {path.name}:{PurePosixPath(names[0]).stem}."
+        )
+    return chosen[0], None
+
+
+def _members(path: Path) -> list[str]:
+    """Return the names of the files of shapes in an archive; DataError if there is none."""
+    with zipfile.ZipFile(path) as archive:
+        members = [one for one in archive.infolist() if not one.filename.startswith("__MACOSX/")]
+    for endings in _IN_ARCHIVES:
+        found = [one for one in members if one.filename.lower().endswith(endings)]
+        for one in found:
+            if "\\" in one.filename:
+                raise DataError(
+                    f"{path} contains {quoted(one.filename)}, a name that GDAL would change. "
+                    "Rename this file, or unpack the archive and give the file itself."
+                )
+            if one.file_size > MAX_BYTES:
+                raise DataError(
+                    f"{quoted(one.filename)} in {path} has {one.file_size:,} bytes; expected at "
+                    f"most {MAX_BYTES:,} bytes."
+                )
+        if found:
+            return [one.filename for one in found]
+    raise DataError(
+        f"expected a file of shapes in {path}, found {named(one.filename for one in members)}. If "
+        "there is one, unpack the archive, and give the file itself. geogp reads "
+        f"{_FORMATS}."
+    )
+
+
+def _source(path: Path, ending: str, member: str | None) -> str:
+    """Return the file's name for GDAL, in a form that only one driver can open."""
+    whole = str(path.absolute())
+    if member is not None:
+        depths = list(accumulate((sign == "{") - (sign == "}") for sign in whole))
+        if min(depths) < 0 or depths[-1] != 0:  # in /vsizip/{...}, GDAL pairs the braces
+            raise DataError(f"{path} has an unpaired brace in its path. Rename the file or folder.")
+        address = f"/vsizip/{{{whole}}}/{member}"
+    else:
+        address = whole
+    if ending in _TEXTS:
+        _check_geojson(path, _content(path, member))
+        return f"GeoJSON:{address}"
+    if member is None and (whole.startswith("/vsi") or set(_SPECIAL) & set(whole)):
         raise DataError(f"{path} has a name that GDAL would read as an address. Rename the file.")
-    with path.open("rb") as stream:
-        head = stream.read(_HEAD)
+    head = _content(path, member, _HEAD)
     _check_head(path, ending, head)
     if ending == ".gpkg" and head[68:70] != b"GP":
+        if member is not None:
+            raise DataError(
+                f"{path} contains {quoted(member)} in an old form of GeoPackage. Unpack the "
+                "archive, and give the file itself."
+            )
         _check_tables(path)
-    return whole
+    return address
+
+
+def _content(path: Path, member: str | None, most: int = -1) -> bytes:
+    """Return the first bytes of a file, or of a file in an archive; by default, all."""
+    if member is None:
+        with path.open("rb") as stream:
+            return stream.read(most)
+    with zipfile.ZipFile(path) as archive, archive.open(member) as packed:
+        return packed.read(most)
 
 
 def _check_tables(path: Path) -> None:
@@ -122,36 +219,10 @@ def _check_head(path: Path, ending: str, head: bytes) -> None:
     }
     if not fits[ending]:
         raise DataError(
-            f"{path} ends in {ending}, but does not begin like a file of this format. Download or "
-            "write this file again."
+            f"{path}{' contains a file that' if path.suffix.lower() in ARCHIVES else ''} ends in "
+            f"{ending}, but does not begin like a file of this format. Download or write this file "
+            "again."
         )
-
-
-def _shapefile_in(path: Path) -> str:
-    """Return the name of the only shapefile in a zip archive."""
-    with zipfile.ZipFile(path) as archive:
-        members = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
-        names = [name for name in members if name.lower().endswith(".shp")]
-        others = [name for name in members if name.lower().endswith(_NOT_IN_ARCHIVES)]
-        if others and not names:
-            raise DataError(
-                f"expected a shapefile in {path}, found {', '.join(others)[:200]}. Unpack "
-                f"the archive, and give the file itself. geogp reads {_FORMATS}."
-            )
-        if len(names) != 1:
-            raise DataError(
-                f"expected one shapefile in {path}, found {len(names)}: "
-                f"{', '.join(names or members)[:200]}. Write the shapefile that you need to a "
-                f"separate file. geogp reads {_FORMATS}."
-            )
-        if "\\" in names[0]:
-            raise DataError(
-                f"{path} contains {names[0]}, a name that GDAL would change. Rename this file, or "
-                f"unpack the archive and give the file itself."
-            )
-        with archive.open(names[0]) as stream:
-            _check_head(path, ".shp", stream.read(_HEAD))
-    return names[0]
 
 
 class _Seen(NamedTuple):
@@ -161,14 +232,14 @@ class _Seen(NamedTuple):
     wrong: tuple[Any, ...] | None
 
 
-def _check_geojson(path: Path) -> None:
+def _check_geojson(path: Path, content: bytes) -> None:
     """Raise DataError if a file is not GeoJSON, or has a CRS that is a web address.
 
     The whole text is parsed, because any object may have a CRS, and the key ``crs`` may have
     escapes.
     """
     try:
-        found = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_seen)
+        found = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_seen)
     except RecursionError as error:
         raise DataError(f"{path} cannot be read as GeoJSON: it is nested too deeply.") from error
     except ValueError as error:
@@ -212,15 +283,20 @@ def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
     return _Seen(types, wrong[0] if wrong else None)
 
 
-def _only_layer(path: Path, source: str) -> str:
-    """Return the name of the layer with shapes; raise DataError unless there is exactly one."""
+def _layers_in(source: str) -> list[str]:
     # The geometry type of a table without shapes is None.
-    names = [str(name) for name, kind in pyogrio.list_layers(source) if kind is not None]
+    return [str(name) for name, kind in pyogrio.list_layers(source) if kind is not None]
+
+
+def _chosen_layer(path: Path, source: str, layer: str | None) -> str:
+    """Return the name of the layer to read; DataError if there is no such layer, or a choice."""
+    names = _layers_in(source)
     if not names:
         raise DataError(f"{path} contains no geometry. Expected polygons.")
-    if len(names) > 1:
-        raise DataError(
-            f"expected one layer in {path}, found {len(names)}: {', '.join(names)}. Write the "
-            f"layer that you need to a separate file."
-        )
-    return names[0]
+    if layer in names or (layer is None and len(names) == 1):
+        return names[0] if layer is None else layer
+    raise DataError(
+        f"expected {'one layer' if layer is None else f'a layer {quoted(layer)}'} in {path}, found "
+        f"{len(names)}: {named(names)}. Choose a layer with its name after the file, as "
+        f"{path.name}:{names[0]}."
+    )

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import DataError
+from geogp.errors import DataError, quoted, shown
+from geogp.geodata.places.region_choice import crs_for
 from geogp.geodata.points.cell_numbers import decimal_sign
 from geogp.geodata.points.point_options import TableOptions
 from geogp.geodata.points.point_roles import find_columns
@@ -84,16 +85,17 @@ def _of_columns(
             forms |= {form: None} if form else {}
             if wrong.any():
                 first = table.texts(columns[role])[int(wrong.argmax())][:40]
-                review.mark(wrong, f"unreadable {role}, such as {first!r}")
+                review.mark(wrong, f"unreadable {role}, such as {quoted(first)}")
         found[role] = values
-    note = f"from the columns {columns['latitude']} and {columns['longitude']}"
+    note = f"from the columns {shown(columns['latitude'])} and {shown(columns['longitude'])}"
     review.notes.append(("position", f"{note}{''.join(f', {form}' for form in forms)}"))
     east, north = found["longitude"], found["latitude"]
     known = np.isfinite(east) & np.isfinite(north)
     outside = known & ((np.abs(east) > 180) | (np.abs(north) > 90))
-    if options.crs is not None and outside.sum() > known.sum() / 2:
-        east, north = _projected(east, north, known, options.crs)
-        review.notes.append(("CRS", f"coordinates in {options.crs}"))
+    crs = crs_for(table.path, options.crs)
+    if crs is not None and outside.sum() > known.sum() / 2:
+        east, north = _projected(east, north, known, crs)
+        review.notes.append(("CRS", f"coordinates in {crs}"))
     return east, north
 
 
@@ -110,7 +112,7 @@ def _projected(
             points = gpd.GeoSeries.from_xy(east[known], north[known], crs=crs).to_crs(4326)
     except DAMAGE as error:
         raise DataError(
-            f"expected --crs with a CRS such as EPSG:32161, found {crs!r} ({error})."
+            f"expected --crs with a CRS such as EPSG:32161, found {quoted(crs)} ({error})."
         ) from error
     found = np.full((2, len(east)), np.nan)
     found[:, known] = points.x.to_numpy(), points.y.to_numpy()
@@ -167,7 +169,7 @@ def _compare(review: RowReview, longitude: Floats, latitude: Floats) -> None:
     east, north = (
         _degrees(table.values(columns[role]), role)[0] for role in ("longitude", "latitude")
     )
-    names = f"{columns['latitude']} and {columns['longitude']}"
+    names = f"{shown(columns['latitude'])} and {shown(columns['longitude'])}"
     apart = distance_km(east, north, longitude, latitude)
     far = apart > FAR_KM
     note = f"from the geometry, as in the columns {names}"

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import RequestError
+from geogp.errors import RequestError, quoted
 
 Texts = NDArray[np.object_]
 
@@ -128,7 +128,7 @@ def zone_of(text: str) -> dt.tzinfo:
             pass
     raise RequestError(
         f"expected --timezone with a name such as America/Puerto_Rico, or an offset such as "
-        f"-04:00, found {text[:40]!r}."
+        f"-04:00, found {quoted(text)}."
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import DataError
+from geogp.errors import DataError, quoted
 from geogp.geodata.points.speed_units import latency_unit, speed_unit
 from geogp.geodata.points.text_rows import Row
 
@@ -98,7 +98,7 @@ def _header_place(path: Path, rows: Sequence[Row], known: Callable[[str], bool])
         found = "|".join(top[0].cells)[:80] if top else "an empty file"
         raise DataError(
             f"expected a row with the names of the columns in {path}, found none: the first row "
-            f"is {found!r}."
+            f"is {quoted(found)}."
         )
     return plain[0]
 

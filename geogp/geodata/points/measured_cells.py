@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import DataError
+from geogp.errors import DataError, named, quoted, shown
 from geogp.geodata.points.cell_numbers import decimal_sign, read_numbers
 from geogp.geodata.points.cell_times import FIRST_YEAR, is_clock, read_times
 from geogp.geodata.points.point_options import PointOptions
@@ -70,12 +70,10 @@ def read_quarters(
         (found.early, f"time before {FIRST_YEAR}"),
     ):
         if wrong.any():
-            first = (
-                f", such as {str(texts[int(wrong.argmax())])[:40]!r}" if reason != "no time" else ""
-            )
-            review.mark(wrong, f"{reason} in the column {name}{first}")
+            first = f", such as {quoted(texts[int(wrong.argmax())])}" if reason != "no time" else ""
+            review.mark(wrong, f"{reason} in the column {shown(name)}{first}")
     note = f", {found.note}" if found.note else ""
-    review.notes.append(("time", f"from the column {name}{note}"))
+    review.notes.append(("time", f"from the column {shown(name)}{note}"))
     return found.quarter
 
 
@@ -116,11 +114,14 @@ def read_target(
         values, wrong, note, cell_units = found.numbers, found.wrong, found.note, found.units
     if wrong.any():
         first = table.texts(name)[int(wrong.argmax())][:40]
-        review.mark(wrong, f"no number in the column {name}, such as {first!r}")
+        review.mark(wrong, f"no number in the column {shown(name)}, such as {quoted(first)}")
     factors, unit = _factors(review, name, options, target, cell_units)
     values = values * factors
     review.notes.append(
-        (target, f"from the column {name}, {unit[0]} ({unit[1]}){', ' if note else ''}{note}")
+        (
+            target,
+            f"from the column {shown(name)}, {unit[0]} ({unit[1]}){', ' if note else ''}{note}",
+        )
     )
     _mark_impossible(review, values, name, target=target, service=service, unit=unit[0])
     return values, unit
@@ -176,7 +177,7 @@ def _factors(
     if odd:
         review.mark(
             np.isin(cells.astype(str), odd),
-            f"no unit of {target} in the column {name}, such as {odd[0][:20]!r}",
+            f"no unit of {target} in the column {shown(name)}, such as {quoted(odd[0])}",
         )
     known = {text: str(found.unit) for text, found in own.items() if text not in odd}
     if known and origin != OPTION:
@@ -188,21 +189,21 @@ def _factors(
             origin = CELLS
     if unit == AMBIGUOUS:
         raise DataError(
-            f"the unit of the column {name} in {table.path} may be bits or bytes. Say which with "
-            f"--units, one of {', '.join(KBPS)}."
+            f"the unit of the column {shown(name)} in {table.path} may be bits or bytes. Say which "
+            f"with --units, one of {named(KBPS)}."
         )
     if unit is None:
         raise DataError(
-            f"the unit of the column {name} in {table.path} is unknown. Give --units with one of "
-            f"{', '.join(KBPS)}, or add the unit to the name, as in {name}_mbps. (The command-line "
-            "client of Speedtest writes B/s.)"
+            f"the unit of the column {shown(name)} in {table.path} is unknown. Give --units with one "
+            f"of {named(KBPS)}, or add the unit to the name, as in {shown(name)}_mbps. (The "
+            "command-line client of Speedtest writes B/s.)"
         )
     factor = np.full(len(table), scales[unit])
     for text, one in known.items():
         if origin != OPTION:
             factor[cells == text] = scales[one]
-    shown = ", ".join(dict.fromkeys(known.values())) if origin == CELLS else unit
-    return factor, (shown, origin)
+    stated = ", ".join(dict.fromkeys(known.values())) if origin == CELLS else unit
+    return factor, (stated, origin)
 
 
 def _mark_impossible(
@@ -220,7 +221,7 @@ def _mark_impossible(
     many = values > MANY_TIMES * np.median(known) if len(known) else beyond
     if not beyond.any() and target in SPEEDS and many.sum() > max(FEW, SHARE * len(values)):
         review.questions.append(
-            f"the column {name}: values over {MANY_TIMES} times the median in "
+            f"the column {shown(name)}: values over {MANY_TIMES} times the median in "
             f"{review.table.where(many)} may be in another unit than {unit}. Write "
             "all values in one unit."
         )

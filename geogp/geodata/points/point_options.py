@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from geogp.choices import check_settings, one_of, setting
-from geogp.errors import RequestError
+from geogp.errors import RequestError, quoted
 from geogp.geodata.points.point_roles import USUAL
 from geogp.geodata.points.speed_units import KBPS
 from geogp.geodata.tiles.quarters import quarter_index
@@ -38,7 +38,7 @@ def named_columns(texts: Sequence[str]) -> dict[str, str]:
             role, equals, name = part.partition("=")
             if not (equals and name):
                 raise RequestError(
-                    f"expected --columns as latitude=NAME,longitude=NAME, found {part!r}."
+                    f"expected --columns as latitude=NAME,longitude=NAME, found {quoted(part)}."
                 )
             one_of("column", role.strip(), USUAL)
             if role.strip() in found:
@@ -71,8 +71,8 @@ class TableOptions:
         "Sheet of a workbook, or layer of a file with several layers. Default: the only one."
     )
     crs: str | None = setting(
-        "CRS of coordinates that are not in degrees, or of a file without a CRS, such as "
-        "EPSG:32161."
+        "Code of the coordinate system of files that state none, also of polygons, and of columns "
+        "that are not in degrees: EPSG:32161, or FILE=EPSG:32161 for one of several files."
     )
     most_left_out: float = setting(
         "Largest percentage of bad rows that are left out; a file with more is refused.",
@@ -88,14 +88,15 @@ class TableOptions:
             )
         if self.delimiter is not None and len(self.sign) != 1:
             raise RequestError(
-                f"expected --delimiter with one sign, or tab, found {self.delimiter!r}."
+                f"expected --delimiter with one sign, or tab, found {quoted(self.delimiter)}."
             )
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
             except (LookupError, ValueError) as error:
                 raise RequestError(
-                    f"expected --encoding such as utf-8, utf-16 or cp1252, found {self.encoding!r}."
+                    "expected --encoding such as utf-8, utf-16 or cp1252, found "
+                    f"{quoted(self.encoding)}."
                 ) from error
 
     @property
@@ -149,7 +150,7 @@ class PointOptions(TableOptions):
             if not name or sign not in {*DECIMALS, "'", " "}:
                 raise RequestError(
                     "expected --thousands as COLUMN=SIGN, such as download_kbps=. , found "
-                    f"{text!r}."
+                    f"{quoted(text)}."
                 )
             found[name] = sign
         return found

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named, quoted, shown
 from geogp.geodata.points.speed_units import latency_unit, speed_unit
 
 USUAL: dict[str, tuple[str, ...]] = {
@@ -149,13 +149,13 @@ def find_columns(
     RequestError if the file has no column in `given`. Raises DataError if a column in `needed` is
     missing, or if several columns have usual names.
     """
-    shown = ", ".join(names)
+    listed = named(names)
     for role, name in given.items():
         if names.count(name) != 1:
             many = "no column" if name not in names else "several columns"
             raise RequestError(
-                f"{what} has {many} {name!r}, which --columns names for {role}; its columns are "
-                f"{shown}."
+                f"{what} has {many} {quoted(name)}, which --columns names for {role}; its columns "
+                f"are {listed}."
             )
     found = dict(given)
     export = known_export(names)
@@ -174,14 +174,14 @@ def find_columns(
             usual = own[:1] or usual
         if len(usual) > 1 and role in needed:
             raise DataError(
-                f"{what} has several columns for {role}: {', '.join(usual)}. Choose one with "
+                f"{what} has several columns for {role}: {named(usual)}. Choose one with "
                 f"--columns {role}=NAME."
             )
         if len(usual) == 1:
             found[role] = usual[0]
     absent = [role for role in needed if role not in found]
     if absent:
-        raise DataError(_absent(absent, found, export, f"{what} has no column for", shown))
+        raise DataError(_absent(absent, found, export, f"{what} has no column for", listed))
     return found
 
 
@@ -190,7 +190,7 @@ def _absent(
     found: Mapping[str, str],
     export: KnownExport | None,
     begin: str,
-    shown: str,
+    listed: str,
 ) -> str:
     """Return the message about missing columns."""
     hint = f"Name the columns with --columns {','.join(f'{role}=NAME' for role in absent)}."
@@ -203,11 +203,11 @@ def _absent(
                 else ""
             )
             hint += (
-                f" The column {found[other]} seems to hold the {other}{known}; if it holds the "
-                f"{role}, say so with --columns {role}={found[other]}."
+                f" The column {shown(found[other])} seems to hold the {other}{known}; if it holds "
+                f"the {role}, say so with --columns {role}={found[other]}."
             )
         if role in {*SPEEDS, "latency"}:
             hint += " geogp maps download, upload, latency and tests."
     if "time" in absent:
         hint += " If all rows are of one quarter, give it with --at-quarter 2023Q4."
-    return f"{begin} {' and '.join(absent)}; its columns are {shown}. {hint}"
+    return f"{begin} {' and '.join(absent)}; its columns are {listed}. {hint}"

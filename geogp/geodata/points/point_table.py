@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named, quoted
 from geogp.geodata.places.archives import check_file
 from geogp.geodata.points.cell_numbers import is_missing
 from geogp.geodata.points.header_rows import TextTable, table_of
@@ -203,11 +203,11 @@ def _read_workbook(path: Path, options: TableOptions, known: Callable[[str], boo
         raise DataError(f"{path} cannot be read as a workbook ({error}). Save it again.") from error
     if options.sheet is not None and options.sheet not in names:
         raise RequestError(
-            f"{path} has no sheet {options.sheet!r}; its sheets are {', '.join(names)}."
+            f"{path} has no sheet {quoted(options.sheet)}; its sheets are {named(names)}."
         )
     if len(sheets) != 1:
         raise DataError(
-            f"expected one sheet with rows in {path}, found {len(sheets)}: {', '.join(sheets)}. "
+            f"expected one sheet with rows in {path}, found {len(sheets)}: {named(sheets)}. "
             "Choose one with --sheet."
         )
     title, rows = next(iter(sheets.items()))
@@ -288,6 +288,7 @@ def _read_shapes(path: Path, options: TableOptions) -> PointTable:
         DAMAGE,
         geo_table,
         read_shapes,
+        with_crs,
         without_network,
     )
     from geogp.geodata.tiles.parquet_files import read_table  # noqa: PLC0415
@@ -298,15 +299,15 @@ def _read_shapes(path: Path, options: TableOptions) -> PointTable:
             table = read_table(path, MAX_POINTS)
             if b"geo" not in (table.schema.metadata or {}):
                 return _of_arrow(path, table)
-            frame = geo_table(table)
+            frame = with_crs(path, geo_table(table), options.crs)
         else:
-            frame = read_shapes(path, MAX_POINTS)
+            frame = read_shapes(path, MAX_POINTS, options.sheet, options.crs)
         if getattr(frame, "active_geometry_name", None) is None:
             number = np.arange(1, len(frame) + 1)
             found = TextTable(pd.DataFrame(frame), number)
             return _of_texts(path, found, "row", [("file", path.suffix.lower().strip("."))])
         with without_network():
-            return _with_places(path, frame, options)
+            return _with_places(path, frame)
     except DataError:
         raise
     except DAMAGE as error:
@@ -327,17 +328,17 @@ def _of_arrow(path: Path, table: Any) -> PointTable:
     return _of_texts(path, TextTable(frame, number), "row", [("file", "Parquet")])
 
 
-def _with_places(path: Path, shapes: Any, options: TableOptions) -> PointTable:
+def _with_places(path: Path, shapes: Any) -> PointTable:
     """Return the table of shapes with the places of its points; others have none."""
     import shapely  # noqa: PLC0415
 
     places, kind = shapes.geometry, path.suffix.lower().strip(".")
-    if places.crs is None and options.crs is None:
+    if places.crs is None:
         raise DataError(
             f"{path} has no CRS, so the meaning of its coordinates is unknown. Give it with --crs, "
             "such as --crs EPSG:4326 for degrees."
         )
-    places = (places if places.crs is not None else places.set_crs(options.crs)).to_crs(4326)
+    places = places.to_crs(4326)
     points = places.to_numpy().copy()
     single = (shapely.get_type_id(points) == 4) & (shapely.get_num_geometries(points) == 1)
     points[single] = shapely.get_geometry(points[single], 0)
@@ -347,9 +348,9 @@ def _with_places(path: Path, shapes: Any, options: TableOptions) -> PointTable:
     xy = np.column_stack([shapely.get_x(points), shapely.get_y(points)])
     if len(xy) and not np.isfinite(xy).any():
         raise DataError(
-            f"expected points in {path}, found {', '.join(sorted(set(places.geom_type.dropna())))}."
+            f"expected points in {path}, found {named(sorted(set(places.geom_type.dropna())))}."
         )
-    notes = [("file", f"{kind} with points in {shapes.crs or options.crs}")]
+    notes = [("file", f"{kind} with points in {shapes.crs}")]
     if other.any():
         notes.append(("other shapes", f"{int(other.sum())} shapes are no points"))
     return PointTable(path, frame, np.arange(1, len(frame) + 1), "row", tuple(notes), places=xy)

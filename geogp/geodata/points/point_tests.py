@@ -16,7 +16,7 @@ from shapely.geometry import MultiPoint
 from shapely.geometry.base import BaseGeometry
 
 from geogp.choices import one_of
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named
 from geogp.files import sha256_of
 from geogp.geodata.places.region import Region
 from geogp.geodata.points.cell_numbers import is_missing
@@ -114,9 +114,9 @@ class PointTests:
         inside = region.contains(*quadkeys.tile_centres(column, row))
         wanted = inside if quarters is None else inside & np.isin(self.quarter, quarters.all)
         absent = [] if quarters is None else sorted({*quarters.all} - {*self.quarter[wanted]})
-        named = [] if quarters is None else [one for one in absent if one in quarters.named]
-        if not wanted.any() or named:
-            raise DataError(self._nothing(region, inside, named))
+        lost = [] if quarters is None else [one for one in absent if one in quarters.named]
+        if not wanted.any() or lost:
+            raise DataError(self._nothing(region, inside, lost))
         found = np.unique(self.quarter[wanted]).tolist()
         if quarters is None:
             absent = [one for one in range(found[0], found[-1]) if one not in found]
@@ -188,14 +188,14 @@ class PointTests:
         file = self.sha256, self.rows
         return TileRows(*file, code, value[None], counts, counts, left_out, implausible)
 
-    def _nothing(self, region: Region, inside: NDArray[np.bool_], named: Sequence[int]) -> str:
+    def _nothing(self, region: Region, inside: NDArray[np.bool_], absent: Sequence[int]) -> str:
         """Return why a region has no measurements."""
         if inside.any():
             held = sorted({*self.quarter[inside].tolist()})
-            labels = ", ".join(map(quarter_label, named)) or "the chosen quarters"
+            labels = ", ".join(map(quarter_label, absent)) or "the chosen quarters"
             return (
                 f"{self.path} has no tests in {region.name} for {labels}; its quarters are "
-                f"{', '.join(map(quarter_label, held))}."
+                f"{named(map(quarter_label, held))}."
             )
         turned = np.abs(self.longitude) < quadkeys.NORTHMOST
         if region.contains(self.latitude[turned], self.longitude[turned]).any():
@@ -327,14 +327,14 @@ def _joined(parts: Mapping[str, Ingested]) -> Ingested:
     rows = {name: int(part.kept.sum()) for name, part in parts.items()}
     if len(rows) < 2:
         raise RequestError(
-            f"--by-provider needs tests of two providers or more, found only {', '.join(rows)}. "
+            f"--by-provider needs tests of two providers or more, found only {named(rows)}. "
             "Leave --by-provider out."
         )
     few = [f"{count} of {name}" for name, count in rows.items() if count < LEAST_ROWS]
     if few:
         raise DataError(
             f"--by-provider needs {LEAST_ROWS} rows or more of each provider, where a row is one "
-            f"tile in one quarter, found {', '.join(few)}. Remove their tests from the file, or "
+            f"tile in one quarter, found {named(few)}. Remove their tests from the file, or "
             "choose more quarters."
         )
     # The order of rows, and so the fit, does not depend on the names.
@@ -368,9 +368,8 @@ def _chosen(
         return np.asarray(texts == name, np.bool_)
     held = sorted({*texts.tolist()} - {""})
     if len(held) > 1 and role == "provider":
-        shown = ", ".join(held[:5]) + (", ..." if len(held) > 5 else "")
         warnings.append(
-            f"the map is of {len(held)} providers together ({shown}). Choose one with --provider, "
-            "or map each with --by-provider."
+            f"the map is of {len(held)} providers together ({named(held, 5)}). Choose one with "
+            "--provider, or map each with --by-provider."
         )
     return np.ones(len(table), np.bool_)

@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 
 import charset_normalizer
 
-from geogp.errors import DataError
+from geogp.errors import DataError, named
 from geogp.geodata.places.archives import check_file
 
 MAX_TEXT_BYTES = 1 << 29
@@ -73,7 +73,7 @@ def unpacked(path: Path, endings: Sequence[str]) -> tuple[bytes, str]:
                 if len(names) != 1:
                     raise DataError(
                         f"expected one table in {path}, found {len(names)}: "
-                        f"{', '.join((names or archive.namelist())[:5])[:200]}. Unpack the "
+                        f"{named(names or archive.namelist())}. Unpack the "
                         "archive, and give the table itself."
                     )
                 with archive.open(names[0]) as member:

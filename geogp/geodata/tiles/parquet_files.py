@@ -19,7 +19,7 @@ from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 
-from geogp.errors import DataError, ReadingError
+from geogp.errors import DataError, ReadingError, named
 
 MAX_MEMORY = 1 << 30
 """Largest memory of the reading process in bytes, on systems that can limit memory (Linux)."""
@@ -91,7 +91,7 @@ class ParquetReading:
         """
         found = self.schema.names
         if names is None and len(set(found)) < len(found):
-            raise DataError(f"expected columns with different names, found {', '.join(found)}.")
+            raise DataError(f"expected columns with different names, found {named(found)}.")
         most = MAX_TABLE_BYTES if groups is None else LIMITS["bytes in a group"]
         table: pa.Table = self._ask("rows", most, groups=groups, names=names)["table"]
         return table if names is None else table.select(list(names))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.errors import DataError
+from geogp.errors import DataError, quoted
 
 ZOOM = 16  # zoom of Ookla's tiles, which are about 611 m wide at the equator
 
@@ -51,7 +51,8 @@ def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
         wrong = lengths != zoom
         raise DataError(
             f"expected quadkeys of {zoom} digits (zoom {zoom}), found {int(wrong.sum())} of "
-            f"another length, the first {str(texts[wrong][0])!r}. Use only tiles of zoom {zoom}."
+            f"another length, the first {quoted(str(texts[wrong][0]))}. Use only tiles of zoom "
+            f"{zoom}."
         )
     digits = np.ascontiguousarray(texts).view(np.uint32).reshape(len(texts), -1)[:, :zoom]
     digits = digits - np.uint32(ord("0"))
@@ -59,7 +60,7 @@ def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
         wrong = (digits > 3).any(axis=1)
         raise DataError(
             f"expected quadkeys of digits 0 to 3, found {int(wrong.sum())} with other "
-            f"characters, the first {str(texts[wrong][0])!r}."
+            f"characters, the first {quoted(str(texts[wrong][0]))}."
         )
     codes = np.zeros(len(texts), np.uint64)
     for place in range(zoom):

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from geogp.errors import RequestError
+from geogp.errors import RequestError, quoted
 
 _QUARTER = re.compile(r"(\d{4})[Qq]([1-4])")
 
@@ -12,7 +12,7 @@ def quarter_index(label: str) -> int:
     """Return the index of a quarter such as ``2019Q1``; raise RequestError for other text."""
     match = _QUARTER.fullmatch(label.strip())
     if match is None:
-        raise RequestError(f"expected a quarter like 2019Q1, found {label!r}.")
+        raise RequestError(f"expected a quarter like 2019Q1, found {quoted(label)}.")
     return int(match[1]) * 4 + int(match[2]) - 1
 
 
@@ -49,6 +49,6 @@ def parse_quarters(text: str) -> QuarterRequest:
             continue
         start, stop = quarter_index(first), quarter_index(last)
         if stop < start:
-            raise RequestError(f"the range of quarters {part!r} ends before it starts.")
+            raise RequestError(f"the range of quarters {quoted(part)} ends before it starts.")
         ranged.extend(range(start, stop + 1))
     return QuarterRequest(tuple(named), tuple(ranged))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from geogp.errors import DataError
+from geogp.errors import DataError, named
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.parquet_files import DamagedParquetError, RowGroup
 
@@ -68,7 +68,7 @@ def check_schema(schema: pa.Schema, names: Sequence[str]) -> None:
         times = schema.names.count(name)
         if times != 1:
             what = "a column" if times == 0 else "one column"
-            faults.append(f"expected {what} {name}, found {', '.join(schema.names)}.")
+            faults.append(f"expected {what} {name}, found {named(schema.names)}.")
             continue
         kind = schema.field(name).type
         if name == QUADKEY:

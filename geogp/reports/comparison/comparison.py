@@ -14,7 +14,7 @@ import pandas as pd
 from msgspec import to_builtins
 from numpy.typing import NDArray
 
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named, quoted
 from geogp.evaluation.assessment import counted
 from geogp.evaluation.metrics import rows_by_group
 from geogp.evaluation.paired import DRAWS, FEW_BLOCKS, Estimate, mark, paired_estimates
@@ -185,12 +185,12 @@ def _reference_first(runs: Sequence[RunContent], reference: str | None) -> list[
     if len(runs) < 2:
         raise RequestError(f"expected two runs or more to compare, found {len(runs)}.")
     if len(set(names)) < len(names):
-        raise RequestError(f"expected runs of different names, found {', '.join(names)}.")
+        raise RequestError(f"expected runs of different names, found {named(names)}.")
     if reference is None:
         return list(runs)
     if reference not in names:
         raise RequestError(
-            f"expected one of the runs as reference ({', '.join(names)}), found {reference!r}."
+            f"expected one of the runs as reference ({named(names)}), found {quoted(reference)}."
         )
     return sorted(runs, key=lambda one: one.name != reference)
 

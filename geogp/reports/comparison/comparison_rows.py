@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named
 from geogp.evaluation.assessment import check_columns, counted, prediction_of
 from geogp.evaluation.class_scores import calibration_terms, class_row_scores
 from geogp.evaluation.class_tables import (
@@ -129,9 +129,7 @@ def table_of(one: RunContent) -> pd.DataFrame:
         )
     odd = sorted(set(table["split"]) - set(SPLITS))
     if odd:
-        raise DataError(
-            f"{one.name}: expected the splits {', '.join(SPLITS)}, found {', '.join(odd)}."
-        )
+        raise DataError(f"{one.name}: expected the splits {', '.join(SPLITS)}, found {named(odd)}.")
     return table.set_index(list(_KEYS))
 
 

@@ -93,6 +93,7 @@ def _settings_of(job: Job) -> RunSettings:
         precision=request.precision,
         region_file=request.region_file,
         region_name=region.name if own_region else None,
+        crs=request.crs,
         strata_file=request.strata,
         strata=list(region.strata_names) if own_strata else None,
         buffer_km=request.buffer_km if BUFFER.name in request.splits else None,

@@ -230,7 +230,7 @@ def prepare(
         quarters = parse_quarters(request.quarters) if request.quarters else None
         source = open_source(request.source)
         _check_files(request)
-        layers, layer_files = read_layers(request.layers)
+        layers, layer_files = read_layers(request.layers, request.crs)
         points = _points(request, listener)
         boundaries = request.place.read(
             points.extent if points and request.place.is_extent else None
@@ -289,6 +289,8 @@ def prepare(
         job.warn(text)
     seen, counties = job.observations, boundaries.counties
     for layer in layers if counties is None else (counties, *layers):
+        for text in layer.warnings:
+            job.warn(text)
         overlap = layer.overlap(seen.longitude, seen.latitude, "rows")
         if overlap is not None:
             job.warn(overlap)
@@ -297,6 +299,11 @@ def prepare(
 
 def _check_files(request: MapRequest) -> None:
     """Raise RequestError if a file is missing that is read after the boundaries and the tiles."""
+    if request.crs and not (request.region_file or request.strata or request.layers):
+        raise RequestError(
+            f"--crs {request.crs} describes files of polygons, but there is no --region-file, "
+            "--strata or --layer. Leave --crs out."
+        )
     named = {"covariates": [one for one in request.covariates if Path(one).is_absolute()]}
     # Other covariates are names, such as a service, or addresses.
     named["strata"] = [] if request.strata is None else [str(file_and_rest(request.strata)[0])]

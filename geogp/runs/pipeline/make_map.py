@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType, convert
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
+from geogp.errors import named
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.evaluation.splits.row_parts import CALIBRATION, TEST, TRAIN, VALIDATION
@@ -147,7 +148,7 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
     if same and not lost:
         return RunResult(job.folder.path, held, already_there=True)
     if lost:
-        job.listener.stage(f"missing, or changed since the run was made: {', '.join(lost)}")
+        job.listener.stage(f"missing, or changed since the run was made: {named(lost)}")
     if {MODEL_FILE, PREDICTIONS_FILE} & set(lost):
         job.listener.stage("making the run again from its data")
         return None

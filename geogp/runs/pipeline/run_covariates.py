@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, check_name, named
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.files import sha256_of
 from geogp.geodata.covariates.point_covariate import CovariateValues, PointCovariate
@@ -198,6 +198,7 @@ def read_run_covariates(
                 )
             continue
         path = Path(text)
+        check_name("a name of a file of a covariate", path.stem, RequestError)
         covariate = read_covariate(path)
         supported = bool(np.isfinite(covariate.prior_sd))
         one = RunCovariate(path.stem, text, covariate, (path.name,), supported)
@@ -208,7 +209,7 @@ def read_run_covariates(
     double = sorted({name for name in columns if columns.count(name) > 1})
     if double:
         raise RequestError(
-            f"expected a different name for each column, found {', '.join(double)} more than once. "
+            f"expected a different name for each column, found {named(double)} more than once. "
             "A covariate has the name of its file, or of the second stratum; rename it."
         )
     return read

@@ -52,13 +52,15 @@ class AreaLevels:
 def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
     """Return the level of each area; raise the errors of `tile_areas` and `SpatialGP.joint`."""
     job, tiles = opened.job, opened.tiles
-    areas = tile_areas(opened, asked.by)
+    areas = tile_areas(opened, asked.by, asked.crs)
     if job.request.calibrated:
         job.warn(
             "the conformal repair of this run applies to single measurements. Means over areas, "
             "with and without noise, come from the model without the repair."
         )
-    people = None if asked.weights is None else tile_weights(opened, asked.weights, asked.by)
+    people = (
+        None if asked.weights is None else tile_weights(opened, asked.weights, asked.by, asked.crs)
+    )
     level = opened.level(seed=asked.seed, columns=max(asked.draws, len(areas)))
     quantity, tests = quantity_of(job.request.target), job.question.tests
     if asked.question == "level":

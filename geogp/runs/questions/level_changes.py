@@ -93,7 +93,7 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
     """
     job, tiles = opened.job, opened.tiles
     quarters = _quarters(opened, asked)
-    areas = tile_areas(opened, asked.by)
+    areas = tile_areas(opened, asked.by, asked.crs)
     columns_asked = max(asked.draws, len(areas))
     level = opened.level(*quarters, seed=asked.seed, columns=columns_asked, calibrated=False)
     opened.warn_of_smooth_level(level, "changes")

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from geogp.choices import one_of
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named, quoted
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.quadkeys import tile_bounds
 from geogp.maps.target_quantities import quantity_of
@@ -29,8 +29,6 @@ from geogp.runs.questions.question_types import ChoiceQuestion
 from geogp.runs.reopen import Reopened
 
 Floats = NDArray[np.float64]
-
-_SHOWN_LABELS = 12
 
 
 @dataclass(frozen=True)
@@ -152,15 +150,13 @@ def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
         one_of("--among", asked.among, region.strata_names)
         counted &= region.stratum(longitude, latitude) == asked.among
     if asked.within is not None:
-        layer = opened.layer(asked.by)
+        layer = opened.layer(asked.by, asked.crs)
         known = {label.casefold(): k for k, label in enumerate(layer.labels)}
         number = known.get(asked.within.casefold())
         if number is None:
-            some = ", ".join(layer.labels[:_SHOWN_LABELS])
-            more = len(layer) - _SHOWN_LABELS
             raise RequestError(
-                f"no area {asked.within!r} in {layer.name}; the areas are {some}"
-                f"{f' and {more} more' if more > 0 else ''}."
+                f"no area {quoted(asked.within)} in {layer.name}; the areas are "
+                f"{named(layer.labels)}."
             )
         counted &= layer.index(longitude, latitude) == number
     if not counted.any():

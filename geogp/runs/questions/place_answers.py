@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from geogp.choices import CLASS, COUNT
 from geogp.distributions.quantity import Quantity
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_cells import Cell, RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair
@@ -92,6 +92,29 @@ class MapTiles:
 
 
 @dataclass(frozen=True)
+class _OwnTiles:
+    """The t different tiles of zoom 16 in which m places lie, in the order of the places.
+
+    `place` is the index of each tile's tile in the map, (t,); `number` is the index of each place's
+    tile, (m,).
+    """
+
+    code: NDArray[np.uint64]
+    place: NDArray[np.int64]
+    number: NDArray[np.intp]
+
+    @classmethod
+    def of_places(
+        cls, longitude: Floats, latitude: Floats, place: NDArray[np.int64]
+    ) -> "_OwnTiles":
+        code = quadkeys.tiles_to_codes(*quadkeys.tiles_at(longitude, latitude))
+        # At the border, a tile of zoom 16 may have places in several tiles of the map.
+        pairs = pd.MultiIndex.from_arrays([code, place])
+        first = ~pairs.duplicated()
+        return cls(code[first], place[first], pairs.factorize()[0])
+
+
+@dataclass(frozen=True)
 class PlaceAnswers:
     """Predictions with a row for each place and quarter, and the common entries for JSON.
 
@@ -137,11 +160,11 @@ def place_answers(
     inside = place >= 0
     if not inside.any():
         raise RequestError(_all_outside(opened, tiles, longitude, latitude))
-    prediction = _Predictor(opened, model, question, tiles, reopen).predict(
-        longitude[inside], latitude[inside], place[inside], quarters
-    )
+    own = _OwnTiles.of_places(longitude[inside], latitude[inside], place[inside])
+    prediction = _Predictor(opened, model, question, tiles, reopen).predict(own, quarters)
     quantity, times = quantity_of(opened.target), len(quarters)
-    predicted = _columns(prediction, quantity, thresholds)
+    every = (own.number[:, np.newaxis] * times + np.arange(times)).ravel()
+    predicted = _columns(prediction, quantity, thresholds).take(every)
     predicted.index = pd.Index(np.flatnonzero(np.repeat(inside, times)))
     rows = _described_places(tiles, place, longitude, latitude, asked.near_km)
     many = rows.loc[rows.index.repeat(times)].reset_index(drop=True)
@@ -182,7 +205,7 @@ def _map_tiles(path: Path) -> MapTiles:
         names = opened.schema.names
         absent = [name for name in _NEEDED if name not in names]
         if absent:
-            raise DataError(f"expected the columns {', '.join(absent)}.")
+            raise DataError(f"expected the columns {named(absent)}.")
         county = [name for name in ("county",) if name in names]
         table = opened.read(None, [*_NEEDED, *county]).to_pandas()
     texts = table["quadkey"].to_numpy(np.str_)
@@ -335,25 +358,16 @@ class _Predictor:
     tiles: MapTiles
     reopen: Callable[[], "Reopened"]
 
-    def predict(
-        self,
-        longitude: Floats,
-        latitude: Floats,
-        place: NDArray[np.int64],
-        quarters: Sequence[int],
-    ) -> "Prediction":
-        """Return predictions at m places in q quarters, (m q,), sorted by place.
-
-        `place` is the index of each place's tile in the map.
-        """
+    def predict(self, own: _OwnTiles, quarters: Sequence[int]) -> "Prediction":
+        """Return predictions in t tiles and q quarters, (t q,), sorted by tile."""
         tables, repair = self._context()
         # The rows of a tile are at its centre.
-        x, y = quadkeys.tile_centres(*quadkeys.tiles_at(longitude, latitude))
+        x, y = quadkeys.tile_centres(*quadkeys.codes_to_tiles(own.code))
         west, _, east, _ = self.model.scale_.bounds
         x = x - 360 * np.round((x - (west + east) / 2) / 360)
         times = len(quarters)
-        x, y, place = np.repeat(x, times), np.repeat(y, times), np.repeat(place, times)
-        table = tables.at(x, y, np.tile(np.array(quarters, np.int64), len(longitude)))
+        x, y, place = np.repeat(x, times), np.repeat(y, times), np.repeat(own.place, times)
+        table = tables.at(x, y, np.tile(np.array(quarters, np.int64), len(own.code)))
         question = self.question
         inputs, tests = self.model.inputs(table), float(question.tests or 1)
         level = question.name == LEVEL

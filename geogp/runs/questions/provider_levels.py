@@ -48,7 +48,7 @@ def provider_levels(opened: Reopened, asked: AreaQuestion) -> ProviderLevels:
             f"{opened.path} has no providers. Map the file of your tests with geogp map "
             "--by-provider, or leave --by-provider out."
         )
-    areas, quantity = tile_areas(opened, asked.by), quantity_of(job.request.target)
+    areas, quantity = tile_areas(opened, asked.by, asked.crs), quantity_of(job.request.target)
     pairs = len(areas) * (len(providers) * (len(providers) + 1) // 2)
     level = opened.level(providers=providers, seed=asked.seed, columns=pairs, calibrated=False)
     own = {name: replace(opened, job=job.of_provider(name)) for name in providers}

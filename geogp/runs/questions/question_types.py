@@ -1,6 +1,7 @@
 """Settings of questions about a finished run, without the code that answers the questions."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from geogp.choices import (
     MAX_DRAWS,
@@ -14,6 +15,7 @@ from geogp.choices import (
     setting,
 )
 from geogp.errors import RequestError
+from geogp.geodata.places.region_choice import crs_for
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.core.options import CANDIDATES
 from geogp.records.record_names import QUESTIONS
@@ -34,7 +36,7 @@ CENSUS_LAYERS = (BY_COUNTY, BY_URBAN, BY_TRACT)
 BY_STRATUM = "stratum"
 """The region and its strata, urban and rural, as areas."""
 
-_POLYGONS = "county, urban, tract, FILE or FILE:COLUMN"
+_POLYGONS = "county, urban, tract, FILE, FILE:COLUMN or FILE:LAYER:COLUMN"
 _AREAS = f"stratum, h3:RESOLUTION, {_POLYGONS}"
 
 
@@ -51,9 +53,14 @@ class _Question:
     seed: int = setting(
         "Random seed of the draws.", default=0, noun="a seed", least=0, most=MAX_SEED
     )
+    crs: str | None = setting(
+        "Code of the coordinate system of the file of --by, such as EPSG:32161, if the file states "
+        "none."
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
+        crs_for(Path(), self.crs)  # raises RequestError for a wrong code
 
 
 @dataclass(frozen=True, kw_only=True)

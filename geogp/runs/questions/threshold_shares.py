@@ -51,8 +51,10 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
     job, drawing = opened.job, opened.record.drawing
     stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
     thresholds = thresholds_of(job.request.target, asked.threshold or stored or None)
-    people = None if asked.weights is None else tile_weights(opened, asked.weights, asked.by)
-    areas, weights = area_weights(opened, asked.by, people)
+    people = (
+        None if asked.weights is None else tile_weights(opened, asked.weights, asked.by, asked.crs)
+    )
+    areas, weights = area_weights(opened, asked.by, people, asked.crs)
     level = opened.level(seed=asked.seed, columns=asked.draws)
     opened.warn_of_smooth_level(level, "shares and joint regions")
     job.listener.stage(f"{asked.draws} draws of all tiles")
@@ -61,7 +63,7 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
 
 
 def area_weights(
-    opened: Reopened, by: str | None, people: Floats | None = None
+    opened: Reopened, by: str | None, people: Floats | None = None, crs: str | None = None
 ) -> tuple[pd.DataFrame, sparse.csc_array]:
     """Return a table of k areas, and the share of each tile in the size of each area, (n, k).
 
@@ -75,7 +77,7 @@ def area_weights(
     km2 = tile_areas_km2(tiles.centres[1], tiles.zoom)
     found = [tile_areas(opened, BY_STRATUM)]
     if by not in {None, BY_STRATUM}:
-        found.append(tile_areas(opened, by))
+        found.append(tile_areas(opened, by, crs))
     sizes = {"area_km2": km2} if people is None else {"area_km2": km2, "weight": people}
     tables = [
         one.table(opened).assign(**{name: one.totals(size) for name, size in sizes.items()})

@@ -105,11 +105,11 @@ class TileAreas:
         )
 
 
-def tile_areas(opened: Reopened, by: str) -> TileAreas:
+def tile_areas(opened: Reopened, by: str, crs: str | None = None) -> TileAreas:
     """Return the areas of ``--by``: stratum, h3:RESOLUTION, county, urban, or a file of polygons.
 
-    Raises RequestError if no tile lies in an area, and the errors of `hexagons_of` and
-    `Reopened.layer`.
+    `crs` is the CRS of a file that has none. Raises RequestError if no tile lies in an area, and
+    the errors of `hexagons_of` and `Reopened.layer`.
     """
     centres = opened.tiles.centres
     resolution = resolution_of(by)
@@ -120,7 +120,7 @@ def tile_areas(opened: Reopened, by: str) -> TileAreas:
         tag = by.replace(":", "-")
         inside = _grouped(found.number, len(found.names))
         return TileAreas.with_tiles(tag, found.names, found.names, found.shapes, inside)
-    layer = opened.layer(by)
+    layer = opened.layer(by, crs)
     number = layer.index(*centres)
     if not (number >= 0).any():
         raise RequestError(

@@ -1,17 +1,18 @@
 """Weights of the tiles of a map, such as the number of people who live in each tile."""
 
 from pathlib import Path
+from typing import Any
 
 import geopandas as gpd
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named, quoted
 from geogp.geodata.covariates.raster_covariate import RasterCovariate
 from geogp.geodata.covariates.read_covariate import RASTERS
-from geogp.geodata.places.layers import PolygonLayer, place_of
-from geogp.geodata.places.polygons import read_polygons
+from geogp.geodata.places.layers import PolygonLayer
+from geogp.geodata.places.polygons import choose_polygons
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.parquet_files import read_table
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
@@ -22,11 +23,13 @@ from geogp.runs.settings import MAX_TILES
 
 Floats = NDArray[np.float64]
 
+_NEGLIGIBLE = 1e-20  # ratio to the largest weight, such as that of 1e-38 to one person
+
 FINER = 2
 """A raster is read at the centres of the tiles that are this number of zoom levels finer."""
 
 
-def tile_weights(opened: Reopened, asked: str, by: str | None) -> Floats:
+def tile_weights(opened: Reopened, asked: str, by: str | None, crs: str | None = None) -> Floats:
     """Return the weight of each tile of the map, (n,): a size of a population, 0 or more.
 
     `asked` is one of
@@ -37,40 +40,79 @@ def tile_weights(opened: Reopened, asked: str, by: str | None) -> Floats:
       whose centre it contains, in proportion to their areas;
     - a column of tiles.parquet of the run, such as ``tests``.
 
-    Raises RequestError if `asked` is none of these. Raises DataError if a weight is negative or not
-    a number, or if all weights are 0.
+    Warns of places without data, and of weights that are negligible beside the others. Raises
+    RequestError if `asked` is none of these. Raises DataError if a weight is negative or not a
+    number, or if all weights are 0.
     """
     if Path(asked).suffix.lower() in RASTERS:
-        weights = _of_raster(opened.tiles, Path(asked))
+        weights = _of_raster(opened, Path(asked))
     else:
-        weights = _of_column(opened, asked, by)
-    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+        weights = _of_column(opened, asked, by, crs)
+    wrong = [
+        f"{what} in {_share(opened.tiles, where)}"
+        for what, where in (
+            ("no number", np.isnan(weights)),
+            ("infinite values", np.isinf(weights)),
+            ("negative values", (weights < 0) & np.isfinite(weights)),
+        )
+        if where.any()
+    ]
+    if wrong or not weights.any():
         raise DataError(
             f"expected weights of 0 or more in {asked}, and some above 0 in "
-            f"{opened.job.region.name}, found {np.nanmin(weights):g} to {np.nanmax(weights):g}. "
+            f"{opened.job.region.name}, found {', '.join(wrong) or 'only 0'}. "
             "Choose another column or raster with --weights."
+        )
+    tiny = (weights > 0) & (weights < _NEGLIGIBLE * weights.max())
+    if tiny.any():
+        opened.job.warn(
+            f"the weights of {asked} are above 0, but below {_NEGLIGIBLE:g} of the largest weight, "
+            f"in {_share(opened.tiles, tiny)}, which hardly count. If they mean missing data, "
+            "write them as such."
         )
     return weights
 
 
-def _of_raster(tiles: Tiles, path: Path) -> Floats:
-    """Return the area of each tile times the mean of a raster in the tile."""
+def _share(tiles: Tiles, where: NDArray[Any]) -> str:
+    """Return in words how much of the region some tiles are; `where` may be parts of tiles."""
+    km2 = tile_areas_km2(tiles.centres[1], tiles.zoom)
+    share, count = float(km2 @ where / km2.sum()), int(np.count_nonzero(where))
+    return (
+        f"{share:.{1 if share >= 0.001 else 4}%} of the region ({count:,} of {len(tiles):,} tiles)"
+    )
+
+
+def _of_raster(opened: Reopened, path: Path) -> Floats:
+    """Return the area of each tile times the mean of a raster in the tile; warn of missing data."""
     if not path.is_file():
         raise RequestError(f"no file {path}: expected a GeoTIFF of weights with --weights.")
-    raster, side = RasterCovariate(path), 1 << FINER
-    total = np.zeros(len(tiles))
+    raster, side, tiles = RasterCovariate(path), 1 << FINER, opened.tiles
+    total, missing = np.zeros(len(tiles)), np.zeros(len(tiles))
     for across, down in np.ndindex(side, side):
         part = Tiles(tiles.column * side + across, tiles.row * side + down, tiles.zoom + FINER)
-        total += np.nan_to_num(raster.at(*part.centres).value)
+        value = raster.at(*part.centres).value
+        total += np.nan_to_num(value)
+        missing += np.isnan(value)
+    if missing.all():
+        raise DataError(
+            f"expected weights in {path}, found none in {opened.job.region.name}: the raster is of "
+            "another place, or has no finite value there. Choose another raster with --weights."
+        )
+    if missing.any():
+        opened.job.warn(
+            f"{path} has no finite value (outside the raster, without data, or infinite) in "
+            f"{_share(tiles, missing / side**2)}, and the weight there is 0."
+        )
     weights: Floats = total / side**2 * tile_areas_km2(tiles.centres[1], tiles.zoom)
     return weights
 
 
-def _of_column(opened: Reopened, column: str, by: str | None) -> Floats:
+def _of_column(opened: Reopened, column: str, by: str | None, crs: str | None) -> Floats:
     """Return the weights in a column of the polygons of ``--by``, or else of tiles.parquet."""
     held: list[str] = []
     if by is not None and by not in {BY_STRATUM, *CENSUS_LAYERS} and not by.startswith("h3:"):
-        polygons = read_polygons(place_of(by)[0])
+        # Rows that are left out are in the warnings of the areas.
+        polygons = choose_polygons(by, "FILE or FILE:COLUMN", crs, []).table
         held = [name for name in polygons if pd.api.types.is_numeric_dtype(polygons[name])]
         if column in held:
             return _spread(opened, polygons, column)
@@ -80,8 +122,8 @@ def _of_column(opened: Reopened, column: str, by: str | None) -> Floats:
         weights: Floats = table[column].reindex(opened.tiles.quadkeys).to_numpy(np.float64)
         return weights
     raise RequestError(
-        f"expected --weights with a GeoTIFF or one of the columns {', '.join([*held, *own])}, "
-        f"found {column!r}."
+        f"expected --weights with a GeoTIFF or one of the columns {named([*held, *own], 40)}, "
+        f"found {quoted(column)}."
     )
 
 
@@ -91,7 +133,7 @@ def _spread(opened: Reopened, polygons: gpd.GeoDataFrame, column: str) -> Floats
     layer = PolygonLayer.of_table("", polygons.assign(row=range(count)), "row")
     # The labels of the layer are the numbers of the rows, as text.
     place = np.array([*map(int, layer.labels), count])[layer.index(*centres)]
-    values = np.append(polygons[column].to_numpy(np.float64), 0.0)
+    values = np.append(polygons[column].to_numpy(np.float64, na_value=np.nan), 0.0)
     km2 = tile_areas_km2(centres[1], opened.tiles.zoom)
     total = np.bincount(place, km2, minlength=count + 1)
     inside = polygons.representative_point().within(opened.job.region.wrapped).to_numpy()
