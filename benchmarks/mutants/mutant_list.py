@@ -591,7 +591,33 @@ MUTANTS = [
             "wanted = inside if quarters is None",
             "wanted = inside | ~inside if quarters is None",
         ),
-        local_times=("pd.to_datetime(plain, utc=True", "pd.to_datetime(plain.str[:19], utc=True"),
+        local_tests_in_mobile_maps=("word in others for", "word in () for"),
+    ),
+    *_of(
+        "geodata/points/cell_times",
+        "geodata/test_point_cells",
+        local_times=("moment.astimezone(dt.UTC)", "moment"),
+        month_first=('"dmy" if three["sign"] == "."', '"mdy" if three["sign"] == "."'),
+        afternoons_are_mornings=("(12 if at", "(0 if at"),
+    ),
+    *_of(
+        "geodata/points/cell_numbers",
+        "geodata/test_point_cells",
+        silent_thousands=("if len(able) != 1:", "if not able:"),
+        commas_are_decimal=(
+            "certain[0] if certain else file_decimal",
+            "certain[0] if certain else None",
+        ),
+    ),
+    *_of(
+        "geodata/points/speed_units",
+        "geodata/test_point_cells",
+        bytes_are_bits=("        letter = what\n", "        letter = what.lower()\n"),
+    ),
+    *_of(
+        "geodata/points/cell_places",
+        "geodata/test_point_cells",
+        south_is_north=('sides & {"S", "W"}', 'sides & {"W"}'),
     ),
     *_of(
         "geodata/places/distances",

@@ -8,7 +8,7 @@ from geogp.commands.data_requests import PointsRequest
 from geogp.errors import RequestError
 from geogp.files import write_text
 from geogp.geodata.places.distances import nearest_km
-from geogp.geodata.points.point_checks import extent_km
+from geogp.geodata.points.point_checks import extent_km, mistakes
 from geogp.geodata.points.point_tests import PointTests
 from geogp.geodata.tiles.quadkeys import NORTHMOST
 from geogp.geodata.tiles.quarters import quarter_label
@@ -83,18 +83,14 @@ def _mistaken(found: PointTests) -> list[str]:
     some = np.linspace(0, len(found.value) - 1, min(TOWNS_ASKED, len(found.value))).astype(int)
     x, y = found.longitude[some], found.latitude[some]
     towns_km = float(np.median(nearest_km(x, y, east, north)))
-    for hint, turned_x, turned_y in (
-        ("with latitude and longitude swapped. Are they", y, x),
-        ("with the other sign of the longitudes. Was a minus sign lost", -x, y),
-        ("with the other sign of the latitudes. Was a minus sign lost", x, -y),
-    ):
-        if np.abs(turned_y).max() > NORTHMOST:
-            continue
-        other = float(np.median(nearest_km(turned_x, turned_y, east, north)))
-        if towns_km > FAR_FROM_TOWNS_KM and other < NEAR_TOWNS_KM:
-            text = (
-                f"the tests of {found.path.name} lie {towns_km:,.0f} km from the nearest towns, "
-                f"but {other:,.0f} km {hint}?"
-            )
-            return [text]
-    return []
+    if towns_km < FAR_FROM_TOWNS_KM:
+        return []
+    near = []
+    for hint, turned_x, turned_y in mistakes(x, y):
+        if np.abs(turned_y).max() < NORTHMOST:
+            km = float(np.median(nearest_km(turned_x, turned_y, east, north)))
+            near += [f"{km:,.0f} km with {hint}"] * (km < NEAR_TOWNS_KM)
+    if not near:
+        return []
+    begin = f"the tests of {found.path.name} lie {towns_km:,.0f} km from the nearest towns, but "
+    return [f"{begin}{' or '.join(near)}. Are the coordinates right?"]

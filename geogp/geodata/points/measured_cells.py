@@ -194,8 +194,8 @@ def _factors(
         )
     if unit is None:
         raise DataError(
-            f"the unit of the column {shown(name)} in {table.path} is unknown. Give --units with one "
-            f"of {named(KBPS)}, or add the unit to the name, as in {shown(name)}_mbps. (The "
+            f"the unit of the column {shown(name)} in {table.path} is unknown. Give --units with "
+            f"one of {named(KBPS)}, or add the unit to the name, as in {shown(name)}_mbps. (The "
             "command-line client of Speedtest writes B/s.)"
         )
     factor = np.full(len(table), scales[unit])

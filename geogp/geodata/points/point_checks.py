@@ -63,6 +63,15 @@ def extent_km(longitude: Floats, latitude: Floats) -> tuple[float, float]:
     return float(360 - gap) * degree * float(np.cos(np.deg2rad(nearest))), height
 
 
+def mistakes(longitude: Floats, latitude: Floats) -> list[tuple[str, Floats, Floats]]:
+    """Return the usual mistakes in coordinates, each in words and with the coordinates mended."""
+    return [
+        ("latitude and longitude swapped", latitude, longitude),
+        ("the other sign of the longitude", -longitude, latitude),
+        ("the other sign of the latitude", longitude, -latitude),
+    ]
+
+
 def mark_far_rows(review: RowReview, longitude: Floats, latitude: Floats) -> list[str]:
     """Mark rows far from the others that a swap or a sign explains; return warnings about others.
 
@@ -76,15 +85,11 @@ def mark_far_rows(review: RowReview, longitude: Floats, latitude: Floats) -> lis
     far[known] = spread.is_far(longitude[known], latitude[known])
     if not far.any():
         return []
-    for hint, east, north in (
-        ("latitude and longitude seem swapped", latitude, longitude),
-        ("the longitude seems to lack its minus sign, or to have one", -longitude, latitude),
-        ("the latitude seems to lack its minus sign, or to have one", longitude, -latitude),
-    ):
+    for hint, east, north in mistakes(longitude, latitude):
         able = far & (np.abs(north) <= 90)
         mended = np.zeros(len(known), np.bool_)
         mended[able] = ~spread.is_far(east[able], north[able])
-        review.mark(mended, f"far from the other rows; {hint}")
+        review.mark(mended, f"far from the other rows, but not with {hint}")
         far &= ~mended
     if not far.any():
         return []

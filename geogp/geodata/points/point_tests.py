@@ -27,6 +27,7 @@ from geogp.geodata.points.point_checks import (
     TIMES_NEIGHBOURS,
     extent_km,
     mark_far_rows,
+    mistakes,
     unlike_neighbours,
 )
 from geogp.geodata.points.point_options import PointSource
@@ -197,12 +198,14 @@ class PointTests:
                 f"{self.path} has no tests in {region.name} for {labels}; its quarters are "
                 f"{named(map(quarter_label, held))}."
             )
-        turned = np.abs(self.longitude) < quadkeys.NORTHMOST
-        if region.contains(self.latitude[turned], self.longitude[turned]).any():
-            return (
-                f"no test of {self.path} lies in {region.name}, but with latitude and longitude "
-                "swapped some would. Swap the columns, or name them with --columns."
-            )
+        for hint, east, north in mistakes(self.longitude, self.latitude):
+            able = np.abs(north) < quadkeys.NORTHMOST
+            count = int(region.contains(east[able], north[able]).sum())
+            if count:
+                return (
+                    f"no test of {self.path} lies in {region.name}, but with {hint} {count:,} of "
+                    f"{len(able):,} would. Correct the columns, or name them with --columns."
+                )
         return f"no test of {self.path} lies in {region.name}. Choose the region of the tests."
 
 
