@@ -1,6 +1,7 @@
 """Predictions at an address: the map's own values, every quarter, files of places, refusals."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_model
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.progress import ProgressListener
 
 
 @pytest.fixture(scope="module")
@@ -210,20 +212,36 @@ class TestFiles:
     def test_wrong_lines_are_named(self, fine, tmp_path):
         path = tmp_path / "places.csv"
         path.write_text("latitude,longitude\n32,-90\n\n,-90\nnorth,-90\n")
-        with pytest.raises(DataError, match=r"numbers in the column latitude.*'north'.*line 5"):
+        with pytest.raises(DataError, match=r"(?s)1 bad rows of 3.*line 5.*latitude.*'north'"):
             answer_at(AtRequest(run=fine.path, place=str(path)))
         path.write_text("latitude,longitude\n32,-90\n\n,-90\n-90,32\n")
-        with pytest.raises(DataError, match=r"(?s)found none .* in line 4 .*line 5 .*swapped"):
+        with pytest.raises(DataError, match=r"(?s)1 bad rows of 3.*line 5 .*swapped"):
             answer_at(AtRequest(run=fine.path, place=str(path)))
         path.write_text("latitude,longitude\n32,-90,1\n")
-        with pytest.raises(DataError, match="expected 2 values in line 2"):
+        with pytest.raises(DataError, match=r"(?s)line 2 .*more values than the header"):
             answer_at(AtRequest(run=fine.path, place=str(path)))
+
+    @pytest.mark.parametrize("name", ["index.csv", "one-missing.csv"])
+    def test_addresses_of_a_spreadsheet(self, fine, tmp_path, name):
+        """A row without a position is kept and empty; a column of row numbers does not matter."""
+        cases = Path(__file__).parents[1] / "fixtures" / "cases" / "80-addresses-from-excel"
+        heard, out = [], tmp_path / "answers.csv"
+        listener = ProgressListener(warn=heard.append)
+        asked = AtRequest(run=fine.path, place=str(cases / name), out=out)
+        found = answer_at(asked, listener).table
+        schools = pd.read_csv(cases / name)["School"]
+        assert found["School"].tolist() == schools.tolist()
+        missing = found["median_mbps"].isna() & ~found["in_region"]
+        assert missing.tolist() == [name == "one-missing.csv" and k == 3 for k in range(30)]
+        told = "no answer for no position (empty, or 0, 0): line 5 (1 of 30)."
+        assert heard == [told] * missing.sum()
+        np.testing.assert_array_equal(pd.read_csv(out)["median_mbps"], found["median_mbps"])
 
     def test_columns_can_be_named(self, fine, places, tmp_path):
         text = places.read_text().replace("id,lat,lon", "id,a,b")
         other = tmp_path / "other.csv"
         other.write_text(text)
-        with pytest.raises(RequestError, match="no column for latitude and longitude; its col"):
+        with pytest.raises(DataError, match="no column for latitude and longitude; its col"):
             answer_at(AtRequest(run=fine.path, place=str(other)))
         named = ("latitude=a,longitude=b",)
         found = answer_at(AtRequest(run=fine.path, place=str(other), columns=named))
@@ -250,8 +268,9 @@ class TestRefusals:
             ({"quarters": "2023"}, "expected a quarter like 2019Q1"),
             ({"question": "level", "tests": 3}, "--for level does not use these numbers"),
             ({"near_km": 0.0}, "expected a distance above 0 km"),
-            ({"columns": ("latitude=a",)}, "--columns names columns of a file of places"),
+            ({"columns": ("latitude=a",)}, "--columns describes a file of places"),
             ({"columns": ("lat=a",)}, "unknown column 'lat'"),
+            ({"decimal": ","}, "--decimal describes a file of places"),
         ],
     )
     def test_questions(self, fine, tiles, changes, message):

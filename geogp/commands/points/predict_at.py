@@ -124,7 +124,7 @@ def _read_places(request: AtRequest) -> _Places:
 def _read_file(path: Path, request: AtRequest) -> _Places:
     """Return the places in a file; rows without a position are kept, but have no answer."""
     table = read_point_table(path, request)
-    review = RowReview(table, list(table.notes))
+    review = RowReview.of(table)
     columns = table.columns(request, _COORDINATES)
     longitude, latitude = read_places(review, columns, request)
     absent = review.bad.pop(NO_POSITION, None)  # an address that was not found is no fault

@@ -230,9 +230,7 @@ def read_point_tests(
     needed += [role for role, value in chosen.items() if value is not None]
     needed += ["provider"] * (source.by_provider and source.provider is None)
     columns = with_dates(table, options, needed)
-    review = RowReview(table, list(table.notes))
-    if table.ragged is not None:
-        review.mark(table.ragged, "more values than the header has names")
+    review = RowReview.of(table)
     review.mark(_other_service(table, columns, service), f"not {service}", apart=True)
     longitude, latitude = read_places(review, columns, options)
     quarter = read_quarters(review, columns, options)

@@ -24,10 +24,18 @@ class RowReview:
     """
 
     table: PointTable
-    notes: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[tuple[str, str]]
     questions: list[str] = field(default_factory=list)
     bad: dict[str, Mask] = field(default_factory=dict)
     apart: dict[str, Mask] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: PointTable) -> "RowReview":
+        """Return the review of a table, in which rows with too many values are bad."""
+        review = cls(table, list(table.notes))
+        if table.ragged is not None:
+            review.mark(table.ragged, "more values than the header has names")
+        return review
 
     @property
     def kept(self) -> Mask:
