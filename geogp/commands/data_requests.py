@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from geogp.choices import MAX_SEED, REQUIRED, check_settings, setting, settings_of
+from geogp.choices import FORCE_TOLD, MAX_SEED, REQUIRED, check_settings, setting, settings_of
 from geogp.geodata.places.region_choice import AUTO, RegionChoice
 from geogp.geodata.points.point_roles import PointSource
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
@@ -70,6 +70,7 @@ class SimulationRequest:
         least=0,
         most=MAX_SEED,
     )
+    force: bool = setting(FORCE_TOLD, default=False)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -91,6 +92,7 @@ class PointsRequest:
         "A file of your own tests: CSV, Parquet or GeoPackage.", default=REQUIRED, option=""
     )
     template: bool = setting("Write a template to this file instead.", default=False)
+    force: bool = setting(FORCE_TOLD, default=False)
     target: str = field(default="download", metadata=_MAP["target"])
     service: str = field(default=SERVICES[0], metadata=_MAP["service"])
     columns: tuple[str, ...] = field(default=(), metadata=_MAP["columns"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from geogp.choices import check_settings, setting, settings_of
+from geogp.choices import FORCE_TOLD, check_settings, setting, settings_of
 from geogp.errors import RequestError
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
@@ -113,6 +113,7 @@ class Execution:
     )
     scratch: Path | None = setting("Folder for temporary files of workers. Default: in the cache.")
     fresh: bool = setting("Start over, even if the folder already contains a batch.", default=False)
+    force: bool = setting(FORCE_TOLD, default=False)
 
     def __post_init__(self) -> None:
         check_settings(self)

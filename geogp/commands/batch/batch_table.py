@@ -104,6 +104,22 @@ class BatchTable(Struct, kw_only=True):
         place.write(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n", BATCH_FILE)
 
 
+class _BatchMark(Struct):
+    """The entries of batch.json in all versions of geogp."""
+
+    format: str
+    national: dict[str, Any] = {}
+
+
+def joined_groups(content: bytes | None) -> list[str] | None:
+    """Return the groups with joined files that a batch.json names; None for any other file."""
+    try:
+        held = msgspec.json.decode(content or b"", type=_BatchMark)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return [*held.national] if held.format.startswith("geogp-batch-") else None
+
+
 def read_table(place: Place) -> BatchTable | None:
     """Return the content of batch.json, or None without this file; raise DataError if damaged."""
     content = place.read(BATCH_FILE)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from geogp.commands.data_requests import PointsRequest
+from geogp.commands.output_files import OutputFiles
 from geogp.errors import RequestError
-from geogp.files import write_text
 from geogp.geodata.points.point_roles import PointSource
 from geogp.geodata.points.point_tests import read_point_tests
 from geogp.geodata.tiles.quadkeys import tiles_at, tiles_to_codes
@@ -22,12 +22,12 @@ time,latitude,longitude,download_mbps,upload_mbps,latency_ms,provider,technology
 
 
 def write_template(request: PointsRequest) -> dict[str, Any]:
-    """Write `TEMPLATE` to a new CSV file; raise RequestError if the file exists."""
+    """Write `TEMPLATE` to a CSV file; raise RequestError for another file (see `OutputFiles`)."""
     path = request.file
-    if path.exists() or path.suffix.lower() != ".csv":
-        found = "which exists already" if path.exists() else "found another ending"
-        raise RequestError(f"expected a new file that ends in .csv, {found}: {path}.")
-    write_text(path, TEMPLATE)
+    if path.suffix.lower() != ".csv":
+        raise RequestError(f"expected a file that ends in .csv, found another ending: {path}.")
+    output = OutputFiles("points", [path], force=request.force, cure="choose another file")
+    output.write(path, TEMPLATE.encode())
     return {"template": str(path), "columns": TEMPLATE.partition("\n")[0].split(",")}
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from geogp.commands.answers.run_answer import RunAnswer
-from geogp.commands.csv_tables import write_csv
+from geogp.commands.csv_tables import csv_content
+from geogp.commands.output_files import OutputFiles
 from geogp.commands.run_requests import AtRequest
 from geogp.errors import RequestError
 from geogp.estimators.stored_estimators import load_with_notes
-from geogp.files import write_text
 from geogp.geodata.points.point_roles import columns_of, named_columns
 from geogp.geodata.points.point_table import Floats, PointTable, coordinates, read_point_table
 from geogp.geodata.tiles.quadkeys import NORTHMOST
@@ -34,11 +34,14 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
     """Predict at the places of a request, in their order; write --out if it is given.
 
     The run folder is locked, and gets no file. Raises RequestError if the text is neither a place
-    nor a file, if the place lies outside the region, if there is no finished run, or if another
-    process is using the run. Raises DataError with line numbers if coordinates of a file are
-    missing or wrong. Raises the other errors of `place_answers`, and OutputError if --out cannot be
-    written.
+    nor a file, if the place lies outside the region, if there is no finished run, if another
+    process is using the run, or if --out may not be overwritten (see `OutputFiles`). Raises
+    DataError with line numbers if coordinates of a file are missing or wrong. Raises the other
+    errors of `place_answers`, and OutputError if --out cannot be written.
     """
+    files = () if request.out is None else (request.out,)
+    inputs = request.place, request.source, request.boundaries
+    output = OutputFiles("at", files, reads=inputs, runs=[request.run], force=request.force)
     table, columns, longitude, latitude = _read_places(request)
 
     def reopen() -> "Reopened":
@@ -57,13 +60,13 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
         "places": len(longitude),
         "outside": len(found.outside),
     }
-    files = () if request.out is None else (request.out,)
     answer = RunAnswer(files, answers, described)
-    if request.out is not None and request.out.suffix.lower() == ".csv":
-        write_csv(request.out, answers)
-    elif request.out is not None:
-        text = json.dumps(answer.described_with("answers"), indent=1, allow_nan=False)
-        write_text(request.out, text + "\n")
+    for file in files:
+        if file.suffix.lower() == ".csv":
+            output.write(file, csv_content(answers))
+        else:
+            text = json.dumps(answer.described_with("answers"), indent=1, allow_nan=False)
+            output.write(file, f"{text}\n".encode())
     return answer
 
 
