@@ -7,6 +7,7 @@ import pytest
 from run_worlds import run_json
 
 from geogp.commands.compare_runs import compare_runs
+from geogp.commands.output_files import WRITTEN_FILE
 from geogp.errors import RequestError
 from geogp.reports.words import estimate
 
@@ -24,7 +25,7 @@ def test_files_are_written_and_json_is_alone_on_standard_output(finished, other,
     printed = json.loads(told)
     assert printed.pop("comparison") == str(out)
     assert printed == json.loads((out / "compare.json").read_text("utf-8"))
-    names = ["compare.html", "compare.json", "compare.md", "compare.tex"]
+    names = [WRITTEN_FILE, "compare.html", "compare.json", "compare.md", "compare.tex"]
     assert sorted(path.name for path in out.iterdir()) == names
     assert printed["reference"] == finished.path.name
     for split, found in printed["splits"].items():

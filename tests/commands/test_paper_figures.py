@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from run_worlds import edited_copy, run_json
 
+from geogp.commands.output_files import WRITTEN_FILE
 from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import DataError, RequestError
@@ -71,7 +72,8 @@ def test_the_same_run_gives_the_same_files_and_stays_finished(
     assert code == 0
     assert set(told["captions"]) == set(NAMES)
     assert told["left_out"] == {}
-    assert {str(path) for path in (tmp_path / "elsewhere").iterdir()} == set(told["files"])
+    written = {str(path) for path in (tmp_path / "elsewhere").iterdir()}
+    assert written == {*told["files"], str(tmp_path / "elsewhere" / WRITTEN_FILE)}
     for first, second in zip(result.files, map(Path, told["files"]), strict=True):
         assert second.parent == tmp_path / "elsewhere"
         assert first.read_bytes() == second.read_bytes()

@@ -213,9 +213,11 @@ class TestCommand:
             assert told["tests"] == told["rows"] == tests
             assert told["quarters"] == {"2023Q4": 3}
             assert told["columns"]["provider"] == "provider"
+        path.write_text("time,latitude,longitude,download_mbps\n")
         code, _, told = geogp("points", path, "--template")
         assert code == 2
-        assert "expected a new file" in told
+        assert "own.csv exists" in told
+        assert "Choose another file" in told
 
     def test_the_file_is_described(self, geogp, drive):
         code, out, told = geogp("points", drive, "--columns", "time=when", "--units", "Mbps")

@@ -111,6 +111,8 @@ def make_batch(
     where = open_place(place)
     check_scratch(execution.scratch, where)
     runs = [] if request is None else runs_of(request)
+    if request is not None:
+        check_output(where, runs, force=execution.force)
     held = Path(where.root)
     if not where.local:
         listener.stage(
@@ -127,7 +129,6 @@ def make_batch(
                 )
             runs = list(table.planned().values())
         else:
-            check_output(where, runs, force=execution.force)
             table = _table_for(where, shared_settings(request, runs[0]), fresh=execution.fresh)
         return _Batch(where, table, runs, execution, listener).make_runs()
 
