@@ -18,7 +18,7 @@ from geogp.geodata.places.region import STRATA
 from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
-from geogp.records.run_record import RunMap, RunRecord, given
+from geogp.records.run_record import RunMap, RunRecord, RunSettings, given
 from geogp.reports.rendering import html_page
 from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
 from geogp.runs.progress import ProgressListener
@@ -56,6 +56,13 @@ class _ShownRun:
     @property
     def region(self) -> str:
         return self.run.region_name or self.run.region
+
+    @property
+    def provider(self) -> str | None:
+        """The provider that the map shows; None for tests of all providers, and for tiles."""
+        first = next(iter(given(self.run.providers, [])), None)
+        single = given(self.run.settings, RunSettings()).points_provider
+        return first.name if first else single
 
     @property
     def kind(self) -> tuple[str, str, str]:
