@@ -41,6 +41,7 @@ LATER_FILES = (
     "exceedance_*",
     "excursion_*",
     "next_tiles.*",
+    "providers_*",
     LEVEL_FILE.format("*"),
     "figures",
 )

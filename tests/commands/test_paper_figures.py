@@ -114,7 +114,8 @@ class TestNumbersOfTests:
         assert tuple(drawn.captions) == names
         expected = {f"{name}.{end}" for name in names for end in ("png", "pdf")} | {"captions.md"}
         assert {path.name for path in drawn.files} == expected
-        assert {path.name for path in drawn.files[0].parent.iterdir()} == expected
+        found = {path.name for path in drawn.files[0].parent.iterdir()}
+        assert found == expected | {WRITTEN_FILE}
         for path in drawn.files:
             if path.suffix == ".png":
                 with Image.open(path) as picture:
@@ -184,7 +185,7 @@ class TestRefusals:
     def test_the_folder_of_another_run(self, copy, plain):
         for beside in ((), (plain.path,)):
             request = FiguresRequest(copy.path, beside=beside, out=plain.path / "figures")
-            with pytest.raises(RequestError, match="a set of figures needs a folder of its own"):
+            with pytest.raises(RequestError, match="geogp figures needs a folder of its own"):
                 make_figures(request)
         assert not (plain.path / "figures").exists()
 
