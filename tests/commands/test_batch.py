@@ -454,6 +454,25 @@ def test_a_run_that_the_batch_did_not_make_is_kept(batch, states, tmp_path):
     )
 
 
+def test_a_run_of_the_batch_stays_its_own_after_a_failure(states, tmp_path, monkeypatch):
+    """Changed data make it anew, also if an attempt failed before it began."""
+    place, orders = str(tmp_path / "place"), []
+
+    def failing(order):
+        orders.append(order.keeps)
+        raise DataError("stopped.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "make_run", make_nothing)
+        patch.setattr(running._Batch, "_join", lambda *_: None)
+        assert make_batch(states.request("AA"), place).exit_code == 0
+    monkeypatch.setattr(running, "make_run", failing)
+    for fresh in (False, False, True, False):
+        assert make_batch(states.request("AA"), place, Execution(fresh=fresh)).exit_code == 3
+    assert make_batch(states.request("AA"), str(tmp_path / "new")).exit_code == 3
+    assert orders == [False, False, False, False, True]
+
+
 def test_files_that_no_batch_wrote_need_force(tmp_path, states, stub):
     for number, name in enumerate(("batch.json", f"{NATIONAL}/index.html")):
         place = tmp_path / str(number)

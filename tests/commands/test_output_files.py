@@ -200,6 +200,14 @@ def test_a_folder_and_a_file_are_told_apart(run, tmp_path, geogp):
     assert list((tmp_path / "answers.csv").iterdir()) == []
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_named_pipe_is_refused_and_not_read(run, tmp_path, geogp):
+    os.mkfifo(tmp_path / "answers.csv")
+    (tmp_path / WRITTEN_FILE).write_text("0 at answers.csv\n")
+    code, _, told = geogp("at", PLACE, run, "--out", tmp_path / "answers.csv")
+    assert (code, "add --force" in told) == (2, True)
+
+
 def test_a_loop_of_links_is_refused(run, tmp_path, geogp):
     (tmp_path / "answers.csv").symlink_to(tmp_path / "answers.csv")
     code, _, told = geogp("at", PLACE, run, "--out", tmp_path / "answers.csv")

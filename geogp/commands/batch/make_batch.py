@@ -186,10 +186,8 @@ class _Batch:
     ) -> None:
         self._place, self._table, self._execution = place, table, execution
         self._listener = listener
-        # If the data of these runs have changed, they are replaced.
-        self._known = {name for name, row in table.runs.items() if row.state == "done"}
         for run in runs:
-            table.add(run)
+            table.add(run, fresh=execution.fresh)
         self._fresh = uuid4().hex if execution.fresh else None
         self._planned: dict[str, PlannedRun] = table.planned()
         self._rows = {run.name: table.runs[run.name] for run in runs}
@@ -246,10 +244,8 @@ class _Batch:
         row, execution = self._rows[name], self._execution
         row.state, row.attempts = "running", row.attempts + 1
         self._tell(name, "begun" if row.attempts == 1 else f"started again ({row.attempts})")
-        keeps = self._fresh is None and name not in self._known
-        return WorkOrder(
-            self._planned[name], self._place.address, execution.scratch, self._fresh, keeps
-        )
+        run, place = self._planned[name], self._place.address
+        return WorkOrder(run, place, execution.scratch, self._fresh, keeps=not row.own)
 
     def _ended(self, name: str, future: Future[WorkOutcome]) -> bool:
         """Record the result of a run; return whether to repeat the run."""
