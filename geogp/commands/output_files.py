@@ -92,9 +92,9 @@ class OutputFiles:
                     f"{path} is {what}, which geogp never overwrites, even with --force."
                 )
         if not (own or self._force):
-            raise self._refusal(
+            raise RequestError(
                 f"{path} exists, and geogp {self._command} did not write it, or it was changed "
-                "since then. To overwrite it, add --force."
+                f"since then. To keep it, {self._cure}; to overwrite it, add --force."
             )
 
     def write(self, path: Path, content: bytes) -> None:

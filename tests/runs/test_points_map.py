@@ -217,7 +217,7 @@ class TestCommand:
         code, _, told = geogp("points", path, "--template")
         assert code == 2
         assert "own.csv exists" in told
-        assert "Choose another file" in told
+        assert "choose another file" in told
 
     def test_the_file_is_described(self, geogp, drive):
         code, out, told = geogp("points", drive, "--columns", "time=when", "--units", "Mbps")
